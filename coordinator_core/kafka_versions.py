@@ -8,6 +8,9 @@ from typing import Final, NamedTuple
 
 from coordinator_core.errors import UnknownKafkaVersion
 
+METADATA_VERSION: Final = "metadata.version"
+"""Feature of a cluster whose level says which release it has at least (FeatureLevelRecord)."""
+
 
 class KafkaVersion(NamedTuple):
     """A release: major and minor number."""
@@ -35,10 +38,48 @@ def kafka_version(text: str) -> KafkaVersion:
     raise UnknownKafkaVersion(f"no Kafka version {text!r} is known: use one of {known}")
 
 
+PRODUCTION_LEVELS: Final = (
+    (7, KafkaVersion(3, 3)),
+    (8, KafkaVersion(3, 4)),
+    (11, KafkaVersion(3, 5)),
+    (14, KafkaVersion(3, 6)),
+    (19, KafkaVersion(3, 7)),
+    (20, KafkaVersion(3, 8)),
+    (21, KafkaVersion(3, 9)),
+    (25, KafkaVersion(4, 0)),
+    (27, KafkaVersion(4, 1)),
+    (29, KafkaVersion(4, 2)),
+    (30, KafkaVersion(4, 3)),
+    (33, KafkaVersion(4, 4)),
+)
+"""Level of metadata.version that a release comes with (MetadataVersion.LATEST_PRODUCTION). The levels between two of
+them are unstable ones, which the older release may have as well."""
+
+
+def least_release(metadata_version: int) -> KafkaVersion | None:
+    """The oldest release whose brokers a cluster with this level of metadata.version may have; None: older than 3.3.
+
+    Every broker has that release or a newer one, since the controller finalizes a level that all of them know. How much
+    newer the level does not say: an upgrade may leave it where it was.
+    """
+    known = [release for level, release in PRODUCTION_LEVELS if level <= metadata_version]
+    return known[-1] if known else None
+
+
+def production_level(version: KafkaVersion) -> int:
+    """Level of metadata.version that a cluster made by a release has."""
+    return next(level for level, release in PRODUCTION_LEVELS if release == version)
+
+
 class Since(Enum):
     """A rule of the coordinators, and the first release that follows it."""
 
+    METADATA_HASH = KafkaVersion(4, 1), "groups other than classic keep a hash of their topics, none without topics"
     EPOCHS_BEGIN_AT_1 = KafkaVersion(4, 3), "a fresh group has epoch 1, so that its first change writes 2 (ModernGroup)"
+    STREAMS_ASSIGNMENT_CONFIGS = (
+        KafkaVersion(4, 3),
+        "streams groups keep the configs that their last assignment was made with",
+    )
     TXN_COMMITS_HAVE_TOPIC_IDS = (
         KafkaVersion(4, 4),
         "transactional commits keep the topic's id, and TxnOffsetCommit v6 says STALE_MEMBER_EPOCH and "
@@ -109,6 +150,10 @@ class Since(Enum):
         KafkaVersion(4, 4),
         "a fresh streams group has validated topology epoch -1, not 0",
     )
+    ARCHIVING_IS_A_STATE = (
+        KafkaVersion(4, 4),
+        "share.version 2: a record with a dead letter topic is ARCHIVING until its copy is done (KIP-1191)",
+    )
     EQUAL_BATCHES_JOIN = (
         KafkaVersion(4, 4),
         "state batches are combined by a sweep over their boundaries: neighbours of equal rank are always one batch",
@@ -133,3 +178,7 @@ class Since(Enum):
     def holds_in(self, version: KafkaVersion) -> bool:
         """Whether a release follows the rule."""
         return version >= self.version
+
+    def is_proven_by(self, least: KafkaVersion | None) -> bool:
+        """Whether a coordinator followed the rule, where at most its oldest possible release is known."""
+        return least is not None and self.holds_in(least)

@@ -125,6 +125,12 @@ class ScenarioFileError(SimulateError):
     exit_code: ClassVar[int] = 2
 
 
+class KafkaVersionError(SimulateError):
+    """The rules of this release are not known. Nothing was written."""
+
+    exit_code: ClassVar[int] = 2
+
+
 class ExportError(JobError):
     """The export cannot be made."""
 

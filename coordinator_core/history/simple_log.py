@@ -1,7 +1,8 @@
 """The two internal logs which are read record by record: `__cluster_metadata` and `__transaction_state`.
 
 The first names topic ids (TopicRecord, RemoveTopicRecord), tells how many partitions topics have (PartitionRecord) and
-how groups, topics and brokers are configured (ConfigRecord). The second is decoded so that nothing of it goes unread;
+how groups, topics and brokers are configured (ConfigRecord), and which levels the cluster's features have
+(FeatureLevelRecord). The second is decoded so that nothing of it goes unread;
 silver has no table of its own for it.
 """
 
@@ -19,6 +20,8 @@ from schemas import transaction_state
 from schemas.cluster_metadata import NOT_USED, ConfigResourceType, MetadataRecordType
 
 CLUSTER_METADATA: Final = "CLUSTER_METADATA"
+FEATURE: Final = "FEATURE"
+"""Resource type of a level of a feature of the cluster, such as metadata.version."""
 
 CONFIG_PREFIXES: Final = (
     "consumer.",
@@ -58,12 +61,13 @@ class PartitionMade:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """A config which was given a value (ConfigRecord), or went back to its default: then the value is None."""
+    """A config which was given a value (ConfigRecord), or went back to its default: then the value is None. Or a level
+    of a feature (FeatureLevelRecord); None: it has none any more."""
 
     resource_type: str
-    """GROUP, TOPIC or BROKER."""
+    """GROUP, TOPIC, BROKER or FEATURE."""
     resource_name: str
-    """Group id, topic, or broker id; empty for the default of all brokers."""
+    """Group id, topic, or broker id; empty for the default of all brokers, and of features."""
     name: str
     value: str | None
     log_offset: int
@@ -127,6 +131,9 @@ class ClusterMetadataReplay:
                     made = TopicDeleted(fields.topic_id, timestamp_ms)
                 case MetadataRecordType.CONFIG:
                     made = _config_changed(fields, timestamp_ms, offset)
+                case MetadataRecordType.FEATURE_LEVEL:
+                    level = str(fields.feature_level) if fields.feature_level else None
+                    made = ConfigChanged(FEATURE, "", fields.name, level, offset, timestamp_ms)
                 case MetadataRecordType.BEGIN_TRANSACTION:
                     self._pending = []
                 case MetadataRecordType.END_TRANSACTION:

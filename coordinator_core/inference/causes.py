@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
 from coordinator_core.inference.departures import CERTAIN, GUESS, LIKELY, Departure
 from coordinator_core.inference.movement import Movement
+from coordinator_core.kafka_versions import KafkaVersion, Since
 from schemas.group_types import GroupType
 
 COOPERATIVE_PROTOCOLS: Final = frozenset({"cooperative-sticky", "stream"})
@@ -107,6 +108,10 @@ class Step(NamedTuple):
     """Is a part of the log missing between the generation before and this one?"""
     has_grown: bool = False
     """Does the metadata log show that a topic of which new partitions were assigned grew between the two?"""
+    least_release: KafkaVersion | None = None
+    """The oldest release that may have written it, where the metadata log tells one."""
+    previous_least_release: KafkaVersion | None = None
+    """The same of the generation before it."""
 
     def has(self, event_type: str) -> bool:
         """Did the operation bring such an event?"""
@@ -208,7 +213,8 @@ def _by_events(step: Step) -> Iterable[Cause]:
     for event in step.events:
         if event.event_type == ASSIGNMENT_CONFIGS_CHANGED:
             # a release before 4.3 wrote none: the first ones after an upgrade differ, whatever was set
-            is_first = event.details["from"] == NO_CONFIGS
+            may_be_unwritten = not Since.STREAMS_ASSIGNMENT_CONFIGS.is_proven_by(step.previous_least_release)
+            is_first = event.details["from"] == NO_CONFIGS and may_be_unwritten
             yield Cause("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", GUESS if is_first else CERTAIN)
     if any(event.event_type == "TARGET_COMPUTED" and event.details.get("kept") for event in step.events):
         yield Cause("ASSIGNMENT_REFINED", "TARGET_KEPT", CERTAIN)
@@ -238,7 +244,10 @@ def _by_metadata(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
         yield _by_pattern(step)
     elif step.row.metadata_hash != step.previous.metadata_hash:
         # Kafka before 4.1 wrote no hash: the first one after an upgrade differs, whatever the topics are
-        is_unwritten = not (step.row.metadata_hash and step.previous.metadata_hash)
+        is_unwritten = not (step.row.metadata_hash and step.previous.metadata_hash) and not (
+            Since.METADATA_HASH.is_proven_by(step.previous_least_release)
+            and Since.METADATA_HASH.is_proven_by(step.least_release)
+        )
         has_owned = step.movement.total > step.movement.came
         yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", GUESS if is_unwritten and has_owned else CERTAIN)
     elif step.row.group_type == GroupType.CONSUMER and not step.row.metadata_hash:
@@ -249,16 +258,22 @@ def _by_assignor(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
     """Consumer groups: members prefer another server assignor. Kafka 4.4 raises the epoch for that; before, the change
     waits for something else that does.
 
-    Which release wrote the log shows where nothing else is left that could have raised the epoch.
+    Which release wrote the log the metadata log tells, or shows where nothing else is left that could have raised the
+    epoch.
     """
     changes = [event for event in step.events if event.event_type == "PROTOCOL_CHANGED"]
     if step.row.group_type != GroupType.CONSUMER or not changes:
+        return
+    is_proven = Since.PREFERRED_ASSIGNOR_BUMPS_EPOCH.is_proven_by(step.least_release)
+    has_tie = any(event.details.get("tie") for event in changes)
+    if is_proven and not has_tie:
+        yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, CERTAIN)
         return
     if causes:
         # a release before 4.4 would have done the same without it
         yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, GUESS)
         return
-    is_sure = not step.has_pattern and not any(event.details.get("tie") for event in changes)
+    is_sure = not step.has_pattern and not has_tie
     has_hash = step.previous is not None and bool(step.previous.metadata_hash)
     yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, CERTAIN if is_sure and has_hash else LIKELY)
 

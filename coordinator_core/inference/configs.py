@@ -5,6 +5,7 @@ GroupConfigManager has it. What the brokers' files say is in no log: then the ca
 not known.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from coordinator_core.history.simple_log import FEATURE
+from coordinator_core.kafka_versions import METADATA_VERSION, KafkaVersion, least_release
 from coordinator_core.log.chunk import I64, BoolArray
 from schemas.group_types import GroupType
 
@@ -96,7 +99,12 @@ class Configs:
         for row in rows:
             if row.value is not None:
                 stretches.setdefault((row.resource_type, row.resource_name, row.name), []).append(row)
-        self._has_metadata_log = any(row.from_log_offset is not None for found in stretches.values() for row in found)
+        self._has_metadata_log = any(
+            row.from_log_offset is not None
+            for (resource_type, _, _), found in stretches.items()
+            if resource_type != FEATURE
+            for row in found
+        )
         self._timelines = {key: _timeline(found) for key, found in stretches.items()}
         self._of_single_brokers = {
             name for resource_type, resource_name, name in stretches if resource_type == BROKER and resource_name
@@ -118,6 +126,25 @@ class Configs:
         for timeline, rows in self._of_groups(name, groups, group):
             _fill(timeline, at_ms, rows, values, is_known)
         return KnownNumbers(values, is_known)
+
+    def least_release(self, at_ms: int) -> KafkaVersion | None:
+        """The oldest release that may have written to the log at a time, by the level of metadata.version.
+
+        None where the metadata log does not tell it.
+        """
+        starts_ms, releases = self._releases
+        # clocks of the controller and of the coordinator may differ
+        first, last = bisect_right(starts_ms, at_ms - SETTLING_MS), bisect_right(starts_ms, at_ms + SETTLING_MS)
+        possible = releases[first : last + 1]
+        return None if None in possible else min(filter(None, possible))
+
+    @cached_property
+    def _releases(self) -> tuple[list[int], list[KafkaVersion | None]]:
+        """When the oldest possible release changed, and what it was: before the first time, then from each time on."""
+        timeline = self._timelines.get((FEATURE, "", METADATA_VERSION))
+        if timeline is None:
+            return [], [None]
+        return timeline.starts_ms.tolist(), [None, *(least_release(_number(text)) for text in timeline.values)]
 
     def tells(self, name: str, group_id: str) -> bool:
         """Does the log tell anything of a config of a group, its own or that of all brokers, at any time?"""

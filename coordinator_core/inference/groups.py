@@ -116,7 +116,7 @@ def judge_group(
         owners, moved = with_past(owners, came_from, unread_places(life.generations)), moved_members(life, came_from)
     heard = heard_of(life.commits, owners, life.members, told, place)
     departed = find_departures(life, heard, settings, configs, departed_before)
-    rebalances = find_rebalances(life, owners, departed, settings, *unowned_before(came_from))
+    rebalances = find_rebalances(life, owners, departed, settings, *unowned_before(came_from), configs)
     owners = [
         row if row.unowned_partition_ms == ms else row._replace(unowned_partition_ms=ms)
         for row, ms in zip(owners, rebalances.unowned.by_owner, strict=True)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.arrivals import completion_times
 from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen, is_unread, weaker
+from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.departures import Departed, stretch_of
 from coordinator_core.inference.heard import Stretch
 from coordinator_core.inference.life import NONE_MS, GroupLife
@@ -54,6 +55,7 @@ def find_rebalances(
     settings: InferenceSettings,
     unowned_before: Mapping[OwnerPlace, int] | None = None,
     settled_to: int = -1,
+    configs: Configs = NO_CONFIGS,
 ) -> Rebalances:
     """All rebalances of one group. `departed`: `find_departures` of it. `unowned_before` and `settled_to`: `past` and
     `past_end` of `unowned_time`."""
@@ -70,7 +72,7 @@ def find_rebalances(
     log_offsets: list[int] = []
     windows: list[Window] = []
     causes: list[Cause] = []
-    for step, left in _steps(life, departed):
+    for step, left in _steps(life, departed, configs):
         if not step.member_count and step.previous is None and step.row.generation <= UNWRITTEN_GENERATION_MAX:
             continue
         causes = find_causes(step, causes)
@@ -94,7 +96,7 @@ def find_rebalances(
     return Rebalances(rows, log_offsets, windows, unowned, placed)
 
 
-def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[MemberRow]]]:
+def _steps(life: GroupLife, departed: Departed, configs: Configs) -> Iterator[tuple[Step, list[MemberRow]]]:
     """Each generation with what is known around it, and the members that went."""
     plans = Plans(life)
     offsets = [event.log_offset for event in life.events]
@@ -108,6 +110,8 @@ def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[Mem
         had_members = present.count > 0
         present.move_to(row.from_log_offset)
         movement = plans.movement(row, is_empty=not present.count)
+        places = [it.from_log_offset for it in (previous, row) if it is not None]
+        has_times = life.timeless.isdisjoint(places)
         since = 0 if previous is None else bisect_left(offsets, begin_of(life.events, offsets, previous))
         yield (
             Step(
@@ -125,6 +129,8 @@ def _steps(life: GroupLife, departed: Departed) -> Iterator[tuple[Step, list[Mem
                 has_unread=present.unread_count > 0,
                 has_gap=previous is not None and life.has_gap(previous.from_log_offset, row.from_log_offset),
                 has_grown=_has_grown(life, movement.grown_topics, previous, row),
+                least_release=configs.least_release(row.valid_from) if has_times else None,
+                previous_least_release=configs.least_release(previous.valid_from) if has_times and previous else None,
             ),
             left,
         )

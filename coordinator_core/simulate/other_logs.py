@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from coordinator_core import codec
+from coordinator_core.kafka_versions import METADATA_VERSION, Since, production_level
 from coordinator_core.log.batch import Record, build_batch
 from coordinator_core.lookup import transactional_id_partition
 from coordinator_core.runtime.partition import PartitionLog
@@ -40,7 +41,12 @@ class MetadataLog:
     def set_up(self, groups: Sequence[GroupSpec]) -> None:
         """What the cluster was configured to before anybody came: features, and the configs of groups."""
         at_ms = self._loop.now_ms - AGE_MS
-        levels = {"group.version": 1, "share.version": 1, "transaction.version": self._spec.transaction_version}
+        levels = {
+            METADATA_VERSION: production_level(self._spec.kafka_version),
+            "group.version": 1,
+            "share.version": 2 if Since.ARCHIVING_IS_A_STATE.holds_in(self._spec.kafka_version) else 1,
+            "transaction.version": self._spec.transaction_version,
+        }
         features = [
             _record(metadata.FEATURE_LEVEL_RECORD, name=name, feature_level=level) for name, level in levels.items()
         ]

@@ -11,6 +11,7 @@ from typing import Any, Final
 from coordinator_core.assignors import CLIENT_ASSIGNORS
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.errors import WhatIfError
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 
 DEFAULTS: Final = GroupCoordinatorConfig()
 SERVER_ASSIGNORS: Final = DEFAULTS.group_consumer_assignors
@@ -33,6 +34,8 @@ class Recorded:
     """This and the next two are for the times of which silver.configs does not tell them."""
     delivery_count_limit: int = 5
     record_lock_duration_ms: int = 30_000
+    kafka_version: KafkaVersion = DEFAULT_VERSION
+    """The release whose rules the group's coordinator followed, and follows when it is played."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,7 @@ class _Stage:
             transaction_state_partitions=1,
             latency_ms=(LATENCY_MS, LATENCY_MS),
             settings=cast.config,
+            kafka_version=story.kafka_version,
         )
         scenario = Scenario(
             "whatif", start_ms, self._end_ms - start_ms, seed=self._seed, cluster=cluster, topics=topics

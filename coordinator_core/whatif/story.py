@@ -20,6 +20,7 @@ from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rollouts import by_others, find_rollouts
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.whatif.lives import DEFAULT_SESSION_TIMEOUT_MS, POLL_MS, End, Life, lives_of
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Recorded
 from schemas.group_types import GroupType
@@ -92,6 +93,8 @@ class Story:
     """consumer.session.timeout.ms of the group, else group.consumer.session.timeout.ms; for the consumer protocol."""
     is_session_known: bool
     """The log tells it, for all of the time; else what was told, or the default, was assumed."""
+    kafka_version: KafkaVersion = DEFAULT_VERSION
+    """The release whose rules the coordinator follows."""
 
 
 def story_of(
@@ -136,6 +139,7 @@ def story_of(
         heartbeat_ms,
         session_ms,
         is_session_known,
+        recorded.kafka_version,
     )
 
 

@@ -86,7 +86,7 @@ class ClusterWatch:
         )
         for group_id, answer in offsets.items():
             if isinstance(answer, Refusal):
-                refused[f"offsets of groups: {answer.name}"] = group_id
+                refused[f"offsets of groups: {answer.why}"] = group_id
             else:
                 topics |= {topic for topic, _ in answer}
         share_offsets = self._admin.share_offsets(
@@ -94,7 +94,7 @@ class ClusterWatch:
         )
         for group_id, told in share_offsets.items():
             if isinstance(told, Refusal):
-                refused[f"offsets of share groups: {told.name}"] = group_id
+                refused[f"offsets of share groups: {told.why}"] = group_id
             else:
                 topics |= {place.topic for place in told}
         return topics, tuple(f"{what} (as of {group_id!r})" for what, group_id in refused.items())
@@ -102,7 +102,8 @@ class ClusterWatch:
     def note_topics(self, told_at: datetime) -> Told:
         """Add the topics which were not yet told of, those whose partitions became more, those which are gone."""
         last = newest(self._warehouse, TOPICS, self._cluster_id, ("topic_id",))
-        found = {it.topic_id: it for it in self._admin.topics().values()}
+        # brokers before 2.8 have no ids, and names follow from commits
+        found = {it.topic_id: it for it in self._admin.topics().values() if it.topic_id is not None}
         rows: list[dict[str, Any]] = []
         for topic_id, topic in sorted(found.items()):
             before = last.get((topic_id,))
@@ -118,7 +119,7 @@ class ClusterWatch:
         refusals: list[str] = []
         groups = self._admin.configured_groups()
         if isinstance(groups, Refusal):
-            refusals.append(f"which groups have configs: {groups.name}")
+            refusals.append(f"which groups have configs: {groups.why}")
             groups = tuple(sorted(self._admin.list_groups()))
         topics, _ = self.consumed_topics()
         configs, refused = self._admin.configs(
@@ -126,7 +127,7 @@ class ClusterWatch:
             topics=self._admin.topics(topics) if topics else (),
             broker_ids=self._admin.broker_ids(),
         )
-        refusals += sorted({f"configs of {kind.lower()}s: {refusal.name}" for (kind, _), refusal in refused.items()})
+        refusals += sorted({f"configs of {kind.lower()}s: {refusal.why}" for (kind, _), refusal in refused.items()})
         key = ("resource_type", "resource_name", "name")
         last = newest(self._warehouse, CONFIGS, self._cluster_id, key)
         rows: list[dict[str, Any]] = []

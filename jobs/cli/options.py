@@ -71,6 +71,14 @@ SummaryFormatOption = Annotated[
     SummaryFormat, typer.Option("--format", help="How it is told what was done; json: one object on stdout at the end.")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How rows are printed; json: one object a line.")]
+KafkaVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--kafka-version",
+        metavar="VERSION",
+        help="The Kafka whose rules the coordinators follow, 4.0 to 4.4. [default: the scenario's own, or 4.3]",
+    ),
+]
 AtOption = Annotated[str | None, typer.Option("--at", metavar="TIME", help=f"{TIME_HELP} [default: the newest]")]
 TimezoneOption = Annotated[
     str | None,

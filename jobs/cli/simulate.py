@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.options import DebugOption, FormatOption
+from jobs.cli.options import DebugOption, FormatOption, KafkaVersionOption
 from jobs.cli.outcome import DONE, run_job
 from jobs.cli_enums import Format
 
@@ -15,6 +15,7 @@ def simulate(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="NUMBER", min=0, help="In place of the scenario's own seed.")
     ] = None,
+    kafka_version: KafkaVersionOption = None,
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
@@ -24,7 +25,7 @@ def simulate(
         from jobs.operations.simulate import simulate as run_simulate  # noqa: PLC0415
         from jobs.operations.simulate import tell  # noqa: PLC0415
 
-        tell(run_simulate(scenario, output, seed=seed), output_format)
+        tell(run_simulate(scenario, output, seed=seed, kafka_version=kafka_version), output_format)
         return DONE
 
     run_job(job, debug)

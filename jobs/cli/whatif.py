@@ -10,6 +10,7 @@ from jobs.cli.options import (
     DebugOption,
     FormatOption,
     FromOption,
+    KafkaVersionOption,
     TimezoneOption,
     ToOption,
     WarehouseOption,
@@ -39,6 +40,7 @@ def whatif(
             help="What held, where the log does not tell it; may be repeated. [default: Kafka's defaults]",
         ),
     ] = None,
+    kafka_version: KafkaVersionOption = None,
     from_time: FromOption = None,
     to_time: ToOption = None,
     timezone: TimezoneOption = None,
@@ -55,7 +57,7 @@ def whatif(
 
         settings = reading_settings(warehouse, cluster_id)
         from_ms, to_ms = span_of(from_time, to_time, timezone)
-        question = asked(changed, recorded or (), settings)
+        question = asked(changed, recorded or (), settings, kafka_version)
         rows = run_whatif(
             open_tables("whatif", settings),
             cluster_id=settings.cluster_id,

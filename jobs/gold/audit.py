@@ -31,6 +31,7 @@ from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.broken_rules import LogAnomalyRow
 from coordinator_core.inference.configs import SESSION_TIMEOUTS
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.kafka_versions import METADATA_VERSION
 from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.copies import Rewrites
 from jobs.delta.arrow_schemas import arrow_schema
@@ -395,8 +396,8 @@ def _group_files(run: WholeRun) -> dict[int, tuple[TableFile, ...]]:
 
 
 def _session_configs(run: WholeRun) -> str:
-    """What departures of members go by, as a sum: where it changed, all groups are audited."""
-    names = {*SESSION_TIMEOUTS.values(), *(f"group.{name}" for name in SESSION_TIMEOUTS.values())}
+    """What departures of members and causes of rebalances go by, as a sum: where it changed, all groups are audited."""
+    names = {METADATA_VERSION, *SESSION_TIMEOUTS.values(), *(f"group.{name}" for name in SESSION_TIMEOUTS.values())}
     rows = [row for row in run.read(CONFIGS).to_pylist() if row["name"] in names]
     told = sorted(json.dumps(row, default=str, sort_keys=True) for row in rows)
     return blake2b("\n".join(told).encode(), digest_size=16).hexdigest()

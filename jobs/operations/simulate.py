@@ -8,12 +8,15 @@ import json
 import shlex
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
+from coordinator_core.errors import UnknownKafkaVersion
+from coordinator_core.kafka_versions import KafkaVersion
+from coordinator_core.kafka_versions import kafka_version as release
 from coordinator_core.log.write import (
     SegmentRules,
     leader_epoch_checkpoint,
@@ -27,7 +30,7 @@ from coordinator_core.simulate.scenario import Scenario, parse_scenario
 from coordinator_core.simulate.world import Summary, World
 from jobs.console.command_name import command
 from jobs.console.output import csv_line
-from jobs.errors import ScenarioFileError, SimulateError
+from jobs.errors import KafkaVersionError, ScenarioFileError, SimulateError
 from jobs.settings import PROJECT_ROOT
 
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
@@ -96,12 +99,16 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no place in the truth")
 
 
-def simulate(scenario_file: str, output: str, *, seed: int | None = None) -> Written:
-    """Run a scenario and write what came of it; `output` is a local folder, new or empty.
+def simulate(scenario_file: str, output: str, *, seed: int | None = None, kafka_version: str | None = None) -> Written:
+    """Run a scenario and write what came of it; `output` is a local folder, new or empty. `kafka_version` replaces the
+    scenario's own.
 
-    Raises SimulateError where the file cannot be read or is no scenario, or where there is something in the folder.
+    Raises SimulateError where the file cannot be read or is no scenario, where the folder is not empty, or where the
+    release is not known.
     """
     scenario = read_scenario(scenario_file)
+    if kafka_version is not None:
+        scenario = replace(scenario, cluster=replace(scenario.cluster, kafka_version=_known_release(kafka_version)))
     root = Path(output).expanduser()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise SimulateError(f"{output} is not an empty folder: a simulation never mixes with other files")
@@ -123,6 +130,13 @@ def simulate(scenario_file: str, output: str, *, seed: int | None = None) -> Wri
     except OSError as error:
         raise SimulateError(f"cannot write {error.filename or output}: {error.strerror}") from error
     return Written(summary, output, partition_count, record_count, size_bytes)
+
+
+def _known_release(text: str) -> KafkaVersion:
+    try:
+        return release(text)
+    except UnknownKafkaVersion as error:
+        raise KafkaVersionError(f"--kafka-version: {error}") from error
 
 
 def read_scenario(scenario_file: str) -> Scenario:

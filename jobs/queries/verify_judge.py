@@ -117,14 +117,14 @@ class Judge:
         self._unlisted = unlisted
         self._hidden = frozenset(hidden)
         self._former = former or {}
-        self._names = {topic.topic_id: topic.topic for topic in asked.topics.values()}
+        self._names = {it.topic_id: it.topic for it in asked.topics.values() if it.topic_id is not None}
 
     def groups(self, known: Mapping[str, GroupHistory]) -> Iterator[Finding]:
         """Groups, members and assignments."""
         for group_id in {**self._asked.descriptions, **known}:
             answer = self._asked.descriptions.get(group_id, NOT_FOUND)
             if isinstance(answer, Refusal) and answer.code != GROUP_ID_NOT_FOUND:
-                yield Finding(Verdict.CANNOT_TELL, Thing(What.GROUP, group_id), reason=answer.name)
+                yield Finding(Verdict.CANNOT_TELL, Thing(What.GROUP, group_id), reason=answer.why)
                 continue
             told = {} if isinstance(answer, Refusal) else description_facts(answer)
             states = known[group_id].states(self._names) if group_id in known else [{}]
@@ -133,7 +133,7 @@ class Judge:
             unlike = [it for it in differences(told, states[0], changes_between(states)) if not _is_untold(it)]
             by_name = self._unlisted.get(group_id, NOT_FOUND)
             if unlike and by_name != NOT_FOUND:
-                reason = by_name.name if isinstance(by_name, Refusal) else LEFT_OUT
+                reason = by_name.why if isinstance(by_name, Refusal) else LEFT_OUT
                 yield Finding(Verdict.CANNOT_TELL, Thing(What.GROUP, group_id), reason=reason)
                 continue
             state = None if isinstance(answer, Refusal) else answer.state
@@ -157,7 +157,7 @@ class Judge:
             description = self._asked.descriptions.get(group_id) or self._unlisted.get(group_id)
             if isinstance(answer, Refusal) or _is_refused(description):
                 if isinstance(answer, Refusal):  # else it is said of the group
-                    yield Finding(Verdict.CANNOT_TELL, Thing(What.OFFSET, group_id), reason=answer.name)
+                    yield Finding(Verdict.CANNOT_TELL, Thing(What.OFFSET, group_id), reason=answer.why)
                 continue
             told: dict[Path, Any] = {("offset", *place): tuple(offset) for place, offset in answer.items()}
             history = known.get(group_id, OffsetHistory())
@@ -178,7 +178,7 @@ class Judge:
         for group_id, answer in self._asked.share_offsets.items():
             if isinstance(answer, Refusal):
                 refused[group_id] = answer
-                yield Finding(Verdict.CANNOT_TELL, Thing(What.SHARE_OFFSET, group_id), reason=answer.name)
+                yield Finding(Verdict.CANNOT_TELL, Thing(What.SHARE_OFFSET, group_id), reason=answer.why)
                 continue
             for place, offset in answer.items():
                 told_offsets[SharePartitionKey(group_id, place.topic_id, place.partition)] = offset
@@ -202,7 +202,7 @@ class Judge:
     ) -> Iterator[Finding]:
         thing = Thing(What.SHARE_OFFSET, key.group_id, self._place(key))
         if isinstance(answer, Refusal):
-            yield Finding(Verdict.CANNOT_TELL, thing, reason=answer.name)
+            yield Finding(Verdict.CANNOT_TELL, thing, reason=answer.why)
             return
         told: dict[Path, Any] = {}
         if answer is not None:
@@ -226,7 +226,7 @@ class Judge:
         elif answer.code == CLUSTER_AUTHORIZATION_FAILED:
             return  # it is said of all of them together
         elif answer.code != NOT_INITIALIZED:
-            yield Finding(Verdict.CANNOT_TELL, thing, reason=answer.name)
+            yield Finding(Verdict.CANNOT_TELL, thing, reason=answer.why)
             return
         unlike = _differences_in(told, states, (EXISTS, STATE_EPOCH, START_OFFSET, BATCHES))
         if not told and not unlike:

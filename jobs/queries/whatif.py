@@ -6,14 +6,16 @@ deliveries and archives would have been different, on which assumptions, and wha
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.errors import CoreError, WhatIfError
+from coordinator_core.errors import CoreError, UnknownKafkaVersion, WhatIfError
 from coordinator_core.inference.clock import is_time, lacks_times
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.kafka_versions import kafka_version as release
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, TOTAL, WhatIfRow, answer_group, answer_share_group
 from coordinator_core.whatif.settings import Question, Recorded, question_of
@@ -46,7 +48,9 @@ END_OF_TIME: Final = 2**62
 GROUP_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, GROUP_EVENTS, OFFSET_COMMITS)
 
 
-def asked(changed: Sequence[str], recorded: Sequence[str], settings: Settings) -> Question:
+def asked(
+    changed: Sequence[str], recorded: Sequence[str], settings: Settings, kafka_version: str | None = None
+) -> Question:
     """The question of the options. Raises WhatIfArgumentError."""
     held = Recorded(
         consumer_session_timeout_ms=settings.inference.modern_session_timeout_ms,
@@ -54,8 +58,10 @@ def asked(changed: Sequence[str], recorded: Sequence[str], settings: Settings) -
         record_lock_duration_ms=settings.inference.record_lock_duration_ms,
     )
     try:
+        if kafka_version is not None:
+            held = replace(held, kafka_version=release(kafka_version))
         return question_of(changed, recorded, held)
-    except WhatIfError as error:
+    except (WhatIfError, UnknownKafkaVersion) as error:
         raise WhatIfArgumentError(str(error)) from error
 
 

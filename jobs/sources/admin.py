@@ -12,6 +12,7 @@ but brokers before 4.3 fence it, and 4.4 refuses it.
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest, ListConfigResourcesRequest, ListGroupsRequest
@@ -46,14 +47,16 @@ from jobs.sources.admin_questions import (
     chunks,
     is_not_ready,
     share_states_of,
-    topic_id_of,
 )
-from jobs.sources.broker import Broker, Deadline, error_name
+from jobs.sources.broker import OLD_BROKER, Broker, Deadline, error_name, topic_id_of
 from schemas.cluster_metadata import ConfigResourceType
 from schemas.group_types import GroupType
 
-OLD_BROKER: Final = "OLD_BROKER"
-"""Code of the BrokerError of a request which the broker does not know."""
+GROUP_CONFIGS_SINCE: Final = 13
+"""Version of Metadata that brokers know since 4.0. Brokers before that refuse all of a DescribeConfigs that names a
+group, and log an error; no version of that request says whether they know groups."""
+METADATA_VERSION_MIN: Final = 4
+"""From here a question creates no topic (Kafka 0.11)."""
 
 
 class Admin:
@@ -87,12 +90,13 @@ class Admin:
 
         Only those configs which silver.configs keeps: brokers' others hold secrets.
         """
-        of_cluster = [
-            *((ConfigResourceType.GROUP, name) for name in sorted(group_ids)),
-            *((ConfigResourceType.TOPIC, name) for name in sorted(topics)),
-        ]
-        asked: list[tuple[int | None, list[tuple[ConfigResourceType, str]]]]
-        asked = [(None, list(part)) for part in chunks(of_cluster, RESOURCES_AT_ONCE)]
+        of_cluster = {
+            ConfigResourceType.GROUP: sorted(group_ids) if self.has_group_configs else [],
+            ConfigResourceType.TOPIC: sorted(topics),
+        }
+        asked: list[tuple[int | None, list[tuple[ConfigResourceType, str]]]] = []
+        for resource_type, names in of_cluster.items():
+            asked += [(None, [(resource_type, name) for name in part]) for part in chunks(names, RESOURCES_AT_ONCE)]
         asked += [(node_id, [(ConfigResourceType.BROKER, str(node_id))]) for node_id in sorted(broker_ids)]
         found: list[Config] = []
         refused: dict[tuple[str, str], Refusal] = {}
@@ -125,15 +129,22 @@ class Admin:
                 )
         return found, refused
 
+    @property
+    def has_group_configs(self) -> bool:
+        """Whether groups have configs of their own in this cluster."""
+        return GROUP_CONFIGS_SINCE in self._broker.api_versions(MetadataRequest.API_KEY)
+
     def configured_groups(self) -> tuple[str, ...] | Refusal:
-        """Groups that have configs of their own; a Refusal where the broker does not know the question (before 4.1)."""
+        """Groups that have configs of their own; a Refusal where the broker does not know the question (4.0)."""
+        if not self.has_group_configs:
+            return ()
         request = ListConfigResourcesRequest(resource_types=[int(ConfigResourceType.GROUP)], min_version=1)
         try:
             response = self._broker.send(request)
         except BrokerError as error:
             if error.code != OLD_BROKER:
                 raise
-            return UNSUPPORTED
+            return replace(UNSUPPORTED, detail=str(error))
         if response.error_code:
             return Refusal.of(response.error_code)
         return tuple(sorted(it.resource_name for it in response.config_resources))
@@ -144,7 +155,7 @@ class Admin:
         """All groups of every type and state, which this principal may describe. Raises BrokerError."""
         groups: dict[str, ListedGroup] = {}
         for node_id in self.broker_ids():
-            response = self._broker.send(ListGroupsRequest(min_version=3), node_id, error_code=lambda it: it.error_code)
+            response = self._broker.send(ListGroupsRequest(min_version=0), node_id, error_code=lambda it: it.error_code)
             if response.error_code:
                 name = error_name(response.error_code)
                 raise BrokerError(f"broker {node_id} does not list its groups: {name}", code=name)
@@ -200,7 +211,9 @@ class Admin:
     def _metadata(self, names: Collection[str] | None) -> Any:
         topic = MetadataRequest.MetadataRequestTopic
         asked = None if names is None else [topic(name=name) for name in sorted(names)]
-        return self._broker.send(MetadataRequest(topics=asked, allow_auto_topic_creation=False, min_version=10))
+        return self._broker.send(
+            MetadataRequest(topics=asked, allow_auto_topic_creation=False, min_version=METADATA_VERSION_MIN)
+        )
 
     def _answers(self, question: "Question[Item, Answer]", items: Collection[Item]) -> dict[Item, Answer | Refusal]:
         """Ask each item's coordinator, those which are not ready again. Raises BrokerError when the time is up."""
@@ -241,8 +254,18 @@ class Admin:
         except BrokerError as error:
             if error.code != OLD_BROKER:
                 raise
-            return dict.fromkeys(part, UNSUPPORTED)
-        told = dict(question.read(part, response))
+            if question.older is None:
+                return dict.fromkeys(part, replace(UNSUPPORTED, detail=str(error)))
+            return {
+                item: answer
+                for smaller in question.older.parts(part)
+                for item, answer in self._ask(question.older, smaller, node_id).items()
+            }
+        told: dict[Item, Answer | Refusal] = {}
+        for item, answer in question.read(part, response):
+            # Kafka 4.0 asks the coordinator of each group for all of them: one knows it, and the others refuse
+            if isinstance(told.get(item, UNANSWERED), Refusal):
+                told[item] = answer
         return {item: told.get(item, UNANSWERED) for item in part}
 
     def _partition_count(self, topic: str) -> int:

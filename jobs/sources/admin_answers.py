@@ -1,7 +1,7 @@
 """What brokers answer to the questions of an admin client, as data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from jobs.sources.broker import error_name
@@ -13,6 +13,13 @@ class Refusal:
 
     code: int
     name: str
+    detail: str = field(default="", compare=False)
+    """In words, where there is more to say than the name."""
+
+    @property
+    def why(self) -> str:
+        """For people."""
+        return f"{self.name}: {self.detail}" if self.detail else self.name
 
     @classmethod
     def of(cls, code: int) -> "Refusal":
@@ -25,7 +32,7 @@ UNANSWERED: Final = Refusal(-1, "UNANSWERED")
 NEGATIVE_EPOCH: Final = Refusal(-2, "LEADER_EPOCH_NOT_KNOWN")
 """The share coordinator reads no state without a leader epoch, and did not tell its own: Kafka 4.4 refuses -1."""
 UNSUPPORTED: Final = Refusal(35, "UNSUPPORTED_VERSION")
-"""What is said of a question which the broker does not know."""
+"""What is said of a question which the broker does not know; `detail` says which request it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +40,8 @@ class Topic:
     """A topic as the cluster's metadata has it now."""
 
     topic: str
-    topic_id: str
-    """22 characters of URL-safe base64."""
+    topic_id: str | None
+    """22 characters of URL-safe base64; None from brokers before 2.8, and of topics that got none yet."""
     partition_count: int
 
 

@@ -1,7 +1,7 @@
 """Questions to coordinators: how each is asked for several groups at once, and how its answer is read."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any, Final, Generic, TypeVar
@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from coordinator_core.codec import Struct, make, uuid_text
+from coordinator_core.codec import Struct, make
 from coordinator_core.history.views import embedded_assignment
 from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
 from jobs.sources.admin_answers import (
@@ -44,7 +44,9 @@ OFFSETS_AT_ONCE: Final = 50
 """Groups of one OffsetFetch, which may have thousands of partitions each."""
 RESOURCES_AT_ONCE: Final = 500
 OFFSET_FETCH_VERSION_MIN: Final = 8
-"""From here one request asks for several groups."""
+"""From here one request asks for several groups (Kafka 3.0)."""
+SINGLE_OFFSET_FETCH_VERSIONS: Final = (2, 7)
+"""In these a request asks for one group; from 2 on for all its partitions (Kafka 0.10.2)."""
 OFFSET_FETCH_VERSION_MAX: Final = 9
 """From 10 topics go by id, and those which were deleted and have offsets still are left out."""
 NO_LEADER_EPOCH: Final = -1
@@ -59,11 +61,6 @@ UNINITIALIZED: Final = "uninitialized"
 """In the message of ReadShareGroupState's INVALID_REQUEST of a share partition without a state."""
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
-
-
-def topic_id_of(topic_id: Any) -> str:
-    """kafka-python's uuid as Kafka prints it."""
-    return uuid_text(topic_id.bytes)
 
 
 def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
@@ -88,6 +85,8 @@ class Question(Generic[Item, Answer]):
     request: Callable[[Sequence[Item]], Any]
     read: Callable[[Sequence[Item], Any], Iterator[tuple[Item, Answer | Refusal]]]
     """The answers in a response to them."""
+    older: "Question[Item, Answer] | None" = None
+    """How a broker is asked that does not know the request."""
 
 
 def _of_groups(
@@ -228,7 +227,7 @@ def _tasks(assignment: Struct) -> frozenset[AssignedPartition]:
 
 DESCRIPTIONS: Final[Mapping[str, Question[str, GroupDescription]]] = {
     GroupType.CLASSIC: _of_groups(
-        lambda part: DescribeGroupsRequest(groups=list(part), include_authorized_operations=False, min_version=3),
+        lambda part: DescribeGroupsRequest(groups=list(part), include_authorized_operations=False, min_version=0),
         _classic_groups,
     ),
     GroupType.CONSUMER: _of_groups(
@@ -262,22 +261,45 @@ def _fetched_offsets(response: Any) -> Iterator[tuple[str, dict[tuple[str, int],
         if group.error_code:
             yield group.group_id, Refusal.of(group.error_code)
         else:
-            yield (
-                group.group_id,
-                {
-                    (topic.name, it.partition_index): CommittedOffset(
-                        it.committed_offset,
-                        None if it.committed_leader_epoch == NO_LEADER_EPOCH else it.committed_leader_epoch,
-                        it.metadata or "",
-                    )
-                    for topic in group.topics
-                    for it in topic.partitions
-                    if not it.error_code and it.committed_offset >= 0
-                },
-            )
+            yield group.group_id, _committed(group.topics)
 
 
-COMMITTED_OFFSETS: Final = _of_groups(_offset_fetch, _fetched_offsets, OFFSETS_AT_ONCE)
+def _committed(topics: Any) -> dict[tuple[str, int], CommittedOffset]:
+    return {
+        (topic.name, it.partition_index): CommittedOffset(
+            it.committed_offset,
+            None if it.committed_leader_epoch == NO_LEADER_EPOCH else it.committed_leader_epoch,
+            it.metadata or "",
+        )
+        for topic in topics
+        for it in topic.partitions
+        if not it.error_code and it.committed_offset >= 0
+    }
+
+
+def _single_offset_fetch(group_ids: Sequence[str]) -> OffsetFetchRequest:
+    (group_id,) = group_ids
+    first, last = SINGLE_OFFSET_FETCH_VERSIONS
+    return OffsetFetchRequest(group_id=group_id, topics=None, require_stable=False, min_version=first, max_version=last)
+
+
+def _single_fetched_offsets(
+    group_ids: Sequence[str], response: Any
+) -> Iterator[tuple[str, dict[tuple[str, int], CommittedOffset] | Refusal]]:
+    (group_id,) = group_ids
+    yield group_id, Refusal.of(response.error_code) if response.error_code else _committed(response.topics)
+
+
+COMMITTED_OFFSETS: Final = replace(
+    _of_groups(_offset_fetch, _fetched_offsets, OFFSETS_AT_ONCE),
+    older=Question(
+        consumer_offsets.TOPIC,
+        group_partition,
+        lambda items: chunks(items, 1),
+        _single_offset_fetch,
+        _single_fetched_offsets,
+    ),
+)
 
 
 def _described_share_offsets(

@@ -60,6 +60,9 @@ RETRIABLE: Final = frozenset(
 )
 """Codes which Kafka calls retriable: a leader or coordinator moved, or is not ready yet."""
 
+OLD_BROKER: Final = "OLD_BROKER"
+"""Code of the BrokerError of a request that the broker does not know, or not in a version that we can send."""
+
 
 class OffsetSpec(IntEnum):
     """Which offset of a log partition to tell: the timestamps of ListOffsets which stand for one."""
@@ -305,7 +308,7 @@ class Broker:
             except Exception as error:
                 self.forget(to)
                 if not is_passing(error) or not was_diagnosed:
-                    self.raise_if_final(node_id, error, deadline)
+                    self.raise_if_final(node_id, error, deadline, request)
                     was_diagnosed = True
                 if not deadline.back_off():
                     raise self.failure(node_id, error) from None
@@ -354,10 +357,16 @@ class Broker:
             return BrokerError(text, code="TIMEOUT")
         return BrokerError(f"{found} (tried for {self.timeout_ms} ms)", code=found.step.name)
 
-    def raise_if_final(self, node_id: int | None, error: BaseException, deadline: Deadline) -> None:
-        """Look at the way to a broker after a first failure, and raise what waiting cannot heal."""
+    def api_versions(self, api_key: int) -> range:
+        """Versions of a request that the bootstrap broker knows; empty where it does not know the request."""
+        known = self._manager.broker_version_data
+        first, last = (known.api_versions if known is not None else {}).get(api_key, (0, -1))
+        return range(first, last + 1)
+
+    def raise_if_final(self, node_id: int | None, error: BaseException, deadline: Deadline, request: Any) -> None:
+        """Look at the way to a broker after a first failure of a request, and raise what waiting cannot heal."""
         if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
-            raise BrokerError(f"the broker is too old for a request: {_short(error)}", code="OLD_BROKER") from None
+            raise BrokerError(_too_old(request, self.api_versions(request.API_KEY)), code=OLD_BROKER) from None
         if isinstance(error, kafka_errors.InvalidReceiveError):
             raise BrokerError(f"an answer above {ANSWER_BYTES_MAX} bytes is not believed", code="ANSWER") from None
         found = self._look(node_id, deadline.left_ms)
@@ -501,10 +510,28 @@ class Broker:
         return _started(net, function, *arguments).result(timeout_ms / 1000)
 
 
+def topic_id_of(topic_id: Any) -> str | None:
+    """kafka-python's uuid as Kafka prints it; None where the broker gives none, as before 2.8."""
+    return uuid_text(topic_id.bytes) if topic_id is not None and topic_id.int else None
+
+
 def error_name(code: int) -> str:
     """Kafka's name of an error code."""
     message = getattr(kafka_errors.for_code(code), "message", None)
     return str(message or f"error {code}")
+
+
+def _too_old(request: Any, known: range) -> str:
+    """Which request, and which version of it, a broker does not know."""
+    name = str(request.name).removesuffix("Request")
+    if not known:
+        return f"the broker does not know the request {name}"
+    lowest = max(request.min_version, request._min_version or 0)
+    highest = request.max_version if request._max_version is None else min(request.max_version, request._max_version)
+    return (
+        f"the broker knows the request {name} in versions {known[0]} to {known[-1]}, "
+        f"and is asked in versions {lowest} to {highest}"
+    )
 
 
 def is_passing(error: BaseException) -> bool:
@@ -558,7 +585,7 @@ def _topic(topic: Any, nodes: Mapping[int, str]) -> _Topic:
     return _Topic(
         TopicInfo(
             topic=topic.name,
-            topic_id=None if topic.topic_id is None else uuid_text(topic.topic_id.bytes),
+            topic_id=topic_id_of(topic.topic_id),
             partition_count=len(topic.partitions),
             is_internal=topic.is_internal,
         ),

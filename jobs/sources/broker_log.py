@@ -154,6 +154,7 @@ class _Flight:
     leader: Leader
     asked: list[_Progress]
     """In the order of the request: the broker fills its answer in this order."""
+    request: Any
     answer: "Future[Any]"
 
 
@@ -208,7 +209,7 @@ class _Reader:
             wait_ms=min(FETCH_WAIT_MS, self._deadline.left_ms),
         )
         answer = self._broker.start(request, leader.node_id, self._deadline.try_ms)
-        return _Flight(leader, [it for it, _ in asked], answer)
+        return _Flight(leader, [it for it, _ in asked], request, answer)
 
     def _land(self, flight: _Flight) -> None:
         """Wait for the answer and share it out; after a failure, make ready to ask again."""
@@ -313,7 +314,7 @@ class _Reader:
             self._broker.drop_connection(flight.leader.node_id)
         try:
             if not self._was_diagnosed:
-                self._broker.raise_if_final(flight.leader.node_id, error, self._deadline)
+                self._broker.raise_if_final(flight.leader.node_id, error, self._deadline, flight.request)
                 self._was_diagnosed = True
             if not self._deadline.back_off():
                 raise self._broker.failure(flight.leader.node_id, error)

@@ -411,13 +411,17 @@ CONFIGS = Table(
     layer="silver",
     name="configs",
     comment="How groups, topics and brokers were configured, where the metadata log or Admin tells it: one row a "
-    "stretch of a value. Only configs of groups, offsets and retention are kept.",
+    "stretch of a value. Only configs of groups, offsets and retention are kept, and levels of the cluster's features.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
-        key("resource_type", STRING, "GROUP TOPIC BROKER."),
-        key("resource_name", STRING, "Group id, topic or broker id; empty for the default of all brokers."),
-        key("name", STRING, "Name of the config."),
+        key("resource_type", STRING, "GROUP TOPIC BROKER; FEATURE: a level of a feature, such as metadata.version."),
+        key(
+            "resource_name",
+            STRING,
+            "Group id, topic or broker id; empty for the default of all brokers and for features.",
+        ),
+        key("name", STRING, "Name of the config or feature."),
         as_key(FROM_LOG_OFFSET),
         Column("value", STRING, "The value that was set."),
         TO_LOG_OFFSET,

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from coordinator_core import codec
 from coordinator_core.codec import decode_key, decode_value
 from coordinator_core.coordinator.records import AppendedRecord, CoordinatorRecord, encode_record
 from coordinator_core.kafka_versions import KafkaVersion
 from coordinator_core.log.batch import Record, build_batch
 from coordinator_core.replay import replay_record
+from schemas import cluster_metadata as metadata
 from schemas.consumer_offsets import TOPIC, RecordType
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS
@@ -25,6 +27,17 @@ SECOND_MS = 1_000
 RECORDING = Path(__file__).parents[1] / "recordings" / "new-44"
 
 Operation = Sequence[tuple[bytes, bytes | None]]
+
+
+def metadata_log(root: Path, levels: Iterable[tuple[int, int]]) -> Path:
+    """`__cluster_metadata` with the levels that metadata.version had, each with the minute from which on it had it."""
+    data = b""
+    for offset, (minute, level) in enumerate(levels):
+        fields = codec.make(metadata.FEATURE_LEVEL_RECORD, name="metadata.version", feature_level=level)
+        value = codec.encode_metadata(metadata.FEATURE_LEVEL_RECORD, fields, 0)
+        data += build_batch([Record(offset, NOON_MS + minute * 60 * SECOND_MS, None, value)])
+    write_segment(root, metadata.TOPIC, 0, 0, data)
+    return root
 
 
 def written(operations: Iterable[Operation], root: Path) -> Path:
@@ -102,6 +115,60 @@ def test_43_makes_no_epoch_of_another_assignor(ledger: Ledger, tmp_path: Path) -
     log.beat("n", instance_id="i", subscribed_topic_names=("a", "b"))
     ledger.night(written(log.operations, tmp_path / "logs"))
     assert causes(ledger)[1:] == [("SUBSCRIPTION_CHANGED", "IN_LOG", "CERTAIN")]
+
+
+def upgraded() -> ConsumerLog:
+    """A group whose member asks for another assignor and other topics at once, every other minute."""
+    log = ConsumerLog(V44)
+    log.join("m", "i", "uniform")
+    for assignor, topics in (("range", ("a", "b")), ("uniform", ("a",)), ("range", ("a", "b"))):
+        log.beat("m", server_assignor=assignor, subscribed_topic_names=topics)
+        log.beat("m")
+    log.operations = [records for records in log.operations if records]
+    return log
+
+
+def all_causes(ledger: Ledger) -> list[list[str]]:
+    """Of each rebalance of the group but the first, all causes with their confidence."""
+    rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: int(row["to_generation"]))
+    return [
+        [f"{cause} {confidence}" for cause, confidence in zip(row["causes"], row["cause_confidences"], strict=True)]
+        for row in rows[1:]
+    ]
+
+
+UPGRADE = [(-10, 30), (3, 33)]
+"""From 4.3 to 4.4 in minute 3."""
+
+
+def test_what_a_release_does_is_certain_since_the_log_was_upgraded_to_it(ledger: Ledger, tmp_path: Path) -> None:
+    """Two changes at once: that the one which only 4.4 answers made the epoch is known after the upgrade alone."""
+    log = upgraded()
+    logs = written(log.operations, tmp_path / "logs")
+    ledger.night(logs)
+    unknown = all_causes(ledger)
+    ledger.night(metadata_log(logs, UPGRADE), number=2)
+    assert unknown == [["SUBSCRIPTION_CHANGED CERTAIN", "PROTOCOL_CHANGED GUESS"]] * 3
+    assert all_causes(ledger) == [
+        *unknown[:2],
+        ["SUBSCRIPTION_CHANGED CERTAIN", "PROTOCOL_CHANGED CERTAIN"],
+    ]
+    features = [row for row in ledger.rows("silver.configs") if row["resource_type"] == "FEATURE"]
+    assert [(row["name"], row["value"]) for row in features] == [("metadata.version", "30"), ("metadata.version", "33")]
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+def test_an_upgrade_between_two_nights_says_what_one_run_says(tmp_path: Path, cut: int) -> None:
+    """Wherever the nights are cut, in the group's log and in the metadata log."""
+    log = upgraded()
+    nights, whole = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole")
+    first = written(log.operations[:cut], tmp_path / "first")
+    nights.night(metadata_log(first, [level for level in UPGRADE if level[0] < cut]))
+    logs = metadata_log(written(log.operations, tmp_path / "logs"), UPGRADE)
+    nights.night(logs, number=2)
+    whole.night(logs)
+    assert all_causes(nights) == all_causes(whole)
+    assert len(all_causes(whole)) == 3
 
 
 def encoded(kind: RecordType, key: dict[str, Any], value: dict[str, Any] | None) -> tuple[bytes, bytes | None]:

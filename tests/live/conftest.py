@@ -79,6 +79,7 @@ LONG: Final = frozenset(
         "test_failures",
         "test_leaders_move",
         "test_long_run",
+        "test_releases",
         "test_secrets",
         "test_secure",
         "test_three_inputs",

@@ -85,3 +85,18 @@ def test_records_that_are_not_needed_are_not_unknown() -> None:
     counts = replayed(register_broker, no_op, config(GROUP, "g", "share.any", "1"), later).counts
     assert (counts.not_used_count, counts.decoded_count, counts.unknown_type_count) == (2, 1, 1)
     assert counts.is_balanced and counts.quarantined_count == 0
+
+
+def feature(name: str, level: int) -> bytes:
+    fields = codec.make(metadata.FEATURE_LEVEL_RECORD, name=name, feature_level=level)
+    return codec.encode_metadata(metadata.FEATURE_LEVEL_RECORD, fields, 0)
+
+
+def test_levels_of_features_are_told_as_configs_are() -> None:
+    """Each with its place, once its transaction has ended; level 0 takes the feature away."""
+    version = "metadata.version"
+    output = replayed(feature(version, 30), BEGIN, feature(version, 33), ABORT, feature("share.version", 0))
+    assert output.configs == (
+        ConfigChanged("FEATURE", "", version, "30", 0, AT),
+        ConfigChanged("FEATURE", "", "share.version", None, 4, AT),
+    )

@@ -11,6 +11,11 @@ from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
+from coordinator_core.simulate.scenario import Scenario
+from coordinator_core.simulate.truth import MemorySink
+from coordinator_core.simulate.world import World
+from coordinator_core.whatif import stage
 from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, REBALANCE, TOTAL, answer_group
 from coordinator_core.whatif.compare import RebalanceAnswer, Totals, Verdict, compare
 from coordinator_core.whatif.lives import End
@@ -27,6 +32,7 @@ duration = "{minutes}m"
 seed = 3
 [cluster]
 brokers = 1
+kafka_version = "{version}"
 consumer_offsets_partitions = 1
 [cluster.settings]
 "group.initial.rebalance.delay.ms" = {delay_ms}
@@ -74,8 +80,8 @@ class Case:
     consumer_session_ms: int = 45_000
     minutes: int = 8
 
-    def run(self) -> Simulated:
-        """Simulate it."""
+    def run(self, version: KafkaVersion = DEFAULT_VERSION) -> Simulated:
+        """Simulate it, as a release of Kafka."""
         faults = "".join(
             FAULT.format(kind, at, member, "" if duration is None else f'duration = "{duration}s"')
             for kind, at, member, duration in self.faults
@@ -84,7 +90,9 @@ class Case:
         # brokers set the session of a consumer group
         session = f'session_timeout = "{self.session_s}s"' if self.protocol == "classic" else ""
         return Simulated(
-            SCENARIO.format(**{**vars(self), "faults": faults, "assignors": assignors, "session": session})
+            SCENARIO.format(
+                **{**vars(self), "faults": faults, "assignors": assignors, "session": session, "version": version}
+            )
         )
 
 
@@ -179,6 +187,27 @@ def test_the_recorded_settings_change_nothing() -> None:
     assert totals.rebalances == totals.recorded_rebalances
     assert totals.unowned_ms == totals.recorded_unowned_ms
     assert totals.not_served_ms == totals.recorded_not_served_ms
+
+
+@pytest.mark.parametrize("version", [KafkaVersion(4, 0), KafkaVersion(4, 4)], ids=str)
+def test_a_story_is_played_as_the_release_that_it_was_recorded_with(
+    version: KafkaVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinators follow that release's rules, and what was simulated as that release is reproduced."""
+    played: list[KafkaVersion] = []
+
+    def world(scenario: Scenario, sink: MemorySink) -> World:
+        played.append(scenario.cluster.kafka_version)
+        return World(scenario, sink)
+
+    monkeypatch.setattr(stage, "World", world)
+    case = Case(DEPLOY, protocol="consumer", assignor="", session_s=45)
+    recorded = Recorded(kafka_version=version)
+    story = story_of(case.run(version).life("g"), recorded)
+    answers, totals = compare(story, question_of(["group.instance.id=dynamic"]).changed)
+    assert set(played) == {version}
+    assert totals.reproduced_count == totals.recorded_count > 0
+    assert {answer.verdict for answer in answers} == {Verdict.KEPT}
 
 
 def test_a_static_deploy_saves_all_its_rebalances() -> None:

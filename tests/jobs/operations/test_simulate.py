@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -220,6 +221,24 @@ def test_a_file_that_is_no_scenario_is_named(tmp_path: Path) -> None:
         simulate(str(path), str(tmp_path / "out"))
     with pytest.raises(SimulateError, match=r"cannot read the scenario .*missing\.toml"):
         simulate(str(tmp_path / "missing.toml"), str(tmp_path / "out"))
+
+
+def test_the_release_may_be_given_in_place_of_the_scenarios(tmp_path: Path) -> None:
+    """Logs of another release, from the same file; an unknown one is a wrong argument, and nothing is written."""
+    scenario = tmp_path / "scenario.toml"
+    text = (SCENARIOS / "rolling-deploy.toml").read_text()
+    scenario.write_text(re.sub(r'duration = "\w+"', 'duration = "3m"', text, count=1).split("[[fault]]")[0])
+    for version in (None, "4.3", "4.4"):
+        simulate(str(scenario), str(tmp_path / str(version)), kafka_version=version)
+    default, as_43, as_44 = (
+        [it.read_bytes() for it in sorted((tmp_path / version / "logs").rglob("*.log"))]
+        for version in ("None", "4.3", "4.4")
+    )
+    assert default == as_43 != as_44
+    with pytest.raises(SimulateError, match=r"--kafka-version: no Kafka version '2\.8' is known") as error:
+        simulate(str(scenario), str(tmp_path / "unknown"), kafka_version="2.8")
+    assert error.value.exit_code == 2
+    assert not (tmp_path / "unknown").exists()
 
 
 def test_one_seed_gives_the_same_files_whatever_pythons_hash_seed(tmp_path: Path) -> None:

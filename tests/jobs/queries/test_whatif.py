@@ -201,3 +201,11 @@ def test_what_cannot_be_answered_is_told(replayed: Replayed) -> None:
     with pytest.raises(WhatIfArgumentError, match="cannot be asked") as error:
         replayed.ask("billing", "colour=blue")
     assert error.value.exit_code == 2
+
+
+def test_a_release_is_asked_by_its_number(replayed: Replayed) -> None:
+    """As Kafka writes it; one whose rules nobody knows is a wrong argument."""
+    question = asked(["group.instance.id=static"], (), replayed.settings, "4.4.0")
+    assert question.recorded.kafka_version == (4, 4)
+    with pytest.raises(WhatIfArgumentError, match=r"no Kafka version '3\.9' is known: use one of 4\.0"):
+        asked(["group.instance.id=static"], (), replayed.settings, "3.9")

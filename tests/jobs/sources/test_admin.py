@@ -3,19 +3,20 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
-from kafka.protocol.admin import DescribeGroupsResponse, ListGroupsResponse
+from kafka.protocol.admin import DescribeConfigsResponse, DescribeGroupsResponse, ListGroupsResponse
 from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import OffsetFetchResponse
 from kafka.protocol.frame import KafkaBytes
-from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from coordinator_core.codec import Struct, encode, make
 from coordinator_core.lookup import SharePartitionKey, group_partition
 from jobs.errors import BrokerError
-from jobs.sources.admin import OLD_BROKER, Admin
+from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import (
     UNANSWERED,
     UNSUPPORTED,
@@ -27,7 +28,7 @@ from jobs.sources.admin_answers import (
     StateBatch,
 )
 from jobs.sources.api_request import ApiRequest
-from jobs.sources.broker import Broker, Deadline, Leader, TopicInfo
+from jobs.sources.broker import OLD_BROKER, Broker, Deadline, Leader, TopicInfo
 from schemas import wire
 from schemas.admin_protocol import (
     CONSUMER_GROUP_DESCRIBE,
@@ -38,6 +39,11 @@ from schemas.admin_protocol import (
 
 PARTITION_COUNT: Final = 2
 NOT_COORDINATOR: Final = 16
+INVALID_REQUEST: Final = 42
+NEWEST_METADATA: Final = 13
+METADATA_OF_39: Final = 12
+OFFSET_FETCH_OF_28: Final = 7
+GROUP_RESOURCE: Final = 32
 GROUP_AUTHORIZATION_FAILED: Final = 30
 GROUP_ID_NOT_FOUND: Final = 69
 TOPIC_ID: Final = "tmyj-FEYST-VyJ_du8dc1w"
@@ -48,9 +54,12 @@ Answer = Callable[[Any, int | None], Any]
 class FakeBroker(Broker):
     """A cluster whose answers are functions by the name of the request; node 10 leads partition 0, 11 the other."""
 
-    def __init__(self, answers: Mapping[str, Answer], timeout_ms: int = 200) -> None:
+    def __init__(
+        self, answers: Mapping[str, Answer], timeout_ms: int = 200, metadata_version: int = NEWEST_METADATA
+    ) -> None:
         self.timeout_ms = timeout_ms
         self._answers = answers
+        self._metadata_version = metadata_version
         self.asked: list[tuple[str, int | None]] = []
         self.forgotten: list[str] = []
 
@@ -68,6 +77,10 @@ class FakeBroker(Broker):
     def leader(self, topic: str, partition: int, *, deadline: Deadline | None = None) -> Leader:
         """One node a partition."""
         return Leader(10 + partition, 0, "127.0.0.1:1")
+
+    def api_versions(self, api_key: int) -> range:
+        """Of Metadata alone, by which the cluster's release is known."""
+        return range(self._metadata_version + 1) if api_key == MetadataRequest.API_KEY else range(0)
 
     def forget_leaders(self, topic: str) -> None:
         """Noted."""
@@ -181,6 +194,25 @@ def test_a_group_that_changed_its_type_is_found() -> None:
     assert answers["gone"] == Refusal(GROUP_ID_NOT_FOUND, "GROUP_ID_NOT_FOUND")
 
 
+@pytest.mark.parametrize("order", [["a", "b", "b", "a"], ["b", "a", "b", "a"], ["a", "b", "a", "b"]])
+def test_a_group_that_one_coordinator_of_a_broker_knows_is_there(order: list[str]) -> None:
+    """Kafka 4.0 asks the coordinators of all groups of a request for all of them: a group has an answer of each."""
+    groups: Any = CONSUMER_GROUP_DESCRIBE_RESPONSE.fields[1].kind
+    seen: set[str] = set()
+    entries = []
+    for place, name in enumerate(order):
+        is_known = name not in seen if name == "a" else place == max(i for i, it in enumerate(order) if it == "b")
+        seen.add(name)
+        code = 0 if is_known else GROUP_ID_NOT_FOUND
+        entries.append(make(groups.element, group_id=name, error_code=code, group_state="Stable", group_epoch=3))
+    response = make(CONSUMER_GROUP_DESCRIBE_RESPONSE, groups=tuple(entries))
+    broker = FakeBroker({"ConsumerGroupDescribeRequest": lambda *_: response})
+    same = {name for name in "ab" if group_partition(name, PARTITION_COUNT) == group_partition("a", PARTITION_COUNT)}
+    answers = Admin(broker).describe_groups(dict.fromkeys(same, "CONSUMER"))
+    assert answers.keys() == same
+    assert all(isinstance(it, GroupDescription) for it in answers.values())
+
+
 def test_a_dead_group_is_not_there() -> None:
     """Brokers before 4.0 describe what is not there as a group in state Dead."""
 
@@ -241,6 +273,95 @@ def test_committed_offsets_have_no_sentinels() -> None:
     answers = Admin(FakeBroker({"OffsetFetchRequest": lambda *_: response})).committed_offsets(["a", "b"])
     assert answers["a"] == {("t", 0): CommittedOffset(5, None, ""), ("t", 1): CommittedOffset(6, 2, "m")}
     assert answers["b"] == UNANSWERED
+
+
+def test_a_broker_that_reads_offsets_of_one_group_at_a_time_is_asked_so() -> None:
+    """Before 3.0 OffsetFetch names one group: a request each, and a refused group does not take the others along."""
+    topic = OffsetFetchResponse.OffsetFetchResponseTopic
+    partition = topic.OffsetFetchResponsePartition
+    asked: list[tuple[str, int, int]] = []
+
+    def answer(request: Any, _: int | None) -> Any:
+        if request._min_version > OFFSET_FETCH_OF_28:
+            raise BrokerError("knows 0 to 7", code=OLD_BROKER)
+        asked.append((request.group_id, request._min_version, request._max_version))
+        offset = int(request.group_id.removeprefix("g"))
+        found = partition(
+            partition_index=0, committed_offset=offset, committed_leader_epoch=-1, metadata="", error_code=0
+        )
+        code = GROUP_AUTHORIZATION_FAILED if request.group_id == "g2" else 0
+        return OffsetFetchResponse(error_code=code, topics=[topic(name="t", partitions=[found])])
+
+    answers = Admin(FakeBroker({"OffsetFetchRequest": answer})).committed_offsets(["g1", "g2", "g3"])
+    assert answers == {
+        "g1": {("t", 0): CommittedOffset(1, None, "")},
+        "g2": Refusal.of(GROUP_AUTHORIZATION_FAILED),
+        "g3": {("t", 0): CommittedOffset(3, None, "")},
+    }
+    assert sorted(asked) == [("g1", 2, 7), ("g2", 2, 7), ("g3", 2, 7)]
+
+
+def test_a_question_that_no_version_answers_says_which_request_is_missing() -> None:
+    """Before 0.10.2 nobody can ask for all offsets of a group: the refusal has what the broker said of its versions."""
+    (refusal,) = Admin(FakeBroker({})).committed_offsets(["g"]).values()
+    assert isinstance(refusal, Refusal)
+    assert (refusal, refusal.why) == (UNSUPPORTED, "UNSUPPORTED_VERSION: too old")
+
+
+def config_response(refused: int) -> Answer:
+    """DescribeConfigs of a broker: a config of each topic; whoever names a group too is refused whole."""
+    result = DescribeConfigsResponse.DescribeConfigsResult
+
+    def answer(request: Any, _: int | None) -> Any:
+        code = INVALID_REQUEST if any(it.resource_type == refused for it in request.resources) else 0
+        config = result.DescribeConfigsResourceResult(name="cleanup.policy", value="compact", config_source=1)
+        return DescribeConfigsResponse(
+            results=[
+                result(
+                    error_code=code,
+                    resource_type=it.resource_type,
+                    resource_name=it.resource_name,
+                    configs=[] if code else [config],
+                )
+                for it in request.resources
+            ]
+        )
+
+    return answer
+
+
+def test_a_broker_that_refuses_configs_of_groups_tells_those_of_topics() -> None:
+    """Groups and topics are asked for in requests of their own."""
+    broker = FakeBroker({"DescribeConfigsRequest": config_response(refused=GROUP_RESOURCE)})
+    found, refused = Admin(broker).configs(group_ids=["g"], topics=["t"])
+    assert [(it.resource_type, it.resource_name) for it in found] == [("TOPIC", "t")]
+    assert refused == {("GROUP", "g"): Refusal.of(INVALID_REQUEST)}
+
+
+def test_a_broker_without_configs_of_groups_is_not_asked_for_them() -> None:
+    """Brokers before 4.0 log an error each time somebody asks: groups have no configs there."""
+    broker = FakeBroker(
+        {"DescribeConfigsRequest": config_response(refused=GROUP_RESOURCE)}, metadata_version=METADATA_OF_39
+    )
+    admin = Admin(broker)
+    found, refused = admin.configs(group_ids=["g"], topics=["t"])
+    assert ([it.resource_name for it in found], refused, admin.configured_groups()) == (["t"], {}, ())
+    assert [name for name, _ in broker.asked] == ["DescribeConfigsRequest"]
+
+
+def test_topics_without_ids_are_topics() -> None:
+    """Brokers before 2.8 tell no ids: names and numbers of partitions are there."""
+    topic = MetadataResponse.MetadataResponseTopic
+    told = MetadataResponse(
+        brokers=[],
+        topics=[
+            topic(error_code=0, name="old", topic_id=None, partitions=[]),
+            topic(error_code=0, name="zero", topic_id=UUID(int=0), partitions=[]),
+            topic(error_code=0, name="new", topic_id=UUID(int=1), partitions=[]),
+        ],
+    )
+    topics = Admin(FakeBroker({"MetadataRequest": lambda *_: told})).topics()
+    assert {name: it.topic_id for name, it in topics.items()} == {"old": None, "zero": None, "new": "A" * 21 + "Q"}
 
 
 def states_response(request: Any, result_fields: Mapping[str, Any]) -> Struct:

@@ -14,7 +14,9 @@ from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from jobs.errors import BrokerError
 from jobs.settings import BrokerAddress
-from jobs.sources.broker import Broker, Coordinator, LeaderOf, OffsetSpec, TopicInfo
+from jobs.sources.api_request import ApiRequest
+from jobs.sources.broker import OLD_BROKER, Broker, Coordinator, LeaderOf, OffsetSpec, TopicInfo
+from schemas.admin_protocol import CONSUMER_GROUP_DESCRIBE
 from tests.jobs.builders import batch
 from tests.jobs.fake_kafka import CLOSE, SILENT, TOPIC, FakeKafka, then
 
@@ -169,3 +171,17 @@ def test_no_secret_of_a_library_gets_out() -> None:
     assert "ValueError" in shown
     assert CANARY not in shown
     assert CANARY not in repr(broker)
+
+
+def test_a_request_that_the_broker_does_not_know_is_named() -> None:
+    """With the versions that both sides know; nothing is sent, and nothing tried again."""
+    with FakeKafka(leaders=[1]) as kafka, connected(kafka) as broker:
+        with pytest.raises(BrokerError) as unknown:
+            broker.send(ApiRequest(CONSUMER_GROUP_DESCRIBE, group_ids=("g",)))
+        with pytest.raises(BrokerError) as too_old:
+            broker.send(ListOffsetsRequest(replica_id=-1, topics=[], min_version=9, max_version=10))
+    assert {unknown.value.code, too_old.value.code} == {OLD_BROKER}
+    assert str(unknown.value) == "the broker does not know the request ConsumerGroupDescribe"
+    assert str(too_old.value) == (
+        "the broker knows the request ListOffsets in versions 0 to 7, and is asked in versions 9 to 10"
+    )

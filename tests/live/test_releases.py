@@ -1,0 +1,120 @@
+"""Brokers of other releases: they are asked what they know, and the ledger is what they say of groups."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from coordinator_core.verify import Verdict
+from jobs.bronze.cluster_watch import watch_once
+from jobs.delta.warehouse import Warehouse
+from schemas.tables.bronze import CONFIGS, END_OFFSETS
+from schemas.tables.bronze import TOPICS as TOPICS_TABLE
+from tests.conftest import IS_TEST_LIVE
+from tests.jobs.in_process import in_process
+from tests.live.broker import CLIENT_SETTINGS
+from tests.live.clients import LiveClients
+from tests.live.kafka_home import KafkaHome
+from tests.live.ledger import CLUSTER_ID, Ledger
+from tests.live.release import ReleasedBroker, ReleaseHome, release_home
+from tests.live.test_verify import settings_of, unequal, verified
+from tests.maven import Unavailable
+
+SEED: Final = 7
+CLASSIC: Final = ("classic-range", "classic-static", "classic-cooperative", "offsets", "transactions")
+CONSUMER: Final = (*CLASSIC, "consumer-uniform", "consumer-static", "mixed")
+SHARE: Final = (*CONSUMER, "share")
+STREAMS: Final = (*SHARE, "streams")
+MEMBERS: Final = ("join", "consume", "join", "consume", "transact", "leave", "consume", "settle")
+ACTS: Final[Mapping[str, Sequence[str]]] = {
+    "offsets": ("commit", "alter", "delete offsets", "commit", "create topic", "commit", "delete topic", "settle"),
+    "transactions": ("commit", "abort", "plain", "open", "commit", "settle"),
+    "share": ("join", "accept", "mix", "release", "mix", "settle"),
+    "streams": ("start", "settle", "process", "start", "settle"),
+}
+"""By kind; else what members do."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A broker as its release comes, with what it has of groups."""
+
+    version: str
+    kinds: Sequence[str] = CLASSIC
+    settings: Mapping[str, str] = field(default_factory=dict)
+    features: Sequence[str] = ()
+    zookeeper: bool = False
+    notes: Sequence[str] = ()
+    """What a capture says that the cluster does not tell."""
+
+    def __str__(self) -> str:
+        return f"{self.version}-zookeeper" if self.zookeeper else self.version
+
+    def home(self) -> ReleaseHome:
+        """Fetched; the test is skipped where it cannot be had."""
+        try:
+            return release_home(self.version)
+        except Unavailable as error:
+            if IS_TEST_LIVE:
+                raise
+            pytest.skip(str(error))
+
+
+NO_LIST_OF_CONFIGURED: Final = (
+    "not told by the cluster: which groups have configs: UNSUPPORTED_VERSION: the broker knows the request "
+    "ListConfigResources in versions 0 to 0, and is asked in versions 1 to 1"
+)
+RELEASES: Final = (
+    Release("4.4.0", STREAMS),
+    Release("4.2.0", STREAMS),
+    Release("4.1.1", SHARE, {"unstable.feature.versions.enable": "true"}, ("share.version=1",)),
+    Release("4.0.0", CONSUMER, notes=(NO_LIST_OF_CONFIGURED,)),
+    Release("3.9.1"),
+    Release("3.9.1", zookeeper=True),
+    Release("3.7.2"),
+    Release("3.5.2"),
+    Release("2.8.2"),
+)
+REFUSED_REQUESTS: Final = ("Error processing describe configs", "Unexpected resource type", "InvalidRequestException")
+"""What brokers log of a request that they do not take."""
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=str)
+def test_the_ledger_of_a_release_is_what_its_broker_says(release: Release, home: KafkaHome, tmp_path: Path) -> None:
+    """Groups of all kinds that it has, with rebalances, transactions, and deleted offsets behind them: all is equal.
+    Configs and ends of topics are there, and the broker logs no request that it refused."""
+    root = tmp_path / "warehouse"
+    with (
+        ReleasedBroker(
+            release.home(),
+            tmp_path / "broker",
+            settings={**CLIENT_SETTINGS, **release.settings},
+            features=release.features,
+            zookeeper=release.zookeeper,
+        ) as broker,
+        LiveClients(home, tmp_path / "clients", broker.address) as clients,
+    ):
+        played = clients.play(SEED, [kind for kind in release.kinds if kind not in ACTS], MEMBERS)
+        for kind in release.kinds:
+            if kind in ACTS:
+                played = clients.play(SEED, [kind], ACTS[kind])
+        worst, rows = verified(
+            broker.address, root, lambda: Ledger(in_process(), root, bootstrap_servers=broker.address)
+        )
+        notes = watch_once(Warehouse(str(root)), settings_of(broker.address, root), datetime.now(UTC))
+        said = broker.log.read_text(errors="replace")
+    assert (worst, unequal(rows)) == (Verdict.EQUAL, [])
+    assert {row["GROUP"] for row in rows if row["WHAT"] == "group"} >= played.keys()
+    of_shares = {"share-offset", "share-state"} if "share" in release.kinds else set()
+    assert {row["WHAT"] for row in rows} == {"group", "member", "assignment", "offset"} | of_shares
+    assert notes == release.notes
+    assert not [line for line in said.splitlines() if any(words in line for words in REFUSED_REQUESTS)]
+    warehouse = Warehouse(str(root))
+    topics = {row["OF"].rpartition("-")[0] for row in rows if row["WHAT"] == "offset"}
+    configs = warehouse.read(CONFIGS, where={"cluster_id": CLUSTER_ID}).to_pylist()
+    assert {row["resource_name"] for row in configs if row["resource_type"] == "TOPIC"} >= topics
+    assert {row["topic"] for row in warehouse.read(END_OFFSETS).to_pylist()} >= topics
+    assert {row["topic"] for row in warehouse.read(TOPICS_TABLE).to_pylist()} >= topics
