@@ -217,7 +217,7 @@ GONE: Final[Mapping[str, str]] = {
 SOURCES: Final[Mapping[str, str | tuple[str, ...]]] = {"segments": (), "bootstrap_servers": "", "dumps": ()}
 """Where logs are read, each with what stands for none. Whoever names one of them, in a file, in the environment or by
 options, names them all: those of the place it overrides are not read too."""
-DEMO_SEGMENTS: Final = ("tests/recordings/full-a/logs",)
+DEMO_SEGMENTS: Final = ("recordings/full-a/logs",)
 """The recording that comes with the project, as the project's own settings name it."""
 DEMO_PLACE: Final[Mapping[str, str]] = {"warehouse": "./warehouse", "cluster_id": "kafka"}
 """Where it goes. Whoever names one of these has a ledger of their own, and names its source too."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
-RECORDINGS = PROJECT_ROOT / "tests" / "recordings"
 IS_TEST_LIVE = os.environ.get("LIVE_TESTS") == "all"
 REPORT_LINE = "line of the report"
 """Name of the property by which a test hands over a line for the end of the run, from whichever process it ran in."""

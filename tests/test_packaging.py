@@ -24,7 +24,7 @@ from tests.groupledger.raw import raw_records, recording
 from tools.wheel import renamed
 
 PACKAGES = ("schemas", "coordinator_core", "jobs")
-BESIDE = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "tests/recordings/full-a/logs")
+BESIDE = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "recordings/full-a/logs")
 """What lies beside the packages in a checkout, and with them in `groupledger` in a wheel."""
 PYTHONS = ("3.11", "3.12", "3.13")
 NOTEBOOK = PROJECT_ROOT / "examples" / "own-spark-job.ipynb"
@@ -156,7 +156,7 @@ def test_an_unpacked_wheel_finds_its_own(wheel: Path, tmp_path: Path) -> None:
         check=True,
     )
     root = tmp_path / "groupledger"
-    recording = f"{root}/tests/recordings/full-a/logs"
+    recording = f"{root}/recordings/full-a/logs"
     assert done.stdout.split() == [str(root), recording, "groupledger", "nightly", "True"]
 
 

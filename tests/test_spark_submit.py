@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import PROJECT_ROOT, RECORDINGS, takes_minutes
+from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.recorded import RECORDINGS
 
 TOOLS = ("bash", "env", "dirname", "readlink", "cat", "cp", "grep", "mkdir", "sleep", "touch")
 """The first four are the shell's, all are the fakes'."""

@@ -10,8 +10,8 @@ from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_times import gold
-from tests.conftest import RECORDINGS
 from tests.jobs.gold.test_incremental_audit import times_of
+from tests.recorded import RECORDINGS
 
 HOUR_MS = 3_600_000
 

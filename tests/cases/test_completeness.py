@@ -14,9 +14,9 @@ from jobs.cli_enums import Listing
 from jobs.errors import ArgumentError
 from jobs.queries.audit_report import GROUPS_LOG, SHARES_LOG, Completeness, Span, completeness, run_audit_report
 from tests.cases.harness import Ledger
-from tests.conftest import PROJECT_ROOT
+from tests.recorded import RECORDINGS
 
-LOGS = PROJECT_ROOT / "tests" / "recordings" / "full-a" / "logs"
+LOGS = RECORDINGS / "full-a" / "logs"
 """Five log partitions each; the last records of __share_group_state are between 02:57:53 and 02:59:18."""
 METADATA = "__cluster_metadata"
 TOPICS = (SHARES_LOG, METADATA)

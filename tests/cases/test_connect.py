@@ -16,7 +16,7 @@ from coordinator_core.client_protocols import (
 from coordinator_core.lookup import key_partition
 from tests.cases.client_logs import FIRST_MS, Client, Generation, log_of
 from tests.cases.harness import Ledger
-from tests.conftest import PROJECT_ROOT
+from tests.recorded import RECORDINGS
 
 Tasks = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -185,7 +185,7 @@ RECORDED: Final = [
 def test_the_workers_of_the_recording(ledger: Ledger, tmp_path: Path) -> None:
     """Two connectors on two real workers: one worker comes, is handed two tasks by a second rebalance, and goes; the
     leader waits a second for it."""
-    logs = PROJECT_ROOT / "tests" / "recordings" / "full-a" / "logs"
+    logs = RECORDINGS / "full-a" / "logs"
     count = len(list(logs.glob("__consumer_offsets-*")))
     folder = f"__consumer_offsets-{key_partition('n01-connect', count)}"
     (tmp_path / "logs").mkdir()

@@ -14,9 +14,9 @@ from jobs.queries.owner import find_owners
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope
 from tests.cases.harness import CLUSTER_ID, Ledger
-from tests.conftest import PROJECT_ROOT
+from tests.recorded import RECORDINGS
 
-FULL_A: Final = PROJECT_ROOT / "tests" / "recordings" / "full-a"
+FULL_A: Final = RECORDINGS / "full-a"
 FORMATTERS: Final = FULL_A / "truth" / "formatters"
 
 

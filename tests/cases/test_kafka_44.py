@@ -21,10 +21,11 @@ from tests.coordinator_core.coordinator.clients import GROUP
 from tests.coordinator_core.group_records import record
 from tests.coordinator_core.streams.streams_clients import StreamsClients
 from tests.jobs.builders import write_segment
+from tests.recorded import RECORDINGS
 
 V43, V44 = KafkaVersion(4, 3), KafkaVersion(4, 4)
 SECOND_MS = 1_000
-RECORDING = Path(__file__).parents[1] / "recordings" / "new-44"
+RECORDING = RECORDINGS / "new-44"
 
 Operation = Sequence[tuple[bytes, bytes | None]]
 

@@ -8,9 +8,10 @@ import pytest
 
 from jobs.delta.warehouse import Warehouse
 from tests.cluster.standalone import StandaloneCluster
-from tests.conftest import RECORDINGS, takes_minutes
+from tests.conftest import takes_minutes
 from tests.faults.harness import CLUSTER, differences, digests
 from tests.live.job import Job
+from tests.recorded import RECORDINGS
 
 pytestmark = takes_minutes
 

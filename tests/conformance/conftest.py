@@ -2,7 +2,7 @@
 
     pytest tests/conformance                    on the traces, vectors and recordings that come with the project
     pytest tests/conformance --traces DIR       only the families that DIR holds (may be repeated)
-    pytest tests/conformance --recording DIR    only that recording (may be repeated)
+    pytest tests/conformance --recording DIR    only that recording, a folder or an archive (may be repeated)
 
 Traces are judged as the release that `--kafka-version` names, else as the one that the folder's name ends with, else
 as 4.3.
@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 from coordinator_core.errors import UnknownKafkaVersion
 from coordinator_core.kafka_versions import kafka_version
 from tests.conformance.recordings import (
-    COPIES,
     Recording,
     SilverMaker,
     SilverOf,
@@ -30,6 +29,8 @@ from tests.conformance.recordings import (
 )
 from tests.conformance.test_traces import DATA, DATA_OF_VERSIONS, FamilyFile, family_files
 from tests.conftest import REPORT_LINE
+from tests.recorded import RECORDINGS, UNPACKED
+from tools.recordings import name_of, unpacked
 
 LOG_FOLDERS: Final[Mapping[str, Callable[[Recording], bool]]] = {
     "recording": lambda recording: True,
@@ -50,7 +51,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--traces", action="append", type=Path, default=[], metavar="DIR", help="traces and vectors to judge"
     )
     group.addoption("--kafka-version", metavar="VERSION", help="the release as which --traces are judged, such as 4.4")
-    group.addoption("--recording", action="append", type=Path, default=[], metavar="DIR", help="a recording to judge")
+    group.addoption(
+        "--recording",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="DIR",
+        help="a recording to judge, or an archive",
+    )
 
 
 def _given(config: pytest.Config, option: str) -> list[Path]:
@@ -108,12 +116,16 @@ def _judges_recordings(path: Path) -> bool:
 
 
 def _recordings(config: pytest.Config) -> list[Recording]:
-    folders = _given(config, "--recording")
+    folders = [_unpacked(path) for path in _given(config, "--recording")]
     for folder in folders:
         missing = [name for name in ("logs", "decoded", "truth") if not (folder / name).is_dir()]
         if missing:
             raise pytest.UsageError(f"{folder} is no recording: it has no {', '.join(missing)}")
-    return [found for folder in folders for found in log_folders(folder)] if folders else recordings_in(COPIES)
+    return [found for folder in folders for found in log_folders(folder)] if folders else recordings_in(RECORDINGS)
+
+
+def _unpacked(recording: Path) -> Path:
+    return unpacked([recording], UNPACKED) / name_of(recording) if recording.is_file() else recording
 
 
 def _family_id(file: FamilyFile) -> str:

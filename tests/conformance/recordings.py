@@ -17,9 +17,6 @@ from jobs.settings import load_settings
 from jobs.silver.replay import replay
 from tests.conformance.tables import Tables, read_tables
 
-COPIES: Final = Path(__file__).resolve().parent.parent / "recordings"
-"""The recordings that come with the project."""
-
 LOGS: Final = "logs"
 LOGS_BEFORE: Final = "logs-before"
 DECODED_OF: Final = {LOGS: "decoded", LOGS_BEFORE: "decoded-before"}

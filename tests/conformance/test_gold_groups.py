@@ -20,7 +20,7 @@ from schemas.tables.silver import GROUP_EVENTS, OFFSET_COMMITS, SILVER_TABLES
 from tests.conformance.conftest import ReportLine
 from tests.conformance.group_truth import EXPIRED, LEFT, GroupTruth, read_group_truth
 from tests.conformance.recordings import Recording, WarehouseOf, cluster_id_of, recordings_in
-from tests.conftest import RECORDINGS
+from tests.recorded import RECORDINGS
 
 LIKELY_MIN: Final = 0.95
 CLOCK_MS: Final = 5

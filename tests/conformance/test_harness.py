@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.conformance import compare
 from tests.conformance.dump import DumpBatch, UnreadableDump, parse_dump
 from tests.conformance.explained import CLASSIC_REBALANCING, explanation
-from tests.conformance.recordings import COPIES, LOGS, LOGS_BEFORE, Recording, SilverOf, make_warehouse
+from tests.conformance.recordings import LOGS, LOGS_BEFORE, Recording, SilverOf, make_warehouse
 from tests.conformance.tables import Row, Tables, deltas, read_tables
 from tests.conformance.truth import (
     CONSUMER_OFFSETS,
@@ -23,6 +23,7 @@ from tests.conformance.truth import (
     read_truth,
     share_answers,
 )
+from tests.recorded import RECORDINGS
 
 Json = dict[str, Any]
 FIRST_SEGMENT = f"{0:020}.log"
@@ -32,7 +33,7 @@ SHARE_KEY = ("group_id", "topic_id", "partition")
 @pytest.fixture
 def recording() -> Recording:
     """The small one: every group type but streams."""
-    return Recording(COPIES / "codec-lz4")
+    return Recording(RECORDINGS / "codec-lz4")
 
 
 @pytest.fixture
@@ -283,7 +284,7 @@ def test_a_client_who_saw_something_else_is_found(recording: Recording, silver_o
 def test_a_log_which_was_pruned_says_so(silver_of: SilverOf, tmp_path: Path, no_spark: SparkSession) -> None:
     """Of a share state log that begins in the middle, rows are not complete until a snapshot of their key, and the end
     state is the one of the whole log."""
-    whole = Recording(COPIES / "compact", LOGS_BEFORE)
+    whole = Recording(RECORDINGS / "compact", LOGS_BEFORE)
     dump = compare.dumps_of(whole.decoded)[SHARE_GROUP_STATE]
     cut = _cut_in_the_middle(dump)
     for place in {batch.place for batch in cut}:

@@ -1,13 +1,12 @@
 """Replay of recorded brokers against their own answers: live, compacted, every codec, and an older release."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.conformance.families import recorded_groups
+from tests.recorded import RECORDINGS
 
-RECORDINGS = Path(__file__).parent.parent / "recordings"
 AFTER_CLEANING = "after-cleaning"
 
 

@@ -14,8 +14,9 @@ from tests.conformance.explained import (
     EXPECTED_ANSWERS,
     SHARE_INITIALIZING,
 )
-from tests.conformance.recordings import COPIES, LOGS_BEFORE, Recording, SilverOf
+from tests.conformance.recordings import LOGS_BEFORE, Recording, SilverOf
 from tests.conformance.truth import CONSUMER_OFFSETS, SHARE_GROUP_STATE, read_truth
+from tests.recorded import RECORDINGS
 
 ReportLine = Callable[[str], None]
 
@@ -142,7 +143,7 @@ def test_compacted_logs_replay_to_the_same_end(
 
 def _assert_explained(recording: Recording, tally: Tally, reasons: set[str]) -> None:
     """How often a reason explains a difference is known of the project's own recordings."""
-    if recording.path.parent == COPIES:
+    if recording.path.parent == RECORDINGS:
         expected = EXPECTED_ANSWERS.get(recording.name, {})
         assert tally.explained == {name: count for name, count in expected.items() if name in reasons}
 

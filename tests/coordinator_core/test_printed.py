@@ -19,7 +19,7 @@ from coordinator_core.printed import (
     parse_formatter_lines,
 )
 from schemas.cluster_metadata import TOPIC_RECORD
-from tests.conftest import RECORDINGS
+from tests.recorded import RECORDINGS
 
 FULL_A = RECORDINGS / "full-a"
 COMMIT = {

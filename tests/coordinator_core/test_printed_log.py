@@ -12,7 +12,8 @@ from coordinator_core.log.batch import Record, build_batch, parse_header
 from coordinator_core.log.records import iter_records
 from coordinator_core.log.scan import scan_segment
 from coordinator_core.printed_log import NOT_TOLD, UNKNOWN_LINE, Printed, PrintedBatch, PrintedFault, read_printed_log
-from tests.conftest import PROJECT_ROOT, RECORDINGS
+from tests.conftest import PROJECT_ROOT
+from tests.recorded import RECORDINGS
 
 KAFKA_44 = PROJECT_ROOT / "tests" / "cases" / "kafka-4.4"
 DUMPS = sorted([*RECORDINGS.glob("*/decoded/*.dump.txt.gz"), *KAFKA_44.glob("decoded/*.dump.txt.gz")])

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conftest import PROJECT_ROOT, RECORDINGS
+from tests.conftest import PROJECT_ROOT
 from tests.faults.determinism import ORDERS
+from tests.recorded import RECORDINGS
 
 LOGS: Final = RECORDINGS / "codec-gzip" / "logs"
 SEEDS: Final = ("0", "1", "random")

@@ -8,6 +8,7 @@ from typing import Final
 from coordinator_core.log.records import frame_chunk
 from coordinator_core.log.segment import parse_partition_folder
 from tests.conformance.families.batches import entries, read_vectors
+from tests.recorded import RECORDINGS
 
 TESTS: Final = Path(__file__).parent.parent
 SEGMENT_BYTES_MAX: Final = 6000
@@ -46,7 +47,7 @@ def batches() -> tuple[Sample, ...]:
 def segments() -> tuple[Sample, ...]:
     """Runs of consecutive batches of every recorded segment of a coordinator's topic."""
     found: list[Sample] = []
-    for file in sorted((TESTS / "recordings").glob("*/logs*/*/*.log")):
+    for file in sorted(RECORDINGS.glob("*/logs*/*/*.log")):
         place = parse_partition_folder(file.parent.name)
         if place is None or place[0] == "__cluster_metadata":
             continue

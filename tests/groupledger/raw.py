@@ -10,6 +10,7 @@ from coordinator_core.log.batch import parse_header
 from coordinator_core.log.records import iter_records
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.bronze import RECORD_BATCHES
+from tests import recorded
 
 RECORDINGS = (
     "full-a",
@@ -82,4 +83,4 @@ def _rows(warehouse: Warehouse) -> Iterator[dict[str, Any]]:
 
 def recording(name: str) -> Path:
     """The logs of a recording."""
-    return Path(__file__).parents[1] / "recordings" / name / "logs"
+    return recorded.RECORDINGS / name / "logs"

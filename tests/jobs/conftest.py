@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.delta.warehouse import Warehouse
-from tests.conftest import RECORDINGS
 from tests.jobs.java_says import JavaSays
+from tests.recorded import RECORDINGS
 
 Recorded = Callable[[str], Warehouse]
 """Gives the tables of a recording."""

@@ -24,7 +24,7 @@ def test_defaults_are_those_of_the_project_file() -> None:
     """Without anything said, the recording that comes with the project goes into ./warehouse."""
     settings = load_settings(environment={})
     assert settings.warehouse == str(Path.cwd() / "warehouse")
-    assert settings.segments == (str(PROJECT_ROOT / "tests/recordings/full-a/logs"),)
+    assert settings.segments == (str(PROJECT_ROOT / "recordings/full-a/logs"),)
     assert settings.cluster_id == "kafka"
     assert settings.batch_decompressed_bytes_max == 64 * 1024 * 1024
     assert settings.inference == InferenceSettings()
@@ -59,7 +59,7 @@ def test_the_recording_is_for_nobodys_ledger(tmp_path: Path, name: str, place: s
     with pytest.raises(SettingsError, match="--segments DIR, --bootstrap-server HOST:PORT or --dump FILE"):
         require_source(settings)
     for source in ("segments", "dumps", "bootstrap_servers"):
-        value = "h:1" if source == "bootstrap_servers" else ("tests/recordings/full-a/logs",)
+        value = "h:1" if source == "bootstrap_servers" else ("recordings/full-a/logs",)
         require_source(load_settings({name: "x", source: value}, environment=environment))
 
 

@@ -31,8 +31,7 @@ from coordinator_core.share_state.lane import ShareStateLane
 from tests.coordinator_core.group_records import Record, any_records
 from tests.coordinator_core.offsets.reference import Row, rows_of
 from tests.coordinator_core.share_state.reference import lane_rows
-
-RECORDINGS = Path(__file__).parents[2] / "recordings"
+from tests.recorded import RECORDINGS
 
 
 def operations_of(records: Sequence[Record]) -> list[Operation]:

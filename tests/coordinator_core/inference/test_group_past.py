@@ -11,10 +11,10 @@ import pytest
 
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.scan import scan_segment
-from tests.conftest import RECORDINGS
 from tests.coordinator_core.history.histories import commits_on, offsets_log
 from tests.coordinator_core.inference.group_lives import GROUP, Replayed, batches_of, commit, generation, moved_member
 from tests.coordinator_core.inference.group_nights import Nights, assert_same, end_of
+from tests.recorded import RECORDINGS
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "80"))
 PARTS: Final = 10

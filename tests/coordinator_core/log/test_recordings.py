@@ -15,8 +15,8 @@ from coordinator_core.log.scan import scan_segment
 from coordinator_core.log.segment import parse_checkpoint, parse_partition_folder, select_segments
 from tests.conformance.dump import DumpBatch, read_dump
 from tests.conformance.families.batches import compiled_records, rebuilt
+from tests.recorded import RECORDINGS
 
-RECORDINGS = Path(__file__).parents[2] / "recordings"
 NAMES = sorted(folder.name for folder in RECORDINGS.iterdir() if (folder / "logs").is_dir())
 SNAPPY_BATCHES_WHICH_DIFFER = 0.2
 """69 of 371: the snappy library under Java picks other matches there than the one here."""

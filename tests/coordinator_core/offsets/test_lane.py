@@ -36,8 +36,8 @@ from tests.coordinator_core.offsets.reference import (
     marker,
     rows_of,
 )
+from tests.recorded import RECORDINGS
 
-RECORDINGS = Path(__file__).parents[2] / "recordings"
 T1, T2, NO_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "A" * 22
 
 

@@ -13,8 +13,8 @@ from coordinator_core.log.records import decode_chunk
 from coordinator_core.lookup import SharePartitionKey, share_partition_partition
 from coordinator_core.share_state.combine import StateBatch, canonical_batches
 from coordinator_core.share_state.lane import RECORD_KINDS, LaneOutput, ShareStateLane
+from tests.recorded import RECORDINGS
 
-RECORDINGS = Path(__file__).parents[2] / "recordings"
 TOPIC = "__share_group_state"
 
 

@@ -21,9 +21,9 @@ from coordinator_core.whatif.compare import RebalanceAnswer, Totals, Verdict, co
 from coordinator_core.whatif.lives import End
 from coordinator_core.whatif.settings import Changes, Recorded, question_of
 from coordinator_core.whatif.story import story_of
-from tests.conftest import RECORDINGS
 from tests.coordinator_core.inference.group_lives import classic, life_of
 from tests.coordinator_core.whatif.recorded import Simulated, recorded_life
+from tests.recorded import RECORDINGS
 
 SCENARIO = """
 name = "test"

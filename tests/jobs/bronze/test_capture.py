@@ -31,8 +31,8 @@ from jobs.errors import ExportError, SourceError, WarehouseError
 from jobs.settings import load_settings
 from jobs.sources.segments import read_segment
 from schemas.tables import TABLES
-from tests.conftest import RECORDINGS
 from tests.jobs.builders import batch, damaged, write_segment
+from tests.recorded import RECORDINGS
 
 QUARANTINE = TABLES["bronze.quarantine"]
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from jobs.bronze.partition_counts import KnownCount, grown, known_counts, merged, partition_count_rows
 from tests.cases.harness import Ledger
-from tests.conftest import PROJECT_ROOT
+from tests.recorded import RECORDINGS
 
-FULL_A = PROJECT_ROOT / "tests" / "recordings" / "full-a" / "logs"
+FULL_A = RECORDINGS / "full-a" / "logs"
 
 COUNTS = st.dictionaries(st.tuples(st.sampled_from("AB"), st.integers(0, 9)), st.integers(1, 6))
 

@@ -21,11 +21,12 @@ from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import RUNS, STARTS
-from tests.conftest import RECORDINGS, takes_minutes
+from tests.conftest import takes_minutes
 from tests.jobs.silver.test_incremental_replay import BrokenOffError, break_off
 from tests.jobs.silver.test_replay import CLUSTER, Jobs
 from tests.jobs.slices import slices_of
 from tests.jobs.table_rows import rows
+from tests.recorded import RECORDINGS
 
 LOGS: Final = RECORDINGS / "codec-gzip" / "logs"
 TOPIC: Final = "r02-consumer-live"

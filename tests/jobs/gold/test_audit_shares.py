@@ -13,9 +13,9 @@ from jobs.operations.nightly import DONE, run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import load_settings
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES
-from tests.conftest import PROJECT_ROOT
+from tests.recorded import RECORDINGS
 
-LOGS = PROJECT_ROOT / "tests" / "recordings" / "full-a" / "logs"
+LOGS = RECORDINGS / "full-a" / "logs"
 
 
 def test_topics_without_names_have_their_ids(no_spark: SparkSession, tmp_path: Path) -> None:

@@ -29,13 +29,14 @@ from jobs.silver.hot_logs import CutRule
 from schemas.tables import TABLES
 from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
-from tests.conftest import IS_TEST_LIVE, RECORDINGS
+from tests.conftest import IS_TEST_LIVE
 from tests.coordinator_core.inference.group_lives import moved_member
 from tests.coordinator_core.inference.group_weeks import moved_after_days, standing_log, weeks_log
 from tests.jobs.in_process import in_process
 from tests.jobs.silver.test_incremental_replay import BrokenOffError
 from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
+from tests.recorded import RECORDINGS
 
 FULL_A: Final = RECORDINGS / "full-a" / "logs"
 Gold = dict[str, list[str]]

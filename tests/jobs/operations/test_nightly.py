@@ -22,7 +22,8 @@ from jobs.delta.warehouse import Warehouse
 from jobs.operations.nightly import DONE, run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import load_settings
-from tests.conftest import PROJECT_ROOT, RECORDINGS, takes_minutes
+from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.recorded import RECORDINGS
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ import pytest
 from jobs.operations.notify import GROUPS_MAX, attention, deliver, markdown_of, with_attention
 from jobs.queries.group_history import GroupVerdict
 from tests.cases.harness import CLUSTER_ID, Ledger
-from tests.conftest import RECORDINGS
+from tests.recorded import RECORDINGS
 
 
 def line(group_id: str, why: str = "3 in storms") -> GroupVerdict:

@@ -34,12 +34,12 @@ from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import CONFIGS, GROUP_EVENTS, GROUP_GENERATIONS, SILVER_TABLES
 from schemas.tables.state import AUDITS, RUNS, WATERMARKS
-from tests.conftest import RECORDINGS
 from tests.jobs.frames import frame
 from tests.jobs.history import CLUSTER, START
 from tests.jobs.silver.test_replay import CLUSTER as REPLAYED
 from tests.jobs.silver.test_replay import STARTED_AT, Jobs
 from tests.jobs.table_rows import AT, rows
+from tests.recorded import RECORDINGS
 
 LOGS = RECORDINGS / "codec-gzip" / "logs"
 LACKING = ("at", "generation", "details")

@@ -9,7 +9,7 @@ import pytest
 from jobs.errors import ArgumentError
 from jobs.queries.group_history import LINE_CHARACTERS_MAX, OK, WARN, events_of, group_verdicts, run_groups, run_history
 from tests.cases.harness import CLUSTER_ID, Ledger
-from tests.conftest import RECORDINGS
+from tests.recorded import RECORDINGS
 
 
 @pytest.fixture(scope="module")

@@ -21,13 +21,14 @@ from jobs.report.run import BYTES_MAX, make_report, run_report
 from jobs.report.sql_text import Scope
 from jobs.settings import with_options
 from schemas.tables import TABLES
-from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT, RECORDINGS, takes_minutes
+from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT, takes_minutes
 from tests.jobs.conftest import Recorded
 from tests.jobs.hostile import FIELDS, hostile, plain, write_named
 from tests.jobs.report.browser import LOOKS, Opened, chromium, needs_chromium
 from tests.jobs.report.large import CLUSTER as NAMED
 from tests.jobs.report.tables import tables_of
 from tests.jobs.silver.test_replay import CLUSTER, Jobs
+from tests.recorded import RECORDINGS
 
 MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
 AXE: Final = "axe-core@4.14.1"

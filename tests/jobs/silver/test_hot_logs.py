@@ -25,8 +25,9 @@ from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import GROUPS, NAMES, RUNS
 from tests.benchmarks import skewed
 from tests.cases.harness import CASES, Ledger
-from tests.conftest import RECORDINGS, takes_minutes
+from tests.conftest import takes_minutes
 from tests.jobs.slices import slices_of
+from tests.recorded import RECORDINGS
 
 FULL_A: Final = RECORDINGS / "full-a" / "logs"
 COMPARED: Final = (*SILVER_TABLES, *GOLD_TABLES, QUARANTINE, GROUPS, NAMES)

@@ -22,9 +22,10 @@ from jobs.settings import with_options
 from jobs.silver.checkpoints import log_name
 from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
 from schemas.tables.state import GROUPS, RUNS, WATERMARKS
-from tests.conftest import RECORDINGS, takes_minutes
+from tests.conftest import takes_minutes
 from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
+from tests.recorded import RECORDINGS
 
 FULL_A = RECORDINGS / "full-a" / "logs"
 

@@ -13,9 +13,9 @@ from jobs.silver.privacy import HostPseudonyms, host_pseudonyms, pseudonym
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, SILVER_TABLES
-from tests.conftest import RECORDINGS
 from tests.jobs.silver.test_replay import Jobs
 from tests.jobs.table_rows import rows
+from tests.recorded import RECORDINGS
 
 KEY = b"0123456789abcdef0123456789abcdef"
 

@@ -24,7 +24,7 @@ from schemas.tables import TABLES
 from schemas.tables.bronze import COVERAGE, QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, SILVER_TABLES
 from schemas.tables.state import RUNS
-from tests.conftest import RECORDINGS
+from tests.recorded import RECORDINGS
 
 CLUSTER = "test"
 TOPIC = "__consumer_offsets"

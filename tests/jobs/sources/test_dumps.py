@@ -23,8 +23,8 @@ from jobs.sources.dumps import pack, source, staging
 from jobs.sources.dumps.files import read_lines
 from jobs.sources.dumps.pack import DUPLICATE_OFFSET, read_dump_log
 from jobs.sources.segments import DUMP, to_record_batches
-from tests.conftest import RECORDINGS
 from tests.jobs.dump_builders import KAFKA_SCHEMA, batches_of, kafka_rows, reads_of, unpacked, write_json_lines
+from tests.recorded import RECORDINGS
 
 FULL_A = RECORDINGS / "full-a"
 OFFSETS = "__consumer_offsets"

@@ -18,8 +18,8 @@ from jobs.settings import load_settings
 from schemas.tables import TABLES
 from schemas.tables.silver import SILVER_TABLES
 from tests.conformance.recordings import CAPTURED_AT, make_warehouse_of
-from tests.conftest import RECORDINGS
 from tests.jobs.dump_builders import kafka_rows
+from tests.recorded import RECORDINGS
 
 FULL_A: Final = RECORDINGS / "full-a"
 OFFSETS: Final = "__consumer_offsets"

@@ -12,8 +12,8 @@ from coordinator_core.log import scan
 from jobs.errors import SourceError
 from jobs.sources import segments
 from jobs.sources.segments import SOURCE_SCHEMA, PartitionLog, find_partitions, read_segment, to_record_batches
-from tests.conftest import RECORDINGS
 from tests.jobs.builders import batch, damaged, write_segment
+from tests.recorded import RECORDINGS
 
 TOPICS = ("__consumer_offsets", "__share_group_state", "__transaction_state", "__cluster_metadata")
 NAMES = sorted(path.parent.name for path in RECORDINGS.glob("*/logs"))
