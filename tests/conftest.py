@@ -48,12 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The lines of all comparisons with what brokers said."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
-    lines = {
+    lines: set[str] = {
         value
         for report in reports
         if isinstance(report, pytest.TestReport)
         for name, value in report.user_properties
-        if name == REPORT_LINE
+        if name == REPORT_LINE and isinstance(value, str)
     }
     if lines:
         terminalreporter.section("conformance")

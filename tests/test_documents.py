@@ -21,13 +21,14 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from coordinator_core.whatif.answer import WhatIfRow
 from jobs.cli import app as cli
 from jobs.cli import outcome, session
 from jobs.cli.help_texts import SUMMARIES
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.queries import verify
-from jobs.queries.whatif import AS_TOLD, WhatIfRow
+from jobs.queries.whatif import AS_TOLD
 from jobs.report.run import Written
 from jobs.settings import Settings
 from schemas.tables import TABLES

@@ -96,10 +96,10 @@ def compare(topic: str, folder: Path, lib: Path, turns: int, scratch: Path) -> N
         flush=True,
     )
     if topic == OFFSETS_TOPIC:
-        seconds, done = dataframes.measure(scratch / "warehouse", scratch / "dataframes")
+        our_seconds, done = dataframes.measure(scratch / "warehouse", scratch / "dataframes")
         print(
-            f"{topic} by the Python API, a table of raw records to a Delta table of commits: {seconds:.1f} s, ratio "
-            f"{their_seconds / seconds:.2f}; largest Python worker {done.used.worker_bytes / 2**20:,.0f} MiB",
+            f"{topic} by the Python API, a table of raw records to a Delta table of commits: {our_seconds:.1f} s, "
+            f"ratio {their_seconds / our_seconds:.2f}; largest Python worker {done.used.worker_bytes / 2**20:,.0f} MiB",
             flush=True,
         )
 

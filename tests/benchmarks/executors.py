@@ -63,7 +63,7 @@ def sums(warehouse: Warehouse) -> Mapping[str, object]:
         columns = ", ".join(f'"{name}"' for name in sorted(table.column_names) if name not in table.partition_by)
         for name, paths in files.items():
             of_file = f"from (select {columns} from read_parquet({paths})) as rows"
-            found[name] = duckdb.sql(f"select count(*), sum(hash(rows)::hugeint) {of_file}").fetchall()
+            found[name] = duckdb.execute(f"select count(*), sum(hash(rows)::hugeint) {of_file}").fetchall()
     return found
 
 

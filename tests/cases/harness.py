@@ -51,6 +51,10 @@ class Ledger:
         """Opened afresh."""
         return Warehouse(str(self.root))
 
+    def folder(self, name: str) -> str:
+        """Where a table such as `gold.rebalances` is."""
+        return f"{self.root}/{name.replace('.', '/')}"
+
     def settings(self, **values: Any) -> Settings:
         """Settings of a job on this warehouse."""
         return load_settings({"warehouse": str(self.root), "cluster_id": self.cluster_id, **values}, environment={})
@@ -81,4 +85,5 @@ class Ledger:
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The same as dictionaries."""
-        return self.table(name).to_pylist()
+        rows: list[dict[str, Any]] = self.table(name).to_pylist()
+        return rows

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,7 +117,7 @@ class SmallLog:
         self.group_record(RecordType.OFFSET_COMMIT, key, value, at_ms, **({"version": 3} | how))
 
     def generation(
-        self, group_id: str, generation: int, members: dict[str, tuple[int, ...]], at_ms: int | None, **how: Any
+        self, group_id: str, generation: int, members: Mapping[str, tuple[int, ...]], at_ms: int | None, **how: Any
     ) -> None:
         """A generation of a classic group whose members read topic `in`. `state_ms`: of its state; `instances`: group
         instance ids by member."""

@@ -186,22 +186,30 @@ def test_a_kind_of_client_is_said_once(unread: Ledger) -> None:
 def answers(unread: Ledger, minute: float) -> dict[str, Any]:
     """What owner, describe and audit say of a minute."""
     at_ms = FIRST_MS + int(minute * 60_000)
-    where = {"cluster_id": unread.cluster_id, "output_format": "table"}
     owner, described, audited = StringIO(), StringIO(), StringIO()
-    remark = run_owner(unread.warehouse, topic="events", partition=0, at_ms=at_ms, out=owner, **where)
+    remark = run_owner(
+        unread.warehouse, unread.cluster_id, topic="events", partition=0, at_ms=at_ms, output_format="table", out=owner
+    )
     run_describe(
         unread.warehouse,
+        unread.cluster_id,
         view=View.MEMBERS,
         at_ms=at_ms,
         group_ids=["own"],
         tool=None,
         verbose=False,
+        output_format="table",
         out=described,
-        **where,
     )
     span = Span(at_ms, at_ms + 1)
     is_complete = run_audit_report(
-        unread.warehouse, listing=Listing.OWNERS, span=span, group_ids=None, out=audited, **where
+        unread.warehouse,
+        unread.cluster_id,
+        listing=Listing.OWNERS,
+        span=span,
+        group_ids=None,
+        output_format="table",
+        out=audited,
     )
     return {
         "remark": remark,

@@ -1,5 +1,6 @@
 """Leaders' clocks differ: times of a log may go back, places in it never do."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -123,6 +124,7 @@ def test_no_recording_has_a_step(name: str) -> None:
 
 
 RETENTION_MS = 7 * 24 * HOUR_MS
+ASSIGNED: tuple[Mapping[str, tuple[int, ...]], ...] = ({"a": (0, 1)}, {"a": (0,), "b": (1,)}, {})
 AGES_MS = (1_000, 20_000, 58_000, 70_000, 2 * HOUR_MS, RETENTION_MS)
 
 
@@ -142,7 +144,7 @@ def skewed_logs(seed: int) -> tuple[SmallLog, SmallLog]:
         places, offset = random.choice(((0,), (1,), (0, 1))), random.choice((number, None))
         if not is_commit:
             generation[group_id] += 1
-            members: dict[str, tuple[int, ...]] = random.choice(({"a": (0, 1)}, {"a": (0,), "b": (1,)}, {}))
+            members = random.choice(ASSIGNED)
         for log, now_ms in ((true, at_ms), (skewed, at_ms + (skew_ms if first <= number < end else 0))):
             if not is_commit:
                 log.generation(group_id, generation[group_id], members, now_ms)

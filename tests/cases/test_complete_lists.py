@@ -70,11 +70,12 @@ def test_what_was_captured_and_not_replayed_makes_no_list_complete(
     ):
         cli.main([*words, *place])
         assert said in capsys.readouterr().err
-    again = {"run_id": "again", "started_at": LATER, "steps": Steps(in_process(), Console(file=StringIO()))}
-    run_replay(RunContext(in_process(), ledger.warehouse, ledger.settings(), **again))
+    steps = Steps(in_process(), Console(file=StringIO()))
+    again = RunContext(in_process(), ledger.warehouse, ledger.settings(), run_id="again", started_at=LATER, steps=steps)
+    run_replay(again)
     complete = completeness(ledger.warehouse, ledger.cluster_id, GROUPS_LOG, Span())
     assert not complete.is_complete and any("not audited yet" in line for line in complete.statements)
-    run_audit(RunContext(in_process(), ledger.warehouse, ledger.settings(), **again))
+    run_audit(again)
     statements, rows = audited(ledger, Listing.COMMITS)
     assert statements[0].startswith("# COMPLETE") and any("REWIND" in row for row in rows)
     cli.main(["describe", "--group", "g", *place])

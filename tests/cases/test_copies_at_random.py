@@ -54,8 +54,9 @@ class Written:
 
     def data(self) -> bytes:
         """On disk."""
-        bounds = {"base_offset": self.base_offset, "last_offset": self.last_offset}
-        whole = build_batch(self.records, leader_epoch=self.epoch, **bounds)
+        whole = build_batch(
+            self.records, leader_epoch=self.epoch, base_offset=self.base_offset, last_offset=self.last_offset
+        )
         return damaged(whole) if self.is_damaged else whole
 
     @property
@@ -97,6 +98,7 @@ def commit(offset: int, key: int, number: int) -> Record:
     value = {"offset": number, "leader_epoch": -1, "metadata": "", "commit_timestamp": BEGIN_MS + offset * 1_000}
     fields = {"group": f"g{key % 2}", "topic": "in", "partition": key // 2}
     _, key_fields, value_fields = record(RecordType.OFFSET_COMMIT, fields, value)
+    assert value_fields is not None
     encoded = encode_value(TOPIC, RecordType.OFFSET_COMMIT, 3, value_fields)
     at_ms = BEGIN_MS + offset * 1_000
     return Record(offset, at_ms, encode_key(TOPIC, RecordType.OFFSET_COMMIT, key_fields), encoded)

@@ -115,12 +115,13 @@ def nights_of(root: Path, good: Segments, bad: list[tuple[int, bytes]], put_righ
     """What each night reads; `root/bad` is put right in place between the nights by `before_night`."""
     write(root / "good", as_files(good))
     write(root / "bad", bad)
-    return {
+    nights: dict[str, list[tuple[Path, ...]]] = {
         "in place": [(root / "bad",), (root / "bad",)],
         "second folder": [(root / "bad",), (root / "good",)],
         "before": [(root / "good",), (root / "bad",)],
         "together": [(root / "bad", root / "good")],
-    }[put_right]
+    }
+    return nights[put_right]
 
 
 def before_night(root: Path, good: Segments, put_right: str, number: int) -> None:
@@ -142,8 +143,9 @@ def coverage(warehouse: Warehouse) -> dict[int, str]:
 
 def may_hide_more(row: dict[str, Any], good: dict[int, str]) -> bool:
     """May bytes hold records that the good copy does not show?"""
-    if row["stage"] != "FILE" or row["to_offset"] is None:
-        return row["stage"] == "FILE"
+    is_of_a_file: bool = row["stage"] == "FILE"
+    if not is_of_a_file or row["to_offset"] is None:
+        return is_of_a_file
     span = range(row["from_offset"], row["to_offset"] + 1)
     return span.stop > max(good) + 1 or any(good.get(at) != "CAPTURED" for at in span)
 

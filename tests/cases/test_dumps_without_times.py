@@ -6,8 +6,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from jobs.cli_enums import View
 from jobs.queries.audit_report import SOURCES, Span, run_audit_report
-from jobs.queries.describe import View, run_describe
+from jobs.queries.describe import run_describe
 from jobs.queries.owner import run_owner
 from jobs.queries.restore import run_restore
 from tests.cases.harness import CLUSTER_ID, Ledger

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import pytest
 
+from jobs.cli_enums import View
 from jobs.queries.audit_report import SOURCES, Span, run_audit_report
-from jobs.queries.describe import View, run_describe
+from jobs.queries.describe import run_describe
 from jobs.queries.findings import findings, lines
 from jobs.queries.owner import find_owners
 from jobs.report.run import make_report

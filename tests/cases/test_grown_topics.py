@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from coordinator_core.lookup import SharePartitionKey, key_partition
+from coordinator_core.whatif.answer import TOTAL
 from jobs.cli_enums import Listing
 from jobs.console.progress import Steps
 from jobs.operations.erase import erase, erased_ids
@@ -26,8 +27,8 @@ from jobs.queries.owner import owners_at
 from jobs.queries.sql import Catalogue
 from jobs.queries.verify import verify
 from jobs.queries.verify_broker import Asked
-from jobs.queries.whatif import TOTAL, whatif
 from jobs.queries.whatif import asked as asked_whatif
+from jobs.queries.whatif import whatif
 from jobs.report.cluster import GroupLine
 from jobs.report.groups import read_groups
 from jobs.report.reader import Limits, Reader
@@ -163,7 +164,10 @@ def test_rows_of_former_log_partitions_say_so(ledger: Ledger, tmp_path: Path) ->
 def test_share_partitions_of_former_log_partitions_say_so(ledger: Ledger, tmp_path: Path) -> None:
     """Also rows that were settled before the topic grew."""
     keys = (f"s{number}" for number in range(10_000))
-    wanted = lambda group, count: key_partition(SharePartitionKey(group, T1, 0).as_coordinator_key(), count)  # noqa: E731
+
+    def wanted(group: str, count: int) -> int:
+        return key_partition(SharePartitionKey(group, T1, 0).as_coordinator_key(), count)
+
     moved = next(it for it in keys if (wanted(it, 2), wanted(it, 3)) == (0, 2))
     stays = next(it for it in keys if (wanted(it, 2), wanted(it, 3)) == (0, 0))
     former, new = SmallLog(0, SHARE_TOPIC), SmallLog(2, SHARE_TOPIC)
@@ -320,7 +324,9 @@ class GrownLogs:
         count = self.COUNTS[age if random.random() < 0.8 else max(age - 1, 0)]
         match random.randrange(3):
             case 0:
-                members = {f"member-{random.randrange(3)}": (0,)} if random.random() < 0.8 else {}
+                members: dict[str, tuple[int, ...]] = {}
+                if random.random() < 0.8:
+                    members[f"member-{random.randrange(3)}"] = (0,)
                 self._log(TOPIC, group, count).generation(group, random.randrange(1, 99), members, self.at_ms)
             case 1:
                 offset = random.randrange(1000) if random.random() < 0.9 else None

@@ -119,7 +119,7 @@ def test_the_recording_goes_into_no_ledger_of_ones_own(ledger: Ledger, tmp_path:
     with pytest.raises(SettingsError, match="no source is named") as caught:
         ledger.night()
     assert caught.value.exit_code == 2
-    assert isinstance(caught.value, JobError) and not ledger.root.exists()
+    assert isinstance(caught.value, JobError) and not Path(ledger.root).exists()
 
 
 def test_a_night_names_its_source(ledger: Ledger) -> None:

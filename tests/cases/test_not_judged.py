@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.inference.hanging import hanging
+from coordinator_core.inference.plain import judge_plain
+from coordinator_core.inference.share_days import merged_days
 from coordinator_core.inference.share_log import ShareKeys, ShareLog
+from jobs.delta.core_tables import rows_table
 from jobs.gold import audit, audit_groups, audit_shares
 from jobs.gold import task as audit_work
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
@@ -65,8 +69,7 @@ def plant(patch: pytest.MonkeyPatch) -> None:
     for function in ("judge_group", "judge_standing"):
         of_life = fails_of(getattr(audit_groups, function), lambda life, *_: life.group_id)
         patch.setattr(audit_groups, function, of_life)
-    plain = audit_groups.judge_plain
-    of_some = fails_of(plain, lambda grouped, *_: min(grouped.group_ids, default=""))
+    of_some = fails_of(judge_plain, lambda grouped, *_: min(grouped.group_ids, default=""))
     patch.setattr(audit_groups, "judge_plain", of_some)
 
 
@@ -189,9 +192,8 @@ def test_a_fault_in_what_is_done_for_many_groups_at_once(
         if stage == "is_noted":  # only where what is new is judged: all are judged from their beginning
             patch.setattr(audit_groups, stage, lambda *_: 1 // 0)
         elif stage == "rows_table":
-            made = audit_work.rows_table
             patch.setattr(
-                audit_work, stage, fails_of(made, lambda _, rows, *__: min(row.group_id or "" for row in rows))
+                audit_work, stage, fails_of(rows_table, lambda _, rows, *__: min(row.group_id or "" for row in rows))
             )
         else:
             built = audit_groups._KeptBuilder.built
@@ -237,7 +239,7 @@ def test_an_open_transaction_that_cannot_be_judged(
         patch.setattr(
             audit_hanging,
             "hanging",
-            planted(audit_hanging.hanging, lambda commits, *_: commits.group_id == "bad"),
+            planted(hanging, lambda commits, *_: commits.group_id == "bad"),
         )
         assert ledger.night(log.write(tmp_path / "logs")).exit_code == 3
         assert [row["group_id"] for row in ledger.rows("gold.hanging_transactions")] == ["good"]
@@ -265,7 +267,7 @@ def test_days_of_a_share_group_that_cannot_be_put_together(tmp_path: Path, monke
         return any(place.group_id == "bad" for part in counts for place in part.places)
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit_shares, "merged_days", planted(audit_shares.merged_days, is_bad))
+        patch.setattr(audit_shares, "merged_days", planted(merged_days, is_bad))
         for night in (1, 2):
             assert ledger.night(goes_on(night), number=night).exit_code == 3
             assert by_group(ledger, "gold.share_group_summary").keys() == {"good", "other"}

@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,8 @@ def truth(root: Path, file: str) -> list[dict[str, Any]]:
 
 
 def time_ms(row: dict[str, Any]) -> int:
-    return round(row["at"].timestamp() * 1000)
+    at: datetime = row["at"]
+    return round(at.timestamp() * 1000)
 
 
 def places(facts: dict[str, Any], group: str) -> list[Place]:

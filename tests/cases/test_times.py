@@ -13,10 +13,11 @@ from typing import Any, Final
 import pytest
 
 from coordinator_core.log.batch import with_crc
+from jobs.cli_enums import View
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
 from jobs.errors import JobError
 from jobs.queries.audit_report import SOURCES, Span, run_audit_report
-from jobs.queries.describe import View, run_describe
+from jobs.queries.describe import run_describe
 from jobs.queries.findings import findings, lines
 from jobs.queries.owner import run_owner
 from jobs.queries.restore import run_restore

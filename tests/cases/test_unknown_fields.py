@@ -77,5 +77,6 @@ def test_a_log_that_is_known_whole_says_nothing(ledger: Ledger, tmp_path: Path) 
 def test_a_version_without_tags_has_none() -> None:
     """GroupMetadata of version 3 has no room for any."""
     _, _, value = record(RecordType.GROUP_METADATA, {"group": "g"}, {"protocol_type": "consumer"})
+    assert value is not None
     decoded = decode_value(TOPIC, 2, encode_value(TOPIC, 2, 3, value))
     assert not has_unknown_tags(decoded)

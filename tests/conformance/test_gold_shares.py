@@ -8,6 +8,7 @@ must be right wherever the row is CERTAIN, and in nine of ten otherwise.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 import pytest
@@ -112,7 +113,8 @@ def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
 
 def at_ms(row: Row) -> int:
     """Epoch ms of a row."""
-    return round(row["at"].timestamp() * 1000)
+    at: datetime = row["at"]
+    return round(at.timestamp() * 1000)
 
 
 def test_every_delivery_above_one_has_its_redelivery(

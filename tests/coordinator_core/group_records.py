@@ -11,7 +11,7 @@ from schemas import wire
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
 
-Record = tuple[int, Struct, Struct | None]
+Record = tuple[RecordType, Struct, Struct | None]
 
 T1, T2 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
@@ -77,7 +77,7 @@ def _any_struct(declaration: wire.Message | wire.Struct) -> st.SearchStrategy[St
 
 
 @st.composite
-def _any_record(draw: st.DrawFn, record_type: int, *, tombstones_only: bool) -> Record:
+def _any_record(draw: st.DrawFn, record_type: RecordType, *, tombstones_only: bool) -> Record:
     key_message, value_message = REGISTRY[TOPIC][record_type]
     value = st.none() if tombstones_only else st.none() | _any_struct(value_message)
     return record_type, draw(_any_struct(key_message)), draw(value)

@@ -217,7 +217,7 @@ def test_slots_make_buckets_of_one_weight(count: int) -> None:
     assert filled.max() <= max(1.05 * weights.sum() / count, weights.max())
     buckets = buckets_of(owners, is_share=False)
     names = [f"group-{number}" for number in range(400)]
-    assert (sum(bucket.has_groups(names).astype(int) for bucket in buckets) == 1).all()
+    assert (np.sum([bucket.has_groups(names) for bucket in buckets], axis=0) == 1).all()
 
 
 @pytest.mark.parametrize("count", [0, BUCKET_COUNT_MAX + 1])

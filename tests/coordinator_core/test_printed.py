@@ -133,7 +133,7 @@ def test_a_formatter_of_a_later_kafka_prints_more_fields() -> None:
 
 def changed(path: str, value: Any) -> dict[str, Any]:
     """The commit with one field changed."""
-    node = json.loads(json.dumps(COMMIT))
+    node: dict[str, Any] = json.loads(json.dumps(COMMIT))
     *folders, name = path.split("/")
     place = node
     for folder in folders:
@@ -190,6 +190,7 @@ def test_records_of_the_metadata_log() -> None:
     assert encode_printed_metadata(node) == encode_metadata(TOPIC_RECORD, record, 0)
     with pytest.raises(UnreadMetadataType):
         encode_printed_metadata({"type": "NO_OP_RECORD", "version": 0, "data": {}})
-    for wrong in ({}, [], {"type": "TOPIC_RECORD", "version": 9, "data": {}}, {"type": 5}):
+    wrongs: list[Any] = [{}, [], {"type": "TOPIC_RECORD", "version": 9, "data": {}}, {"type": 5}]
+    for wrong in wrongs:
         with pytest.raises(EncodeError):
             encode_printed_metadata(wrong)

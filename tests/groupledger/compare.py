@@ -11,7 +11,7 @@ from tests.cases.harness import Ledger
 
 def stored(spark: SparkSession, ledger: Ledger, name: str) -> DataFrame:
     """A table of a warehouse."""
-    return spark.read.format("delta").load(str(ledger.root / name.replace(".", "/")))
+    return spark.read.format("delta").load(ledger.folder(name))
 
 
 def assert_same(

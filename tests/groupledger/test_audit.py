@@ -28,7 +28,7 @@ OFFSETS, SHARES = "log_topic = '__consumer_offsets'", "log_topic = '__share_grou
 def of_warehouse(spark: SparkSession, ledger: Ledger, *tables: Iterable[Table]) -> dict[str, DataFrame]:
     """DataFrames of a warehouse by the tables' names."""
     names = [table.full_name for some in tables for table in some]
-    return {name: stored(spark, ledger, name) for name in names if (ledger.root / name.replace(".", "/")).exists()}
+    return {name: stored(spark, ledger, name) for name in names if Path(ledger.folder(name)).exists()}
 
 
 def assert_gold(

@@ -23,7 +23,7 @@ def test_every_record_reads_back(recorded: Recorded) -> None:
             continue
         made = decode_record(row["topic"], row["key"], row["value"])
         assert made.error is None
-        assert made.group_id
+        assert made.group_id and made.key is not None
         key = {"type": made.record_type, "data": json.loads(made.key)}
         value = None if made.value is None else {"version": made.value_version, "data": json.loads(made.value)}
         assert encode_printed(row["topic"], key, value, assignment_version=3) == (row["key"], row["value"])

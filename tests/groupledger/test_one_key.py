@@ -23,7 +23,7 @@ from tests.groupledger.raw import RECORDINGS
 
 QUICK = ("full-a", "compact-partial", "old-40")
 
-OF_GROUPS = {
+OF_GROUPS: dict[str, ReplayKey] = {
     "silver.offset_commits": _Commits(has_markers=True),
     **{
         name: _Groups(TABLES[name])
@@ -36,7 +36,7 @@ OF_GROUPS = {
         )
     },
 }
-OF_SHARES = {
+OF_SHARES: dict[str, ReplayKey] = {
     name: _ShareState(TABLES[name])
     for name in ("silver.share_partition_states", "silver.share_state_batches", "silver.share_batch_transitions")
 }

@@ -1,7 +1,7 @@
 """Which columns are read of raw records, and what is said where they are not there."""
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
@@ -74,7 +74,7 @@ def test_own_expressions(spark: SparkSession) -> None:
     rows = spark.createDataFrame(
         [("AAEAAWcAAXQAAAAA", None, 3, "7", 5)], "k string, v binary, p int, o string, ms bigint"
     )
-    own = {
+    own: dict[str, str | Column] = {
         "key": F.unbase64("k"),
         "value": "v",
         "partition": "p",

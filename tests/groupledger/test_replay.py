@@ -28,9 +28,8 @@ REPLAYS = (groupledger.replay_groups, groupledger.replay_share_partitions)
 def replayed(spark: SparkSession, ledger: Ledger, records: pa.Table) -> tuple[GroupReplay, ShareReplay]:
     """Both replays of raw records, under the names that nightly knows."""
     frame, topics = spark.createDataFrame(records), stored(spark, ledger, "silver.topics")
-    arguments = {"cluster_id": ledger.cluster_id, "topics": topics}
-    groups = groupledger.replay_groups(frame, **arguments)
-    return groups, groupledger.replay_share_partitions(frame, **arguments)
+    groups = groupledger.replay_groups(frame, cluster_id=ledger.cluster_id, topics=topics)
+    return groups, groupledger.replay_share_partitions(frame, cluster_id=ledger.cluster_id, topics=topics)
 
 
 @pytest.mark.parametrize(

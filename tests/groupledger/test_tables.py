@@ -1,6 +1,7 @@
 """Tables of a warehouse, read as whole runs left them."""
 
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,15 @@ pytestmark = pytest.mark.slow
 NAMES = ("silver.group_events", "silver.offset_commits", "gold.rebalances")
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Arguments of `read` beside the table's name."""
+
+    warehouse: str | None = None
+    cluster_id: str | None = None
+    at: datetime | None = None
+
+
 @takes_minutes
 def test_last_whole_runs_are_read(spark: SparkSession, tmp_path: Path) -> None:
     """What is read is what the newest whole run left, though another begins and writes; at a time, what was there then;
@@ -32,8 +42,9 @@ def test_last_whole_runs_are_read(spark: SparkSession, tmp_path: Path) -> None:
     both = {name: len(ledger.rows(name)) for name in NAMES}
     root = str(tmp_path)
 
-    def counts(**arguments: object) -> dict[str, int]:
-        return {name: groupledger.read(spark, name, warehouse=root, **arguments).count() for name in NAMES}
+    def counts(cluster_id: str | None = None, at: datetime | None = None) -> dict[str, int]:
+        frames = {name: groupledger.read(spark, name, warehouse=root, cluster_id=cluster_id, at=at) for name in NAMES}
+        return {name: frame.count() for name, frame in frames.items()}
 
     assert counts() == both
     assert counts(cluster_id="a") == first
@@ -55,22 +66,22 @@ def test_last_whole_runs_are_read(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "message"),
+    ("name", "asked", "message"),
     [
-        ("silver.nothing", {}, "there is no table 'silver.nothing' that runs leave whole; there are: silver."),
-        ("state.runs", {}, "there is no table 'state.runs'"),
-        ("silver.group_events", {"warehouse": "/nowhere"}, "there is no table silver.group_events in '/nowhere'"),
-        ("silver.group_events", {"cluster_id": "z"}, "has no whole run of cluster 'z': run nightly first"),
-        ("gold.rebalances", {"at": FIRST_NIGHT}, "has no whole run that had started by 2026-11-25T00:00:00+00:00"),
+        ("silver.nothing", Asked(), "there is no table 'silver.nothing' that runs leave whole; there are: silver."),
+        ("state.runs", Asked(), "there is no table 'state.runs'"),
+        ("silver.group_events", Asked(warehouse="/nowhere"), "there is no table silver.group_events in '/nowhere'"),
+        ("silver.group_events", Asked(cluster_id="z"), "has no whole run of cluster 'z': run nightly first"),
+        ("gold.rebalances", Asked(at=FIRST_NIGHT), "has no whole run that had started by 2026-11-25T00:00:00+00:00"),
     ],
 )
 def test_what_is_not_there_is_said(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, name: str, arguments: dict[str, object], message: str
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, name: str, asked: Asked, message: str
 ) -> None:
     """A table, a cluster or a run that is not there is one error with the remedy."""
     root = tmp_path_factory.getbasetemp() / "whole"
     if not root.exists():
         Ledger(root).night(recording("codec-zstd"))
     with pytest.raises(WarehouseError) as raised:
-        groupledger.read(spark, name, **{"warehouse": str(root), **arguments})
+        groupledger.read(spark, name, warehouse=asked.warehouse or str(root), cluster_id=asked.cluster_id, at=asked.at)
     assert message in str(raised.value)

@@ -14,6 +14,7 @@ import typer
 from pyspark.sql import Row, SparkSession
 from rich.console import Console
 
+from coordinator_core.whatif.answer import WhatIfRow
 from jobs.bronze.export_segments import export_segments
 from jobs.cli import app as cli
 from jobs.cli import outcome
@@ -26,7 +27,6 @@ from jobs.queries.audit_report import Span, run_audit_report
 from jobs.queries.describe import describe, write_descriptions
 from jobs.queries.findings import findings, lines
 from jobs.queries.sql import write_rows
-from jobs.queries.whatif import WhatIfRow
 from schemas.tables.bronze import RECORD_BATCHES as BATCHES
 from tests.jobs.hostile import FIELDS, HOSTILE, hostile, write_named
 from tests.jobs.report.large import CLUSTER

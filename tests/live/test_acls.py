@@ -14,7 +14,7 @@ from coordinator_core.lookup import SharePartitionKey
 from jobs.errors import BrokerError
 from jobs.settings import BrokerAddress
 from jobs.sources.admin import Admin
-from jobs.sources.admin_answers import Refusal, Topic
+from jobs.sources.admin_answers import Config, Refusal, Topic
 from jobs.sources.broker import Broker
 from jobs.sources.broker_log import list_broker_logs, read_ranges
 from tests.conftest import PROJECT_ROOT, takes_minutes
@@ -87,8 +87,8 @@ def _samples_ends(session: Session, world: World) -> bool:
     return session.broker.offsets([(world.consumed.topic, 0)]) != {}
 
 
-def _reads_configs(session: Session, world: World, **of: Iterable[str]) -> bool:
-    found, refused = session.admin.configs(**of)  # type: ignore[arg-type]
+def _reads_all(answer: tuple[list[Config], Mapping[tuple[str, str], Refusal]]) -> bool:
+    found, refused = answer
     return bool(found) and not refused
 
 
@@ -122,15 +122,15 @@ QUESTIONS: Final[Mapping[str, tuple[frozenset[Right], Question]]] = {
     ),
     "capture: configs of brokers": (
         frozenset({CLUSTER_CONFIGS}),
-        lambda session, world: _reads_configs(session, world, broker_ids=session.admin.broker_ids()),
+        lambda session, _: _reads_all(session.admin.configs(broker_ids=session.admin.broker_ids())),
     ),
     "capture: configs of groups": (
         frozenset({GROUP_CONFIGS}),
-        lambda session, world: _reads_configs(session, world, group_ids=[world.share_group]),
+        lambda session, world: _reads_all(session.admin.configs(group_ids=[world.share_group])),
     ),
     "capture: configs of topics": (
         frozenset({TOPIC_CONFIGS}),
-        lambda session, world: _reads_configs(session, world, topics=[world.consumed.topic]),
+        lambda session, world: _reads_all(session.admin.configs(topics=[world.consumed.topic])),
     ),
     "verify: the list of groups": (
         frozenset({DESCRIBE_GROUPS}),

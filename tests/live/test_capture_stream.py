@@ -20,6 +20,7 @@ from jobs.bronze import capture as capture_job
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.capture import capture
 from jobs.bronze.coverage import COVERAGE
+from jobs.bronze.coverage_merge import write_coverage
 from jobs.bronze.snapshot import RECORD_BATCHES
 from jobs.bronze.writer import CaptureRun
 from jobs.console.progress import Steps
@@ -29,6 +30,7 @@ from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import BrokerAddress, Settings, load_settings
 from jobs.sources.broker import Broker, Coordinator
+from jobs.spark.tasks import run_tasks
 from schemas.tables.bronze import CONFIGS, END_OFFSETS, TOPICS
 from schemas.tables.gold import LAG_HISTORY
 from schemas.tables.silver import TOPICS as SILVER_TOPICS
@@ -198,13 +200,12 @@ def test_a_stream_takes_all_and_goes_on_where_it_ended(stream: Stream) -> None:
 
 def test_a_micro_batch_that_failed_half_way_doubles_nothing(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are in, coverage is not: the micro-batch runs again."""
-    real = capture_job.write_coverage
     failures = iter([True])
 
     def fails_once(*arguments: Any) -> bool:
         if next(failures, False):
             raise OSError("the disk was away for a moment")
-        return real(*arguments)
+        return write_coverage(*arguments)
 
     monkeypatch.setattr(capture_job, "write_coverage", fails_once)
     stream.while_running(stream.until_captured)
@@ -250,11 +251,10 @@ def test_lag_is_told_from_samples_of_a_live_cluster(stream: Stream) -> None:
 
 def test_another_capture_meanwhile_does_no_harm(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """A capture which commits while a micro-batch is at work: the micro-batch looks again, and nothing doubles."""
-    real = capture_job.run_tasks
 
     def meanwhile(*arguments: Any) -> Any:
-        done = real(*arguments)
-        monkeypatch.setattr(capture_job, "run_tasks", real)
+        done = run_tasks(*arguments)
+        monkeypatch.setattr(capture_job, "run_tasks", run_tasks)
         capture(stream.spark, stream.warehouse, stream.settings, capture_id="other", captured_at=START)
         return done
 

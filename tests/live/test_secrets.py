@@ -13,6 +13,8 @@ from typing import Final
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -93,6 +95,7 @@ def inputs(secure: SecureBroker, tmp_path_factory: pytest.TempPathFactory) -> In
         secure.allow(USER, resource, name, *operations)
     pem = secure.authority.key_store(USER).path.read_bytes()
     key = load_pem_private_key(pem, None)
+    assert isinstance(key, RSAPrivateKey | EllipticCurvePrivateKey)
     chain = x509.load_pem_x509_certificates(pem)
     trust_password, key_password = (
         CANARIES[f"password of the {it}"] for it in ("trust store, from a file", "key store")
@@ -107,7 +110,7 @@ def inputs(secure: SecureBroker, tmp_path_factory: pytest.TempPathFactory) -> In
             key,
             chain[0],
             chain[1:],
-            BestAvailableEncryption(key_password.encode()),  # type: ignore[arg-type]
+            BestAvailableEncryption(key_password.encode()),
         )
     )
     (folder / "more.properties").write_text(f"trust={trust_password}\n")

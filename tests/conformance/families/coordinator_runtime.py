@@ -10,12 +10,15 @@ A case: `linger` (ms, or null: adaptive), `max` (max.message.bytes), `codec`, `s
 
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.operation import Completed
 from coordinator_core.coordinator.records import NO_PRODUCER, Producer
 from coordinator_core.coordinator.timers import Timer, Timers
 from coordinator_core.errors import CoreError
@@ -27,7 +30,6 @@ from coordinator_core.runtime.coordinator import MARKER_ANSWERS, RuntimeConfig
 from coordinator_core.runtime.messages import Answer, EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.runtime import CoordinatorRuntime
-from coordinator_core.runtime.share_machines import ShareOutcome as ToyOutcome
 from coordinator_core.runtime.states import CoordinatorState
 
 Json = dict[str, Any]
@@ -57,6 +59,16 @@ def marker_of(producer_id: int, *, is_commit: bool) -> str:
     return f"{'COMMIT' if is_commit else 'ABORT'}{producer_id},"
 
 
+@dataclass(frozen=True, slots=True)
+class ToyOutcome:
+    """What a step gave. `parked` get the error with which its records were lost, or none."""
+
+    response: Any = None
+    error: Refused | None = None
+    completed: tuple[Completed, ...] = ()
+    parked: tuple[Callable[[Refused | None], None], ...] = ()
+
+
 class ToyMachine:
     """The state machine. `events` gets a line for every operation that is committed or lost, and every timer."""
 
@@ -84,7 +96,7 @@ class ToyMachine:
             if is_parked:
                 self._tell(step["id"], refused)
             return ToyOutcome(error=Refused(answer_for_append_error(refused.code)))
-        return ToyOutcome(f"r{step['id']}", parked=(lambda error: self._tell(step["id"], error),) if is_parked else ())
+        return ToyOutcome(f"r{step['id']}", parked=(partial(self._tell, step["id"]),) if is_parked else ())
 
     def read(self, request: Request, state: str, now_ms: int) -> ToyOutcome:
         return ToyOutcome(state)
@@ -99,7 +111,10 @@ class ToyMachine:
         except Refused as refused:
             self._retry(timer, refused, now_ms)
             return ToyOutcome()
-        return ToyOutcome(parked=(lambda error: self._retry(timer, error, self._now_ms),))
+        return ToyOutcome(parked=(partial(self._retry_now, timer),))
+
+    def _retry_now(self, timer: Timer, error: Refused | None) -> None:
+        self._retry(timer, error, self._now_ms)
 
     def run_tasks(self, now_ms: int) -> ToyOutcome:
         return ToyOutcome()

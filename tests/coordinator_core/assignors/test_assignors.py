@@ -148,7 +148,11 @@ def test_answers_which_no_order_gives_are_faults() -> None:
         {"m1": {topic_id: (0,)}, "m2": {"JlI6asN9z1uWnzr0ld53Ug": (1, 2)}},
     ]
     for answer in answers:
-        assert assignors.server_fault(SENSITIVE, lambda _spec, answer=answer: answer) is not None
+
+        def answers_so(_spec: object, answer: GroupAssignment = answer) -> GroupAssignment:
+            return answer
+
+        assert assignors.server_fault(SENSITIVE, answers_so) is not None
     assert assignors.server_fault(SENSITIVE, lambda _spec: {"m1": {topic_id: (0, 2)}, "m2": {topic_id: (1,)}}) is None
 
 

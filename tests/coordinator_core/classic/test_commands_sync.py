@@ -34,7 +34,7 @@ from coordinator_core.replay import CoordinatorShard
 from coordinator_core.share.state import ShareGroup
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY
-from tests.coordinator_core.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients
+from tests.coordinator_core.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients, state_of
 
 
 def joined(count: int = 2) -> tuple[Clients, list[str]]:
@@ -192,10 +192,10 @@ def test_leaving() -> None:
     codes = clients.leave((pending, None), ("", "i"), ("", "nobody"), ("", None), (static, None), (dynamic, "i"))
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     assert codes == [0, 0, unknown, unknown, unknown, unknown]
-    assert clients.group.state == PREPARING_REBALANCE
+    assert state_of(clients) == PREPARING_REBALANCE
     assert set(clients.group.members) == {dynamic}
     assert clients.leave((dynamic, None)) == [0]
-    assert clients.group.state == EMPTY
+    assert state_of(clients) == EMPTY
     assert clients.records[-1].record.value is not None
     assert clients.coordinator.timers.get(f"heartbeat-g-{pending}") is None
 
@@ -413,10 +413,10 @@ def test_who_waits_is_told_when_the_coordinator_goes() -> None:
     outcome = clients.coordinator.unload(now_ms=clients.now_ms)
     (done,) = outcome.completed
     assert (done.request_id, done.response.error_code) == (waiting, ErrorCode.NOT_COORDINATOR)
-    assert clients.group.state == DEAD
+    assert state_of(clients) == DEAD
     assert clients.heartbeat(leader) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     clients.coordinator.reload(now_ms=clients.now_ms)
-    assert clients.group.state == EMPTY
+    assert state_of(clients) == EMPTY
 
 
 def test_who_is_only_pending_leaves_an_empty_group_as_it_is() -> None:

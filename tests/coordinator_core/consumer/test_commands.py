@@ -94,8 +94,8 @@ def test_a_heartbeat_with_nothing_new_writes_nothing() -> None:
 def test_a_full_request_is_answered_in_full() -> None:
     """A member which tells all of itself does not know what it was told."""
     members = two_members()
-    full = {"rebalance_timeout_ms": 5000, "subscribed_topic_names": ("b", "a")}
-    assert told(members.beat("m0", **full)) == shown(members.member("m0").assigned)
+    answer = members.beat("m0", rebalance_timeout_ms=5000, subscribed_topic_names=("b", "a"))
+    assert told(answer) == shown(members.member("m0").assigned)
     assert members.kinds() == []
 
 

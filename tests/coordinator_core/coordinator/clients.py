@@ -13,6 +13,7 @@ from coordinator_core.classic.messages import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from coordinator_core.classic.state import ClassicGroupState
 from coordinator_core.client_protocols import Subscription, encode_subscription
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode, Refused
@@ -163,3 +164,8 @@ class Clients:
         for member_id in members:
             self.sync(member_id, {name: name.encode() for name in members} if member_id == leader else None)
         return sorted(members, key=lambda member_id: member_id != leader)
+
+
+def state_of(clients: Clients) -> ClassicGroupState:
+    """The state of their group: asked each time, since what was true of it need not be true after the next request."""
+    return clients.group.state

@@ -141,8 +141,8 @@ def test_members_read_at_their_epoch() -> None:
         outcome = clients.ask("fetch_offsets", OffsetFetchRequest("g", None, False, member_id, epoch))
         assert outcome.error is not None
         assert outcome.error.code == code
-    for member_id, epoch in ((None, -1), ("m", 5)):
-        response = clients.ask("fetch_offsets", OffsetFetchRequest("g", None, False, member_id, epoch)).response
+    for request in (OffsetFetchRequest("g", None, False, None, -1), OffsetFetchRequest("g", None, False, "m", 5)):
+        response = clients.ask("fetch_offsets", request).response
         assert response.topics[0].partitions[0].committed_offset == 7
 
 
@@ -214,7 +214,7 @@ def test_a_share_group_stays_until_it_is_deleted() -> None:
     ("group", "line"),
     [(CONSUMER_GROUP, ("consumer", "Reconciling", "consumer")), (SHARE_GROUP, ("share", "Stable", "share"))],
 )
-def test_lists_have_all_types(group: Group, line: tuple[str, str, str]) -> None:
+def test_lists_have_all_types(group: ConsumerGroup | ShareGroup, line: tuple[str, str, str]) -> None:
     """Protocol type, state and type."""
     group = replace(group, assignment_epoch=1)
     (listed,) = clients_of(group).ask("list_groups", ListGroupsRequest()).response

@@ -42,7 +42,7 @@ def make_value(declaration: Any, fields: dict[str, Any]) -> Any:
     return codec.make(declaration, **fields)
 
 
-def classic_value(generation: int, members: dict[str, Sequence[int]], **fields: Any) -> dict[str, Any]:
+def classic_value(generation: int, members: Mapping[str, Sequence[int]], **fields: Any) -> dict[str, Any]:
     """A GroupMetadataValue in which each member has partitions of topic t."""
     value_message = REGISTRY[TOPIC][RecordType.GROUP_METADATA][1]
     member_struct = element_of(value_message, "members")

@@ -38,7 +38,7 @@ def operations_of(records: Sequence[Record]) -> list[Operation]:
     """Each record an operation of its group, a second after the one before."""
     operations = []
     for offset, (record_type, key, value) in enumerate(records):
-        group_id = getattr(key, "group_id", None) or getattr(key, "group", "")
+        group_id = str(getattr(key, "group_id", None) or getattr(key, "group", ""))
         made = GroupRecord(offset, record_type, key, value)
         operations.append(Operation(group_id, 1_000 * offset, offset, [made]))
     return operations

@@ -12,6 +12,7 @@ from coordinator_core.history.groups import GroupHistory
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
 from coordinator_core.history.operations import GroupRecord, Operation
 from coordinator_core.history.rows import GroupRows
+from coordinator_core.inference.groups import GroupGold
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.log.batch import NO_TIMESTAMP
 from coordinator_core.log.records import decode_chunk
@@ -90,8 +91,19 @@ def generation(number: int, partitions: Partitions, **told: Any) -> list[LogReco
     """As `classic` tells it, in bytes."""
     records = classic(number, partitions, **told)
     return [
-        LogRecord(encode_key(LOG_TOPIC, *one[:2]), encode_value(LOG_TOPIC, one[0], 3, one[2]), 0) for one in records
+        LogRecord(encode_key(LOG_TOPIC, type_, key), encode_value(LOG_TOPIC, type_, 3, value), 0)
+        for type_, key, value in records
+        if value is not None
     ]
+
+
+def unowned_ms(gold: GroupGold) -> tuple[list[tuple[str, int]], ...]:
+    """Group and time without an owner of each row of owners, rebalances and days."""
+    return (
+        [(owner.group_id, owner.unowned_partition_ms) for owner in gold.owners],
+        [(rebalance.group_id, rebalance.unowned_partition_ms or 0) for rebalance in gold.rebalances],
+        [(day.group_id, day.unowned_partition_ms) for day in gold.days],
+    )
 
 
 def commit(offset: int | None, partition: int = 0, group_id: str = GROUP) -> list[LogRecord]:

@@ -72,7 +72,9 @@ def test_many_groups_are_judged_as_one_by_one(part: int) -> None:
         grouped = GroupedCommits.of(now.pieces(0))
         found = judge_plain(grouped, begun, known, SETTINGS)
         kept = found.kept.slices()
-        assert found.pasts.keys() >= {row.group_id for row in (*found.days, *found.anomalies)}, seed
+        assert found.pasts.keys() >= {day.group_id for day in found.days} | {row.group_id for row in found.anomalies}, (
+            seed
+        )
         for group_id, life in lives.items():
             alone = judge_group(life, SETTINGS)
             if group_id not in found.pasts:

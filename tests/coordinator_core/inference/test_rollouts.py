@@ -12,7 +12,8 @@ from coordinator_core.client_families import client_family
 from coordinator_core.history.rows import CONVERTED, LEFT_OR_EXPIRED, REPLACED_STATIC, MemberRow
 from coordinator_core.inference.departures import Departure
 from coordinator_core.inference.groups import audit_group
-from coordinator_core.inference.rollouts import ROLLING_DEPLOYMENT, Stretch, by_others, find_rollouts
+from coordinator_core.inference.heard import Stretch
+from coordinator_core.inference.rollouts import ROLLING_DEPLOYMENT, by_others, find_rollouts
 from coordinator_core.inference.settings import InferenceSettings
 from tests.coordinator_core.inference.group_lives import classic, epoch, goes, joins, life_of, reconciled, target
 
@@ -41,7 +42,7 @@ def stateful(name: str) -> Place:
 
 def static(name: str) -> Place:
     """Static members."""
-    return machines(name) | {"instance_id": name[0]}
+    return {**machines(name), "instance_id": name[0]}
 
 
 def members_of(steps: Steps, place: Callable[[str], Place] = machines) -> list[MemberRow]:
@@ -55,17 +56,34 @@ def members_of(steps: Steps, place: Callable[[str], Place] = machines) -> list[M
             if change[0] == "-":
                 name = change[1:]
                 is_replaced = place is static and any(other[0] == name[0] for other in came)
-                end = {"to_log_offset": minute, "valid_to": minute * MINUTE_MS}
                 ended_by = REPLACED_STATIC if is_replaced else LEFT_OR_EXPIRED
-                rows.append(open_rows.pop(name)._replace(**end, ended_by=ended_by))
+                open_row = open_rows.pop(name)
+                rows.append(open_row._replace(to_log_offset=minute, valid_to=minute * MINUTE_MS, ended_by=ended_by))
         for name in came:
-            blank = MemberRow(*([None] * len(MemberRow._fields)))
-            open_rows[name] = blank._replace(
+            of_client = place(name)
+            open_rows[name] = MemberRow(
+                group_id="g",
                 group_type="CLASSIC",
                 member_id=name,
                 from_log_offset=minute,
+                to_log_offset=None,
                 valid_from=minute * MINUTE_MS,
-                **place(name),
+                valid_to=None,
+                incarnation=0,
+                from_generation=0,
+                to_generation=0,
+                ended_by=None,
+                instance_id=of_client.get("instance_id"),
+                client_id=of_client["client_id"] or "",
+                client_host=of_client["client_host"] or "",
+                rack_id=None,
+                subscribed_topics=None,
+                subscribed_regex=None,
+                server_assignor=None,
+                rebalance_timeout_ms=None,
+                session_timeout_ms=None,
+                member_epoch=None,
+                uses_classic_protocol=False,
             )
     return [*rows, *open_rows.values()]
 

@@ -1,7 +1,6 @@
 """Days of share groups: columns that say what adding up row by row says."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 from hypothesis import given
@@ -15,7 +14,6 @@ from tests.coordinator_core.inference.share_logs import counts_of
 
 Row = tuple[SharePlace, int, tuple[int, int, int]]
 """A share partition, a day, and offsets acknowledged, given again and given up."""
-KEY: Final = slice(3)
 
 places = st.builds(
     SharePlace, st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(0, 2), st.sampled_from((None, "s", "t"))
@@ -24,18 +22,23 @@ numbers = st.integers(0, 3) | st.sampled_from((INT64_MAX - 1, INT64_MAX))
 rows_of_a_part = st.lists(
     st.tuples(places, st.integers(19_000, 19_003), st.tuples(numbers, numbers, numbers)),
     max_size=6,
-    unique_by=lambda row: (row[0][KEY], row[1]),
+    unique_by=lambda row: (key_of(row[0]), row[1]),
 )
+
+
+def key_of(place: SharePlace) -> tuple[str, str, int]:
+    """What tells a share partition from others."""
+    return place.group_id, place.topic_id, place.partition
 
 
 def columns_of(rows: Sequence[Row]) -> ShareCounts:
     """In any order; a share partition has one name in it."""
-    named = {place[KEY]: place for place, *_ in rows}
+    named = {key_of(place): place for place, *_ in rows}
     codes = {key: code for code, key in enumerate(named)}
     counts = np.array([counts for *_, counts in rows], np.int64).reshape(-1, 3)
     return ShareCounts(
         tuple(named.values()),
-        np.array([codes[place[KEY]] for place, *_ in rows], np.int64),
+        np.array([codes[key_of(place)] for place, *_ in rows], np.int64),
         np.array([day for _, day, _ in rows], np.int64),
         *(np.ascontiguousarray(column) for column in counts.T),
     )
@@ -45,7 +48,7 @@ def added_up(parts: Sequence[Sequence[Row]]) -> dict[tuple[tuple[str, str, int],
     """By share partition and day."""
     found: dict[tuple[tuple[str, str, int], int], list[int]] = {}
     for place, day, counts in (row for part in parts for row in part):
-        sums = found.setdefault((place[KEY], day), [0, 0, 0])
+        sums = found.setdefault((key_of(place), day), [0, 0, 0])
         sums[:] = [min(one + other, INT64_MAX) for one, other in zip(sums, counts, strict=True)]
     return found
 
@@ -55,7 +58,7 @@ def names(parts: Sequence[Sequence[Row]]) -> dict[tuple[str, str, int], str | No
     found: dict[tuple[str, str, int], str | None] = {}
     for part in parts:
         for place in columns_of(part).places:
-            found[place[KEY]] = place.topic or found.get(place[KEY])
+            found[key_of(place)] = place.topic or found.get(key_of(place))
     return found
 
 
@@ -67,10 +70,10 @@ def test_parts_together(parts: list[list[Row]]) -> None:
         ShareCounts.together(columns),
         ShareCounts.together([ShareCounts.together(columns[:2]), *columns[2:]]),
     ):
-        rows = [((place[KEY], day), counts) for place, day, counts in counts_of(found)]
+        rows = [((key_of(place), day), counts) for place, day, counts in counts_of(found)]
         assert rows == sorted(added_up(parts).items())
-        assert {place[KEY]: place.topic for place in found.places} == names(parts)
-        assert list(found.places) == sorted(found.places, key=lambda place: place[KEY])
+        assert {key_of(place): place.topic for place in found.places} == names(parts)
+        assert list(found.places) == sorted(found.places, key=key_of)
 
 
 @given(st.lists(rows_of_a_part, max_size=3), st.sets(st.tuples(st.sampled_from("abc"), st.integers(19_000, 19_003))))
@@ -80,7 +83,8 @@ def test_days_of_groups(parts: list[list[Row]], told: set[tuple[str, int]]) -> N
         ShareGroupDayRow(group_id, GroupType.SHARE, day * DAY_MS, 0, 0, 0, 2, 5, None, None)
         for group_id, day in sorted(told)
     ]
-    named, expected = names(parts), {}
+    named = names(parts)
+    expected: dict[tuple[str, int], ShareGroupDayRow] = {}
     counts = added_up(parts)
     for group_id, day in sorted(told | {(key[0], day) for key, day in counts}):
         of_day = {key: sums for (key, on), sums in counts.items() if (key[0], on) == (group_id, day)}
@@ -90,7 +94,7 @@ def test_days_of_groups(parts: list[list[Row]], told: set[tuple[str, int]]) -> N
             group_id,
             GroupType.SHARE,
             day * DAY_MS,
-            *sums,
+            *(sums[0], sums[1], sums[2]),
             *((2, 5) if (group_id, day) in told else (0, 0)),
             *((None, None) if worst is None else (worst[1] or None, worst[2])),
         )

@@ -14,6 +14,7 @@ from tests.coordinator_core.inference.group_lives import (
     life_of,
     reconciled,
     target,
+    unowned_ms,
 )
 
 SETTINGS = InferenceSettings()
@@ -21,7 +22,7 @@ SETTINGS = InferenceSettings()
 
 def sums(gold: GroupGold) -> list[int]:
     """The time without an owner as stretches, rebalances and days have it."""
-    return [sum(row.unowned_partition_ms for row in rows) for rows in (gold.owners, gold.rebalances, gold.days)]
+    return [sum(milliseconds for _, milliseconds in rows) for rows in unowned_ms(gold)]
 
 
 EAGER = [

@@ -184,6 +184,7 @@ def expected_result(chunks: Sequence[RecordChunk]) -> Result:
                 result.decoded_count += 1
                 if key.group not in touched:
                     touched.add(key.group)
+                    assert operation_end is not None
                     result.touches.append((record.offset, key.group, operation_end, record.timestamp_ms))
             after = replay_offset_commit(state, key, value, offset=record.offset, producer_id=record.producer_id)
             _add_row(result.rows, state, after, record, OffsetKey(key.group, key.topic, key.partition), value)
@@ -338,7 +339,8 @@ def _add_row(
     value: object | None,
 ) -> None:
     for producer_id, pending in before.pending.items():
-        if key in pending and after.pending.get(producer_id, {}).get(key) is not pending[key]:
+        still = after.pending.get(producer_id)
+        if key in pending and (still is None or still.get(key) is not pending[key]):
             gone = rows[pending[key].record_offset]
             rows[gone.log_offset] = gone._replace(outcome="SUPERSEDED")
     row = Row(

@@ -161,7 +161,7 @@ WILD_BATCHES = st.builds(
 TAME_BATCHES = st.builds(LogBatch, st.lists(TAME, max_size=3).map(tuple), PRODUCERS, st.booleans()) | st.builds(
     marker, PRODUCERS, st.sampled_from([ABORT, COMMIT, COMMIT]), TIMESTAMPS
 )
-MANY = settings(deadline=None, max_examples=max(300, settings.default.max_examples))
+MANY = settings(deadline=None, max_examples=max(300, settings().max_examples))
 """A log has many ways to be odd; a nightly profile may ask for more."""
 SPLITS = st.lists(st.integers(1, 5), max_size=12)
 

@@ -337,9 +337,9 @@ def test_while_the_log_is_loaded_clients_are_asked_for_patience() -> None:
     assert broker.answers[broker.end_transaction(is_commit=True)].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert broker.runtime.next_deadline_ms() == broker.now_ms + 100
     broker.wait(99)
-    assert broker.coordinator.state is CoordinatorState.LOADING
+    before = broker.coordinator.state
     broker.wait(1)
-    assert broker.coordinator.state is CoordinatorState.ACTIVE
+    assert (before, broker.coordinator.state) == (CoordinatorState.LOADING, CoordinatorState.ACTIVE)
     assert broker.answers[broker.commit()].error is None
 
 

@@ -185,6 +185,13 @@ def test_whatever_fails_every_answer_is_kept(seed: int) -> None:  # noqa: C901  
             if answer.error is None and answer.request_id in sent:
                 confirmed = max(confirmed, sent[answer.request_id])
 
+    def elect(*durations_ms: int) -> bool:
+        if log.elect_next(sorted(alive)) is None:
+            return False
+        assert log.leader is not None
+        runtimes[log.leader].load(log, now_ms=now_ms, duration_ms=rng.choice(durations_ms))
+        return True
+
     def run() -> None:
         for broker_id in sorted(alive):
             take(runtimes[broker_id].run(now_ms))
@@ -212,17 +219,15 @@ def test_whatever_fails_every_answer_is_kept(seed: int) -> None:  # noqa: C901  
                 alive.discard(gone)
                 was_leader = gone == log.leader
                 log.shrink_isr(gone)
-                if was_leader and log.elect_next(sorted(alive)) is not None:
-                    assert log.leader is not None
-                    runtimes[log.leader].load(log, now_ms=now_ms, duration_ms=rng.choice((0, 10)))
+                if was_leader:
+                    elect(0, 10)
             case 10:
                 back = rng.choice((0, 1, 2))
                 if back not in alive:
                     alive.add(back)
                     runtimes[back] = CoordinatorRuntime(back, kind, config)
-                    if log.leader is None and log.elect_next(sorted(alive)) is not None:
-                        assert log.leader is not None
-                        runtimes[log.leader].load(log, now_ms=now_ms)
+                    if log.leader is None:
+                        elect(0)
             case 11 if log.leader in alive and rng.random() < 0.3:
                 old = log.leader
                 epoch = log.elect(rng.choice([member for member in log.isr if member in alive]))
@@ -236,22 +241,22 @@ def test_whatever_fails_every_answer_is_kept(seed: int) -> None:  # noqa: C901  
             alive.add(broker_id)
             runtimes[broker_id] = CoordinatorRuntime(broker_id, kind, config)
     if log.leader is None:
-        log.elect_next(sorted(alive))
-        assert log.leader is not None
-        runtimes[log.leader].load(log, now_ms=now_ms)
+        assert elect(0)
     for _ in range(4):
         now_ms += 10
         run()
         log.replicate((0, 1, 2))
     run()
-    coordinator = runtimes[log.leader].coordinators[PARTITION]
+    assert log.leader is not None
+    leader = runtimes[log.leader]
+    coordinator = leader.coordinators[PARTITION]
     assert coordinator.machine is not None
     replayed = load(kind, log)
     assert coordinator.machine.state == replayed.state
     assert coordinator.committed.state == replayed.committed.state
     assert coordinator.committed_offset == log.end_offset
     fetch = Request("fetch_offsets", OffsetFetchRequest("g"), 10**6)
-    (answer,) = runtimes[log.leader].handle(PARTITION, fetch, now_ms=now_ms)
+    (answer,) = leader.handle(PARTITION, fetch, now_ms=now_ms)
     topics = answer.response.topics
     assert (topics[0].partitions[0].committed_offset if topics else 0) >= confirmed
     assert confirmed > 0 or len(answered) > 10

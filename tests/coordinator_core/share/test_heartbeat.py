@@ -2,13 +2,13 @@
 
 import pytest
 
+from coordinator_core.assignors.errors import AssignorError, NoMemberLeft
 from coordinator_core.assignors.server_group import GroupSpec, MemberSpec, SubscriptionType
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic
 from coordinator_core.coordinator.member_timers import session_key
 from coordinator_core.share import target
-from coordinator_core.share.heartbeat import METADATA_REFRESH_INTERVAL_MS
-from coordinator_core.share.live import ShareLive
+from coordinator_core.share.live import METADATA_REFRESH_INTERVAL_MS, ShareLive
 from tests.coordinator_core.coordinator.clients import GROUP
 from tests.coordinator_core.share.share_clients import (
     BAR,
@@ -339,7 +339,7 @@ def test_an_assignor_which_stumbles_is_asked_again_without_what_is_not_assignabl
     def stumbling(spec: GroupSpec) -> dict[str, dict[str, tuple[int, ...]]]:
         seen.append(spec)
         if len(seen) == 1:
-            raise target.NoMemberLeft("once")
+            raise NoMemberLeft("once")
         return {}
 
     monkeypatch.setattr(target, "assign_simple", stumbling)
@@ -353,7 +353,7 @@ def test_an_assignor_which_fails_fails_the_heartbeat(monkeypatch: pytest.MonkeyP
     """UNKNOWN_SERVER_ERROR, and nothing is written."""
 
     def failing(spec: GroupSpec) -> dict[str, dict[str, tuple[int, ...]]]:
-        raise target.AssignorError("no luck")
+        raise AssignorError("no luck")
 
     clients = two_members()
     monkeypatch.setattr(target, "assign_simple", failing)

@@ -88,7 +88,7 @@ class Live:
             isolation=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
         )
         assert acquired.record_count == sum(last - first + 1 for first, last, _ in acquired.records)
-        return [tuple(records) for records in acquired.records]
+        return [(first, last, count) for first, last, count in acquired.records]
 
     def begin(self, member_id: str, *batches: tuple[int, int, Sequence[int]]) -> WriteState | None:
         """Acknowledge, and leave the write under way."""

@@ -166,20 +166,22 @@ class SharePartitionMachine(RuleBasedStateMachine):
             last = first
         self.try_to_acknowledge(member_id, first, last, (kind,))
 
-    @precondition(lambda self: len(self.partition.cached))
+    @precondition(lambda self: bool(self.partition.cached))
     @rule(data=st.data(), member_id=MEMBERS)
     def acknowledge_anything(self, data: st.DataObject, member_id: str) -> None:
         batches = list(self.partition.cached)
         first = data.draw(st.integers(batches[0].first_offset, batches[-1].last_offset))
         held = [batch for batch in batches if batch.first_offset <= first <= batch.last_offset]
-        if held and data.draw(st.booleans()):
+        is_whole_batch = bool(held) and data.draw(st.booleans())
+        if is_whole_batch:
             first, last = held[0].first_offset, held[0].last_offset
         else:
             last = min(batches[-1].last_offset, first + data.draw(st.integers(0, 5)))
         types = st.sampled_from([0, 1, 1, 2, 2, 3, 4])
         count = last - first + 1
         drawn = (data.draw(types),) if data.draw(st.booleans()) else tuple(data.draw(types) for _ in range(count))
-        if held and data.draw(st.integers(0, 4)):
+        is_of_its_member = bool(held) and data.draw(st.integers(0, 4)) > 0
+        if is_of_its_member:
             # Mostly the member is the one which holds the records: otherwise all is refused.
             state = held[0].whole or (held[0].offsets or [])[max(0, first - held[0].first_offset)]
             member_id = state.member_id or member_id

@@ -33,9 +33,9 @@ def test_locks_run_out_by_deadline_and_then_by_age(entries: list[tuple[int, bool
     kept = sorted((lock.deadline_ms, lock.first_offset) for lock, is_cancelled in locks if not is_cancelled)
     assert len(timers) == len(kept)
     out = []
-    while (lock := timers.pop_due(20)) is not None:
-        assert lock.has_expired
-        out.append((lock.deadline_ms, lock.first_offset))
+    while (due := timers.pop_due(20)) is not None:
+        assert due.has_expired
+        out.append((due.deadline_ms, due.first_offset))
     assert out == kept
     assert timers.next_deadline_ms() is None
 

@@ -51,7 +51,7 @@ def test_share_partition_agrees_with_kafka() -> None:
 
 def test_invariants_hold_at_random() -> None:
     """What `machine.py` lists holds after every command, whatever comes."""
-    live_at_random(settings.default)
+    live_at_random(settings())
 
 
 # --- faults ---

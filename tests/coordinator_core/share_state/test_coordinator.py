@@ -569,13 +569,13 @@ def test_jobs_run_at_their_own_time() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"updates_per_snapshot": -1},
-        {"updates_per_snapshot": 501},
-        {"cold_partition_snapshot_interval_ms": 0},
-        {"prune_interval_ms": 0},
+        lambda: ShareCoordinatorConfig(updates_per_snapshot=-1),
+        lambda: ShareCoordinatorConfig(updates_per_snapshot=501),
+        lambda: ShareCoordinatorConfig(cold_partition_snapshot_interval_ms=0),
+        lambda: ShareCoordinatorConfig(prune_interval_ms=0),
     ],
 )
-def test_settings_which_kafka_refuses_are_refused(settings: dict[str, int]) -> None:
+def test_settings_which_kafka_refuses_are_refused(settings: Callable[[], ShareCoordinatorConfig]) -> None:
     """The bounds of ShareCoordinatorConfig."""
     with pytest.raises(ValueError, match=r"share coordinator|updates"):
-        ShareCoordinatorConfig(**settings)
+        settings()

@@ -43,9 +43,10 @@ from coordinator_core.simulate.clients.offsets import ConsumerConfig
 from coordinator_core.simulate.clients.producer import EndTxnRequest, InitProducerIdRequest, ProducerResponse
 from coordinator_core.simulate.clients.reader import BUSY
 from coordinator_core.simulate.clock import EventLoop
+from coordinator_core.simulate.other_logs import TRANSACTION_TIMEOUT_MS
 from coordinator_core.simulate.scenario import TopicSpec
 from coordinator_core.simulate.topics import Topics
-from coordinator_core.simulate.transactions import TRANSACTION_TIMEOUT_MS, Transactions
+from coordinator_core.simulate.transactions import Transactions
 
 NOW_MS = 1_000_000
 OURS = (TopicPartition("t", 0), TopicPartition("t", 1))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from coordinator_core.runtime.machines import GroupMachine
 from coordinator_core.simulate.scenario import FAULT_KEYS, parse_scenario
 from tests.coordinator_core.simulate.worlds import SCENARIOS, Run, run_file, run_text
 
@@ -53,6 +54,7 @@ def _committed_ids(run: Run) -> set[str | None]:
         committed.topic_id
         for runtime in run.world.cluster.groups.runtimes.values()
         for coordinator in runtime.coordinators.values()
+        if isinstance(coordinator.machine, GroupMachine)
         for committed in coordinator.machine.coordinator.shard.offsets.offsets.values()
     }
 

@@ -16,4 +16,4 @@ MACHINES = [ClassicMachine, ConsumerMachine, ShareMachine, PersistedSharePartiti
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_invariants_hold_at_random(machine: type[RuleBasedStateMachine]) -> None:
     """No sequence of requests, failures and waits breaks an invariant."""
-    live_at_random(machine, settings.default)
+    live_at_random(machine, settings())

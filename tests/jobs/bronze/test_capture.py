@@ -29,7 +29,8 @@ from jobs.bronze.snapshot import RECORD_BATCHES
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.errors import ExportError, SourceError, WarehouseError
 from jobs.settings import load_settings
-from jobs.sources.segments import read_segment
+from jobs.sources.segments import find_partitions, read_segment
+from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
 from tests.jobs.builders import batch, damaged, write_segment
 from tests.recorded import RECORDINGS
@@ -80,7 +81,8 @@ class Capturing:
 
     def quarantine(self) -> list[dict[str, Any]]:
         """Rows of bronze.quarantine."""
-        return self.warehouse.read(QUARANTINE).to_pylist()
+        rows: list[dict[str, Any]] = self.warehouse.read(QUARANTINE).to_pylist()
+        return rows
 
     def versions(self) -> list[int]:
         """Versions of the three tables."""
@@ -284,10 +286,9 @@ def test_a_file_that_cannot_be_read_is_named(run: Capturing, logs: Path, monkeyp
     """The other segments are captured; the file is in quarantine by name until it can be read."""
     first = write_segment(logs, OFFSETS, 0, 0, batch(0))
     write_segment(logs, OFFSETS, 1, 0, batch(0))
-    real = capture_job.find_partitions
 
     def found_before_it_went(*arguments: Any) -> Sequence[Any]:
-        logs_found = real(*arguments)
+        logs_found = find_partitions(*arguments)
         first.unlink()
         return logs_found
 
@@ -312,10 +313,9 @@ def test_a_file_that_cannot_be_read_is_no_hole(run: Capturing, logs: Path, monke
         middle = write_segment(logs, OFFSETS, 0, base_offset, batch(base_offset))
         if base_offset == 1:
             gone = middle
-    real = capture_job.find_partitions
 
     def found_before_it_went(*arguments: Any) -> Sequence[Any]:
-        logs_found = real(*arguments)
+        logs_found = find_partitions(*arguments)
         gone.unlink()
         return logs_found
 
@@ -542,10 +542,9 @@ def test_quarantine_rows_of_other_jobs_stay(run: Capturing, logs: Path) -> None:
 def test_two_captures_at_once_do_not_double(run: Capturing, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slower of two captures of one cluster fails and says so; a run after it finds all in place."""
     write_segment(logs, OFFSETS, 0, 0, batch(0))
-    real = capture_job.run_tasks
 
     def meanwhile(*arguments: Any) -> Any:
-        done = real(*arguments)
+        done = run_tasks(*arguments)
         monkeypatch.undo()
         run(logs)
         return done

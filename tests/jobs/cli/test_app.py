@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 import typer
+from typer.core import TyperGroup
 
 from jobs import __version__
 from jobs.cli import app as cli
@@ -23,10 +24,13 @@ from jobs.console import command_name as entry
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, SettingsError
+from jobs.settings import Settings
 from schemas.tables.state import RUN_METRICS
 from tests.conftest import PROJECT_ROOT, takes_minutes
 
-JOBS: Final = tuple(job for job in typer.main.get_command(cli.app).commands if job != "completion")
+APP: Final = typer.main.get_command(cli.app)
+assert isinstance(APP, TyperGroup)
+JOBS: Final = {job: command for job, command in APP.commands.items() if job != "completion"}
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -90,9 +94,8 @@ def test_every_example_is_a_command(
 
 def test_every_job_gives_json() -> None:
     """Whatever prints something, prints it for other programs, too."""
-    for job, command in typer.main.get_command(cli.app).commands.items():
-        if job != "completion":
-            assert "--format" in {name for parameter in command.params for name in parameter.opts}, job
+    for job, command in JOBS.items():
+        assert "--format" in {name for parameter in command.params for name in parameter.opts}, job
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,9 +256,10 @@ def test_capture_says_when_something_is_missing(
     monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse, quarantined_count: int, gap_count: int, code: int
 ) -> None:
     """3 where a batch was quarantined or the log has a gap, 0 where all is there; the run's metrics say so too."""
+    from jobs.bronze.capture import CaptureSummary  # noqa: PLC0415
     from jobs.operations import nightly  # noqa: PLC0415
 
-    summary = nightly.CaptureSummary({}, quarantined_count, gap_count, 1, 0.1)
+    summary = CaptureSummary({}, quarantined_count, gap_count, 1, 0.1)
     monkeypatch.setattr(session, "open_session", lambda *_, **__: (None, warehouse, Steps()))
     monkeypatch.setattr(nightly, "capture", lambda *_, **__: summary)
     assert cli.main(["capture"]) == code
@@ -267,8 +271,13 @@ def test_options_become_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     """Repeated options come as lists, with spaces and quotes as they were given."""
     from jobs.operations import nightly  # noqa: PLC0415
 
-    seen: list[Any] = []
-    monkeypatch.setattr(session, "open_session", lambda _, settings, **__: (seen.append(settings), None, Steps()))
+    seen: list[Settings] = []
+
+    def opened(_: object, settings: Settings, **__: object) -> tuple[None, None, Steps]:
+        seen.append(settings)
+        return None, None, Steps()
+
+    monkeypatch.setattr(session, "open_session", opened)
     monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: 0)
     awkward = str(tmp_path / "a 'b\" $c *")
     arguments = ["--warehouse", awkward, "--segments", "/one", "--segments", awkward, "--topic", "t"]
@@ -282,11 +291,12 @@ def test_what_was_done_is_one_object_for_another_program(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], warehouse: Warehouse
 ) -> None:
     """With --format json stdout has one line and nothing else; what people read stays on stderr."""
-    from jobs.bronze.capture import TopicCount  # noqa: PLC0415
+    from jobs.bronze.capture import CaptureSummary  # noqa: PLC0415
+    from jobs.bronze.work import TopicCount  # noqa: PLC0415
     from jobs.operations import nightly  # noqa: PLC0415
 
     counts = {"__consumer_offsets": TopicCount(2, 3, 4, 5)}
-    summary = nightly.CaptureSummary(counts, 0, 1, 1, 0.1, notes=("no names",))
+    summary = CaptureSummary(counts, 0, 1, 1, 0.1, notes=("no names",))
     monkeypatch.setattr(session, "open_session", lambda *_, **__: (None, warehouse, Steps()))
     monkeypatch.setattr(nightly, "capture", lambda *_, **__: summary)
     assert cli.main(["capture", "--format", "json"]) == outcome.INCOMPLETE

@@ -44,6 +44,7 @@ def test_ddl_and_spark_agree(spark: SparkSession) -> None:
     """Spark reads the DDL of every table as the same types, names and comments."""
     for table in TABLES.values():
         parsed, derived = StructType.fromDDL(ddl(table.columns)), spark_schema(table)
+        assert isinstance(parsed, StructType)
         assert [(f.name, f.dataType.simpleString()) for f in parsed] == [
             (f.name, f.dataType.simpleString()) for f in derived
         ]

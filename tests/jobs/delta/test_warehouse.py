@@ -66,7 +66,8 @@ def test_several_tables_at_once(warehouse: Warehouse) -> None:
             # what is not begun when the error comes is not done any more
             assert all(begun[other].wait(60) for other in tables)
             raise WarehouseError("refused")
-        return warehouse.write(table, rows(table), app_id="a", version=8) and table.full_name
+        warehouse.write(table, rows(table), app_id="a", version=8)
+        return table.full_name
 
     with pytest.raises(WarehouseError, match="refused"):
         warehouse.at_once(put, tables)
@@ -229,7 +230,7 @@ def test_duckdb_reads_the_tables(warehouse: Warehouse) -> None:
     assert delta.protocol().reader_features in (None, [])
     assert delta.protocol().min_reader_version == 1
     dataset = delta.to_pyarrow_dataset()  # duckdb finds it by its name here
-    assert duckdb.sql("select sum(log_offset), count(*) from dataset where cluster_id = 'c'").fetchall() == [(3, 2)]
+    assert duckdb.execute("select sum(log_offset), count(*) from dataset where cluster_id = 'c'").fetchall() == [(3, 2)]
     assert dataset is not None
 
 

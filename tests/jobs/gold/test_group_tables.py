@@ -35,7 +35,7 @@ def test_each_table_has_a_writer() -> None:
 def test_a_new_table_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Declared and entered as others are, tables get the same rows, whether their log came in one night or in three."""
     models = {replace(model, name=f"new_{model.name}"): model for model in MODELS}
-    entries = GROUP_TABLES | {new: replace(GROUP_TABLES[model], table=new) for new, model in models.items()}
+    entries = {**GROUP_TABLES, **{new: replace(GROUP_TABLES[model], table=new) for new, model in models.items()}}
     for module in (group_tables, audit_groups, task):
         monkeypatch.setattr(module, "GROUP_TABLES", entries)
     declared = dict(TABLES) | {new.full_name: new for new in models}

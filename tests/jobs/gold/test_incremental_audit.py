@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from coordinator_core.inference.group_past import GroupBefore
-from coordinator_core.inference.groups import Judged
+from coordinator_core.inference.groups import Judged, judge_group
 from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.standing import Stood
+from coordinator_core.inference.standing import Stood, judge_standing
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.scan import scan_segment
 from jobs.delta.audit_runs import WholeAudit
@@ -121,17 +121,25 @@ def test_nights_make_what_one_audit_makes(tmp_path: Path, whole: Gold, monkeypat
     parts = slices_of(FULL_A, tmp_path / "parts", random_cuts("1", 3))
     nights = Nights(tmp_path / "warehouse", parts[0])
     ways: Counter[str] = Counter()
-    judge = audit_groups.judge_group
 
-    def judge_group(*arguments: Any) -> Judged:
+    def judged(*arguments: Any) -> Judged:
         ways["gone on with" if any(isinstance(one, GroupBefore) for one in arguments) else "from the beginning"] += 1
-        return judge(*arguments)
+        return judge_group(*arguments)
 
-    monkeypatch.setattr(audit_groups, "judge_group", judge_group)
+    monkeypatch.setattr(audit_groups, "judge_group", judged)
     for index, part in enumerate(parts):
         nights.run(part, f"night-{index}")
     assert_same(nights, whole)
     assert ways["gone on with"] > 20, ways
+
+
+def ends_of(life: GroupLife) -> list[int | None]:
+    """Where rows of silver that an audit read have ended; None for open ones."""
+    return [
+        *(row.to_log_offset for row in life.generations),
+        *(row.to_log_offset for row in life.members),
+        *(row.to_log_offset for row in life.assignments),
+    ]
 
 
 def test_weeks_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,18 +152,18 @@ def test_weeks_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         (folder / f"{0:020}.log").write_bytes(b"".join(batches))
     whole = Nights(tmp_path / "whole", logs)
     whole.run(logs, "r")
-    judge, places = audit_groups.judge_group, []
+    places: list[tuple[str, int]] = []
 
-    def judge_group(life: GroupLife, *arguments: Any) -> Judged:
+    def judged(life: GroupLife, *arguments: Any) -> Judged:
         settled = next((one.settled for one in arguments if isinstance(one, GroupBefore)), None)
         if settled is not None:
-            rows = (*life.generations, *life.members, *life.assignments)
-            assert all(row.to_log_offset is None or row.to_log_offset > settled.generation_at for row in rows)
+            ends = ends_of(life)
+            assert all(end is None or end > settled.generation_at for end in ends)
             assert all(event.log_offset >= settled.events_from for event in life.events)
             places.append((life.group_id, settled.generation_at))
-        return judge(life, *arguments)
+        return judge_group(life, *arguments)
 
-    monkeypatch.setattr(audit_groups, "judge_group", judge_group)
+    monkeypatch.setattr(audit_groups, "judge_group", judged)
     nights = Nights(tmp_path / "warehouse", logs)
     for index, part in enumerate(slices_of(logs, tmp_path / "parts", random_cuts("2", 5))):
         nights.run(part, f"night-{index}")
@@ -167,16 +175,15 @@ def test_weeks_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_groups_that_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of groups of which nothing is new but commits, some of them odd, no more is read than how they stand now."""
-    judge, stood = audit_groups.judge_standing, []
+    stood: list[int] = []
 
-    def judge_standing(life: GroupLife, *arguments: Any) -> Stood:
-        rows = (*life.generations, *life.members, *life.assignments)
-        assert all(row.to_log_offset is None for row in rows)
+    def judged(life: GroupLife, *arguments: Any) -> Stood:
+        assert all(end is None for end in ends_of(life))
         assert not life.events
         stood.append(life.log_partition)
-        return judge(life, *arguments)
+        return judge_standing(life, *arguments)
 
-    monkeypatch.setattr(audit_groups, "judge_standing", judge_standing)
+    monkeypatch.setattr(audit_groups, "judge_standing", judged)
     logs = {number: standing_log(Random(f"tables/{number}"), 3) for number in range(6)}
     nights = Nights(tmp_path / "warehouse", tmp_path / "logs")
     for night in range(4):

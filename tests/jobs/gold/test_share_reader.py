@@ -15,8 +15,9 @@ from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
 from jobs.gold import share_reader
-from jobs.gold.share_reader import SHARE_PARTITION_STATES, StateRows, evenly_cut, share_states
+from jobs.gold.share_reader import StateRows, evenly_cut, share_states
 from jobs.silver.reader import SilverFiles
+from schemas.tables.silver import SHARE_PARTITION_STATES
 
 CLUSTER = "c"
 LOG_PARTITION = 3

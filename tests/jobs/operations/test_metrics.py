@@ -34,8 +34,8 @@ class Clock:
 
 def metrics(warehouse: Warehouse, clock: Clock, said: list[str] | None = None, textfile: str = "") -> Metrics:
     """Of one run of cluster c."""
-    say = [].append if said is None else said.append
-    return Metrics(warehouse, cluster_id="c", run_id="r", clock=clock, textfile=textfile, say=say)
+    lines = [] if said is None else said
+    return Metrics(warehouse, cluster_id="c", run_id="r", clock=clock, textfile=textfile, say=lines.append)
 
 
 def filled(run: JobRun) -> None:

@@ -60,12 +60,19 @@ def source(tmp_path: Path) -> str:
     return str(tmp_path / "logs")
 
 
-def listed(warehouse: Warehouse, source: str, **options: object) -> list[dict[str, object]]:
+def listed(warehouse: Warehouse, source: str, *, with_values: bool = False) -> list[dict[str, object]]:
     """The rows after the statement of completeness."""
     out = io.StringIO()
     run_payload(
-        warehouse, "kafka", span=Span(), group_ids=None, sources=[source], output_format="json", out=out, **options
-    )  # type: ignore[arg-type]
+        warehouse,
+        "kafka",
+        span=Span(),
+        group_ids=None,
+        sources=[source],
+        with_values=with_values,
+        output_format="json",
+        out=out,
+    )
     statement, *rows = map(json.loads, out.getvalue().splitlines())
     assert statement["is_complete"] is False
     return rows

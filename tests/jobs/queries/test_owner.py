@@ -72,8 +72,8 @@ def test_hostile_topics_match_themselves_alone(warehouse: Warehouse) -> None:
     for name in HOSTILE:
         told = {kind: io.StringIO(newline="") for kind in ("json", "csv")}
         for kind, out in told.items():
-            asked = {"topic": name, "partition": 0, "at_ms": None}
-            assert run_owner(warehouse, CLUSTER, output_format=kind, out=out, **asked) == []
+            remarks = run_owner(warehouse, CLUSTER, topic=name, partition=0, at_ms=None, output_format=kind, out=out)
+            assert remarks == []
         answer = json.loads(told["json"].getvalue())
         assert (answer["GROUP"], answer["TOPIC"], answer["CONSUMER-ID"]) == (name, name, name)
         (cells,) = list(csv.DictReader(io.StringIO(told["csv"].getvalue(), newline="")))
@@ -90,8 +90,8 @@ def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
         ("t", 1, "no group was ever assigned partition 1 of topic t, as far as the log tells"),
         ("T\x1b", 0, "no group was ever assigned partition 0 of topic T\\x1b, as far as the log tells"),
     ):
-        asked = {"topic": topic, "partition": partition, "at_ms": at_ms(3), "output_format": "table"}
-        assert run_owner(warehouse, CLUSTER, **asked) == [remark]
+        remarks = run_owner(warehouse, CLUSTER, topic=topic, partition=partition, at_ms=at_ms(3), output_format="table")
+        assert remarks == [remark]
 
 
 def test_share_groups_are_named_with_their_members_at_the_time(warehouse: Warehouse) -> None:
@@ -102,8 +102,7 @@ def test_share_groups_are_named_with_their_members_at_the_time(warehouse: Wareho
     write(warehouse, {ASSIGNMENTS: [*rows, target], MEMBERS: [member(row) for row in rows]})
 
     def remarks(minute: float) -> list[str]:
-        asked = {"topic": "t", "partition": 0, "at_ms": at_ms(minute), "output_format": "table"}
-        return run_owner(warehouse, CLUSTER, **asked)
+        return run_owner(warehouse, CLUSTER, topic="t", partition=0, at_ms=at_ms(minute), output_format="table")
 
     place, end = "partition 0 of topic t", "a share partition has no single owner"
     assert remarks(0.5) == [f"share group jobs was assigned {place}, but no member of it at that time"]

@@ -103,15 +103,24 @@ def test_a_topic_deleted_for_good_stays_out_alone(warehouse: Warehouse, tmp_path
     ]
     write(warehouse, {COMMITS: rows, "silver.topics": [topic("gone", 4), topic("t", None)]})
     path = tmp_path / "offsets.csv"
-    asked = {"at_ms": at_ms(2), "output_format": "table"}
-    remarks = run_restore(warehouse, CLUSTER, group_ids=["g", "only"], output=str(path), out=io.StringIO(), **asked)
+
+    def restore(group_ids: list[str], path: Path) -> list[str]:
+        return run_restore(
+            warehouse,
+            CLUSTER,
+            group_ids=group_ids,
+            at_ms=at_ms(2),
+            output=str(path),
+            output_format="table",
+            out=io.StringIO(),
+        )
+
+    remarks = restore(["g", "only"], path)
     assert path.read_text() == "t,0,20\n"
     (remark,) = remarks
     assert "--group g " in remark and "only" not in remark
     with pytest.raises(JobError, match="nothing to restore"):
-        run_restore(
-            warehouse, CLUSTER, group_ids=["only"], output=str(tmp_path / "none.csv"), out=io.StringIO(), **asked
-        )
+        restore(["only"], tmp_path / "none.csv")
     assert not (tmp_path / "none.csv").exists()
 
 
@@ -130,8 +139,10 @@ def test_offsets_deleted_for_a_reason_that_nothing_tells(
     """Without the metadata log they may have gone with their topic: it is said, since Kafka's tool would refuse all."""
     write(warehouse, {COMMITS: moved((0, 10, None), (1, 5, 6)), "silver.topics": topics})
     assert restoration(warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(2)).doubtful == (("t",) if is_doubtful else ())
-    asked = {"group_ids": ["g"], "at_ms": at_ms(2), "output": None, "output_format": "table"}
-    remarks = run_restore(warehouse, CLUSTER, out=io.StringIO(), **asked)
+    out = io.StringIO()
+    remarks = run_restore(
+        warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(2), output=None, output_format="table", out=out
+    )
     assert any("offsets of t were deleted since" in remark for remark in remarks) == is_doubtful
 
 
@@ -157,8 +168,9 @@ def test_a_file_is_never_overwritten(warehouse: Warehouse, tmp_path: Path) -> No
 
     def run(minute: float, output: str | None) -> list[str]:
         out = io.StringIO()
-        asked = {"group_ids": ["g"], "at_ms": at_ms(minute), "output": output, "output_format": "table"}
-        remarks = run_restore(warehouse, CLUSTER, out=out, **asked)
+        remarks = run_restore(
+            warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(minute), output=output, output_format="table", out=out
+        )
         assert out.getvalue().splitlines()[0].split()[:2] == ["GROUP", "TOPIC"]
         return remarks
 

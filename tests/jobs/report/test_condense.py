@@ -45,7 +45,8 @@ def ownerships(draw: st.DrawFn) -> Ownership:
             at += length + draw(st.integers(0, 1_000))
         if draw(st.booleans()):
             found[-1] = (*found[-1][:3], OPEN)
-    return Ownership(*(column(list(values)) for values in zip(*found, strict=True)), np.ones(len(found), np.int64))
+    rows, members, starts, ends = (column(list(values)) for values in zip(*found, strict=True))
+    return Ownership(rows, members, starts, ends, np.ones(len(found), np.int64))
 
 
 @given(ownerships(), MOST)

@@ -193,7 +193,7 @@ def shown(warehouse: Warehouse, report: Path, tmp_path_factory: pytest.TempPathF
     return path
 
 
-@pytest.fixture(scope="module", params=LOOKS.values(), ids=LOOKS)
+@pytest.fixture(scope="module", params=[*LOOKS.values()], ids=[*LOOKS])
 def drawn(request: pytest.FixtureRequest, browser: Browser, shown: Path) -> Iterator[Opened]:
     """The page with all its pictures drawn, at one width and in one colour scheme."""
     opened = Opened(browser, shown, *request.param)

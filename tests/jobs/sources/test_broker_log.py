@@ -1,7 +1,7 @@
 """Logs read from brokers which move, stop, throttle, prune and forget: each batch once, or a clear error in time."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -136,6 +136,12 @@ def test_compaction_leaves_holes(kafka: FakeKafka) -> None:
     assert [read.scan.batches.base_offset.tolist() for _, read in reads] == [[2, 7]]
 
 
+def moves_and_ends(kafka: FakeKafka) -> None:
+    """Broker 1 leads from now on, and broker 2 is gone."""
+    kafka.leaders[0] = 1
+    kafka.stop(2)
+
+
 PASSING: dict[str, Callable[[FakeKafka], Any]] = {
     "moved": lambda kafka: kafka.on_fetch.append(then(lambda it: it.leaders.__setitem__(0, 2))),
     "fenced": lambda kafka: kafka.on_fetch.extend([code(74), code(75)]),
@@ -143,9 +149,7 @@ PASSING: dict[str, Callable[[FakeKafka], Any]] = {
     "closed": lambda kafka: kafka.on_fetch.append(then(lambda _: None, CLOSE)),
     "empty": lambda kafka: kafka.on_fetch.append(lambda *_: fetched([])),
     "throttled": lambda kafka: kafka.on_fetch.append(lambda *_: fetched([], throttle_time_ms=300)),
-    "dead, and another leads": lambda kafka: kafka.on_fetch.append(
-        then(lambda it: (it.leaders.__setitem__(0, 1), it.stop(2)), CLOSE)
-    ),
+    "dead, and another leads": lambda kafka: kafka.on_fetch.append(then(moves_and_ends, CLOSE)),
 }
 
 
@@ -250,6 +254,7 @@ def test_the_next_answer_is_on_its_way(kafka: FakeKafka) -> None:
     """While a caller works on an answer, the next one is fetched."""
     [log] = logs_of(kafka)
     reads = read_broker_log(log, fetch_bytes_max=1)
+    assert isinstance(reads, Generator)
     next(reads)
     deadline = time.monotonic() + 5
     while len(kafka.fetches) < 2 and time.monotonic() < deadline:

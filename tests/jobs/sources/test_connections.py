@@ -36,7 +36,8 @@ def test_everything_comes(size: int) -> None:
             assert len(piece) <= PIECE_BYTES
             got += piece
         assert got == sent
-        assert receive() == (b"", None)
+        piece, error = receive()
+        assert (bytes(piece), error) == (b"", None)
         theirs.close()
         piece, error = receive()
         assert (len(piece), type(error)) == (0, KafkaConnectionError)

@@ -212,7 +212,7 @@ def live() -> Iterator[FakeKafka]:
 def test_a_cluster_gives_what_its_segments_give(source: SparkSession, live: FakeKafka) -> None:
     """All columns but those which say where a batch was read, however the log is split between tasks."""
 
-    def load(**options: object) -> DataFrame:
+    def load(**options: str | int | bool) -> DataFrame:
         return source.read.format("kafka_log").options(topics=TOPIC, **options).load()
 
     expected = load(segments=str(LOGS)).drop("source", "source_kind")

@@ -84,4 +84,6 @@ def test_what_is_not_a_run_folder_stays(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_the_jvm_puts_its_files_there(spark: SparkSession) -> None:
     """Native libraries, and Spark's blocks where no setting says otherwise."""
-    assert spark.sparkContext._jvm.java.lang.System.getProperty("java.io.tmpdir") == os.environ["TMPDIR"]
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    assert jvm.java.lang.System.getProperty("java.io.tmpdir") == os.environ["TMPDIR"]

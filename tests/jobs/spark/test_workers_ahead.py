@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from struct import unpack
@@ -39,7 +39,7 @@ sys.exit(0 if hand_over(["pyspark.worker", "more"]) else 4)
 """
 
 
-def python(text: str, *words: str, **options: object) -> subprocess.Popen[str]:
+def python(text: str, *words: str, env: Mapping[str, str], pass_fds: Sequence[int] = ()) -> subprocess.Popen[str]:
     """A process of this Python, with pipes."""
     return subprocess.Popen(
         [sys.executable, "-c", text, *words],
@@ -47,7 +47,8 @@ def python(text: str, *words: str, **options: object) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
         cwd=PROJECT_ROOT,
-        **options,
+        env=env,
+        pass_fds=pass_fds,
     )
 
 
@@ -80,6 +81,7 @@ def test_spark_takes_over_what_the_driver_started(environment: dict[str, str]) -
     """Spark's child is answered by the process of the driver, which is Spark's daemon from then on and ends with it."""
     driver = python(DRIVER, env={**environment, AHEAD: "true"})
     with driver:
+        assert driver.stdin is not None and driver.stdout is not None
         path = driver.stdout.readline().strip()
         run_folder = str(Path(path).parent.parent)
         told = {**environment, **OF_EVERY_WORKER, "GIVEN": "yes", AHEAD: path, "SPARK_BUFFER_SIZE": "65536"}
@@ -91,6 +93,7 @@ def test_spark_takes_over_what_the_driver_started(environment: dict[str, str]) -
             env=told,
             cwd=PROJECT_ROOT,
         ) as child:
+            assert child.stdin is not None and child.stdout is not None
             (port,) = unpack("!i", child.stdout.read(4))
             with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
                 (worker,) = unpack("!i", connection.recv(4, socket.MSG_WAITALL))
@@ -136,6 +139,7 @@ def test_another_environment_is_not_taken(folder: Path, environment: dict[str, s
 def test_it_ends_with_the_driver(folder: Path, environment: dict[str, str]) -> None:
     """Where the driver ends before Spark has asked, nothing stays."""
     with waiting(folder, environment) as (process, _):
+        assert process.stdin is not None
         process.stdin.close()
         assert process.wait(SECONDS) == 3
     assert not folder.exists()

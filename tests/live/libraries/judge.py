@@ -78,7 +78,8 @@ CLIENT_RULES: Final = frozenset({"CLIENT_LAYOUT", "EMBEDDED"})
 
 def speaks_of_coordinators(row: Row) -> bool:
     """Does a row of gold.log_anomalies say that a coordinator broke a rule of its own?"""
-    return row.get("category", "CLIENT" if row["rule"] in CLIENT_RULES else "COORDINATOR") == "COORDINATOR"
+    category: str = row.get("category", "CLIENT" if row["rule"] in CLIENT_RULES else "COORDINATOR")
+    return category == "COORDINATOR"
 
 
 # ---- owners

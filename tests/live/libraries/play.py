@@ -26,7 +26,7 @@ from tests.live.broker import CLIENT_SETTINGS, LiveBroker, free_ports
 from tests.live.libraries.coordinator import facts_of
 from tests.live.libraries.installed import Installed, Library
 
-LIBRARY_SETTINGS: Final = CLIENT_SETTINGS | {"group.initial.rebalance.delay.ms": 1_000}
+LIBRARY_SETTINGS: Final = {**CLIENT_SETTINGS, "group.initial.rebalance.delay.ms": 1_000}
 COORDINATOR_TOPICS: Final = ("__consumer_offsets", "__cluster_metadata", "__transaction_state")
 """Whose log folders are kept."""
 INDEXES: Final = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.swap", "*.cleaned", "*.deleted")
@@ -302,7 +302,11 @@ class _Life:
                     self._journal.note(self._group, name, act, "was gone")
                     return
                 self._journal.note(self._group, name, act, "begin")
-                has_left = member.leave() if act.what == "leave" else member.kill() or True
+                has_left = True
+                if act.what == "leave":
+                    has_left = member.leave()
+                else:
+                    member.kill()
                 self._journal.note(self._group, name, act, "end" if has_left else "failed")
             case "subscribe":
                 self._journal.note(self._group, name, act, "begin")

@@ -220,8 +220,8 @@ def test_spark_reads_it(spark: SparkSession, tmp_path: Path, codec: str, *, is_v
     try:
         found = spark.read.parquet(str(path)).orderBy("number").toArrow()
     finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
+        for name, former in before.items():
+            spark.conf.unset(name) if former is None else spark.conf.set(name, former)
     for name in rows.schema.names:
         assert found[name].to_pylist() == rows[name].to_pylist(), name
 

@@ -1,6 +1,7 @@
 """A member by aiokafka."""
 
 import asyncio
+from collections.abc import Iterable
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from member import Member
@@ -9,14 +10,14 @@ me = Member()
 
 
 class Listener(ConsumerRebalanceListener):
-    def on_partitions_assigned(self, assigned):
+    def on_partitions_assigned(self, assigned: Iterable[tuple[str, int]]) -> None:
         me.says("assigned", assigned)
 
-    def on_partitions_revoked(self, revoked):
+    def on_partitions_revoked(self, revoked: Iterable[tuple[str, int]]) -> None:
         me.says("revoked", revoked)
 
 
-async def main():
+async def main() -> None:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=me["servers"],
         group_id=me["group"],

@@ -1,6 +1,8 @@
 """A member by confluent-kafka (librdkafka)."""
 
-from confluent_kafka import Consumer
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, TopicPartition
 from member import Member
 
 me = Member()
@@ -23,7 +25,7 @@ if "instance" in me.settings:
     settings["group.instance.id"] = me["instance"]
 
 
-def of(partitions):
+def of(partitions: Iterable[TopicPartition]) -> list[tuple[str, int]]:
     return [(it.topic, it.partition) for it in partitions]
 
 

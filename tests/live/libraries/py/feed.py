@@ -10,7 +10,14 @@ from confluent_kafka import Producer
 
 settings = json.loads(Path(sys.argv[1]).read_text())
 has_ended = threading.Event()
-threading.Thread(target=lambda: (sys.stdin.read(), has_ended.set()), daemon=True).start()
+
+
+def wait_for_the_end() -> None:
+    sys.stdin.read()
+    has_ended.set()
+
+
+threading.Thread(target=wait_for_the_end, daemon=True).start()
 producer = Producer({"bootstrap.servers": settings["servers"], "client.id": "feed"})
 while not has_ended.is_set():
     for topic, partition_count in settings["partitions"].items():

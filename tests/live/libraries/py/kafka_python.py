@@ -1,5 +1,7 @@
 """A member by kafka-python."""
 
+from collections.abc import Iterable
+
 from kafka import KafkaConsumer
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from member import Member
@@ -8,13 +10,13 @@ me = Member()
 
 
 class Listener(ConsumerRebalanceListener):
-    def on_partitions_assigned(self, assigned):
+    def on_partitions_assigned(self, assigned: Iterable[tuple[str, int]]) -> None:
         me.says("assigned", assigned)
 
-    def on_partitions_revoked(self, revoked):
+    def on_partitions_revoked(self, revoked: Iterable[tuple[str, int]]) -> None:
         me.says("revoked", revoked)
 
-    def on_partitions_lost(self, lost):
+    def on_partitions_lost(self, lost: Iterable[tuple[str, int]]) -> None:
         me.says("lost", lost)
 
 

@@ -10,7 +10,9 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 
 class Member:
@@ -23,10 +25,10 @@ class Member:
         self._out = Path(self.settings["callbacks"])
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def __getitem__(self, name: str):
+    def __getitem__(self, name: str) -> Any:
         return self.settings[name]
 
-    def says(self, event: str, partitions=()) -> None:
+    def says(self, event: str, partitions: Iterable[tuple[str, int]] = ()) -> None:
         """Note a callback: `assigned` and `revoked` change what it owns, `owns` is all of it, `lost` as `revoked`."""
         line = {
             "at": time.time_ns() // 1_000_000,
