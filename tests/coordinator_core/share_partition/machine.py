@@ -180,7 +180,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         types = st.sampled_from([0, 1, 1, 2, 2, 3, 4])
         count = last - first + 1
         drawn = (data.draw(types),) if data.draw(st.booleans()) else tuple(data.draw(types) for _ in range(count))
-        is_of_its_member = bool(held) and data.draw(st.integers(0, 4)) > 0
+        is_of_its_member = bool(held) and bool(data.draw(st.integers(0, 4)))
         if is_of_its_member:
             # Mostly the member is the one which holds the records: otherwise all is refused.
             state = held[0].whole or (held[0].offsets or [])[max(0, first - held[0].first_offset)]

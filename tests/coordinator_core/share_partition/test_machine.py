@@ -181,7 +181,7 @@ def test_invariants_find_the_fault(fault: Callable[[Patch], None], monkeypatch: 
     """A share partition with the fault breaks an invariant, or cannot go on."""
     fault(monkeypatch)
     with pytest.raises((AssertionError, SharePartitionError)):
-        live_at_random(settings.get_profile("deterministic"), max_examples=400, phases=[Phase.generate])
+        live_at_random(settings.get_profile("deterministic"), max_examples=2_000, phases=[Phase.generate])
 
 
 @pytest.mark.parametrize("fault", BY_TRACES, ids=lambda fault: fault.__name__)

@@ -27,9 +27,9 @@ def test_tasks_of_all_kinds_and_those_pending_revocation() -> None:
         warmup_pending_revocation={"0": (6,)},
     )
     processes = replaced(NOBODY, None, full)
-    assert processes.active == {("0", 1): "p", ("0", 4): "p"}
-    assert processes.standby == {("0", 2): frozenset("p"), ("0", 5): frozenset("p")}
-    assert processes.warmup == {("0", 3): frozenset("p"), ("0", 6): frozenset("p")}
+    assert dict(processes.active) == {("0", 1): "p", ("0", 4): "p"}
+    assert dict(processes.standby) == {("0", 2): frozenset("p"), ("0", 5): frozenset("p")}
+    assert dict(processes.warmup) == {("0", 3): frozenset("p"), ("0", 6): frozenset("p")}
     assert replaced(processes, full, None) == NOBODY
 
 
@@ -37,9 +37,9 @@ def test_a_copy_is_kept_by_several_processes() -> None:
     """Who goes takes its own process out only; a second time there is nothing to take."""
     first, second = member("p", standby={"0": (1,)}), member("q", standby={"0": (1,)})
     processes = replaced(replaced(NOBODY, None, first), None, second)
-    assert processes.standby == {("0", 1): frozenset("pq")}
+    assert dict(processes.standby) == {("0", 1): frozenset("pq")}
     left = replaced(processes, first, None)
-    assert left.standby == {("0", 1): frozenset("q")}
+    assert dict(left.standby) == {("0", 1): frozenset("q")}
     assert replaced(left, first, None).standby == left.standby
     assert replaced(replaced(left, second, None), second, None).standby == Map()
 
@@ -48,7 +48,7 @@ def test_an_active_task_is_the_last_ones_to_come() -> None:
     """The one before takes nothing away when it goes."""
     first, second = member("p", active={"0": {1: 5}}), member("q", active={"0": {1: 6}})
     processes = replaced(replaced(NOBODY, None, first), None, second)
-    assert replaced(processes, first, None).active == {("0", 1): "q"}
+    assert dict(replaced(processes, first, None).active) == {("0", 1): "q"}
 
 
 def test_members_without_process_have_nothing() -> None:
@@ -56,7 +56,7 @@ def test_members_without_process_have_nothing() -> None:
     early = member(None, active={"0": {1: 5}})
     assert replaced(NOBODY, None, early) == NOBODY
     known = member("p", active=early.active)
-    assert replaced(NOBODY, early, known).active == {("0", 1): "p"}
+    assert dict(replaced(NOBODY, early, known).active) == {("0", 1): "p"}
 
 
 def test_what_does_not_touch_tasks_changes_nothing() -> None:
