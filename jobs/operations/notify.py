@@ -15,7 +15,7 @@ from jobs.console.command_name import command
 from jobs.console.output import json_line, printable
 from jobs.delta.filesystems import write_whole
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.group_history import OK, GroupVerdict, group_verdicts
+from jobs.queries.group_verdicts import OK, GroupVerdict, group_verdicts
 from jobs.settings import Settings, option_words
 
 FILE_ENDING: Final = ".json"

@@ -6,36 +6,28 @@ LIKELY or GUESS. Lists with all columns, and with a word on whether they are com
 """
 
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow.compute as pc
 
-from coordinator_core.inference.calendar import DAY_MS
-from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.console.names import short
 from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.audit_runs import WholeAudit
-from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.findings import TRANSACTION_MARKER
+from jobs.queries.group_verdicts import OK, group_verdicts
 from jobs.queries.in_log import GROUPS_LOG, require_in_log
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
-from schemas.tables.silver import GROUP_GENERATIONS
 
 LINE_CHARACTERS_MAX: Final = 120
-STALLED: Final = "STALLED"
 EVENT_COLUMNS: Final = ("at", "event", "confidence", "text")
 GROUP_COLUMNS: Final = (
     "GROUP", "TYPE", "STATE", "MEMBERS", "LAST-CHANGE", "REBALANCES", "STORMS", "UNOWNED-MS", "GIVEN-UP", "REDELIVERED",
     "REWINDS", "VERDICT", "WHY",
 )  # fmt: skip
-OK: Final = "OK"
-WARN: Final = "WARN"
 
 
 class Event(NamedTuple):
@@ -139,109 +131,6 @@ def _records(event: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
         yield Event(at_ms, event, confidence, f"{short(topic)}-{partition} {offsets} by {why}")
 
 
-class GroupVerdict(NamedTuple):
-    """A group at the end of the log, and its last day."""
-
-    group_id: str
-    group_type: str
-    state: str
-    member_count: int | None
-    last_change_ms: int | None
-    rebalance_count: int
-    storm_count: int
-    unowned_ms: int
-    given_up_count: int
-    redelivered_count: int
-    rewind_count: int
-    verdict: str
-    why: str
-
-
-def group_verdicts(
-    warehouse: Warehouse, cluster_id: str, *, from_ms: int | None = None, match: str | None = None
-) -> list[GroupVerdict]:
-    """Groups that the log still has, those that need somebody first. Counts are from `from_ms` on: a day before the
-    newest record that was read, as they are by default. `match`: a part of the id, upper and lower case alike.
-
-    STALLED: the newest odd commit of a partition says so. WARN: storms, records given up, or offsets that went back.
-    """
-    names = ["group_id", "group_type", "state", "member_count", "valid_from", "valid_to"]
-    newest = WholeRun.newest(warehouse, cluster_id).read(GROUP_GENERATIONS, names)
-    newest = newest.filter(newest["valid_to"].is_null())
-    ends = log_ends(warehouse, cluster_id, COORDINATOR_TOPICS).values()
-    last_ms = max((end.newest_ms for end in ends if end.newest_ms is not None), default=0)
-    since_ms = from_ms if from_ms is not None else last_ms - DAY_MS
-    gold = WholeAudit.newest(warehouse, cluster_id)
-    counts = _counts(gold, since_ms)
-    stalled = _stalled(gold)
-    found = []
-    for row in newest.to_pylist():
-        group_id = row["group_id"]
-        if match is not None and match.casefold() not in group_id.casefold():
-            continue
-        of_group = counts[group_id]
-        why = [
-            f"{of_group[name]:,} {words}"
-            for name, words in (("storms", "in storms"), ("given up", "given up"), ("rewinds", "rewinds"))
-            if of_group[name]
-        ]
-        verdict = WARN if why else OK
-        if stalled[group_id]:
-            verdict, why = STALLED, [f"{stalled[group_id]} partitions stay", *why]
-        found.append(
-            GroupVerdict(
-                group_id,
-                row["group_type"],
-                row["state"],
-                row["member_count"],
-                None if row["valid_from"] is None else epoch_ms(row["valid_from"]),
-                of_group["rebalances"],
-                of_group["storms"],
-                of_group["unowned"],
-                of_group["given up"],
-                of_group["redelivered"],
-                of_group["rewinds"],
-                verdict,
-                ", ".join(why),
-            )
-        )
-    order = (STALLED, WARN, OK)
-    return sorted(found, key=lambda it: (order.index(it.verdict), -it.storm_count, -it.given_up_count, it.group_id))
-
-
-def _counts(gold: WholeAudit, since_ms: int) -> Mapping[str, Counter[str]]:
-    """What happened to each group since a time."""
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-
-    def since(table: Table, names: Sequence[str], time_column: str = "at") -> Iterator[dict[str, Any]]:
-        for row in gold.read(table, ["group_id", time_column, *names]).to_pylist():
-            if row[time_column] is not None and epoch_ms(row[time_column]) >= since_ms:
-                yield row
-
-    for row in since(REBALANCES, ("in_storm", "unowned_partition_ms"), "started_at"):
-        counts[row["group_id"]].update(
-            {"rebalances": 1, "storms": int(bool(row["in_storm"])), "unowned": row["unowned_partition_ms"] or 0}
-        )
-    for row in since(COMMIT_ANOMALIES, ("kind",)):
-        counts[row["group_id"]]["rewinds"] += row["kind"] == "REWIND"
-    for table, name in ((ARCHIVED_RECORDS, "given up"), (REDELIVERIES, "redelivered")):
-        for row in since(table, ("first_offset", "last_offset", "likely_cause")):
-            if row["likely_cause"] == TRANSACTION_MARKER:
-                continue
-            counts[row["group_id"]][name] += row["last_offset"] - row["first_offset"] + 1
-    return counts
-
-
-def _stalled(gold: WholeAudit) -> Mapping[str, int]:
-    """Groups, and how many of their partitions the newest odd commit calls stalled."""
-    newest: dict[tuple[str, str, int], tuple[int, str]] = {}
-    names = ["group_id", "topic", "partition", "log_offset", "kind"]
-    for row in gold.read(COMMIT_ANOMALIES, names).to_pylist():
-        place = row["group_id"], row["topic"], row["partition"]
-        newest[place] = max(newest.get(place, (-1, "")), (row["log_offset"], row["kind"]))
-    return Counter(group_id for (group_id, _, _), (_, kind) in newest.items() if kind == STALLED)
-
-
 def run_groups(
     warehouse: Warehouse,
     cluster_id: str,
@@ -257,7 +146,7 @@ def run_groups(
     for line in group_verdicts(warehouse, cluster_id, from_ms=from_ms, match=match):
         if needs_attention and line.verdict == OK:
             continue
-        values: dict[str, Value] = {**line._asdict(), "last_change_ms": time_text(line.last_change_ms)}
-        rows.append(list(values.values()))
+        values: dict[str, Any] = {**line._asdict(), "last_change_ms": time_text(line.last_change_ms)}
+        rows.append(list(values.values())[: len(GROUP_COLUMNS)])
     names = GROUP_COLUMNS if output_format == "table" else [name.lower().replace("-", "_") for name in GROUP_COLUMNS]
     write_answers(names, rows, output_format, out or sys.stdout)

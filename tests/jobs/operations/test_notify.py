@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.operations.notify import GROUPS_MAX, attention, deliver, markdown_of, with_attention
-from jobs.queries.group_history import GroupVerdict
+from jobs.queries.group_verdicts import GroupVerdict
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.recorded import RECORDINGS
 

@@ -7,7 +7,8 @@ import pyarrow.compute as pc
 import pytest
 
 from jobs.errors import ArgumentError
-from jobs.queries.group_history import LINE_CHARACTERS_MAX, OK, WARN, events_of, group_verdicts, run_groups, run_history
+from jobs.queries.group_history import LINE_CHARACTERS_MAX, events_of, run_groups, run_history
+from jobs.queries.group_verdicts import OK, WARN, group_verdicts
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.recorded import RECORDINGS
 

@@ -1,0 +1,222 @@
+"""Which groups need somebody: each group's state at the end of the log, what happened to it of late, and a verdict with
+its rules and the time since when.
+
+STALLED: commits repeat an offset that has not moved since, and no sampled end shows that there was nothing to read.
+WARN: storms, records given up, or offsets that went back. OK: none of these. Counts are of the last day by default, up
+to the newest record that was read. Columns are summed as Arrow has them: no loop over rows of gold.
+"""
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.inference.calendar import DAY_MS
+from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
+from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
+from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.replay_runs import WholeRun
+from jobs.delta.times import epoch_ms, to_datetime
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.as_of import SilverAt
+from jobs.queries.findings import TRANSACTION_MARKER
+from jobs.queries.group_model import TopicPartition
+from schemas.tables.declare import Table
+from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, LAG_HISTORY, REBALANCES, REDELIVERIES
+from schemas.tables.silver import GROUP_GENERATIONS
+
+OK: Final = "OK"
+WARN: Final = "WARN"
+STALLED: Final = "STALLED"
+SEVERITIES: Final = (STALLED, WARN, OK)
+"""The worst first."""
+REWIND: Final = "REWIND"
+IN_STORM: Final = "IN_STORM"
+GIVEN_UP: Final = "RECORDS_GIVEN_UP"
+WENT_BACK: Final = "OFFSETS_WENT_BACK"
+REPEATED: Final = "REPEATED_COMMITS"
+RULES: Final[Mapping[str, str]] = {
+    REPEATED: "partitions stay",
+    IN_STORM: "in storms",
+    GIVEN_UP: "given up",
+    WENT_BACK: "rewinds",
+}
+"""What makes a verdict, the worst first, and the words that follow its count."""
+GENERATION_COLUMNS: Final = ("group_id", "group_type", "state", "member_count", "valid_from", "valid_to")
+ANOMALY_COLUMNS: Final = ("group_id", "topic", "partition", "log_offset", "kind", "to_offset", "at")
+
+
+class GroupVerdict(NamedTuple):
+    """A group at the end of the log, and its last day."""
+
+    group_id: str
+    group_type: str
+    state: str
+    member_count: int | None
+    last_change_ms: int | None
+    rebalance_count: int
+    storm_count: int
+    unowned_ms: int
+    given_up_count: int
+    redelivered_count: int
+    rewind_count: int
+    verdict: str
+    why: str
+    since_ms: int | None = None
+    """When what the verdict rests on began, in the time that was looked at."""
+    rules: Mapping[str, int] = {}
+    """The rules that the verdict rests on, the worst first, and how often."""
+    lag: int | None = None
+    """Newest known lag, all partitions together; None where no end was sampled."""
+
+
+class Seen(NamedTuple):
+    """What happened to one group since a time: how often, and when first (epoch ms)."""
+
+    counts: Counter[str]
+    firsts: dict[str, int]
+
+
+def group_verdicts(
+    warehouse: Warehouse, cluster_id: str, *, from_ms: int | None = None, match: str | None = None
+) -> list[GroupVerdict]:
+    """Groups that the log still has, those that need somebody first. Counts are from `from_ms` on: a day before the
+    newest record that was read, as they are by default. `match`: a part of the id, upper and lower case alike."""
+    newest = WholeRun.newest(warehouse, cluster_id).read(GROUP_GENERATIONS, GENERATION_COLUMNS)
+    newest = newest.filter(newest["valid_to"].is_null())
+    since_ms = from_ms if from_ms is not None else newest_record_ms(warehouse, cluster_id) - DAY_MS
+    gold = WholeAudit.newest(warehouse, cluster_id)
+    seen = _seen_since(gold, since_ms)
+    _add_stalls(seen, warehouse, cluster_id, gold)
+    lags = _newest_lags(gold)
+    groups: dict[str, dict[str, Any]] = {}
+    for row in newest.to_pylist():
+        # where its topic grew a group may have open rows of two log partitions: the later one is of now
+        before = groups.get(row["group_id"])
+        if before is None or (
+            (row["valid_from"] or 0) and (row["valid_from"] > (before["valid_from"] or row["valid_from"]))
+        ):
+            groups[row["group_id"]] = row
+    found = [
+        _verdict(row, seen[group_id], lags.get(group_id))
+        for group_id, row in groups.items()
+        if match is None or match.casefold() in group_id.casefold()
+    ]
+    return sorted(
+        found, key=lambda it: (SEVERITIES.index(it.verdict), -it.storm_count, -it.given_up_count, it.group_id)
+    )
+
+
+def newest_record_ms(warehouse: Warehouse, cluster_id: str) -> int:
+    """Up to when any log partition of the coordinators was read (epoch ms); 0 where none was."""
+    ends = log_ends(warehouse, cluster_id, COORDINATOR_TOPICS).values()
+    return max((end.newest_ms for end in ends if end.newest_ms is not None), default=0)
+
+
+def _verdict(row: Mapping[str, Any], seen: Seen, lag: int | None) -> GroupVerdict:
+    counts = seen.counts
+    rules = {rule: counts[rule] for rule in RULES if counts[rule]}
+    verdict = STALLED if REPEATED in rules else WARN if rules else OK
+    return GroupVerdict(
+        row["group_id"],
+        row["group_type"],
+        row["state"],
+        row["member_count"],
+        None if row["valid_from"] is None else epoch_ms(row["valid_from"]),
+        counts["rebalances"],
+        counts[IN_STORM],
+        counts["unowned_ms"],
+        counts[GIVEN_UP],
+        counts["redelivered"],
+        counts[WENT_BACK],
+        verdict,
+        ", ".join(f"{count:,} {RULES[rule]}" for rule, count in rules.items()),
+        min((seen.firsts[rule] for rule in rules if rule in seen.firsts), default=None),
+        rules,
+        lag,
+    )
+
+
+def _seen_since(gold: WholeAudit, since_ms: int) -> defaultdict[str, Seen]:
+    """What happened to each group since a time."""
+    seen: defaultdict[str, Seen] = defaultdict(lambda: Seen(Counter(), {}))
+
+    def rows_since(table: Table, names: Sequence[str], time_column: str = "at") -> pa.Table:
+        rows = gold.read(table, ["group_id", time_column, *names])
+        rows = rows.filter(
+            pc.greater_equal(rows[time_column], pa.scalar(to_datetime(since_ms), rows[time_column].type))
+        )
+        return rows.rename_columns(["group_id", "at", *names])
+
+    rebalances = rows_since(REBALANCES, ("in_storm", "unowned_partition_ms"), "started_at")
+    _add(seen, "rebalances", rebalances)
+    _add(seen, "unowned_ms", rebalances, rebalances["unowned_partition_ms"])
+    _add(seen, IN_STORM, rebalances.filter(pc.fill_null(rebalances["in_storm"], False)))
+    commits = rows_since(COMMIT_ANOMALIES, ("kind",))
+    _add(seen, WENT_BACK, commits.filter(pc.equal(commits["kind"], REWIND)))
+    for table, name in ((ARCHIVED_RECORDS, GIVEN_UP), (REDELIVERIES, "redelivered")):
+        ranges = rows_since(table, ("first_offset", "last_offset", "likely_cause"))
+        is_marker = pc.fill_null(pc.equal(ranges["likely_cause"], TRANSACTION_MARKER), False)
+        ranges = ranges.filter(pc.invert(is_marker))
+        _add(seen, name, ranges, pc.add(pc.subtract(ranges["last_offset"], ranges["first_offset"]), 1))
+    return seen
+
+
+def _add(seen: Mapping[str, Seen], name: str, rows: pa.Table, amounts: pa.ChunkedArray | None = None) -> None:
+    """How much of it each group has, rows if no amounts are given, and when the first was."""
+    if amounts is None:
+        amounts = pa.chunked_array([pa.repeat(1, rows.num_rows)])
+    table = pa.table({"group_id": rows["group_id"], "at": rows["at"], "amount": amounts})
+    sums = table.group_by("group_id").aggregate([("amount", "sum"), ("at", "min")])
+    columns = sums["group_id"].to_pylist(), numbers_of(sums["amount_sum"]).tolist(), epoch_ms_column(sums["at_min"])
+    for group_id, amount, first_ms in zip(*columns, strict=True):
+        of_group = seen[group_id]
+        of_group.counts[name] += max(amount, 0)
+        of_group.firsts[name] = min(int(first_ms), of_group.firsts.get(name, int(first_ms)))
+
+
+def _add_stalls(seen: Mapping[str, Seen], warehouse: Warehouse, cluster_id: str, gold: WholeAudit) -> None:
+    """Partitions of which the newest anomaly is a stall, whose offset is the same to this day, and that no end sampled
+    since shows to be read to their end."""
+    stalled = list(_last_is_a_stall(gold))
+    if not stalled:
+        return
+    silver = SilverAt(warehouse, cluster_id, group_ids={row["group_id"] for row in stalled})
+    committed, ends = silver.committed_offsets(), silver.end_offsets(sample_age_max_ms=sys.maxsize)
+    for row in stalled:
+        place = TopicPartition(row["topic"], row["partition"])
+        now = committed.get(row["group_id"], {}).get(place)
+        if now is None or now.offset != row["to_offset"]:
+            continue
+        of_group, at_ms, end = seen[row["group_id"]], epoch_ms(row["at"]), ends.get(place)
+        if end is not None and end.end_offset <= now.offset and end.sampled_at_ms >= at_ms:
+            continue
+        of_group.counts[REPEATED] += 1
+        of_group.firsts[REPEATED] = min(at_ms, of_group.firsts.get(REPEATED, at_ms))
+
+
+def _last_is_a_stall(gold: WholeAudit) -> Iterator[dict[str, Any]]:
+    """Of each group and partition the newest anomaly, where it is a stall."""
+    rows = gold.read(COMMIT_ANOMALIES, ANOMALY_COLUMNS)
+    places = ["group_id", "topic", "partition"]
+    of_stalls = rows.filter(pc.equal(rows["kind"], STALLED)).group_by(places).aggregate([("log_offset", "max")])
+    newest = rows.group_by(places).aggregate([("log_offset", "max")])
+    newest = newest.join(of_stalls, [*places, "log_offset_max"], join_type="inner")
+    lasts = rows.join(newest, [*places, "log_offset"], [*places, "log_offset_max"], join_type="inner")
+    yield from lasts.filter(pc.equal(lasts["kind"], STALLED)).to_pylist()
+
+
+def _newest_lags(gold: WholeAudit) -> Mapping[str, int]:
+    """Groups and their newest known lag, summed over partitions; a lag below 0 counts as none."""
+    rows = gold.read(LAG_HISTORY, ["group_id", "topic", "partition", "log_offset", "lag", "lag_min"])
+    rows = rows.append_column("known", pc.coalesce(rows["lag"], rows["lag_min"]))
+    rows = rows.filter(pc.is_valid(rows["known"]))
+    places = ["group_id", "topic", "partition"]
+    newest = rows.group_by(places).aggregate([("log_offset", "max")])
+    lasts = rows.join(newest, [*places, "log_offset"], [*places, "log_offset_max"], join_type="inner")
+    lags = pa.table({"group_id": lasts["group_id"], "lag": pc.max_element_wise(lasts["known"], 0)})
+    sums = lags.group_by("group_id").aggregate([("lag", "sum")])
+    return dict(zip(sums["group_id"].to_pylist(), sums["lag_sum"].to_pylist(), strict=True))

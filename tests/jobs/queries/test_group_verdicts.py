@@ -1,0 +1,84 @@
+"""Verdicts of groups: what makes one, by which rule, since when, and what takes it away again."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from coordinator_core.inference.calendar import DAY_MS
+from jobs.queries.group_verdicts import OK, REPEATED, STALLED, WENT_BACK, GroupVerdict, group_verdicts
+from schemas.tables.bronze import COVERAGE, END_OFFSETS
+from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY
+from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS
+from tests.jobs.report.large import CLUSTER, START_MS, Tables
+
+GROUP: Final = {"group_id": "g", "group_type": "CLASSIC", "log_partition": 0}
+PLACE: Final = {"topic": "t", "partition": 3}
+NEWEST_MS: Final = START_MS + 2 * DAY_MS
+
+
+def tables(root: Path) -> Tables:
+    """A cluster with one group, whose log was read for two days."""
+    made = Tables(root)
+    captured = {"topic": "__consumer_offsets", "partition": 0, "from_offset": 0, "to_offset": 99, "kind": "CAPTURED"}
+    times = {"first_timestamp": np.array([START_MS]), "last_timestamp": np.array([NEWEST_MS])}
+    made.add(COVERAGE, 1, {**captured, **times})
+    generation = {"generation": 1, "incarnation": 0, "from_log_offset": 0, "state": "Stable", "member_count": 1}
+    made.add(GROUP_GENERATIONS, 1, {**GROUP, **generation, "valid_from": np.array([START_MS])})
+    return made
+
+
+def anomaly(made: Tables, kind: str, at_ms: int, log_offset: int, to_offset: int = 7) -> None:
+    """A row of gold.commit_anomalies."""
+    row: dict[str, Any] = {"kind": kind, "log_offset": log_offset, "to_offset": to_offset, "at": np.array([at_ms])}
+    made.add(COMMIT_ANOMALIES, 1, {**GROUP, **PLACE, **row})
+
+
+def commit(made: Tables, offset: int, log_offset: int) -> None:
+    """A row of silver.offset_commits."""
+    row = {"committed_offset": offset, "log_offset": log_offset, "applied_log_offset": log_offset}
+    applied = {"outcome": "APPLIED", "change": "ADVANCE", "applied_at": np.array([NEWEST_MS])}
+    made.add(OFFSET_COMMITS, 1, {"group_id": "g", "log_partition": 0, **PLACE, **row, **applied})
+
+
+def verdict(made: Tables) -> GroupVerdict:
+    """Of the one group."""
+    (found,) = group_verdicts(made.warehouse, CLUSTER)
+    return found
+
+
+def test_an_offset_that_stays_is_stalled_by_its_rule(tmp_path: Path) -> None:
+    """Since the commit that was repeated for too long, however long ago that is; other anomalies count for a day."""
+    made = tables(tmp_path)
+    anomaly(made, "REWIND", START_MS, 4)
+    anomaly(made, STALLED, START_MS + 1_000, 5)
+    commit(made, 7, 9)
+    found = verdict(made)
+    assert (found.verdict, found.rules, found.since_ms) == (STALLED, {REPEATED: 1}, START_MS + 1_000)
+    anomaly(made, "REWIND", NEWEST_MS - 5, 6)
+    commit(made, 7, 10)
+    found = verdict(made)
+    assert (found.verdict, found.rules, found.since_ms) == ("WARN", {WENT_BACK: 1}, NEWEST_MS - 5)
+
+
+@pytest.mark.parametrize("what", ["it moved on", "it was read to its end", "the end was sampled before"])
+def test_a_stall_ends(tmp_path: Path, what: str) -> None:
+    """Where the offset moved since, or a sampled end shows that there was nothing to read."""
+    made = tables(tmp_path)
+    anomaly(made, STALLED, START_MS + 1_000, 5)
+    commit(made, 8 if what == "it moved on" else 7, 9)
+    if what != "it moved on":
+        sampled_ms = START_MS + (500 if "before" in what else 2_000)
+        made.add(END_OFFSETS, 1, {**PLACE, "end_offset": 7, "sampled_at": np.array([sampled_ms])})
+    assert verdict(made).verdict == (STALLED if "before" in what else OK)
+
+
+def test_lag_is_the_newest_of_each_partition(tmp_path: Path) -> None:
+    """Summed over partitions; a lower bound counts where no more is known."""
+    made = tables(tmp_path)
+    assert verdict(made).lag is None
+    for partition, log_offset, lag, lag_min in ((0, 1, 50, 40), (0, 2, 5, 1), (1, 1, None, 3), (2, 1, -4, -9)):
+        row = {"topic": "t", "partition": partition, "log_offset": log_offset, "lag": lag, "lag_min": lag_min}
+        made.add(LAG_HISTORY, 1, {**GROUP, **row, "at": np.array([START_MS])})
+    assert verdict(made).lag == 8
