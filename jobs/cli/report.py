@@ -22,7 +22,12 @@ from jobs.cli_enums import SummaryFormat
 
 
 def report(
-    output: Annotated[str, typer.Option("--output", metavar="FILE", help="The HTML file to write.")],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", metavar="FILE", help="The HTML file to write; {cluster_id} in its name stands for the cluster."
+        ),
+    ],
     group: GroupsOption = None,
     from_time: FromOption = None,
     to_time: ToOption = None,
@@ -30,6 +35,14 @@ def report(
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
     output_format: SummaryFormatOption = SummaryFormat.TABLE,
+    previous: Annotated[
+        str | None,
+        typer.Option(
+            "--previous",
+            metavar="FILE",
+            help="The report to compare with, for what changed since; by default the one that is replaced.",
+        ),
+    ] = None,
     debug: DebugOption = False,
 ) -> None:
     """One HTML file that opens offline: what groups cost, who owned what, why it moved, what was given up.
@@ -56,6 +69,7 @@ def report(
             group_ids=group or None,
             from_ms=from_ms,
             to_ms=to_ms,
+            previous=previous,
         )
         return print_facts("report", run, steps, DONE, output_format)
 

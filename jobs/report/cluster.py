@@ -1,18 +1,19 @@
-"""The overview: which groups cost most, and how much of the coordinators' logs was read at all."""
+"""The overview: what happened when, which groups cost most and why, and how much of the coordinators' logs was read."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.delta.arrow_columns import texts_of
+from jobs.delta.arrow_columns import epoch_ms_column, numbers_of, texts_of
 from jobs.queries.audit_report import GROUPS_LOG, SHARES_LOG, Hole
 from jobs.report.pictures import Column, Kind, Listing, Picture, first_rows
 from jobs.report.reader import LOGS, Limits, Reader
-from jobs.report.sql_text import Scope, literal, select
+from jobs.report.sql_text import Scope, bin_of, literal, select, width_text
 from schemas.group_types import GroupType
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
@@ -46,6 +47,18 @@ COVERAGE_COLUMNS: Final = (
 REWIND: Final = "REWIND"
 TOP: Final = 15
 """Groups drawn of one measure."""
+CAUSES_MAX: Final = 6
+"""Causes with a colour of their own, of one measure; the others are one."""
+OTHER_CAUSES: Final = "OTHER"
+NO_CAUSE: Final = "NOT_KNOWN"
+BAR_HEIGHT: Final = 26
+TIMELINE_BINS_MAX: Final = 240
+TIMELINE_WIDTHS_MS: Final = tuple(
+    seconds * 1000 for seconds in (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_419_200)
+)
+TIMELINE: Final = ("rebalances", "storm_rebalances", "rewinds", "redelivered", "archived")
+"""What the timeline counts, in the order of the SQL."""
+LANE_HEIGHT: Final = 64
 
 
 @dataclass(slots=True)
@@ -63,6 +76,8 @@ class GroupLine:
     """In the log partitions that its records are in."""
     log_partitions: set[tuple[str, int]] = field(default_factory=set)
     """Coordinator topics and partitions that its records are in."""
+    causes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """Of a measure: how much of it by cause."""
 
     @property
     def is_share(self) -> bool:
@@ -73,19 +88,14 @@ class GroupLine:
 def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:
     """All groups, those that rebalance most first."""
     lines: dict[str, GroupLine] = defaultdict(lambda: GroupLine(""))
-    for group_id, group_type, count, unowned_ms in _sums(
-        reader.moments(REBALANCES, ("group_id", "group_type", "unowned_partition_ms"), "started_at"),
-        "unowned_partition_ms",
-    ):
-        line = _line(lines, group_id, group_type)
-        line.rebalances, line.unowned_ms = line.rebalances + count, line.unowned_ms + unowned_ms
-    anomalies = reader.moments(COMMIT_ANOMALIES, ("group_id", "group_type", "kind"), "at", pc.field("kind") == REWIND)
-    for group_id, group_type, count, _ in _sums(anomalies, None):
-        _line(lines, group_id, group_type).rewinds += count
-    for group_id, group_type, _, offsets in _sums(_ranges(reader, REDELIVERIES), "offsets"):
-        _line(lines, group_id, group_type).redelivered += offsets
-    for group_id, group_type, _, offsets in _sums(_ranges(reader, ARCHIVED_RECORDS), "offsets"):
-        _line(lines, group_id, group_type).archived += offsets
+    rebalances = reader.moments(REBALANCES, ("group_id", "group_type", "cause", "unowned_partition_ms"), "started_at")
+    _count(lines, "rebalances", _sums(rebalances, "cause", None))
+    _count(lines, "unowned_ms", _sums(rebalances, "cause", "unowned_partition_ms"))
+    names = ("group_id", "group_type", "kind", "likely_cause")
+    rewinds = reader.moments(COMMIT_ANOMALIES, names, "at", pc.field("kind") == REWIND)
+    _count(lines, "rewinds", _sums(rewinds, "likely_cause", None))
+    _count(lines, "redelivered", _sums(_ranges(reader, REDELIVERIES), "cause", "offsets"))
+    _count(lines, "archived", _sums(_ranges(reader, ARCHIVED_RECORDS), "cause", "offsets"))
     known = ("group_id", "group_type", "log_partition")
     for group_id, group_type, log_partition in _distinct(reader.stretches(GROUP_GENERATIONS, known), known):
         _line(lines, group_id, group_type).log_partitions.add((GROUPS_LOG, log_partition))
@@ -100,27 +110,109 @@ def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:
     )
 
 
-def overview(lines: Sequence[GroupLine], scope: Scope, limits: Limits) -> Picture:
-    """Groups by what they cost."""
+def overview(lines: Sequence[GroupLine], scope: Scope, limits: Limits, lags: Mapping[str, int]) -> Picture:
+    """Groups by what they cost, each by its causes. `lags`: newest known lag of groups."""
     rows = [tuple(getattr(line, column.name) for column in OVERVIEW_COLUMNS) for line in lines]
+    measures = {name: _most(lines, name, lags) for name in (*MEASURES, "holes")}
+    most = max(len(measure["groups"]) for measure in measures.values())
     return Picture(
         "groups",
         "drawGroups",
-        "Groups by cost",
-        "The groups that stand out, by one measure at a time; the table has them all.",
+        "Groups by cost, and why",
+        "The groups that stand out, by one measure at a time, in the colours of its causes. The table has them all.",
         (Listing("Groups", OVERVIEW_COLUMNS, rows[: limits.overview_count], len(rows), _overview_sql(scope)),),
-        {"measures": {name: _most(lines, name) for name in (*MEASURES, "holes")}},
+        {"measures": measures},
+        height=max(most, 3) * BAR_HEIGHT + 110,
     )
 
 
-def _most(lines: Sequence[GroupLine], measure: str) -> dict[str, Any]:
-    """How many groups have any of it, and those that have most, as the table has them."""
+def _most(lines: Sequence[GroupLine], measure: str, lags: Mapping[str, int]) -> dict[str, Any]:
+    """How many groups have any of it, and those that have most, as the table has them and by cause."""
     having = [line for line in lines if getattr(line, measure)]
     having.sort(key=lambda line: (-getattr(line, measure), line.group_id))
+    top = having[:TOP]
+    totals: Counter[str] = sum((line.causes[measure] for line in top), Counter())
+    named = [cause for cause, _ in sorted(totals.items(), key=lambda it: (-it[1], it[0]))[:CAUSES_MAX]]
+
+    def amounts(line: GroupLine) -> list[int]:
+        known = [line.causes[measure][cause] for cause in named]
+        return [*known, getattr(line, measure) - sum(known)]
+
+    parts = [amounts(line) for line in top]
     return {
         "count": len(having),
-        "groups": [{column.name: getattr(line, column.name) for column in OVERVIEW_COLUMNS} for line in having[:TOP]],
+        "causes": [*named, OTHER_CAUSES if named else NO_CAUSE],
+        "groups": [
+            {column.name: getattr(line, column.name) for column in OVERVIEW_COLUMNS}
+            | {"parts": part, "lag": lags.get(line.group_id)}
+            for line, part in zip(top, parts, strict=True)
+        ],
     }
+
+
+def timeline(reader: Reader, window: tuple[int, int], holes: Sequence[Hole]) -> Picture:
+    """What happened in the cluster, by time."""
+    width_ms = next(
+        (width for width in TIMELINE_WIDTHS_MS if (window[1] - window[0]) / width <= TIMELINE_BINS_MAX),
+        TIMELINE_WIDTHS_MS[-1],
+    )
+    rebalances = reader.moments(REBALANCES, ("in_storm",), "started_at")
+    in_storm = pc.fill_null(rebalances["in_storm"], False)
+    rewinds = reader.moments(COMMIT_ANOMALIES, ("kind",), "at", pc.field("kind") == REWIND)
+    bins: dict[int, list[int]] = defaultdict(lambda: [0] * len(TIMELINE))
+    one = np.ones(rebalances.num_rows, np.int64)
+    counted = [
+        (rebalances["started_at"], one),
+        (rebalances["started_at"], in_storm.to_numpy().astype(np.int64)),
+        (rewinds["at"], np.ones(rewinds.num_rows, np.int64)),
+        *(
+            (rows["at"], numbers_of(rows["offsets"]))
+            for rows in (_ranges(reader, REDELIVERIES), _ranges(reader, ARCHIVED_RECORDS))
+        ),
+    ]
+    for measure, (times, amounts) in enumerate(counted):
+        at_ms = epoch_ms_column(times)
+        places, which = np.unique(at_ms[at_ms >= 0] // width_ms * width_ms, return_inverse=True)
+        sums = np.bincount(which, amounts[at_ms >= 0], len(places))
+        for place, amount in zip(places.tolist(), sums.tolist(), strict=True):
+            bins[place][measure] += int(amount)
+    columns = (Column("bin", Kind.TIME), *(Column(name, Kind.NUMBER) for name in TIMELINE))
+    rows = [(at, *counts) for at, counts in sorted(bins.items())]
+    shown = [index for index, _ in enumerate(TIMELINE) if index != 1 and any(row[index + 1] for row in rows)]
+    return Picture(
+        "timeline",
+        "drawTimeline",
+        "What happened when",
+        f"All groups together, in steps of {width_text(width_ms)}. Hatched: a part of some log was not read.",
+        (Listing("What happened", columns, rows, len(rows), _timeline_sql(reader.scope, width_ms)),),
+        {"width": width_ms, "holes": [hole_json(hole) for hole in holes]},
+        height=max(len(shown), 1) * LANE_HEIGHT + 60,
+    )
+
+
+def _timeline_sql(scope: Scope, width_ms: int) -> str:
+    def part(source: str, time: str, conditions: Sequence[str], **measures: str) -> str:
+        columns = [f"{measures.get(name, '0')} as {name}" for name in TIMELINE]
+        timed = [*conditions, f"{time} is not null"]
+        what = f"select {bin_of(time, width_ms)} as bin, {', '.join(columns)}"
+        return f"{what}\n    from {source} where {' and '.join(timed)}"
+
+    offsets = "last_offset - first_offset + 1"
+    parts = [
+        part(
+            "gold.rebalances",
+            "started_at",
+            scope.within("started_at"),
+            rebalances="1",
+            storm_rebalances="case when in_storm then 1 else 0 end",
+        ),
+        part("gold.commit_anomalies", "at", [*scope.within("at"), f"kind = '{REWIND}'"], rewinds="1"),
+        part("gold.redeliveries", "at", scope.within("at"), redelivered=offsets),
+        part("gold.archived_records", "at", scope.within("at"), archived=offsets),
+    ]
+    union = "\n  union all ".join(parts)
+    columns = ["bin", *(f"sum({name}) as {name}" for name in TIMELINE)]
+    return select(columns, f"(\n  {union}\n)", (), ("bin",), group_by="bin")
 
 
 def coverage_picture(coverage: pa.Table, holes: Sequence[Hole], scope: Scope, limits: Limits) -> Picture:
@@ -140,7 +232,8 @@ def coverage_picture(coverage: pa.Table, holes: Sequence[Hole], scope: Scope, li
         "A line for each log partition: from its first record to its last one. Hatched: records that were not read. "
         "Nothing in this report can speak of what was in there.",
         (Listing("Coverage", COVERAGE_COLUMNS, rows, coverage.num_rows, sql),),
-        {"read": _read(coverage), "holes": [hole_json(hole) for hole in holes]},
+        {"read": (read := _read(coverage)), "holes": [hole_json(hole) for hole in holes]},
+        height=min(max(len({it["log"] for it in read} | {it.log_partition for it in holes}) * 13, 90), 620) + 60,
     )
 
 
@@ -179,19 +272,24 @@ def _line(lines: dict[str, GroupLine], group_id: str, group_type: str | None) ->
 
 
 def _ranges(reader: Reader, table: Any) -> pa.Table:
-    rows = reader.moments(table, ("group_id", "group_type", "first_offset", "last_offset"), "at")
+    rows = reader.moments(table, ("group_id", "group_type", "cause", "first_offset", "last_offset"), "at")
     return rows.append_column("offsets", pc.add(pc.subtract(rows["last_offset"], rows["first_offset"]), 1))
 
 
-def _sums(rows: pa.Table, column: str | None) -> Iterable[tuple[str, str, int, int]]:
-    """Group, type, count of rows, and sum of a column."""
-    wanted: list[Any] = [([], "count_all")]
-    if column is not None:
-        wanted.append((column, "sum"))
-    sums = rows.group_by(["group_id", "group_type"]).aggregate(wanted)
-    values = [0] * sums.num_rows if column is None else [it or 0 for it in sums[f"{column}_sum"].to_pylist()]
-    names = texts_of(sums["group_id"]), texts_of(sums["group_type"])
-    return zip(*names, sums["count_all"].to_pylist(), values, strict=True)
+def _sums(rows: pa.Table, cause: str, column: str | None) -> Iterable[tuple[str, str, str | None, int]]:
+    """Group, type, cause, and count of rows or sum of a column."""
+    wanted: list[Any] = [([], "count_all")] if column is None else [(column, "sum")]
+    sums = rows.group_by(["group_id", "group_type", cause]).aggregate(wanted)
+    values = sums["count_all" if column is None else f"{column}_sum"].to_pylist()
+    names = (texts_of(sums[name]) for name in ("group_id", "group_type", cause))
+    return zip(*names, (it or 0 for it in values), strict=True)
+
+
+def _count(lines: dict[str, GroupLine], measure: str, sums: Iterable[tuple[str, str, str | None, int]]) -> None:
+    for group_id, group_type, cause, amount in sums:
+        line = _line(lines, group_id, group_type)
+        setattr(line, measure, getattr(line, measure) + amount)
+        line.causes[measure][cause or NO_CAUSE] += amount
 
 
 def _distinct(rows: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:

@@ -1,5 +1,6 @@
 """Groups: who owned what and when, why it moved, what was committed, who came and went."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,10 +14,10 @@ from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of, ordered_codes
 from jobs.queries.audit_report import Hole
 from jobs.report.cluster import GroupLine, hole_json
-from jobs.report.condense import STEP_MS, Condensed, Flow, Marks, Ownership, flow, marks
+from jobs.report.condense import OPEN, STEP_MS, Condensed, Flow, Marks, Ownership, flow, marks
 from jobs.report.pictures import Column, Kind, Listing, Picture, cells, in_order, listing
 from jobs.report.reader import Limits, Reader, by_group, shared_out
-from jobs.report.sql_text import Scope, select
+from jobs.report.sql_text import Scope, bin_of, select, width_text
 from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 from schemas.tables.silver import GROUP_MEMBERS
 
@@ -24,6 +25,13 @@ BINS_MAX: Final = 1_000
 BIN_WIDTHS_MS: Final = tuple(
     seconds * 1000 for seconds in (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_419_200)
 )
+LANE_HEIGHT: Final = 24
+ROW_HEIGHT: Final = 19
+AXIS_HEIGHT: Final = 62
+"""Of the axis of time below a chart, and room between its parts."""
+LEGEND_MAX: Final = 16
+COLOURS: Final = 8
+MEMBERS_DRAWN_MAX: Final = 30
 WHO_MAX: Final = 3
 """Members named in a rebalance's line."""
 
@@ -163,6 +171,8 @@ class GroupFacts:
     """Of the bins of commits and lag."""
     members: Listing
     flow: Condensed[Flow]
+    times: tuple[I64, ...]
+    """Moments of all that is drawn of it (epoch ms); OPEN for what has no end."""
 
 
 def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> list[GroupFacts]:
@@ -184,6 +194,7 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
     for line in lines:
         group_id, scope = line.group_id, reader.scope.of_group(line.group_id)
         names, ownership = owned(reader.as_held(owners[group_id]))
+        membership = member_flow(held := reader.as_held(members[group_id]))
         of_group = in_order(rebalances[group_id], REBALANCE_ORDER), in_order(anomalies[group_id], ANOMALY_ORDER)
         found.append(
             GroupFacts(
@@ -223,7 +234,18 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
                 _lag_listing(lags[group_id], bins[group_id].width_ms, scope),
                 bins[group_id].width_ms,
                 member_listing(members[group_id], scope, limits),
-                member_flow(reader.as_held(members[group_id])),
+                membership,
+                (
+                    ownership.starts,
+                    ownership.ends,
+                    epoch_ms_column(of_group[0]["started_at"]),
+                    epoch_ms_column(of_group[1]["at"]),
+                    epoch_ms_column(held["valid_from"]),
+                    epoch_ms_column(held["valid_to"]),
+                    np.array(
+                        [at + more for at in bins[group_id].counts for more in (0, bins[group_id].width_ms)], np.int64
+                    ),
+                ),
             )
         )
     return found
@@ -253,6 +275,23 @@ def group_pictures(groups: Sequence[GroupFacts], holes: Sequence[Hole], limits: 
         )
         pictures[group.line.group_id] = [picture for picture in found if picture.has_rows]
     return pictures
+
+
+def span_of(times: Sequence[I64], window: tuple[int, int]) -> tuple[int, int]:
+    """The time that all pictures of a group show: from its first moment to its last one, with a little room. What has
+    no end goes on to the end of the report; where that is far off, a quarter more is enough, so that no picture is
+    half empty."""
+    known = np.concatenate([*times, np.zeros(0, np.int64)])
+    is_open = bool((known == OPEN).any())
+    known = known[known >= 0]
+    if not len(known):
+        return window
+    first, last = max(int(known.min()), window[0]), min(int(known.max()), window[1])
+    room = max((last - first) // 50, 500)
+    end = last + room
+    if is_open:
+        end = window[1] + room if window[1] - last <= last - first else last + max((last - first) // 4, room)
+    return first - room, max(end, first + room)
 
 
 def holes_of_group(line: GroupLine, holes: Sequence[Hole]) -> list[dict[str, Any]]:
@@ -302,7 +341,26 @@ def _owners_picture(
             "holes": holes,
         },
         tuple(remarks),
+        _lanes_of(group.rebalance_marks, "cause") * LANE_HEIGHT
+        + min(max(len(group.names.partitions) * ROW_HEIGHT, 110), 560)
+        + AXIS_HEIGHT
+        + 8,
+        tuple(_legend(group.names)),
+        len(group.names.member_ids),
     )
+
+
+def _legend(names: Names) -> Iterator[tuple[int, str, str]]:
+    """Members by their colours, in the order in which they first owned something."""
+    for number, (member_id, (client_id, host, instance_id)) in enumerate(
+        zip(names.member_ids[:LEGEND_MAX], names.clients, strict=False)
+    ):
+        yield number % COLOURS, client_id or instance_id or member_id, f"{member_id} {host}".rstrip()
+
+
+def _lanes_of(condensed: Condensed[Marks], name: str) -> int:
+    """How many lanes the marks are drawn in."""
+    return len(set(condensed.at_most(sys.maxsize).kind_columns[name]))
 
 
 SHORTER: Final = "A report of a shorter stretch of time (--from, --to) draws each."
@@ -325,9 +383,10 @@ def owned(owners: pa.Table) -> tuple[Names, Ownership]:
     starts, ends = epoch_ms_column(owners["valid_from"]), epoch_ms_column(owners["valid_to"])
     first_starts = np.full(len(member_ids), np.iinfo(np.int64).max)
     np.minimum.at(first_starts, members, starts)
-    by_time = np.argsort(first_starts, kind="stable")
+    # the distinct texts are those of all groups: of this one are those that own something
+    by_time = np.argsort(first_starts, kind="stable")[: int((first_starts < np.iinfo(np.int64).max).sum())]
     renumbered = np.empty(len(member_ids), np.int64)
-    renumbered[by_time] = np.arange(len(member_ids))
+    renumbered[by_time] = np.arange(len(by_time))
     of_member = np.zeros(len(member_ids), np.int64)
     of_member[members] = np.arange(len(members))
     clients = owners.take(pa.array(of_member[by_time])) if len(members) else owners
@@ -377,7 +436,7 @@ def _commits(reader: Reader, group_ids: Sequence[str]) -> dict[str, Bins]:
 
 def _commit_listing(bins: Bins, scope: Scope) -> Listing:
     columns = (
-        Column("bin", Kind.TIME, _bin_of("applied_at", bins.width_ms)),
+        Column("bin", Kind.TIME, bin_of("applied_at", bins.width_ms)),
         Column("commits", Kind.NUMBER, "count(*)"),
         Column("moved_ahead", Kind.NUMBER, "coalesce(sum(case when change = 'ADVANCE' then delta end), 0)"),
         Column("rewinds", Kind.NUMBER, "count_if(change = 'REWIND')"),
@@ -396,7 +455,7 @@ def _commit_listing(bins: Bins, scope: Scope) -> Listing:
 def _lag_listing(lags: pa.Table, width_ms: int, scope: Scope) -> Listing:
     names = ("lag", "lag_min", "lag_max")
     columns = (
-        Column("bin", Kind.TIME, _bin_of("at", width_ms)),
+        Column("bin", Kind.TIME, bin_of("at", width_ms)),
         *(Column(name, Kind.NUMBER, f"max({name})") for name in names),
     )
     bins = epoch_ms_column(lags["at"]) // width_ms * width_ms
@@ -412,15 +471,12 @@ def _lag_listing(lags: pa.Table, width_ms: int, scope: Scope) -> Listing:
     )
 
 
-def _bin_of(time_column: str, width_ms: int) -> str:
-    return f"timestamp_millis(unix_millis({time_column}) div {width_ms} * {width_ms})"
-
-
 def _commits_picture(
     own: str, group: GroupFacts, holes: list[dict[str, Any]], limits: Limits, marks_max: int
 ) -> Picture:
     """Commits by time, what is odd about them, and how far behind the end of their topics they were."""
     moments = group.anomaly_marks.at_most(marks_max)
+    lanes = _lanes_of(group.anomaly_marks, "kind")
     remarks = []
     if group.anomaly_marks.step:
         remarks.append(together_text("odd commits", group.anomaly_marks))
@@ -431,13 +487,14 @@ def _commits_picture(
         )
     return Picture(
         f"{own}-commits",
-        "drawCommits",
+        "drawCommits" if group.commits.row_count > 1 or group.anomalies.row_count or group.lags.row_count else "",
         "Commits and lag",
         f"In steps of {width_text(group.width_ms)}: how many offsets the commits moved ahead, what was odd, and the "
         "lag of the partition that was furthest behind.",
         (group.commits, group.anomalies.cut(limits.row_count), group.lags),
         {"width": group.width_ms, "marks": moments.json(), "holes": holes},
         tuple(remarks),
+        150 + (lanes * LANE_HEIGHT + 22 if lanes else 0) + (130 if group.lags.row_count else 0) + AXIS_HEIGHT,
     )
 
 
@@ -464,11 +521,5 @@ def members_picture(
         "How many members the group had, and how many came and went.",
         (members.cut(limits.row_count),),
         {"flow": came_and_went.at_most(most).json(), "holes": holes},
+        height=154 + max(min(members.row_count, MEMBERS_DRAWN_MAX) * 17, 20) + AXIS_HEIGHT,
     )
-
-
-def width_text(width_ms: int) -> str:
-    """A step of time, in its largest whole unit."""
-    units: Iterator[tuple[int, str]] = iter(((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")))
-    size, unit = next(it for it in units if width_ms % it[0] == 0)
-    return f"{width_ms // size:,} {unit}"

@@ -2,7 +2,11 @@
 
 The page's policy (CSP) lets run what is in the file by its hash, and nothing more: no network, no `eval`, no style
 attribute. `data:` is open to images alone, since Plotly draws heat maps as such. Data is deflated JSON in base64, and
-reaches the page as text, never as markup.
+reaches the page as text, never as markup. So is Plotly, which is two thirds smaller that way, and is neither parsed nor
+run before the first paint: the page's script makes a script element of it, whose hash is in the policy.
+
+What a picture takes on the page is known before it is drawn (`Picture.height`), and so is the height of a table that
+is open from the start: nothing below moves when they are filled, and a link lands where it points.
 """
 
 import base64
@@ -15,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -51,28 +56,47 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Attention:
+    """A group that needs somebody."""
+
+    group_id: str
+    verdict: str
+    why: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """All that the page shows."""
 
     cluster_id: str
     stretch: str
     made_at: str
-    statements: tuple[tuple[bool, str, tuple[str, ...]], ...]
-    """Of each log: is it complete, the sum of it, and where it is not."""
+    statements: tuple[tuple[str, str, tuple[str, ...]], ...]
+    """Of each log: `whole`, `open` or `none` (there is nothing to say of it), the sum of it, and where it is not."""
+    attention: tuple[Attention, ...]
+    """Groups that need somebody, the worst first; as many as the first screen has room for."""
+    attention_count: int
+    attention_until: str
+    """The end of the day that is looked at; empty: the report is of a time in the past, and says nothing of today."""
+    changes: tuple[tuple[str, str, tuple[str, ...], int], ...]
+    """What is not as it was: a word, what it means, some groups, and how many there are."""
+    compared_with: str
+    """When the report was made that this one is compared with; empty: there is none."""
+    group_count: int
     tiles: tuple[Tile, ...]
     pictures: tuple[Picture, ...]
     sections: tuple[Section, ...]
-    left_out: tuple[tuple[str, str], ...]
-    """Groups without a section of their own, and the command that makes their report."""
-    left_out_count: int
     options: str
     """What goes with every command that the page names."""
 
 
-def render(page: Page, facts: Mapping[str, Any]) -> str:
-    """The file's text. `facts`: what the script needs beside the pictures, as JSON."""
+def render(page: Page, facts: Mapping[str, Any], snapshot: Markup) -> str:
+    """The file's text. `facts`: what the script needs beside the pictures, as JSON; `snapshot`: what the next report
+    compares itself with."""
     everything = [*page.pictures, *(picture for section in page.sections for picture in section.pictures)]
-    script, style, library, ids = _asset("report.js"), _asset("report.css"), *_plotly()
+    script, (library, packed_library, ids) = _asset("report.js"), _plotly()
+    style = _asset("report.css") + _heights(everything)
     anchors = {section.group_id: section.anchor for section in page.sections}
     return (
         _environment()
@@ -81,13 +105,20 @@ def render(page: Page, facts: Mapping[str, Any]) -> str:
             page=page,
             policy=_policy([library, script], [style]),
             style=Markup(style),
-            library=Markup(library),
+            library=packed_library,
             script=Markup(script),
             style_ids=ids,
             data=[(picture.name, packed(picture.json())) for picture in everything],
             facts=packed({**facts, "anchors": anchors}),
+            snapshot=snapshot,
         )
     )
+
+
+def _heights(pictures: Sequence[Picture]) -> str:
+    """Rules for the heights of pictures: a style attribute is forbidden here."""
+    heights = sorted({picture.height for picture in pictures})
+    return "".join(f".h{height} {{ height: {height}px; }}\n" for height in heights)
 
 
 def packed(value: Any) -> Markup:
@@ -108,6 +139,11 @@ def short(text: str) -> str:
     return text if len(text) <= NAME_CHARACTERS_MAX else text[: NAME_CHARACTERS_MAX - 1] + "…"
 
 
+def permalink(group_id: str) -> str:
+    """Where the page shows a group, in this report and the next ones."""
+    return "#group=" + quote(group_id.encode("utf-8", "replace"), safe="")
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -118,6 +154,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["short"] = short
+    environment.filters["permalink"] = permalink
     return environment
 
 
@@ -126,10 +163,10 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _plotly() -> tuple[str, Sequence[str]]:
-    """Plotly's script, and the ids by which it knows its styles."""
+def _plotly() -> tuple[str, Markup, Sequence[str]]:
+    """Plotly's script, as it is and packed, and the ids by which it knows its styles."""
     library: str = get_plotlyjs()
-    return library, sorted(set(STYLES_BY_ID.findall(library)))
+    return library, packed(library), sorted(set(STYLES_BY_ID.findall(library)))
 
 
 def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:

@@ -65,7 +65,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture. `draws` names the function of the page which draws it from `data`."""
+    """One picture. `draws` names the function of the page which draws it from `data`; empty: the tables say it all."""
 
     name: str
     """Of ASCII letters, digits and hyphens; unique in a report."""
@@ -76,6 +76,12 @@ class Picture:
     data: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     """What is not in it, or not certain."""
+    height: int = 300
+    """Of the chart, in pixels, whatever is zoomed: the page keeps the room from the start."""
+    legend: tuple[tuple[int, str, str], ...] = ()
+    """What the chart's colours stand for: number of the colour, a name, and all of it."""
+    legend_count: int = 0
+    """Of names, in the legend or not."""
 
     @property
     def has_rows(self) -> bool:

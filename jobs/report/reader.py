@@ -45,7 +45,9 @@ class Limits:
     rebalance_count: int = 40_000
     """Rows in the tables of rebalances, all groups together."""
     overview_count: int = 10_000
-    """Groups in the table of all groups."""
+    """Groups in the table of what groups cost."""
+    directory_count: int = 20_000
+    """Groups that are found by name, type and verdict."""
 
     def lowered(self) -> "Limits":
         """Half the detail, of three quarters of the groups."""
@@ -59,6 +61,7 @@ class Limits:
             max(self.row_count // 2, 1),
             max(self.rebalance_count // 2, 1),
             max(self.overview_count // 2, 1),
+            max(self.directory_count // 2, 1),
         )
 
 

@@ -1,10 +1,11 @@
 """The job: read, draw, write one file."""
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -17,18 +18,46 @@ from jobs.delta.filesystems import filesystem_of, write_whole
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, NoSuchGroupError
-from jobs.queries.audit_report import Hole, Span, completeness
-from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview
-from jobs.report.groups import GroupFacts, group_pictures, read_groups
-from jobs.report.page import Page, Section, Tile, render
+from jobs.queries.audit_report import SHARES_LOG, Hole, Span, completeness
+from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict, group_verdicts, newest_record_ms
+from jobs.report.changes import Changes, Snapshot, changes, cluster_of, earlier, snapshot_of, text_of
+from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview, timeline
+from jobs.report.groups import GroupFacts, group_pictures, read_groups, span_of
+from jobs.report.page import Attention, Page, Section, Tile, render
+from jobs.report.pictures import Column, Kind, Listing, Picture
 from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.shares import ShareGroupFacts, read_share_groups, share_pictures
 from jobs.report.sql_text import Scope
 from jobs.settings import Settings, first_night, options_of
 from schemas.tables.gold import REBALANCES
 
-BYTES_MAX: Final = 10_000_000
-LEFT_OUT_MAX: Final = 200
+BYTES_MAX: Final = 8_000_000
+ATTENTION_MAX: Final = 12
+"""Groups named on the first screen; likewise of each change."""
+CHANGES: Final = (
+    ("worse", "a more severe verdict, or one by another rule"),
+    ("new", "groups that were not in the log"),
+    ("gone", "groups that are not in the log any more"),
+    ("better", "a less severe verdict, or fewer rules"),
+)
+CLUSTER_PLACE: Final = "{cluster_id}"
+"""In the name of a report: stands for the cluster."""
+DIRECTORY_COLUMNS: Final = (
+    Column("group_id", Kind.TEXT),
+    Column("type", Kind.TEXT),
+    Column("verdict", Kind.TEXT),
+    Column("why", Kind.TEXT),
+    Column("since", Kind.TIME),
+    Column("state", Kind.TEXT),
+    Column("lag", Kind.NUMBER),
+    Column("rebalances", Kind.NUMBER),
+    Column("unowned_ms", Kind.DURATION),
+    Column("rewinds", Kind.NUMBER),
+    Column("redelivered", Kind.NUMBER),
+    Column("archived", Kind.NUMBER),
+)
+NOT_THERE: Final = "GONE"
+"""In place of a verdict: a group that is not in the log any more."""
 OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 """Where a file is there as soon as it is closed, and not before."""
 
@@ -53,8 +82,10 @@ def tell_report(
     group_ids: Collection[str] | None = None,
     from_ms: int | None = None,
     to_ms: int | None = None,
+    previous: str | None = None,
 ) -> None:
     """As `run_report`, and say what was written."""
+    output = output.replace(CLUSTER_PLACE, quote(settings.cluster_id, safe=""))
     with steps.step("report"):
         written = run_report(
             warehouse,
@@ -65,6 +96,7 @@ def tell_report(
             from_ms=from_ms,
             to_ms=to_ms,
             options=options_of(settings),
+            previous=previous,
         )
     steps.facts["report"] = {"output": output, **written._asdict()}
     drawn = f"{written.drawn_count:,} of {written.group_count:,} groups in detail"
@@ -81,29 +113,51 @@ def run_report(
     from_ms: int | None = None,
     to_ms: int | None = None,
     options: Sequence[str] = (),
+    previous: str | None = None,
 ) -> Written:
     """Write the report of a cluster, or of some of its groups, to a file or URI.
 
-    `made_at` is what the page says of its making; `options` go with the commands that the page names. Raises JobError
-    where there is no gold, or the file cannot be written; NoSuchGroupError where an asked group is not known.
+    `made_at` is what the page says of its making; `options` go with the commands that the page names; `previous` is the
+    report to compare with: by default the one that is replaced. Raises JobError where there is no gold, the file cannot
+    be written, or is the report of another cluster; NoSuchGroupError where an asked group is not known.
     """
     scope = Scope(cluster_id, None if group_ids is None else tuple(sorted(set(group_ids))), from_ms, to_ms)
-    text, written = make_report(warehouse, scope, made_at=made_at, options=options)
+    replaced = cluster_of(output)
+    if replaced not in (None, cluster_id):
+        raise JobError(
+            f"{output} is the report of cluster {printable(replaced or '')}, and is not replaced by one of "
+            f"{printable(cluster_id)}: name another file with --output, or one with {CLUSTER_PLACE} in its name"
+        )
+    if previous is not None and cluster_of(previous) != cluster_id:
+        raise JobError(
+            f"{previous} is no report of cluster {printable(cluster_id)} to compare with: name one that this job "
+            "wrote with --previous, or leave it out"
+        )
+    text, written = make_report(
+        warehouse, scope, made_at=made_at, options=options, previous=output if previous is None else previous
+    )
     _write(output, text.encode())
     return written
 
 
 def make_report(
-    warehouse: Warehouse, scope: Scope, *, made_at: datetime, options: Sequence[str] = (), limits: Limits | None = None
+    warehouse: Warehouse,
+    scope: Scope,
+    *,
+    made_at: datetime,
+    options: Sequence[str] = (),
+    limits: Limits | None = None,
+    previous: str | None = None,
 ) -> tuple[str, Written]:
-    """The page's text: with less detail where it would be too large."""
+    """The page's text: with less detail where it would be too large. `previous`: where the report to compare with may
+    be."""
     if not warehouse.exists(REBALANCES):
         raise JobError(
             f"no gold in {warehouse.root}: run "
             f"{command(first_night(warehouse.root, scope.cluster_id))} (or replay and audit) first"
         )
     limits = limits or Limits()
-    known = _read(warehouse, scope, limits)
+    known = _read(warehouse, scope, limits, time_text(epoch_ms(made_at)) or "", previous)
     while True:
         text, written = _make(known, made_at, options, limits)
         if written.size_bytes <= BYTES_MAX or limits.row_count == 1:
@@ -118,12 +172,18 @@ class _Facts(NamedTuple):
     coverage: pa.Table
     holes: list[Hole]
     lines: list[GroupLine]
-    statements: list[tuple[bool, str, tuple[str, ...]]]
+    statements: list[tuple[str, str, tuple[str, ...]]]
     groups: list[GroupFacts]
     share_groups: list[ShareGroupFacts]
+    timeline: Picture
+    verdicts: dict[str, GroupVerdict]
+    """Of groups that the log still has, the worst first; none where the report is of a time in the past."""
+    snapshot: Snapshot
+    before: Snapshot | None
+    changes: Changes | None
 
 
-def _read(warehouse: Warehouse, scope: Scope, limits: Limits) -> _Facts:
+def _read(warehouse: Warehouse, scope: Scope, limits: Limits, made_at: str, previous: str | None) -> _Facts:
     reader = Reader(warehouse, scope)
     coverage = reader.coverage()
     lines = group_lines(reader, coverage)
@@ -135,14 +195,25 @@ def _read(warehouse: Warehouse, scope: Scope, limits: Limits) -> _Facts:
     share_groups = sorted(
         (line for line in lines if line.is_share), key=lambda it: (-it.archived, -it.redelivered, it.group_id)
     )
+    newest_ms = newest_record_ms(warehouse, scope.cluster_id)
+    # a report of a time in the past says nothing of today, and is compared with none
+    of_now = group_verdicts(warehouse, scope.cluster_id) if scope.to_ms is None or scope.to_ms > newest_ms else []
+    snapshot = snapshot_of(scope.cluster_id, made_at, newest_ms, of_now)
+    before = earlier(previous, snapshot) if previous and of_now else None
+    holes = reader.holes()
     return _Facts(
         scope,
         coverage,
-        reader.holes(),
+        holes,
         lines,
-        _statements(warehouse, scope),
+        _statements(warehouse, scope, coverage, has_share_groups=bool(share_groups)),
         read_groups(reader, groups[: limits.group_count], limits),
         read_share_groups(reader, share_groups[: limits.share_group_count], limits),
+        timeline(reader, _window(coverage, scope), holes),
+        {it.group_id: it for it in of_now if scope.group_ids is None or it.group_id in scope.group_ids},
+        snapshot,
+        before,
+        None if before is None else changes(before, snapshot),
     )
 
 
@@ -151,35 +222,98 @@ def _make(known: _Facts, made_at: datetime, options: Sequence[str], limits: Limi
     window = _window(coverage, scope)
     groups, share_groups = known.groups[: limits.group_count], known.share_groups[: limits.share_group_count]
     pictures = group_pictures(groups, holes, limits) | share_pictures(share_groups, holes, limits)
+    drawn: list[GroupFacts | ShareGroupFacts] = [*groups, *share_groups]
+    drawn = [it for it in drawn if pictures.get(it.line.group_id)]
     sections = [
-        Section(f"group-{index}", line.group_id, line.group_type or "", _group_tiles(line), tuple(drawn))
-        for index, line in enumerate([*(it.line for it in groups), *(it.line for it in share_groups)], 1)
-        if (drawn := pictures.get(line.group_id))
+        Section(
+            f"group-{index}",
+            it.line.group_id,
+            it.line.group_type or "",
+            _group_tiles(it.line),
+            tuple(pictures[it.line.group_id]),
+        )
+        for index, it in enumerate(drawn, 1)
     ]
-    shown = {section.group_id for section in sections}
-    left_out = [line.group_id for line in lines if line.group_id not in shown]
+    of_cluster = [known.timeline] if known.timeline.has_rows else []
+    if len(lines) > 1:  # of one group there is nothing to compare
+        lags = {name: it.lag for name, it in known.verdicts.items() if it.lag is not None}
+        of_cluster.append(overview(lines, scope, limits, lags))
     page = Page(
         cluster_id=scope.cluster_id,
         stretch=_stretch(window),
         made_at=time_text(epoch_ms(made_at)) or "",
         statements=tuple(statements),
+        attention=tuple(_attention(known)[:ATTENTION_MAX]),
+        attention_count=sum(it.verdict != OK for it in known.verdicts.values()),
+        attention_until=time_text(known.snapshot.newest_ms) or "" if known.snapshot.groups else "",
+        changes=tuple(_changes(known)),
+        compared_with="" if known.before is None else known.before.made_at,
+        group_count=len(lines),
         tiles=_tiles(lines, len(holes)),
-        pictures=(overview(lines, scope, limits), coverage_picture(coverage, holes, scope, limits)),
+        pictures=(*of_cluster, coverage_picture(coverage, holes, scope, limits)),
         sections=tuple(sections),
-        left_out=tuple((name, _command(name, scope, options)) for name in left_out[:LEFT_OUT_MAX]),
-        left_out_count=len(left_out),
         options=" ".join(map(shlex.quote, options)),
     )
-    text = render(page, {"from": window[0], "to": window[1]})
+    facts: dict[str, Any] = {
+        "from": window[0],
+        "to": window[1],
+        "spans": {f"group-{index}": span_of(it.times, window) for index, it in enumerate(drawn, 1)},
+        "directory": _directory(known, limits).json(),
+        "command": _command(scope, options),
+    }
+    text = render(page, facts, text_of(known.snapshot, known.before))
     return text, Written(len(text.encode()), len(lines), len(sections))
 
 
-def _statements(warehouse: Warehouse, scope: Scope) -> list[tuple[bool, str, tuple[str, ...]]]:
-    told = [
-        completeness(warehouse, scope.cluster_id, log, Span(scope.from_ms, scope.to_ms), scope.group_ids)
-        for log in LOGS
+def _attention(known: _Facts) -> list[Attention]:
+    """Groups that need somebody, the worst first, and since when: as the last report had it, if it was so then."""
+    since_ms = {} if known.changes is None else known.changes.since_ms
+    return [
+        Attention(it.group_id, it.verdict, it.why, time_text(since_ms.get(it.group_id, it.since_ms)) or "")
+        for it in known.verdicts.values()
+        if it.verdict != OK
     ]
-    return [(it.is_complete, it.statements[0], it.statements[1:]) for it in told]
+
+
+def _changes(known: _Facts) -> Iterator[tuple[str, str, tuple[str, ...], int]]:
+    if known.changes is None:
+        return
+    asked = known.scope.group_ids
+    for name, words in CHANGES:
+        found = [it for it in getattr(known.changes, name) if asked is None or it in asked]
+        yield name, words, tuple(found[:ATTENTION_MAX]), len(found)
+
+
+def _directory(known: _Facts, limits: Limits) -> Listing:
+    """All groups, to be found by name, type and verdict: the worst first."""
+    since_ms = {} if known.changes is None else known.changes.since_ms
+    rows: list[tuple[Any, ...]] = []
+    for line in known.lines:
+        now = known.verdicts.get(line.group_id)
+        verdict, why, since, state, lag = (NOT_THERE if known.verdicts else None, None, None, None, None)
+        if now is not None:
+            verdict, why, state, lag = now.verdict, now.why or None, now.state, now.lag
+            since = since_ms.get(line.group_id, now.since_ms)
+        counts = line.rebalances, line.unowned_ms, line.rewinds, line.redelivered, line.archived
+        rows.append((line.group_id, line.group_type, verdict, why, since, state, lag, *counts))
+    order = {verdict: place for place, verdict in enumerate((*SEVERITIES, NOT_THERE, None))}
+    rows.sort(key=lambda row: order[row[2]])
+    return Listing("All groups", DIRECTORY_COLUMNS, rows[: limits.directory_count], len(rows), "")
+
+
+def _statements(
+    warehouse: Warehouse, scope: Scope, coverage: pa.Table, *, has_share_groups: bool
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    found: list[tuple[str, str, tuple[str, ...]]] = []
+    for log in LOGS:
+        if log == SHARES_LOG and not has_share_groups and log not in coverage["topic"].unique().to_pylist():
+            found.append(("none", f"{log} was not read: no share group is known here", ()))
+            continue
+        if log == SHARES_LOG and not has_share_groups and scope.group_ids is not None:
+            continue
+        told = completeness(warehouse, scope.cluster_id, log, Span(scope.from_ms, scope.to_ms), scope.group_ids)
+        found.append(("whole" if told.is_complete else "open", told.statements[0], told.statements[1:]))
+    return found
 
 
 def _window(coverage: pa.Table, scope: Scope) -> tuple[int, int]:
@@ -236,12 +370,13 @@ def duration_text(duration_ms: int) -> str:
     return " ".join(parts[:2])
 
 
-def _command(group_id: str, scope: Scope, options: Sequence[str]) -> str:
-    words = ["report", "--output", "report-of-group.html", "--group", group_id, *options]
+def _command(scope: Scope, options: Sequence[str]) -> tuple[str, str]:
+    """What makes the report of one group: the words before its id, and those after."""
+    words = list(options)
     for name, at_ms in (("--from", scope.from_ms), ("--to", scope.to_ms)):
         if at_ms is not None:
             words += [name, time_text(at_ms) or ""]
-    return command(" ".join(map(shlex.quote, words)))
+    return command("report --output report-of-group.html --group "), "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _write(output: str, data: bytes) -> None:

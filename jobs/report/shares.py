@@ -140,6 +140,8 @@ class ShareGroupFacts:
     counts: Listing
     members: Listing
     flow: Condensed[Flow]
+    times: tuple[I64, ...]
+    """Moments of all that is drawn of it (epoch ms)."""
 
 
 def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> list[ShareGroupFacts]:
@@ -227,6 +229,17 @@ def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits
                 _count_listing(transitions[own], scope),
                 member_listing(members[own], scope, limits),
                 member_flow(members[own]),
+                tuple(
+                    times[times >= 0]
+                    for rows, names in (
+                        (batches[own], ("valid_from", "valid_to")),
+                        (states[own], ("valid_from",)),
+                        (redelivered[own], ("at",)),
+                        (archived[own], ("at",)),
+                        (members[own], ("valid_from", "valid_to")),
+                    )
+                    for times in (epoch_ms_column(rows[name]) for name in names)
+                ),
             )
         )
     return found
@@ -290,6 +303,7 @@ def _states_picture(
         (group.states.cut(limits.row_count), group.starts.cut(limits.row_count)),
         {"partitions": drawn, "states": DELIVERY_STATES, "holes": holes},
         tuple(remarks),
+        490,
     )
 
 
@@ -358,14 +372,15 @@ def _events_picture(
         (group.archived.cut(limits.row_count), *without_copy, group.redelivered.cut(limits.row_count)),
         {"redelivered": redelivered.json(), "archived": archived.json(), "holes": holes},
         tuple(remarks),
+        max(len(set(redelivered.kind_columns["cause"])) + len(set(archived.kind_columns["cause"])), 1) * 30 + 80,
     )
 
 
 def _counts_picture(own: str, group: ShareGroupFacts) -> Picture:
-    """How many deliveries records took until they were acknowledged or given up."""
+    """How many deliveries records took until they were acknowledged or given up. One row says it without a chart."""
     return Picture(
         f"{own}-counts",
-        "drawCounts",
+        "drawCounts" if group.counts.row_count > 1 else "",
         "Deliveries until the end",
         "Offsets by the delivery count at which they were acknowledged or given up.",
         (group.counts,),

@@ -1,6 +1,6 @@
 """SQL that is shown to people, who copy it: an id is a literal which holds nothing but letters, digits and escapes."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from jobs.delta.times import to_datetime
@@ -54,6 +54,18 @@ def literal(text: str) -> str:
 def time_literal(timestamp_ms: int) -> str:
     """A moment, with its zone."""
     return f"timestamp '{to_datetime(timestamp_ms):%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}Z'"
+
+
+def bin_of(time_column: str, width_ms: int) -> str:
+    """The beginning of the step of time that a moment is in."""
+    return f"timestamp_millis(unix_millis({time_column}) div {width_ms} * {width_ms})"
+
+
+def width_text(width_ms: int) -> str:
+    """A step of time, in its largest whole unit."""
+    units: Iterator[tuple[int, str]] = iter(((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")))
+    size, unit = next(it for it in units if width_ms % it[0] == 0)
+    return f"{width_ms // size:,} {unit}"
 
 
 def select(

@@ -22,7 +22,7 @@
 
   const root = document.documentElement;
   const charts = [];
-  let facts = { from: 0, to: 1, anchors: {} };
+  let facts = { from: 0, to: 1, anchors: {}, spans: {}, directory: null, command: ["", ""] };
 
   // --- data
 
@@ -32,6 +32,17 @@
     const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
     return JSON.parse(await new Response(stream).text());
+  }
+
+  // Plotly is text until something is to be drawn. The page's policy lets it run by its hash
+  let library = null;
+  function loadLibrary() {
+    library ??= inflated(scriptJson("library")).then((code) => {
+      const script = document.createElement("script");
+      script.textContent = code;
+      document.body.append(script);
+    });
+    return library;
   }
 
   function sums(deltas) {
@@ -106,7 +117,7 @@
     flag: (value) => (value ? "yes" : "no"),
   };
 
-  const HEADINGS = { unowned_ms: "time unowned", gap_before_ms: "gap before", duration_ms: "duration",
+  const HEADINGS = { group_id: "group", archived: "given up", unowned_ms: "time unowned", gap_before_ms: "gap before", duration_ms: "duration",
     unowned_partition_ms: "time unowned" };
   const heading = (name) => HEADINGS[name] ?? name.replaceAll("_", " ");
 
@@ -137,6 +148,8 @@
 
   // --- tables
 
+  const FILTERS = ["cause", "kind", "delivery_state"];
+
   class Table {
     constructor(details, listing, onTime) {
       this.listing = listing;
@@ -149,7 +162,7 @@
       this.page = 0;
       this.sorted = null;
       const filter = listing.columns.findIndex((column) =>
-        ["cause", "kind", "delivery_state"].includes(column.name) && column.texts.length > 1);
+        FILTERS.includes(column.name) && column.texts.length > 1);
       if (listing.shown > PAGE_ROWS) this.addPager(filter);
       this.show();
     }
@@ -167,6 +180,12 @@
         this.page = 0;
         this.show();
       }));
+    }
+
+    only(isChosen) {
+      this.chosen = this.order.filter(isChosen);
+      this.page = 0;
+      this.show();
     }
 
     turn(by) {
@@ -219,8 +238,10 @@
         const cell = element("td", { class: column.kind === "text" ? "text" : "number" });
         const text = value === null ? "–" : FORMATS[column.kind](value);
         if (value === null) cell.classList.add("none");
-        if (column.name === "group_id" && Object.hasOwn(facts.anchors, value)) {
-          cell.append(element("a", { href: `#${facts.anchors[value]}` }, text));
+        if (column.name === "group_id" && value !== null) {
+          cell.append(element("a", { href: permalink(value) }, text));
+        } else if (column.name === "verdict" && value !== null) {
+          cell.append(element("span", { class: `verdict ${value.toLowerCase()}` }, text));
         } else if (column.kind === "time" && this.onTime && index === this.onTime.index && value !== null) {
           cell.append(button(text, () => this.onTime.show(value), { class: "sorter", title: "Show it in the chart" }));
         } else {
@@ -234,8 +255,9 @@
 
   // --- charts
 
-  const layoutOf = (height, more) => ({
-    height,
+  // What a chart takes is kept for it from the start, and stays whatever is zoomed: `chart` in the styles has its height
+  const layoutOf = (chart, more) => ({
+    height: chart.place.clientHeight,
     margin: { l: isSmall() ? 104 : 190, r: isSmall() ? 8 : 20, t: 10, b: 38 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
@@ -300,6 +322,11 @@
     return shapes;
   }
 
+  // Charts of one group show one time: who moves in one of them moves in all
+  const sectionOf = (figure) => figure.closest("section").id;
+  const linkedTo = (chart) => charts.filter((other) => other !== chart && other.home && other.section === chart.section
+    && Object.hasOwn(facts.spans, chart.section));
+
   const CONFIG = { displayModeBar: false, responsive: true, showTips: false, doubleClick: false };
 
   class Chart {
@@ -310,7 +337,11 @@
       this.reading = figure.querySelector(".reading");
       this.make = make;
       this.home = home;
+      this.section = sectionOf(figure);
+      if (home && Object.hasOwn(facts.spans, this.section)) home.x = [...facts.spans[this.section]];
       this.view = home && structuredClone(home);
+      const shown = home && linkedTo(this)[0];
+      if (shown) this.view.x = [...shown.view.x];
       if (home) this.addControls(figure.querySelector(".controls"));
       charts.push(this);
     }
@@ -349,11 +380,16 @@
       const start = Math.min(Math.max(view.x[0], low), high - width);
       this.view = structuredClone({ ...view, x: [start, start + width] });
       this.draw();
+      for (const other of linkedTo(this)) {
+        if (other.view.x[0] === this.view.x[0] && other.view.x[1] === this.view.x[1]) continue;
+        other.view = { ...other.view, x: [...this.view.x] };
+        if (other.isDrawn) other.draw();
+      }
     }
 
     draw() {
       const size = { width: this.place.clientWidth - (isSmall() ? 112 : 210), height: 300 };
-      const { traces, layout, reading } = this.make(this.view, size);
+      const { traces, layout, reading } = this.make(this.view, size, this);
       const drawn = Plotly.react(this.place, traces, layout, CONFIG);
       if (reading !== undefined) this.reading.textContent = reading;
       if (!this.isDrawn) {
@@ -371,7 +407,7 @@
         const zoomed = event.points[0]?.customdata?.zoom;
         const anchor = event.points[0]?.customdata?.anchor;
         if (zoomed) this.show({ ...this.view, ...zoomed });
-        else if (anchor) document.getElementById(anchor).scrollIntoView();
+        else if (anchor) window.location.hash = anchor;
       });
     }
 
@@ -472,30 +508,44 @@
       ["archived", "Given up", "records given up"], ["holes", "Holes", "holes in the group's log partitions"]];
     let measure = measures.find(([name]) => data.measures[name].count > 0) ?? measures[0];
     const controls = figure.querySelector(".controls");
-    const chart = new Chart(figure, () => {
+    const chart = new Chart(figure, (view, size, own) => {
       const [name, , title] = measure;
-      const { count: having, groups: top } = data.measures[name];
+      const { count: having, groups: top, causes } = data.measures[name];
       const shown = (value) => (name === "unowned_ms" ? duration(value) : count(value));
       const most = top.length ? top[0][name] : 1;
+      // what the bar does not say: for how long nobody owned something, and how far behind the group is
+      const more = (group) => [shown(group[name]), name !== "unowned_ms" && group.unowned_ms ? `${duration(group.unowned_ms)} unowned` : "",
+        group.lag === null ? "" : `lag ${count(group.lag)}`].filter(Boolean).slice(0, isSmall() ? 1 : 3).join(" · ");
+      const reading = top.length ? `${several(having, "group")} of ${count(listings[0].rowCount)}${
+        having > top.length ? `; the first ${count(top.length)} are drawn` : ""}. Click a bar to go to its group.` : "None in any group.";
+      if (top.length < 2) { // one bar compares with nothing
+        const text = top.length ? `${plain(top[0].group_id)}: ${more(top[0])}` : "none";
+        return { traces: [], reading, layout: layoutOf(own, { xaxis: { visible: false }, yaxis: { visible: false }, dragmode: false,
+          annotations: [{ text, showarrow: false, xref: "paper", yref: "paper", x: 0, y: 0.9, xanchor: "left", font: { size: 14 } }], margin: { l: 0, r: 0, t: 10, b: 10 } }) };
+      }
+      const hover = (group, index) => `${plain(group.group_id)}<br>${words(group.group_type)} group<br>${
+        group.parts[index] ? `${shown(group.parts[index])} of ${shown(group[name])} by ${words(causes[index])}<br>` : ""}${several(group.rebalances, "rebalance")}, ${
+        duration(group.unowned_ms)} unowned<br>${several(group.rewinds, "commit")} back<br>${count(group.redelivered)} redelivered, ${count(group.archived)} given up`;
+      const traces = causes.map((cause, index) => ({
+        type: "bar", orientation: "h", name: words(cause), x: top.map((group) => group.parts[index]), y: top.map((_, place) => place),
+        marker: { color: index === causes.length - 1 && causes.length > 1 ? PALETTE[7] : PALETTE[index % 7] },
+        hovertext: top.map((group) => hover(group, index)), hovertemplate: "%{hovertext}<extra></extra>",
+        customdata: top.map((group) => ({ anchor: permalink(group.group_id) })), showlegend: causes.length > 1 && top.some((group) => group.parts[index]),
+      }));
+      traces.push({
+        type: "scatter", mode: "text", x: top.map((group) => group[name]), y: top.map((_, place) => place), text: top.map((group) => ` ${more(group)}`),
+        textposition: "middle right", cliponaxis: false, textfont: { color: css("--ink") }, hoverinfo: "skip", showlegend: false,
+      });
+      const space = own.place.clientHeight - 90;
       return {
-        traces: [{
-          type: "bar", orientation: "h", x: top.map((group) => group[name]), y: top.map((_, index) => index),
-          marker: { color: top.map((group) => (group.group_type === "SHARE" ? PALETTE[1] : PALETTE[0])) },
-          text: top.map((group) => shown(group[name])), textposition: "outside", cliponaxis: false, constraintext: "none",
-          textfont: { color: css("--ink") },
-          hovertext: top.map((group) => `${plain(group.group_id)}<br>${words(group.group_type)} group<br>${several(group.rebalances, "rebalance")}, ${
-            duration(group.unowned_ms)} unowned<br>${several(group.rewinds, "commit")} back<br>${count(group.redelivered)} redelivered, ${
-            count(group.archived)} given up`),
-          hovertemplate: "%{hovertext}<extra></extra>",
-          customdata: top.map((group) => ({ anchor: Object.hasOwn(facts.anchors, group.group_id) ? facts.anchors[group.group_id] : null })),
-        }],
-        layout: layoutOf(Math.max(top.length, 1) * 26 + 60, {
-          xaxis: axis({ range: [0, most * 1.18], title: titled(title), fixedrange: true, showticklabels: name !== "unowned_ms", nticks: 6, rangemode: "tozero", tickformat: ",d" }),
-          yaxis: laneAxis(top.map((group) => group.group_id), [0, 1], { showgrid: false }),
+        traces, reading,
+        layout: layoutOf(own, {
+          barmode: "stack", showlegend: true, legend: { orientation: "h", traceorder: "normal", y: 1, yanchor: "bottom", x: 0, font: { color: css("--soft"), size: 11 }, itemclick: false, itemdoubleclick: false },
+          margin: { l: isSmall() ? 104 : 190, r: isSmall() ? 60 : 190, t: 50, b: 40 },
+          xaxis: axis({ range: [0, most * 1.02], title: titled(title), fixedrange: true, showticklabels: name !== "unowned_ms", nticks: 6, rangemode: "tozero", tickformat: ",d" }),
+          yaxis: laneAxis(top.map((group) => group.group_id), [Math.max(0, 1 - (top.length * 26) / space), 1], { showgrid: false }),
           dragmode: false,
         }),
-        reading: top.length ? `${several(having, "group")} of ${count(listings[0].rowCount)}${
-          having > top.length ? `; the first ${count(top.length)} are drawn` : ""}. Blue: consumer and streams groups; orange: share groups.` : "None in any group.",
       };
     });
     for (const item of measures) {
@@ -509,11 +559,42 @@
     return chart;
   };
 
+  const LANES = [["rebalances", "rebalances", PALETTE[0]], ["rewinds", "commits back", PALETTE[3]], ["redelivered", "redelivered", PALETTE[1]], ["archived", "given up", ALARM]];
+
+  DRAW.drawTimeline = (figure, data, listings) => {
+    const rows = recordsOf(listings[0]);
+    const lanes = LANES.filter(([name]) => rows.some((row) => row[name]));
+    const home = { x: homeOf(rows.map((row) => row.bin), rows.map((row) => row.bin + data.width)) };
+    return new Chart(figure, (view, size, own) => {
+      const seen = rows.filter((row) => row.bin + data.width >= view.x[0] && row.bin <= view.x[1]);
+      const middle = seen.map((row) => row.bin + data.width / 2);
+      const text = seen.map((row) => `${clock(row.bin, view.x[1] - view.x[0])}, ${duration(data.width)}<br>${several(row.rebalances, "rebalance")}, ${
+        count(row.storm_rebalances)} of them in storms<br>${several(row.rewinds, "commit")} back<br>${count(row.redelivered)} redelivered, ${count(row.archived)} given up`);
+      const bars = (index, y, color, name) => ({ type: "bar", name, x: middle, y, width: data.width * 0.9, xaxis: "x", yaxis: index ? `y${index + 1}` : "y", marker: { color },
+        text, textposition: "none", hovertemplate: "%{text}<extra></extra>" });
+      const traces = lanes.flatMap(([name, title, color], index) => (name !== "rebalances" ? [bars(index, seen.map((row) => row[name]), color, title)] : [
+        bars(index, seen.map((row) => row.rebalances - row.storm_rebalances), color, title), bars(index, seen.map((row) => row.storm_rebalances), ALARM, "in storms"),
+      ]));
+      const axes = Object.fromEntries(lanes.map(([, title], index) => [index ? `yaxis${index + 1}` : "yaxis", axis({
+        domain: [1 - (index + 1) / lanes.length + 0.03, 1 - index / lanes.length - 0.07], rangemode: "tozero", fixedrange: true, nticks: 3, tickformat: ",d",
+      })]));
+      const titles = lanes.map(([, title], index) => ({ text: title, showarrow: false, xref: "paper", yref: "paper", x: 0, y: 1 - index / lanes.length, xanchor: "left", yanchor: "top", font: { color: css("--soft"), size: 11 } }));
+      const sum = (name) => seen.reduce((all, row) => all + row[name], 0);
+      return {
+        traces,
+        layout: layoutOf(own, { barmode: "stack", margin: { l: isSmall() ? 52 : 60, r: 20, t: 4, b: 38 }, annotations: titles, xaxis: timeAxis(view, { anchor: lanes.length > 1 ? `y${lanes.length}` : "y" }), ...axes,
+          shapes: holeShapes(data.holes, view, { ...size, height: own.place.clientHeight - 48 }) }),
+        reading: `${several(sum("rebalances"), "rebalance")}, ${count(sum("storm_rebalances"))} of them in storms (orange); ${several(sum("rewinds"), "commit")} back; ${
+          count(sum("redelivered"))} redelivered, ${count(sum("archived"))} given up.`,
+      };
+    }, home);
+  };
+
   DRAW.drawCoverage = (figure, data) => {
     const logs = data.read.map((item) => item.log);
     for (const hole of data.holes) if (!logs.includes(hole.log)) logs.push(hole.log);
     const home = { x: homeOf(data.read.map((item) => item.from), data.read.map((item) => item.to)), y: [logs.length - 0.5, -0.5], yaxis: "yaxis" };
-    return new Chart(figure, (view) => {
+    return new Chart(figure, (view, size, own) => {
       const bounded = data.holes.map((hole) => [hole, Math.max(hole.after ?? view.x[0], view.x[0]), Math.min(hole.before ?? view.x[1], view.x[1])]);
       const holes = bounded.map(([hole, from, to]) => [hole, from, Math.max(to, from + (view.x[1] - view.x[0]) / 200)]);
       const read = data.read.filter((item) => item.from !== null);
@@ -528,7 +609,7 @@
             marker: { color: css("--paper"), line: { color: css("--hole"), width: 1 }, pattern: { shape: "/", fgcolor: css("--bad"), bgcolor: css("--paper"), size: 6, solidity: 0.3 } },
             text: holes.map(([hole]) => plain(hole.text, 160)), textposition: "none", hovertemplate: "%{text}<extra></extra>" },
         ],
-        layout: layoutOf(Math.min(Math.max(logs.length * 13, 90), 620) + 60, {
+        layout: layoutOf(own, {
           barmode: "overlay",
           xaxis: timeAxis(view),
           yaxis: axis({ range: view.y, ...ticksOf(logs, view.y), showgrid: false }),
@@ -616,13 +697,11 @@
       };
     }
 
-    const chart = new Chart(figure, (view, size) => {
+    const chart = new Chart(figure, (view, size, own) => {
       const seen = visible(view);
       const isBars = seen.found.length <= BARS_MAX; // of many partitions each is a thin line, and tells more than a cell without a change
-      const rowHeight = isBars ? 19 : 9;
       const laneHeight = lanes.length * LANE_HEIGHT + 8;
-      const gantt = Math.min(Math.max((seen.high - seen.low + 1) * rowHeight, 110), 560);
-      const total = laneHeight + gantt + 14;
+      const total = own.place.clientHeight - 48;
       const split = 1 - laneHeight / total;
       const marks = laneTrace(events, lanes, view, (event) => (["MEMBER_EXPIRED", "UNKNOWN"].includes(event.cause) ? ALARM : css("--ink")), laneText);
       const body = isBars ? { trace: bars(seen.found) } : cells(seen, view);
@@ -633,7 +712,7 @@
       }
       return {
         traces,
-        layout: layoutOf(total + 48, {
+        layout: layoutOf(own, {
           uniformtext: { minsize: 10, mode: "hide" },
           xaxis: timeAxis(view, { anchor: "y2" }),
           yaxis: laneAxis(lanes.map(words), [split + 14 / total, 1]),
@@ -660,7 +739,7 @@
       (event.owner_member_id ?? null) === null ? "" : `owner ${plain(event.owner_member_id, 70)}`,
       event.likely_cause === null ? "" : `likely: ${words(event.likely_cause)}`,
     ].filter(Boolean).join("<br>");
-    return new Chart(figure, (view, size) => {
+    return new Chart(figure, (view, size, own) => {
       const seen = bins.filter((row) => row.bin + data.width >= view.x[0] && row.bin <= view.x[1]);
       const step = data.width * Math.max(1, Math.ceil((view.x[1] - view.x[0]) / data.width / 160));
       const merged = new Map();
@@ -672,7 +751,7 @@
       const all = [...merged].sort((a, b) => a[0] - b[0]);
       const laneHeight = lanes.length ? lanes.length * LANE_HEIGHT + 22 : 0;
       const lagHeight = lags.length ? 130 : 0;
-      const total = laneHeight + lagHeight + 150;
+      const total = own.place.clientHeight - 60;
       const marks = laneTrace(events, lanes, view, (event) => (event.kind === "REWIND" ? ALARM : css("--ink")), oddText);
       const traces = [{
         type: "bar", x: all.map(([at]) => at + step / 2), width: step * 0.9, y: all.map(([, [, ahead]]) => ahead), marker: { color: PALETTE[0] },
@@ -688,10 +767,10 @@
           text: lags.map((row) => `${clock(row.bin, view.x[1] - view.x[0])}<br>lag ${row.lag === null ? "not known" : count(Math.round(row.lag))}<br>between ${row.lag_min === null ? "?" : count(row.lag_min)} and ${row.lag_max === null ? "?" : count(row.lag_max)}`),
           hovertemplate: "%{text}<extra></extra>" });
       }
-      const [bottom, middle] = [150 / total, (150 + laneHeight) / total];
+      const [bottom, middle] = [(total - laneHeight - lagHeight) / total, (total - lagHeight) / total];
       return {
         traces,
-        layout: layoutOf(total + 60, {
+        layout: layoutOf(own, {
           xaxis: timeAxis(view, { anchor: "y" }),
           yaxis: axis({ domain: [0, bottom - 0.02], rangemode: "tozero", title: titled("offsets ahead"), fixedrange: true, nticks: 5 }),
           ...(lanes.length ? { yaxis2: laneAxis(lanes.map(words), [bottom + 0.01, middle - 10 / total]) } : {}),
@@ -711,7 +790,7 @@
     const line = moments.map((at, index) => [at, (there += came[index] - went[index])]);
     const home = { x: homeOf(moments) };
     if (there) home.x[1] = Math.max(home.x[1], facts.to);
-    return new Chart(figure, (view, size) => {
+    return new Chart(figure, (view, size, own) => {
       const width = (view.x[1] - view.x[0]) / 120;
       const bins = (counts) => {
         const found = new Map();
@@ -728,8 +807,7 @@
       const before = line.filter(([at]) => at < view.x[0]).at(-1)?.[1] ?? 0;
       const inside = line.filter(([at]) => at >= view.x[0] && at <= view.x[1]);
       const stepLine = [[view.x[0], before], ...inside, [Math.min(view.x[1], facts.to), inside.at(-1)?.[1] ?? before]];
-      const gantt = Math.max(shown.length * 17, 20);
-      const total = 130 + gantt + 24;
+      const total = own.place.clientHeight - 48;
       const split = 1 - 130 / total;
       const flow = (bin, sign, noun, colour) => ({
         type: "bar", x: bin.map(([place]) => view.x[0] + (place + 0.5) * width), y: bin.map(([, value]) => sign * value), width: width * 0.9, marker: { color: colour },
@@ -744,7 +822,7 @@
             text: shown.map((row) => `${plain(row.client_id ?? row.member_id)}<br>member ${plain(row.member_id, 70)}<br>from ${plain(row.client_host)}${row.instance_id === null ? "" : `<br>instance ${plain(row.instance_id)}`}<br>${time(row.valid_from)}<br>${row.valid_to === null ? "still there" : `${time(row.valid_to)}, ${words(row.ended_by)}`}`),
             textposition: "none", hovertemplate: "%{text}<extra></extra>" },
         ],
-        layout: layoutOf(total + 48, {
+        layout: layoutOf(own, {
           barmode: "relative",
           xaxis: timeAxis(view, { anchor: "y2" }),
           yaxis: axis({ domain: [split + 0.02, 1], title: titled("members"), fixedrange: true, nticks: 5, dtick: line.every(([, value]) => value <= 4) ? 1 : undefined, zeroline: true, zerolinecolor: css("--line") }),
@@ -842,7 +920,7 @@
       }];
     }
 
-    const chart = new Chart(figure, (view, size) => {
+    const chart = new Chart(figure, (view, size, own) => {
       const [low, high] = ends(view.y);
       const found = [];
       for (let index = 0; index < chosen.starts.length; index += 1) {
@@ -859,7 +937,7 @@
           { ...step, name: "start offset", y: held(chosen.stepStarts), hovertemplate: "start offset %{y:,}<br>%{x}<extra></extra>" },
           { ...step, name: isSmall() ? "at least" : "start offset, at least", y: held(chosen.stepEffective), line: { ...step.line, dash: "dot", width: 1.5 }, hovertemplate: "start offset at least %{y:,}<br>%{x}<extra></extra>" },
         ],
-        layout: layoutOf(isSmall() ? 440 : 490, {
+        layout: layoutOf(own, {
           barmode: "overlay", bargap: 0, showlegend: true,
           legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: isSmall() ? -0.2 : 0, font: { size: isSmall() ? 11 : 12, color: css("--soft") }, itemclick: false, itemdoubleclick: false },
           margin: { l: isSmall() ? 64 : 90, r: isSmall() ? 8 : 20, t: isSmall() ? 104 : 60, b: 38 },
@@ -873,8 +951,8 @@
     if (partitions.length > 1) {
       figure.querySelector(".controls").prepend(choice("Share partition", partitions.map((partition, index) => [index, cut(partition.name, 60)]), (value) => {
         chosen = partitions[Number(value)];
-        chart.home = chosen.home;
-        chart.show(chosen.home);
+        chart.home = { ...chosen.home, x: chart.home.x };
+        chart.show({ ...chart.home, x: chart.view.x });
       }));
     }
     return chart;
@@ -892,13 +970,13 @@
       `${plain(event.topic)}-${event.partition}, ${event.count > 1 ? `${count(event.count)} ranges from offset ${count(event.first)} on`
         : `offsets ${count(event.first)} to ${count(event.first + event.offsets - 1)}`}`, `${several(event.offsets, "record")}`, time(event.at),
     ].filter(Boolean).join("<br>");
-    return new Chart(figure, (view, size) => {
+    return new Chart(figure, (view, size, own) => {
       const marks = laneTrace(events, lanes, view, (event) => (event.prefix === "given up" ? ALARM : PALETTE[0]), text);
       const total = lanes.length * 30 + 20;
       const offsets = (prefix) => marks.seen.filter((event) => event.prefix === prefix).reduce((sum, event) => sum + event.offsets, 0);
       return {
         traces: [marks.trace],
-        layout: layoutOf(total + 60, { xaxis: timeAxis(view), yaxis: laneAxis(lanes, [0, 1]), shapes: holeShapes(data.holes, view, { ...size, height: total }) }),
+        layout: layoutOf(own, { xaxis: timeAxis(view), yaxis: laneAxis(lanes, [0, 1]), shapes: holeShapes(data.holes, view, { ...size, height: total }) }),
         reading: `${several(offsets("given up"), "record")} given up, ${count(offsets("again"))} handed back or given out again.`,
       };
     }, home);
@@ -913,13 +991,13 @@
       .sort((a, b) => (Number.isNaN(Number(a)) ? -1 : Number.isNaN(Number(b)) ? 1 : a - b));
     const values = rows.flatMap((row) => [row.acknowledged, row.archived]).filter((value) => value > 0);
     let isLog = values.length > 1 && Math.max(...values) / Math.min(...values) > 50;
-    const chart = new Chart(figure, () => ({
+    const chart = new Chart(figure, (view, size, own) => ({
       traces: [["acknowledged", "acknowledged", STATE_COLOURS.ACKNOWLEDGED[0]], ["archived", "given up", STATE_COLOURS.ARCHIVED[0]]].map(([name, title, shade]) => ({
         type: "bar", name: title, x: rows.map((row) => String(row.delivery_count ?? "not known")), y: rows.map((row) => row[name] || null), marker: { color: shade },
         text: rows.map((row) => (row[name] ? count(row[name]) : "")), textposition: "outside", cliponaxis: false, textfont: { color: css("--ink") },
         hovertemplate: `%{y:,} records ${title}<br>at delivery count %{x}<extra></extra>`,
       })),
-      layout: layoutOf(300, {
+      layout: layoutOf(own, {
         barmode: "group", showlegend: true, dragmode: false, legend: { orientation: "h", y: 1.05, yanchor: "bottom", x: 0, font: { color: css("--soft") } },
         margin: { l: isSmall() ? 64 : 90, r: 20, t: 50, b: 48 },
         xaxis: axis({ type: "category", title: titled("delivery count"), fixedrange: true, showgrid: false, categoryarray: places }),
@@ -946,14 +1024,199 @@
 
   async function open(figure) {
     const picture = await inflated(scriptJson(`${figure.id}-data`));
-    const chart = DRAW[picture.draws](figure, picture.data, picture.listings);
+    if (picture.draws) await loadLibrary();
+    const chart = picture.draws ? DRAW[picture.draws](figure, picture.data, picture.listings) : null;
     figure.querySelectorAll(".listing").forEach((details) => {
       const listing = picture.listings[Number(details.dataset.listing)];
       const index = listing.columns.findIndex((column) => column.kind === "time");
-      const onTime = chart.home?.x && index >= 0 ? { index, show: (at) => chart.around(at) } : null;
+      const onTime = chart?.home?.x && index >= 0 ? { index, show: (at) => chart.around(at) } : null;
       new Table(details, listing, onTime);
     });
-    await chart.draw();
+    if (chart) await chart.draw();
+    else figure.dataset.drawn = "0";
+  }
+
+  // --- to find a group
+
+  const permalink = (groupId) => `#group=${encodeURIComponent(groupId.toWellFormed?.() ?? groupId)}`;
+  const SEVERITY = { STALLED: 0, WARN: 1, OK: 2, GONE: 3 };
+  let groups = [];
+
+  // How well a name fits what was typed, the best first: it is it, begins with it, has a word that begins with it (or is
+  // that number), has it somewhere, or has its characters in this order, as initials; null: it does not fit
+  function fit(group, typed) {
+    const { lower, parts } = group;
+    if (lower === typed) return 0;
+    if (lower.startsWith(typed)) return 1;
+    if (parts.some((part) => part === typed || part.replace(/^0+(?=\d)/, "") === typed)) return 2;
+    if (parts.some((part) => part.startsWith(typed))) return 3;
+    if (parts.length > 1 && parts.map((part) => part[0]).join("").includes(typed)) return 4;
+    if (lower.includes(typed)) return 5;
+    let at = -1;
+    for (const character of typed) {
+      at = lower.indexOf(character, at + 1);
+      if (at < 0) return null;
+    }
+    return 6;
+  }
+
+  function findGroups(text) {
+    const typed = text.trim().toLowerCase().split(/\s+/).filter(Boolean);
+    const fitting = [];
+    for (const group of groups) {
+      let worst = 0;
+      for (const part of typed) {
+        const how = fit(group, part);
+        worst = how === null ? null : Math.max(worst, how);
+        if (worst === null) break;
+      }
+      if (worst !== null) fitting.push([worst, group]);
+    }
+    // stable: groups come in the order of the directory, the worst first
+    return fitting.sort((a, b) => a[0] - b[0] || (typed.length ? a[1].lower.length - b[1].lower.length : 0)).map(([, group]) => group);
+  }
+
+  const FOUND_MAX = 100;
+
+  function addFinder() {
+    const [finder, wanted, list, status] = ["finder", "wanted", "found", "found-count"].map((id) => document.getElementById(id));
+    let [found, chosen] = [[], 0];
+    const choose = (index) => {
+      list.children[chosen]?.setAttribute("aria-selected", "false");
+      chosen = Math.min(Math.max(index, 0), list.children.length - 1);
+      const item = list.children[chosen];
+      if (!item) { wanted.removeAttribute("aria-activedescendant"); return; }
+      item.setAttribute("aria-selected", "true");
+      wanted.setAttribute("aria-activedescendant", item.id);
+      item.scrollIntoView({ block: "nearest" });
+    };
+    const go = (index) => {
+      if (!found[index]) return;
+      finder.close();
+      goTo(permalink(found[index].name));
+    };
+    const show = () => {
+      found = findGroups(wanted.value);
+      list.replaceChildren(...found.slice(0, FOUND_MAX).map((group, index) => {
+        const item = element("li", { role: "option", id: `found-${index}`, "aria-selected": "false" });
+        item.append(element("span", { class: "name" }, cut(group.name, 200)), element("span", { class: "kind" }, words(group.type)));
+        if (group.verdict) item.append(element("span", { class: `verdict ${group.verdict.toLowerCase()}` }, group.verdict));
+        item.addEventListener("click", () => go(index));
+        return item;
+      }));
+      status.textContent = `${several(found.length, "group")}${found.length > FOUND_MAX ? `, the first ${FOUND_MAX} here: type on` : ""}`;
+      chosen = 0;
+      choose(0);
+    };
+    const open = () => {
+      if (finder.open) return;
+      wanted.value = "";
+      finder.showModal();
+      show();
+      wanted.focus();
+    };
+    wanted.addEventListener("input", show);
+    wanted.addEventListener("keydown", (event) => {
+      const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
+      if (event.key in moves) choose(chosen + moves[event.key]);
+      else if (event.key === "Enter") go(chosen);
+      else return;
+      event.preventDefault();
+    });
+    finder.addEventListener("click", (event) => { if (event.target === finder) finder.close(); });
+    document.getElementById("find").addEventListener("click", open);
+    document.addEventListener("keydown", (event) => {
+      const isTyping = event.target.closest?.("input, select, textarea");
+      const isAsked = (event.key === "/" && !isTyping) || (event.key === "k" && (event.ctrlKey || event.metaKey));
+      if (!isAsked) return;
+      event.preventDefault();
+      open();
+    });
+  }
+
+  // All groups, by type and by verdict
+  function addDirectory() {
+    const section = document.getElementById("directory");
+    const listing = facts.directory;
+    const cells = Object.fromEntries(listing.columns.map((column) => [column.name, cellsOf(column)]));
+    groups = cells.group_id.map((name, index) => {
+      const lower = name.toLowerCase();
+      return { name, lower, parts: lower.split(/[^\p{L}\p{N}]+/u).filter(Boolean), type: cells.type[index], verdict: cells.verdict[index], index };
+    });
+    const table = new Table(section, listing, null);
+    const chosen = { type: null, verdict: null };
+    const chips = section.querySelector(".chips");
+    for (const name of ["verdict", "type"]) {
+      const counts = new Map();
+      for (const value of cells[name]) if (value !== null) counts.set(value, (counts.get(value) ?? 0) + 1);
+      if (counts.size < 2) continue;
+      for (const [value, number] of counts) {
+        const chip = button(`${name === "verdict" ? value : words(value)} ${count(number)}`, () => {
+          chosen[name] = chosen[name] === value ? null : value;
+          chips.querySelectorAll(`[data-name="${name}"]`).forEach((other) => other.setAttribute("aria-pressed", String(other.dataset.value === chosen[name])));
+          table.only((row) => (chosen.type ?? cells.type[row]) === cells.type[row] && (chosen.verdict ?? cells.verdict[row]) === cells.verdict[row]);
+        }, { "aria-pressed": "false" });
+        chip.dataset.name = name;
+        chip.dataset.value = value;
+        chips.append(chip);
+      }
+    }
+    if (listing.shown < listing.rowCount) chips.append(element("span", { class: "muted" }, `the first ${count(listing.shown)} of ${count(listing.rowCount)} groups`));
+  }
+
+  const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`);
+
+  // A group without pictures: what is known of it, and the command that draws it
+  function showGroup(name) {
+    const section = document.getElementById("one-group");
+    const group = groups.find((it) => it.name === name);
+    section.hidden = false;
+    section.querySelector("h2").textContent = cut(name, 120);
+    const rows = group ? facts.directory.columns.slice(1).map((column) => [column, cellsOf(column)[group.index]]).filter(([, value]) => value !== null) : [];
+    section.querySelector("dl").replaceChildren(...rows.map(([column, value]) => {
+      const tile = element("div", { class: "tile" });
+      tile.append(element("dt", {}, heading(column.name)), element("dd", {}, FORMATS[column.kind](value)));
+      return tile;
+    }));
+    section.querySelector("p").textContent = group ? "This report has no pictures of it. It gets a report of its own with:"
+      : "No group of this name is in this report.";
+    section.querySelector(".code").hidden = !group;
+    section.querySelector("code").textContent = facts.command[0] + quoted(name) + facts.command[1];
+    section.scrollIntoView({ block: "start" });
+    section.focus({ preventScroll: true });
+  }
+
+  function route() {
+    const { hash } = window.location;
+    if (!hash.startsWith("#group=")) return;
+    let name = hash.slice("#group=".length);
+    try { name = decodeURIComponent(name); } catch { return; }
+    const section = Object.hasOwn(facts.anchors, name) ? document.getElementById(facts.anchors[name]) : null;
+    document.getElementById("one-group").hidden = true;
+    if (section === null) { showGroup(name); return; }
+    section.scrollIntoView({ block: "start" });
+  }
+
+  function goTo(hash) {
+    if (window.location.hash === hash) route();
+    else window.location.hash = hash;
+  }
+
+  function addCopying() {
+    document.addEventListener("click", async (event) => {
+      const copy = event.target.closest?.(".copy");
+      if (!copy) return;
+      const code = copy.parentElement.querySelector("code");
+      let isDone = true;
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+      } catch {
+        window.getSelection().selectAllChildren(code);
+        isDone = document.execCommand("copy");
+      }
+      copy.textContent = isDone ? "Copied" : "Press Ctrl+C";
+      setTimeout(() => { copy.textContent = "Copy"; }, 2000);
+    });
   }
 
   function setTheme(theme) {
@@ -969,7 +1232,11 @@
     setTheme(dark.matches ? "dark" : "light");
     dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
     document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
+    addCopying();
     facts = await inflated(scriptJson("facts"));
+    addDirectory();
+    addFinder();
+    window.addEventListener("hashchange", route);
     const figures = [...document.querySelectorAll("figure.picture")];
     const watch = new IntersectionObserver((entries) => {
       entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
@@ -978,6 +1245,7 @@
       });
     }, { rootMargin: "800px" });
     figures.forEach((figure) => watch.observe(figure));
+    route();
     let before = null;
     window.addEventListener("beforeprint", () => {
       before = root.dataset.theme;

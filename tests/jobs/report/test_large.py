@@ -35,6 +35,8 @@ LIMITS: Final = (
         overview_count=200,
     )
 )
+PAINT_MS_MAX: Final = 1_000 if IS_TEST_LIVE else 5_000
+"""In `make test` other tests run beside it."""
 SECONDS_MAX: Final = 240 if IS_TEST_LIVE else 30
 
 
@@ -69,10 +71,38 @@ def browser() -> Iterator[Browser]:
 
 
 def test_it_fits(large: Made) -> None:
-    """Ten megabytes hold it, in a time in which one can wait for it."""
+    """Eight megabytes hold it, in a time in which one can wait for it."""
     assert large.written.size_bytes <= BYTES_MAX
     assert large.written.group_count == SIZE.group_count + 2
     assert large.seconds < SECONDS_MAX
+
+
+@needs_chromium
+@pytest.mark.parametrize("look", LOOKS)
+def test_any_group_is_found_by_its_name(browser: Browser, large: Made, look: str) -> None:
+    """With the keyboard alone: `/`, two keys, Enter; one without pictures says what is known of it and which command
+    draws it; and the page is painted before all that is read."""
+    opened = Opened(browser, large.path, *LOOKS[look])
+    page = opened.page
+    page.locator("#directory table").wait_for(state="attached")
+    paint = "performance.getEntriesByType('paint').map(it => it.startTime)"
+    assert 0 < min(page.evaluate(paint)) < PAINT_MS_MAX
+    for typed, group_id in (("os", BUSY), ("17", "group-00017"), ("re", SHARE)):
+        page.keyboard.press("/")
+        page.keyboard.type(typed)
+        assert page.locator("#found li[aria-selected=true] .name").inner_text() == group_id
+        page.keyboard.press("Enter")
+        page.locator("dialog").wait_for(state="hidden")
+        assert page.evaluate("location.hash") == f"#group={group_id}"
+    page.keyboard.press("/")
+    page.keyboard.type("group-00001")
+    page.keyboard.press("Enter")
+    shown = page.locator("#one-group")
+    shown.wait_for()
+    draws = "./spark-submit.sh report --output report-of-group.html --group group-00001"
+    assert shown.locator("code").inner_text() == draws
+    assert opened.said == [] and len(opened.requests) == 1
+    opened.close()
 
 
 @takes_minutes

@@ -35,7 +35,7 @@ AXE: Final = "axe-core@4.14.1"
 SHOWN: Final = ("c01-range", "k06-migrate", "s05-limit")
 """Classic, changed to consumer midway, share."""
 PICTURES: Final = {
-    *("drawGroups", "drawCoverage"),
+    *("drawTimeline", "drawGroups", "drawCoverage"),
     *("drawOwners", "drawCommits", "drawMembers"),
     *("drawStates", "drawEvents", "drawCounts"),
 }
@@ -131,7 +131,7 @@ def test_some_groups_alone(warehouse: Warehouse, tmp_path: Path) -> None:
     path = tmp_path / "one.html"
     run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT, group_ids=["c01-range"])
     rebalances = warehouse.read(TABLES["gold.rebalances"], ["group_id"])["group_id"].to_pylist()
-    cluster, group = Tiles(path.read_text()).sections
+    cluster, *_, group = Tiles(path.read_text()).sections
     assert cluster["groups"] == "1"
     assert cluster["rebalances"] == group["rebalances"] == str(rebalances.count("c01-range"))
     with pytest.raises(Exception, match="nothing is known of: nobody"):
@@ -198,7 +198,8 @@ def drawn(request: pytest.FixtureRequest, browser: Browser, shown: Path) -> Iter
     """The page with all its pictures drawn, at one width and in one colour scheme."""
     opened = Opened(browser, shown, *request.param)
     assert opened.draw_all() >= 12
-    assert {*opened.page.locator("figure.picture").evaluate_all("all => all.map(it => it.dataset.draws)")} == PICTURES
+    figures = opened.page.locator("figure.picture:not(.plain)")
+    assert {*figures.evaluate_all("all => all.map(it => it.dataset.draws)")} == PICTURES
     yield opened
     opened.close()
 
@@ -239,6 +240,64 @@ def test_causes_show_on_hover_and_a_stretch_comes_closer(browser: Browser, shown
     opened.page.wait_for_timeout(300)
     assert figure.locator(".reading").inner_text() != before
     assert opened.said == []
+    opened.close()
+
+
+WIDTHS: Final = (1400, 390)
+LANDED: Final = "it => { const { top } = it.getBoundingClientRect(); return top >= 0 && top < 160; }"
+TOPS: Final = (
+    "() => [...document.querySelectorAll('figure.picture')].map(it => it.getBoundingClientRect().top + scrollY)"
+)
+RANGE: Final = "it => it._fullLayout.xaxis.range.map(it._fullLayout.xaxis.r2l)"
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", WIDTHS)
+def test_links_land_where_they_point(browser: Browser, shown: Path, width: int) -> None:
+    """Pictures above have their height before they are drawn: a click, and an address, show the group they name; and
+    nothing has moved when all is drawn."""
+    opened = Opened(browser, shown, width)
+    opened.page.locator("#directory table").wait_for(state="attached")
+    before = opened.page.evaluate(TOPS)
+    for group_id in ("s05-limit", "c01-range", "s05-limit"):
+        opened.page.locator("#directory").get_by_role("link", name=group_id, exact=True).click()
+        opened.page.wait_for_timeout(400)
+        assert opened.section(group_id).locator("h2").evaluate(LANDED), (width, group_id)
+    opened.draw_all()
+    assert opened.page.evaluate(TOPS) == pytest.approx(before, abs=2)
+    opened.page.goto("about:blank")
+    opened.page.goto(f"{shown.as_uri()}#group=s05-limit")
+    opened.page.wait_for_timeout(1_000)
+    assert opened.section("s05-limit").locator("h2").evaluate(LANDED)
+    opened.close()
+
+
+@needs_chromium
+def test_pictures_of_one_group_share_their_time(browser: Browser, shown: Path) -> None:
+    """From the start, and when one of them is zoomed."""
+    opened = Opened(browser, shown)
+    opened.draw_all()
+    plots = opened.section("c01-range").locator(".js-plotly-plot")
+    ranges = plots.evaluate_all(f"all => all.map({RANGE})")
+    assert len(ranges) == 3 and ranges == [pytest.approx(ranges[0])] * 3
+    opened.section("c01-range").get_by_role("button", name="Zoom in").nth(1).click()
+    zoomed = plots.evaluate_all(f"all => all.map({RANGE})")
+    assert zoomed == [pytest.approx(zoomed[0])] * 3
+    assert zoomed[0][1] - zoomed[0][0] == pytest.approx((ranges[0][1] - ranges[0][0]) / 2, rel=0.01)
+    opened.close()
+
+
+@needs_chromium
+def test_a_command_is_copied_whole(browser: Browser, shown: Path) -> None:
+    """The SQL of a table, by its button."""
+    opened = Opened(browser, shown)
+    opened.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    code = opened.page.locator("figure#coverage details.sql")
+    opened.page.evaluate("document.querySelectorAll('#coverage details').forEach(it => { it.open = true })")
+    code.get_by_role("button", name="Copy").click()
+    code.get_by_role("button", name="Copied").wait_for()
+    copied = opened.page.evaluate("navigator.clipboard.readText()")
+    assert copied == code.locator("code").text_content() and copied.startswith("select topic")
     opened.close()
 
 

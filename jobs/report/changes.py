@@ -1,0 +1,169 @@
+"""What changed since the last report: each report carries what the next one compares itself with.
+
+A report that is made again over the same records compares itself with what the one before it did: to make it twice
+changes nothing in it.
+"""
+
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from jobs.delta.filesystems import filesystem_of
+from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict
+from jobs.report.page import packed, unpacked
+
+SNAPSHOT: Final = "snapshot"
+"""Id of the element that holds it."""
+SNAPSHOT_TEXT: Final = re.compile(rb'<script type="application/json" id="snapshot">("[A-Za-z0-9+/=]*")</script>')
+REPORT_BYTES_MAX: Final = 64_000_000
+"""A larger file is no report of ours."""
+GROUPS_MAX: Final = 50_000
+"""Groups that a snapshot names; of more of them only those that need somebody are compared."""
+
+
+class Known(NamedTuple):
+    """A group as a report knew it."""
+
+    verdict: str
+    since_ms: int | None
+    rules: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a report knew of all groups."""
+
+    cluster_id: str
+    made_at: str
+    newest_ms: int
+    """Up to when the log was read (epoch ms)."""
+    groups: Mapping[str, Known]
+    has_all: bool = True
+    """False: of too many groups it names only those that need somebody."""
+
+    def json(self) -> dict[str, Any]:
+        """As the page carries it."""
+        return {
+            "cluster_id": self.cluster_id,
+            "made_at": self.made_at,
+            "newest_ms": self.newest_ms,
+            "has_all": self.has_all,
+            "groups": {name: [it.verdict, it.since_ms, dict(it.rules)] for name, it in self.groups.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is not as it was. Group ids, the worst first."""
+
+    before: Snapshot
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    worse: tuple[str, ...] = ()
+    better: tuple[str, ...] = ()
+    since_ms: Mapping[str, int] = field(default_factory=dict)
+    """Groups that needed somebody in the last report already: since when."""
+
+
+def snapshot_of(cluster_id: str, made_at: str, newest_ms: int, verdicts: Sequence[GroupVerdict]) -> Snapshot:
+    """Of the groups that there are now."""
+    has_all = len(verdicts) <= GROUPS_MAX
+    groups = {it.group_id: Known(it.verdict, it.since_ms, it.rules) for it in verdicts if has_all or it.verdict != OK}
+    return Snapshot(cluster_id, made_at, newest_ms, groups, has_all)
+
+
+def text_of(now: Snapshot, before: Snapshot | None) -> Any:
+    """What the page carries: itself, and what it was compared with."""
+    return packed({"now": now.json(), "before": None if before is None else before.json()})
+
+
+def earlier(place: str, now: Snapshot) -> Snapshot | None:
+    """What to compare with, from the report at a path or URI; None where none of this cluster is there."""
+    try:
+        found = SNAPSHOT_TEXT.search(_bytes_at(place))
+        if found is None:
+            return None
+        value = unpacked(found[1].decode("ascii"))
+        last, before = _read(value["now"]), value["before"] and _read(value["before"])
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, zlib.error):
+        return None
+    if last.cluster_id != now.cluster_id:
+        return None
+    if last.newest_ms < now.newest_ms:
+        return last
+    return before if before and before.cluster_id == now.cluster_id and before.newest_ms < now.newest_ms else None
+
+
+def cluster_of(place: str) -> str | None:
+    """Of which cluster the report at a path or URI is; None where there is no report."""
+    try:
+        found = SNAPSHOT_TEXT.search(_bytes_at(place))
+        return None if found is None else str(unpacked(found[1].decode("ascii"))["now"]["cluster_id"])
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, zlib.error):
+        return None
+
+
+def changes(before: Snapshot, now: Snapshot) -> Changes:
+    """What is new, gone, worse and better than before."""
+    both = [name for name in now.groups if name in before.groups]
+    whole = before.has_all and now.has_all
+    unknown = Known(OK, None, {})
+    appeared = [name for name in now.groups if name not in before.groups]
+    left = [name for name in before.groups if name not in now.groups]
+    worse = [name for name in both if _is_worse(before.groups[name], now.groups[name])]
+    better = [name for name in both if _is_worse(now.groups[name], before.groups[name])]
+    if not whole:
+        worse += [name for name in appeared if _is_worse(unknown, now.groups[name])]
+        better += [name for name in left if _is_worse(unknown, before.groups[name])]
+        appeared, left = [], []
+
+    def severe_first(names: Sequence[str], of: Snapshot) -> tuple[str, ...]:
+        return tuple(sorted(names, key=lambda it: (SEVERITIES.index(of.groups.get(it, unknown).verdict), it)))
+
+    return Changes(
+        before,
+        severe_first(appeared, now),
+        severe_first(left, before),
+        severe_first(worse, now),
+        severe_first([name for name in better if name not in worse], before),
+        {
+            name: min(since_ms, now.groups[name].since_ms or since_ms)
+            for name in both
+            if now.groups[name].verdict != OK
+            and before.groups[name].verdict != OK
+            and (since_ms := before.groups[name].since_ms) is not None
+        },
+    )
+
+
+def _is_worse(before: Known, now: Known) -> bool:
+    """A more severe verdict, or as severe a one by a rule that did not hold before."""
+    severity, was = SEVERITIES.index(now.verdict), SEVERITIES.index(before.verdict)
+    return severity < was or (severity == was and bool(set(now.rules) - set(before.rules)))
+
+
+def _read(value: Mapping[str, Any]) -> Snapshot:
+    groups = {
+        str(name): Known(verdict, since_ms if since_ms is None else int(since_ms), dict(rules))
+        for name, (verdict, since_ms, rules) in value["groups"].items()
+        if verdict in SEVERITIES
+    }
+    return Snapshot(
+        str(value["cluster_id"]), str(value["made_at"]), int(value["newest_ms"]), groups, bool(value["has_all"])
+    )
+
+
+def _bytes_at(place: str) -> bytes:
+    if "://" not in place:
+        with Path(place).expanduser().open("rb") as file:
+            data = file.read(REPORT_BYTES_MAX + 1)
+    else:
+        filesystem, path = filesystem_of(place)
+        with filesystem.open_input_stream(path) as stream:
+            data = stream.read(REPORT_BYTES_MAX + 1)
+    return data if len(data) <= REPORT_BYTES_MAX else b""
