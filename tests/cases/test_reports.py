@@ -7,7 +7,7 @@ from typing import Final
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
-from tests.conftest import RECORDINGS
+from tests.recorded import RECORDINGS
 
 MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
 
