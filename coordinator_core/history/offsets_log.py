@@ -215,9 +215,11 @@ def _decode_others(
         strict=True,
     ):
         payload = data[key_position : key_position + key_length].tobytes() if key_length > 0 else b""
+        of_group: str | None = None
         try:
             decode_key = remembered_key if key_length <= REMEMBERED_BYTES_MAX else _decode_key
             record_type, group_id, key = decode_key(payload)
+            of_group = group_id
             value: Struct | None = None
             if value_length >= 0:
                 payload = data[value_position : value_position + value_length].tobytes()
@@ -235,6 +237,7 @@ def _decode_others(
                     offset=offset,
                     byte_position=error.byte_position,
                     payload=payload[:QUARANTINE_BYTES_MAX],
+                    group_id=of_group,
                 )
             )
             continue

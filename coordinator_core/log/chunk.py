@@ -90,6 +90,8 @@ class Finding:
     byte_position: int | None = None
     payload: bytes = b""
     """The bytes themselves, at most `limits.QUARANTINE_BYTES_MAX`."""
+    group_id: str | None = None
+    """Stage VALUE: the group whose record it is, where its key can be read."""
 
 
 @dataclass(frozen=True, slots=True)

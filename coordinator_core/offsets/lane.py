@@ -388,8 +388,10 @@ class OffsetLane:
         """Fill the row of one flagged offset commit, or say why it cannot be read."""
         value_length = int(chunk.records.value_length[record])
         payload = _bytes_at(chunk.data, chunk.records.key_position[record], chunk.records.key_length[record])
+        group_id: str | None = None
         try:
             key = decode_key(TOPIC, payload)
+            group_id = key.fields.group
             if value_length >= 0:
                 payload = _bytes_at(chunk.data, chunk.records.value_position[record], value_length)
                 decoded = decode_value(TOPIC, key.record_type, payload)
@@ -404,6 +406,7 @@ class OffsetLane:
                 offset=int(chunk.records.offset[record]),
                 byte_position=error.byte_position,
                 payload=payload[:QUARANTINE_BYTES_MAX],
+                group_id=group_id,
             )
         self._set_key(rows, row, OffsetKey(key.fields.group, key.fields.topic, key.fields.partition))
         if value_length < 0:

@@ -456,10 +456,12 @@ class ShareStateLane:
         raw_key = _bytes(records.data, int(records.key_position[at]), int(records.key_length[at]))
         raw_value = _bytes(records.data, int(records.value_position[at]), int(records.value_length[at]))
         payload = raw_key or b""
+        group_id: str | None = None
         try:
             if raw_key is None:
                 raise NullNotAllowed("a record of a coordinator's log has a key")
             key = codec.decode_key(TOPIC, raw_key)
+            group_id = key.fields.group_id
             payload = raw_value or b""
             value = None
             if raw_value is not None:
@@ -476,6 +478,7 @@ class ShareStateLane:
                     offset=offset,
                     byte_position=error.byte_position,
                     payload=payload[:QUARANTINE_BYTES_MAX],
+                    group_id=group_id,
                 )
             )
             return

@@ -281,6 +281,7 @@ class QuarantineRow(NamedTuple):
     byte_position: int | None
     bytes: bytes
     source: str | None
+    group_id: str | None
 
 
 def quarantine_table(
@@ -297,6 +298,7 @@ def quarantine_table(
             finding.byte_position,
             finding.payload,
             source,
+            finding.group_id,
         )
         for finding, source in findings
     ]

@@ -51,7 +51,7 @@ from jobs.queries.group_state import PAST_COLUMNS, TELLING, Past, by_group, grou
 from jobs.queries.newest_commits import COMMIT_KEY, newest_of
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind, Move, PartitionCounts, partition_counts
 from schemas import consumer_offsets, share_group_state
-from schemas.tables.bronze import COVERAGE, END_OFFSETS
+from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE
 from schemas.tables.declare import STRING, Table
 from schemas.tables.silver import (
     COORDINATOR_PARTITIONS,
@@ -277,6 +277,11 @@ class SilverAt:
             COVERAGE, where={"cluster_id": self._cluster_id, "topic": topic}
         ).to_pylist()
         return rows
+
+    def quarantined(self) -> pa.Table:
+        """Rows of bronze.quarantine: of which record, of which group, and what is wrong."""
+        names = ["topic", "partition", "offset", "stage", "code", "group_id", "resolved_at"]
+        return self._warehouse.read(QUARANTINE, names, where={"cluster_id": self._cluster_id})
 
     def commits_until(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Commits of the groups in question that were written by the time, whatever became of them; `outcome` and

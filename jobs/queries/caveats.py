@@ -18,6 +18,7 @@ from jobs.console.output import Value, time_text
 from jobs.delta.arrow_columns import codes_of, indices_in
 from jobs.delta.times import epoch_ms
 from jobs.queries.as_of import GROUPS_LOG, SilverAt
+from jobs.queries.unread_records import unread_records, unread_records_text
 from jobs.silver.homes import PartitionCounts, move_text
 
 NOTE: Final = "NOTE"
@@ -40,6 +41,7 @@ def caveats_of(silver: SilverAt, groups: Mapping[str, int], *, with_offsets: boo
     `with_offsets`: the answer shows committed offsets.
     """
     found = [*_moved(silver, groups), *_untimed(silver, groups), *_gaps(silver, groups)]
+    found += (Caveat((it.group_id,), unread_records_text(it)) for it in unread_records(silver, groups))
     if with_offsets:
         found += _undecided(silver, groups)
     return found

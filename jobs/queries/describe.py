@@ -23,6 +23,7 @@ from jobs.errors import NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
 from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, lines_of, notes_by_group, twice
 from jobs.queries.group_model import Group, Member, SampledEnd, TopicPartition
+from jobs.queries.unread_records import unread_records, unread_records_text
 from schemas.group_types import GroupType
 
 TOOL_OF_TYPE: Final[Mapping[str, Tool]] = {
@@ -215,6 +216,13 @@ def describe(
     return described
 
 
+def _not_there(silver: SilverAt, missing: Sequence[str]) -> str:
+    """That groups are not there, and which of them may have been."""
+    unread = unread_records(silver, missing)
+    remarks = (f"; {printable(it.group_id)[:100]}: {unread_records_text(it)}" for it in unread)
+    return f"no such group then: {', '.join(printable(name)[:100] for name in missing)}{''.join(remarks)}"
+
+
 def describe_with_caveats(
     warehouse: Warehouse,
     cluster_id: str,
@@ -243,7 +251,7 @@ def describe_with_caveats(
     if group_ids is not None:
         missing = sorted(set(group_ids) - found.keys())
         if missing:
-            raise NoSuchGroupError(f"no such group then: {', '.join(printable(name)[:100] for name in missing)}")
+            raise NoSuchGroupError(_not_there(newest, missing))
     several = [group_id for group_id, of_group in found.items() if len(of_group) > 1]
     caveats = caveats_of(
         newest,

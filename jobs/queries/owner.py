@@ -32,6 +32,7 @@ from jobs.queries.caveats import (
     with_notes,
 )
 from jobs.queries.unread_assignments import unread_groups, unread_text
+from jobs.queries.unread_records import UnreadRecords, unread_owners_text, unread_records
 from jobs.silver.rows import rows_of
 from schemas.group_types import GroupType
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS
@@ -86,6 +87,8 @@ class Owners(NamedTuple):
     """Share groups that were ever assigned it."""
     unread: Sequence[str]
     """Groups of which bytes that say what was assigned, or to what a member subscribed, could not be read."""
+    unread_records: Sequence[UnreadRecords] = ()
+    """Records of groups that could not be read at all."""
 
 
 def owners_at(
@@ -141,7 +144,9 @@ def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition:
         and _is_so(row, life.log_partition, newest)
     }
     in_order = sorted(readers, key=lambda it: (string_order(it.group_id), it.member_id))
-    return Owners(owners, bool(ever), tuple(caveats), in_order, share_groups, unread)
+    return Owners(
+        owners, bool(ever), tuple(caveats), in_order, share_groups, unread, () if owners else unread_records(newest)
+    )
 
 
 def _client_id(life: GroupLife, member_id: str) -> str | None:
@@ -228,6 +233,9 @@ def _remarks(found: Owners, topic: str, partition: int) -> Iterator[str]:
     if found.unread:
         told = "" if found.owners else "no owner is known then; " if found.is_known else "no owner is known; "
         yield f"{told}{unread_text(found.unread)}"
+    elif found.unread_records:
+        told = "no owner is known then" if found.is_known else "no owner is known"
+        yield f"{told}; {unread_owners_text(found.unread_records)}"
     elif not found.is_known and not found.share_groups:
         yield f"no group was ever assigned {place}, as far as the log tells"
     elif found.is_known and not found.owners:

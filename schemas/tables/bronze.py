@@ -124,6 +124,7 @@ QUARANTINE = Table(
             "from_offset", BIGINT, "Stage FILE: the first offset that the bytes may have held; null where not known."
         ),
         Column("to_offset", BIGINT, "Stage FILE: the last one, inclusive, less than the first: none; null as above."),
+        Column("group_id", STRING, "Stage VALUE: the group whose record it is, where its key can be read; else null."),
     ),
 )
 

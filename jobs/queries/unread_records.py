@@ -1,0 +1,71 @@
+"""Records of groups that could not be read. They may say what a group was, so an answer that knows nothing, or calls a
+group Empty, names them. Early access writes such records: the consumer protocol of Kafka 3.7, share groups of 4.0.
+Kafka's own tools cannot read them either."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow.compute as pc
+
+from jobs.console.names import names_of
+from jobs.queries.as_of import SilverAt
+
+VALUE: Final = "VALUE"
+
+
+class UnreadRecords(NamedTuple):
+    """Records of one group in one log partition."""
+
+    group_id: str
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    record_count: int
+    codes: tuple[str, ...]
+    """What is wrong with them, the most frequent first."""
+
+
+def unread_records(silver: SilverAt, group_ids: Collection[str] | None = None) -> list[UnreadRecords]:
+    """Those of some groups, or of all, by group and place, as far as they may have been written by the time."""
+    rows = silver.quarantined()
+    is_of_group = pc.and_(pc.equal(rows["stage"], VALUE), pc.is_valid(rows["group_id"]))
+    rows = rows.filter(pc.and_(is_of_group, pc.is_null(rows["resolved_at"])))
+    found: dict[tuple[str, str, int], list[tuple[int, str]]] = {}
+    for row in rows.to_pylist():
+        place = row["topic"], row["partition"]
+        end = silver.log_end(place)
+        if (group_ids is None or row["group_id"] in group_ids) and (end is None or row["offset"] < end):
+            found.setdefault((row["group_id"], *place), []).append((row["offset"], row["code"]))
+    return [
+        UnreadRecords(
+            *key,
+            first_offset=min(offset for offset, _ in of_group),
+            last_offset=max(offset for offset, _ in of_group),
+            record_count=len(of_group),
+            codes=tuple(code for code, _ in Counter(code for _, code in of_group).most_common()),
+        )
+        for key, of_group in sorted(found.items())
+    ]
+
+
+def unread_records_text(unread: UnreadRecords) -> str:
+    """What is not known of a group, why, and where to look."""
+    offsets = (
+        f"at offset {unread.first_offset}"
+        if unread.first_offset == unread.last_offset
+        else f"between offsets {unread.first_offset} and {unread.last_offset}"
+    )
+    return (
+        f"{unread.record_count:,} of its records in {unread.topic}-{unread.partition}, {offsets}, could not be read "
+        f"({', '.join(unread.codes)}), as those of early access releases: what they say is not in this answer. "
+        "They are in bronze.quarantine"
+    )
+
+
+def unread_owners_text(unread: Sequence[UnreadRecords]) -> str:
+    """That somebody may have owned what nobody is known to have owned."""
+    named = names_of(dict.fromkeys(it.group_id for it in unread))
+    count = sum(it.record_count for it in unread)
+    return f"{named} may have owned it: {count:,} records could not be read, and are in bronze.quarantine"

@@ -1,0 +1,91 @@
+"""Groups of which records cannot be read, as those of early access releases: answers say so where they know nothing."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.codec import encode_key, make
+from jobs.cli_enums import View
+from jobs.errors import NoSuchGroupError
+from jobs.queries.describe import describe
+from jobs.queries.owner import run_owner
+from schemas.consumer_offsets import TOPIC, RecordType
+from schemas.share_group_state import SHARE_SNAPSHOT_KEY, ShareStateRecordType
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.coordinator_core.group_records import T1, record
+
+CUT_SHORT = b"\x00\x00\x05"
+"""A value of version 0 whose first field is longer than the rest."""
+
+
+def unread_member(log: SmallLog, group_id: str, member_id: str) -> None:
+    """ConsumerGroupMemberMetadata in a form that nobody declares."""
+    kind = RecordType.CONSUMER_GROUP_MEMBER_METADATA
+    _, key, _ = record(kind, {"group_id": group_id, "member_id": member_id}, None)
+    log.put(encode_key(TOPIC, kind, key), CUT_SHORT, NOON_MS)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Group `seen` has offsets and two unreadable members, `unseen` a member alone; `fine` is as it should be."""
+    log = SmallLog()
+    log.commit("seen", 0, 5, NOON_MS)
+    unread_member(log, "seen", "a")
+    unread_member(log, "seen", "b")
+    unread_member(log, "unseen", "a")
+    log.commit("fine", 0, 5, NOON_MS)
+    shares = SmallLog(topic=SHARE_TOPIC)
+    key = make(SHARE_SNAPSHOT_KEY, group_id="unseen", topic_id=T1, partition=0)
+    shares.put(encode_key(SHARE_TOPIC, ShareStateRecordType.SHARE_SNAPSHOT, key), CUT_SHORT, NOON_MS)
+    shares.write(tmp_path / "logs")
+    return log.write(tmp_path / "logs")
+
+
+def test_a_group_with_unread_records_is_described_with_a_note(ledger: Ledger, logs: Path) -> None:
+    """How many, where, and what is wrong; a group beside it has none."""
+    ledger.night(logs)
+    described = describe(ledger.warehouse, CLUSTER_ID, view=View.STATE, group_ids=["seen", "fine"])
+    notes = {it.group.group_id: it.note for it in described}
+    assert notes["fine"] is None
+    assert notes["seen"] is not None
+    assert notes["seen"].startswith(
+        "2 of its records in __consumer_offsets-0, between offsets 1 and 2, could not be read"
+    )
+    assert {row["group_id"] for row in ledger.rows("bronze.quarantine")} == {"seen", "unseen"}
+
+
+def test_a_group_of_unread_records_alone_is_not_just_missing(ledger: Ledger, logs: Path) -> None:
+    """Of a group that no record tells of it is said that there are some, in both logs."""
+    ledger.night(logs)
+    with pytest.raises(NoSuchGroupError) as raised:
+        describe(ledger.warehouse, CLUSTER_ID, view=View.STATE, group_ids=["unseen", "nobody"])
+    text = str(raised.value)
+    assert text.startswith(
+        "no such group then: nobody, unseen; unseen: 1 of its records in __consumer_offsets-0, at offset 3,"
+    )
+    assert "unseen: 1 of its records in __share_group_state-0, at offset 0," in text
+
+
+def test_who_may_have_owned_a_partition_is_named(ledger: Ledger, logs: Path) -> None:
+    """Instead of that no group was ever assigned it."""
+    ledger.night(logs)
+    said = run_owner(
+        ledger.warehouse, CLUSTER_ID, topic="in", partition=0, at_ms=None, output_format="table", out=StringIO()
+    )
+    assert said == [
+        "no owner is known; seen, unseen may have owned it: 4 records could not be read, and are in bronze.quarantine"
+    ]
+
+
+def test_what_was_read_after_all_is_not_said(ledger: Ledger, tmp_path: Path) -> None:
+    """A log without such records says what it always said."""
+    log = SmallLog()
+    log.commit("fine", 0, 5, NOON_MS)
+    ledger.night(log.write(tmp_path / "logs"))
+    said = run_owner(
+        ledger.warehouse, CLUSTER_ID, topic="in", partition=0, at_ms=None, output_format="table", out=StringIO()
+    )
+    assert said == ["no group was ever assigned partition 0 of topic in, as far as the log tells"]
