@@ -60,3 +60,23 @@ def test_errors_of_a_package_are_on_one_page(package: str, page: object) -> None
     ]
     # its value is a status of streams groups, which an errors page at the bottom cannot know
     assert found == (["coordinator_core/streams/topology.py: TopicsMisconfigured"] if package != "jobs" else [])
+
+
+def test_one_module_opens_parquet_files() -> None:
+    """All others read through it; what writes them is Parquet's own package."""
+    found = {
+        path
+        for path, module in modules(*PACKAGES)
+        for node in ast.walk(module)
+        if (isinstance(node, ast.Import) and any(it.name in PARQUET_READERS for it in node.names))
+        or (isinstance(node, ast.ImportFrom) and node.module in {*PARQUET_READERS, "pyarrow"} and imports_reader(node))
+    }
+    assert found == {"jobs/delta/scanner.py"}
+
+
+PARQUET_READERS = ("pyarrow.parquet", "pyarrow.dataset")
+
+
+def imports_reader(node: ast.ImportFrom) -> bool:
+    """`from pyarrow import parquet`, or a name out of it."""
+    return node.module != "pyarrow" or bool({it.name for it in node.names} & {"parquet", "dataset"})

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, intersect, merge_coverage, union
@@ -25,9 +24,9 @@ from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.coverage import NOT_IN_DUMP
 from jobs.bronze.writer import BATCHES, is_damaged, offsets_of
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
-from jobs.delta.filesystems import filesystem_of
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.delta.row_groups import row_groups_in_order
+from jobs.delta.scanner import Scanner
 from jobs.delta.warehouse import TableFile
 from jobs.sources.segments import DUMP, TOLD_BY_HEADER
 from schemas.tables.bronze import RECORD_BATCHES
@@ -175,10 +174,8 @@ class BronzeBatches:
         place, base_offset = int(self.rows.place[row]), int(self.rows.base_offset[row])
         if self._open is None or self._open[0] != place:
             file = self._files[place]
-            filesystem, path = filesystem_of(file.path)
-            with filesystem.open_input_file(path) as source:
-                columns = ["base_offset", "last_offset", "batch", "source", "filled_offsets"]
-                self._open = place, pq.ParquetFile(source).read(columns=columns, use_threads=False)
+            with Scanner(file.path) as scanner:
+                self._open = place, scanner.read(("base_offset", "last_offset", "batch", "source", "filled_offsets"))
         rows = self._open[1]
         if column not in rows.column_names:
             return None
@@ -474,9 +471,8 @@ def written_as_table_file(file: WrittenFile, target: PartTarget, like: TableFile
 
 
 def _headers(file: TableFile, place: int) -> BatchRows:
-    filesystem, path = filesystem_of(file.path)
-    with filesystem.open_input_file(path) as source:
-        rows = pq.ParquetFile(source).read(columns=list(HEADERS), use_threads=False)
+    with Scanner(file.path) as scanner:
+        rows = scanner.read(HEADERS)
     rows = rows.filter(rows["crc_valid"])
     count = rows["record_count"].to_numpy().astype(np.int64)
     if "filled_offsets" in rows.column_names:
@@ -503,11 +499,8 @@ def covered_by(files: Sequence[TableFile], observed_at_ms: int) -> tuple[Coverag
     """What of a log partition is in the intact batches of some files, and which offsets within them have no record."""
     ranges: list[CoverageRange] = []
     for file in files:
-        filesystem, path = filesystem_of(file.path)
-        with filesystem.open_input_file(path) as source:
-            parquet = pq.ParquetFile(source)
-            for group in range(parquet.num_row_groups):
-                rows = parquet.read_row_group(group, columns=list(COVERED), use_threads=False)
+        with Scanner(file.path) as scanner:
+            for rows in scanner.row_groups(COVERED):
                 ranges += _covered(rows.filter(rows["crc_valid"]), observed_at_ms)
                 ranges = list(merge_coverage(ranges, ()))
     return merge_coverage(ranges, ())

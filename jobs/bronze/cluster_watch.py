@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from coordinator_core.inference.configs import BROKER, GROUP, TOPIC
 from jobs.bronze.admin_snapshots import newest
 from jobs.delta.arrow_schemas import arrow_schema
-from jobs.delta.filesystems import filesystem_of
+from jobs.delta.scanner import Scanner
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, SourceError, WarehouseError
@@ -223,10 +222,8 @@ def _topics_of(warehouse: Warehouse, table: Table, cluster_id: str) -> set[str]:
     for file in warehouse.files(table):
         if file.partition_values["cluster_id"] != cluster_id:
             continue
-        filesystem, path = filesystem_of(file.path)
-        with filesystem.open_input_file(path) as source:
-            parquet = pq.ParquetFile(source, read_dictionary=columns)
-            for rows in parquet.iter_batches(columns=columns):
+        with Scanner(file.path, columns) as scanner:
+            for rows in scanner.row_groups(columns):
                 texts = rows["topic"]
                 if has_types:
                     texts = texts.filter(pc.not_equal(rows["group_type"].cast(pa.string()), GroupType.STREAMS))

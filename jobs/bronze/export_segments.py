@@ -6,7 +6,7 @@ tails, preallocated zeros and bytes which were no batch, which are not in bronze
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -14,11 +14,10 @@ from typing import BinaryIO, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from coordinator_core.log.segment import parse_partition_folder
-from jobs.delta.filesystems import filesystem_of
+from jobs.bronze.reader import rows_in_order
 from jobs.delta.warehouse import TableFile, Warehouse
 from jobs.errors import ExportError
 from jobs.spark.tasks import run_tasks
@@ -98,7 +97,7 @@ def export_log(work: ExportWork) -> Exported:
     writer = _SegmentWriter(Path(work.folder))
     batch_count = 0
     try:
-        for rows in _in_offset_order(work.files):
+        for rows in rows_in_order(work.files, COLUMNS):
             batch_count += rows.num_rows
             sources = pc.dictionary_encode(rows["source"].combine_chunks())
             names = [_segment_name(source) for source in sources.dictionary.to_pylist()]
@@ -157,44 +156,6 @@ class _SegmentWriter:
 def _segment_name(source: str | None) -> str | None:
     match = SEGMENT_NAME.search(source or "")
     return f"{match[1]}.log" if match else None
-
-
-def _in_offset_order(files: Sequence[TableFile]) -> Iterator[pa.Table]:
-    """Rows in offset order: row groups whose offsets overlap come together, sorted."""
-    groups = sorted(group for file in files for group in _row_groups(file))
-    together: list[pa.Table] = []
-    last_offset = -1
-    for first, last, path, index in groups:
-        if together and first > last_offset:
-            yield _sorted(together)
-            together = []
-        together.append(_read_row_group(path, index))
-        last_offset = max(last_offset, last)
-    if together:
-        yield _sorted(together)
-
-
-def _row_groups(file: TableFile) -> Iterator[tuple[int, int, str, int]]:
-    """(first base offset, last one, path, index) of each row group."""
-    filesystem, path = filesystem_of(file.path)
-    with filesystem.open_input_file(path) as source:
-        parquet = pq.ParquetFile(source)
-        for index in range(parquet.num_row_groups):
-            offsets = parquet.read_row_group(index, columns=["base_offset"], use_threads=False)["base_offset"]
-            if len(offsets):
-                bounds = pc.min_max(offsets)
-                yield bounds["min"].as_py(), bounds["max"].as_py(), file.path, index
-
-
-def _read_row_group(path: str, index: int) -> pa.Table:
-    filesystem, path = filesystem_of(path)
-    with filesystem.open_input_file(path) as source:
-        return pq.ParquetFile(source).read_row_group(index, columns=list(COLUMNS), use_threads=False)
-
-
-def _sorted(parts: Sequence[pa.Table]) -> pa.Table:
-    rows = pa.concat_tables(parts)
-    return rows if len(parts) == 1 else rows.sort_by("base_offset")
 
 
 def _bytes_of(batches: pa.ChunkedArray) -> bytes:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from coordinator_core.coverage import intersect
@@ -28,6 +27,7 @@ from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.console.output import time_text
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.filesystems import filesystem_of
+from jobs.delta.scanner import Scanner
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import TableFile, Warehouse
 from jobs.errors import SourceError
@@ -371,11 +371,8 @@ def _bronze_rows(files: Sequence[TableFile], first: int, last: int, columns: Seq
     for file in files:
         if file.maximum.get("last_offset", last) < first or file.minimum.get("base_offset", first) > last:
             continue
-        filesystem, path = filesystem_of(file.path)
-        with filesystem.open_input_file(path) as source:
-            parquet = pq.ParquetFile(source)
-            for group in _row_groups(parquet, last):
-                rows = parquet.read_row_group(group, columns=list(columns), use_threads=False)
+        with Scanner(file.path) as scanner:
+            for rows in scanner.row_groups(columns, scanner.may_hold("base_offset", 0, last)):
                 is_wanted = pc.and_(
                     pc.and_(pc.greater_equal(rows["last_offset"], first), pc.less_equal(rows["base_offset"], last)),
                     pc.and_(rows["crc_valid"], pc.is_null(rows["redacted_at"])),
@@ -388,12 +385,3 @@ def _bronze_rows(files: Sequence[TableFile], first: int, last: int, columns: Seq
     if not parts:
         return schema.empty_table()
     return pa.concat_tables(parts).sort_by("base_offset").slice(0, BATCHES_COMPARED_MAX)
-
-
-def _row_groups(parquet: pq.ParquetFile, last: int) -> Iterable[int]:
-    """Row groups that may have a batch which begins up to an offset."""
-    column = parquet.schema_arrow.get_field_index("base_offset")
-    for index in range(parquet.num_row_groups):
-        statistics = parquet.metadata.row_group(index).column(column).statistics
-        if statistics is None or not statistics.has_min_max or statistics.min <= last:
-            yield index

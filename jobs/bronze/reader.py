@@ -6,15 +6,15 @@ Files are read directly, without Spark. A file holds batches in offset order; fi
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from coordinator_core.log.chunk import I64, U8, BoolArray
-from jobs.delta.filesystems import filesystem_of
+from jobs.delta.scanner import Scanner
 from jobs.delta.warehouse import TableFile
 from jobs.sources.segments import CHUNK_BYTES_MAX
 
@@ -45,13 +45,12 @@ class BronzeChunk:
         return self.sources[row].as_py() if row >= 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class _RowGroup:
-    file: TableFile
-    index: int
+class _RowGroup(NamedTuple):
     first_offset: int
     last_offset: int
     """Base offsets of its first and last batch."""
+    path: str
+    number: int
     metadata: Any
     """Of the file: a footer is read once."""
 
@@ -62,47 +61,51 @@ def read_log(files: Sequence[TableFile], from_offset: int = 0) -> Iterator[Bronz
     `from_offset`: where a batch begins. Files and row groups which end before it are not read.
     """
     newer = [file for file in files if file.maximum.get("last_offset", from_offset) >= from_offset]
-    row_groups = sorted(
-        (group for group in _row_groups(newer) if group.last_offset >= from_offset),
-        key=lambda group: (group.first_offset, group.file.path, group.index),
+    for rows in rows_in_order(newer, COLUMNS, from_offset):
+        yield from _chunks(rows, from_offset)
+
+
+def rows_in_order(files: Sequence[TableFile], columns: Sequence[str], from_offset: int = 0) -> Iterator[pa.Table]:
+    """Rows of bronze.record_batches by `base_offset`, which is one of the columns: row groups whose offsets overlap
+    come together, sorted. Row groups which end before `from_offset` are not read."""
+    groups = sorted(
+        (group for file in files for group in _row_groups(file) if group.last_offset >= from_offset),
+        key=itemgetter(slice(4)),
     )
     together: list[_RowGroup] = []
     last_offset = -1
-    for group in row_groups:
+    for group in groups:
         if together and group.first_offset > last_offset:
-            yield from _chunks(together, from_offset)
+            yield _sorted(together, columns)
             together = []
         together.append(group)
         last_offset = max(last_offset, group.last_offset)
     if together:
-        yield from _chunks(together, from_offset)
+        yield _sorted(together, columns)
 
 
-def _row_groups(files: Sequence[TableFile]) -> Iterator[_RowGroup]:
-    for file in files:
-        filesystem, path = filesystem_of(file.path)
-        with filesystem.open_input_file(path) as source:
-            metadata = pq.ParquetFile(source).metadata
-            column = metadata.schema.to_arrow_schema().get_field_index("base_offset")
-            for index in range(metadata.num_row_groups):
-                group = metadata.row_group(index)
-                if group.num_rows == 0:
-                    continue
-                statistics = group.column(column).statistics
-                if statistics is None or not statistics.has_min_max:
-                    offsets = pq.ParquetFile(source).read_row_group(index, columns=["base_offset"])["base_offset"]
-                    values = offsets.to_numpy()
-                    yield _RowGroup(file, index, int(values.min()), int(values.max()), metadata)
-                else:
-                    yield _RowGroup(file, index, statistics.min, statistics.max, metadata)
+def _row_groups(file: TableFile) -> Iterator[_RowGroup]:
+    with Scanner(file.path) as scanner:
+        for number, bounds in enumerate(scanner.bounds("base_offset")):
+            if bounds is not None:
+                yield _RowGroup(*bounds, file.path, number, scanner.metadata)
+            elif scanner.row_counts[number]:
+                offsets = scanner.read_row_group(number, ["base_offset"])["base_offset"].to_numpy()
+                yield _RowGroup(int(offsets.min()), int(offsets.max()), file.path, number, scanner.metadata)
 
 
-def _chunks(groups: Sequence[_RowGroup], from_offset: int) -> Iterator[BronzeChunk]:
-    rows = pa.concat_tables([_read(group) for group in groups])
+def _sorted(groups: Sequence[_RowGroup], columns: Sequence[str]) -> pa.Table:
+    parts = []
+    for group in groups:
+        with Scanner(group.path, metadata=group.metadata) as scanner:
+            parts.append(scanner.read_row_group(group.number, columns))
+    rows = pa.concat_tables(parts)
     base_offsets = rows["base_offset"].to_numpy()
-    if np.any(base_offsets[1:] <= base_offsets[:-1]):
-        rows = rows.sort_by("base_offset")
-        base_offsets = rows["base_offset"].to_numpy()
+    return rows.sort_by("base_offset") if np.any(base_offsets[1:] <= base_offsets[:-1]) else rows
+
+
+def _chunks(rows: pa.Table, from_offset: int) -> Iterator[BronzeChunk]:
+    base_offsets = rows["base_offset"].to_numpy()
     if len(base_offsets) and base_offsets[0] < from_offset:
         rows = rows.slice(int(np.searchsorted(base_offsets, from_offset)))
         base_offsets = rows["base_offset"].to_numpy()
@@ -121,13 +124,6 @@ def _chunks(groups: Sequence[_RowGroup], from_offset: int) -> Iterator[BronzeChu
         sources = rows["source"].slice(first, after - first)
         yield BronzeChunk(data[position:end], base_offsets[part], sources, is_header_told[part])
         first, position = after, end
-
-
-def _read(group: _RowGroup) -> pa.Table:
-    filesystem, path = filesystem_of(group.file.path)
-    with filesystem.open_input_file(path) as source:
-        parquet = pq.ParquetFile(source, metadata=group.metadata)
-        return parquet.read_row_group(group.index, columns=list(COLUMNS), use_threads=False)
 
 
 def _joined(batches: pa.ChunkedArray) -> U8:

@@ -21,7 +21,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
@@ -30,6 +29,7 @@ from pyarrow import fs
 from jobs.delta.arrow_schemas import arrow_schema, delta_schema, statistics_columns, stored_column
 from jobs.delta.filesystems import filesystem_of
 from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
+from jobs.delta.scanner import Scanner
 from jobs.delta.times import epoch_ms
 from jobs.errors import WarehouseError, writing
 from jobs.faults import reached
@@ -550,11 +550,10 @@ def table_properties(table: Table) -> dict[str, str]:
 
 def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table:
     """Some columns of one file, with the declared types, partition columns included; nulls where the file has none."""
-    filesystem, path = filesystem_of(file.path)
     schema = arrow_schema(table)
     stored = [name for name in columns if name not in table.partition_by]
-    with filesystem.open_input_file(path) as source:
-        rows = pq.ParquetFile(source).read(columns=stored)
+    with Scanner(file.path, use_threads=True) as scanner:
+        rows = scanner.read(stored)
     arrays = []
     for name in columns:
         declared = schema.field(name)

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from coordinator_core.inference.broken_rules import TIME_WENT_BACK, LogAnomalyRow, time_went_back
 from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, stored_column
-from jobs.delta.filesystems import filesystem_of
+from jobs.delta.scanner import Scanner
 from jobs.delta.warehouse import TableFile
 from jobs.gold.task import AuditParts, AuditWork
 from schemas.tables.bronze import RECORD_BATCHES
@@ -41,9 +40,8 @@ def _times_of(file: TableFile) -> tuple[I64, I64]:
     Bytes that fail their checksum prove nothing of a clock.
     """
     schema = pa.schema([arrow_schema(RECORD_BATCHES).field(name).remove_metadata() for name in COLUMNS])
-    filesystem, path = filesystem_of(file.path)
-    with filesystem.open_input_file(path) as source:
-        rows = pq.ParquetFile(source).read(columns=list(COLUMNS), use_threads=False)
+    with Scanner(file.path) as scanner:
+        rows = scanner.read(COLUMNS)
     stored = pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
     at_ms, offset = epoch_ms_column(stored["max_timestamp"]), numbers_of(stored["base_offset"])
     timed = (at_ms >= 0) & stored["crc_valid"].to_numpy()

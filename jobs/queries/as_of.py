@@ -21,8 +21,6 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.java.hash_codes import string_order
@@ -42,8 +40,8 @@ from jobs.delta.arrow_columns import (
 )
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
 from jobs.delta.audit_runs import WholeAudit
-from jobs.delta.filesystems import filesystem_of
 from jobs.delta.replay_runs import WholeRun
+from jobs.delta.scanner import Scanner, dataset_of
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import TableFile, Warehouse
 from jobs.queries.group_model import CommittedOffset, Group, Row, SampledEnd, ShareStart, TopicPartition, Untimed
@@ -319,26 +317,23 @@ class SilverAt:
         `coded`, and `group_id`, come as codes. Row groups without such rows are left out."""
         texts = {*coded, "group_id"}
         schema = columns_read(table, names, texts)
-        parquets = (
-            # closed when its last row group was read: until then a reader may be at it
-            pq.ParquetFile(filesystem.open_input_file(path), read_dictionary=sorted(texts))
-            for filesystem, path in map(filesystem_of, (file.path for file in self._files(table)))
-        )
-        places = ((parquet, index) for parquet in parquets for index in range(parquet.num_row_groups))
+        # a file is closed when its last row group was read: until then a reader may be at it
+        scanners = (Scanner(file.path, sorted(texts), use_threads=True) for file in self._files(table))
+        places = ((scanner, index) for scanner in scanners for index in range(len(scanner.row_counts)))
 
-        def read(place: tuple[pq.ParquetFile, int]) -> tuple[pa.Table, BoolArray] | None:
+        def read(place: tuple[Scanner, int]) -> tuple[pa.Table, BoolArray] | None:
             is_asked = self._is_asked(*place)
-            parquet, index = place
-            rows = parquet.read_row_group(index, columns=list(names)) if is_asked.any() else None
+            scanner, index = place
+            rows = scanner.read_row_group(index, names) if is_asked.any() else None
             return None if rows is None else (as_read(rows, schema), is_asked)
 
         yield from filter(None, one_ahead(read, places))
 
-    def _is_asked(self, parquet: pq.ParquetFile, row_group: int) -> BoolArray:
+    def _is_asked(self, scanner: Scanner, row_group: int) -> BoolArray:
         """Rows of the groups in question."""
         if self._group_ids is None:
-            return np.ones(parquet.metadata.row_group(row_group).num_rows, np.bool_)
-        codes, texts = codes_of(parquet.read_row_group(row_group, columns=["group_id"])["group_id"])
+            return np.ones(scanner.row_counts[row_group], np.bool_)
+        codes, texts = codes_of(scanner.read_row_group(row_group, ["group_id"])["group_id"])
         asked = set(self._group_ids.to_pylist())
         is_asked: BoolArray = np.array([*(text in asked for text in texts), False])[codes]
         return is_asked
@@ -376,15 +371,14 @@ class SilverAt:
             return pa.schema([schema.field(name).remove_metadata() for name in names]).empty_table()
         return dataset.to_table(columns=list(names), filter=reduce(and_, conditions, pc.scalar(True)))
 
-    def _dataset(self, table: Table) -> ds.Dataset | None:
+    def _dataset(self, table: Table) -> Any:
         """The files of the cluster's rows; None if there are none."""
-        files = [filesystem_of(file.path) for file in self._files(table)]
-        if not files:
+        paths = [file.path for file in self._files(table)]
+        if not paths:
             return None
         declared = arrow_schema(table)
         stored = pa.schema([declared.field(name) for name in table.column_names if name not in table.partition_by])
-        paths = [path for _, path in files]
-        return ds.dataset(paths, schema=stored.remove_metadata(), filesystem=files[0][0], format="parquet")
+        return dataset_of(paths, stored.remove_metadata())
 
     def _files(self, table: Table) -> list[TableFile]:
         """The files of the cluster's rows."""

@@ -12,13 +12,12 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from coordinator_core.key_buckets import KeyBucket
 from jobs.delta.arrow_columns import as_read, codes_of, columns_read, numbers_of
-from jobs.delta.filesystems import filesystem_of
-from jobs.delta.part_files import LOG_PARTITION, TO_LOG_OFFSET
+from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.replay_runs import WholeRun
+from jobs.delta.scanner import Scanner
 from jobs.delta.warehouse import TableFile, Warehouse
 from jobs.silver.needed import NOTHING_SETTLED, SettledGroups, SharedGroups, place_column
 from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET, Footer, Newest, OpenFile, SharedRows, shared_place
@@ -121,10 +120,8 @@ class SilverFiles:
         schema = columns_read(table, columns, coded)
         parts = []
         for file in self._files[table.full_name]:
-            filesystem, path = filesystem_of(file.path)
-            with filesystem.open_input_file(path) as source:
-                rows = pq.ParquetFile(source, read_dictionary=coded).read(columns=list(columns), use_threads=False)
-                parts.append(as_read(rows, schema))
+            with Scanner(file.path, coded) as scanner:
+                parts.append(as_read(scanner.read(columns), schema))
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def row_count_max(self, table: Table, log_partition: int, *, from_log_offset: int = 0) -> int:
@@ -261,37 +258,6 @@ class SilverFiles:
     def _footer(self, file: TableFile) -> Footer:
         footer = self._footers.get(file.path)
         if footer is None:
-            filesystem, path = filesystem_of(file.path)
-            with filesystem.open_input_file(path) as source:
-                metadata = pq.read_metadata(source)
-            footer = self._footers[file.path] = Footer(
-                metadata,
-                tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)),
-                tuple(_bounds(metadata)),
-                tuple(_extremes(metadata, LOG_OFFSET)),
-                tuple(_extremes(metadata, TO_LOG_OFFSET)),
-            )
+            with Scanner(file.path) as scanner:
+                footer = self._footers[file.path] = Footer.of(scanner)
         return footer
-
-
-def _bounds(metadata: pq.FileMetaData) -> Iterator[tuple[int, int] | None]:
-    """`Footer.bounds`. Row groups without rows hold no log partition."""
-    column = metadata.schema.to_arrow_schema().get_field_index(LOG_PARTITION)
-    for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
-        statistics = group.column(column).statistics if group.num_rows else None
-        if not group.num_rows:
-            yield 0, -1
-        else:
-            yield (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
-
-
-def _extremes(metadata: pq.FileMetaData, name: str) -> Iterator[tuple[int, int] | None]:
-    """Lowest and highest number of a column in each row group; None where a row may have none, or nothing tells it."""
-    column = metadata.schema.to_arrow_schema().get_field_index(name)
-    for index in range(metadata.num_row_groups):
-        statistics = metadata.row_group(index).column(column).statistics if column >= 0 else None
-        if statistics is not None and statistics.has_min_max and statistics.null_count == 0:
-            yield statistics.min, statistics.max
-        else:
-            yield None

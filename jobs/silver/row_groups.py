@@ -1,18 +1,20 @@
 """Row groups of silver files: what their footers tell, and a cache of those that several log partitions share."""
 
 from collections.abc import Hashable
-from typing import Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from coordinator_core.inference.ordering import is_ascending
 from coordinator_core.log.chunk import I64, BoolArray
-from jobs.delta.filesystems import filesystem_of
+from jobs.delta.part_files import LOG_PARTITION, TO_LOG_OFFSET
+from jobs.delta.scanner import Bounds, Scanner
 from jobs.delta.warehouse import TableFile
 
 LOG_OFFSET: Final = "log_offset"
+NO_LOG_PARTITION: Final = (0, -1)
+"""Bounds of row groups without rows."""
 END_OF_LOG: Final = 2**63 - 1
 """Behind every log offset."""
 
@@ -20,15 +22,26 @@ END_OF_LOG: Final = 2**63 - 1
 class Footer(NamedTuple):
     """What the end of a file tells, read once."""
 
-    metadata: pq.FileMetaData
+    metadata: Any
+    """Of Parquet."""
     row_counts: tuple[int, ...]
     """Of each row group."""
-    bounds: tuple[tuple[int, int] | None, ...]
+    bounds: tuple[Bounds, ...]
     """Lowest and highest log partition of each row group; None where the file does not say."""
-    log_offsets: tuple[tuple[int, int] | None, ...]
+    log_offsets: tuple[Bounds, ...]
     """Lowest and highest log offset of each row group; None where the file does not say."""
-    ends: tuple[tuple[int, int] | None, ...]
+    ends: tuple[Bounds, ...]
     """The same of where rows ended; None, too, where some are open."""
+
+    @classmethod
+    def of(cls, scanner: Scanner) -> "Footer":
+        """What the footer of a file tells. Row groups without rows hold no log partition."""
+        counts = scanner.row_counts
+        found = zip(counts, scanner.bounds(LOG_PARTITION), strict=True)
+        bounds = tuple(known if count else NO_LOG_PARTITION for count, known in found)
+        return cls(
+            scanner.metadata, counts, bounds, tuple(scanner.bounds(LOG_OFFSET)), tuple(scanner.bounds(TO_LOG_OFFSET))
+        )
 
     def wanted(self, log_partition: int, from_log_offset: int, to_log_offset: int, ended_after: int = -1) -> list[int]:
         """The row groups that may hold rows of a log partition whose `log_offset` is within bounds, and that did not
@@ -42,31 +55,12 @@ class Footer(NamedTuple):
         ]
 
 
-class OpenFile:
-    """A file, opened when it is first read. Use as a context manager."""
+class OpenFile(Scanner):
+    """A file of silver, whose footer was read before."""
 
     def __init__(self, file: TableFile, footer: Footer, coded: tuple[str, ...]) -> None:
-        self.path = file.path
+        super().__init__(file.path, coded, metadata=footer.metadata)
         self.footer = footer
-        self.coded = coded
-        self._source: pa.NativeFile | None = None
-        self._parquet: pq.ParquetFile | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._source is not None:
-            self._source.close()
-
-    def read_row_group(self, index: int, columns: list[str]) -> pa.Table:
-        """Some columns of a row group, those of `coded` as they are stored."""
-        if self._parquet is None:
-            filesystem, path = filesystem_of(self.path)
-            self._source = filesystem.open_input_file(path)
-            metadata = self.footer.metadata
-            self._parquet = pq.ParquetFile(self._source, metadata=metadata, read_dictionary=self.coded)
-        return self._parquet.read_row_group(index, columns=columns, use_threads=False)
 
 
 SharedPlace = tuple[str, int, tuple[str, ...], tuple[str, ...]]

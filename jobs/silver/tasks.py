@@ -14,7 +14,6 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from coordinator_core.history.offsets_log import OffsetsLogReplay
 from coordinator_core.history.rows import GroupRows, TopicName
@@ -37,7 +36,7 @@ from coordinator_core.log.records import decode_chunk
 from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
 from coordinator_core.share_state.lane_states import lane_state_of
 from jobs.bronze.reader import BronzeChunk, read_log
-from jobs.delta.arrow_schemas import file_schema, stored_column
+from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.core_tables import (
     ROWS_OF_GROUPS,
     ShareKeys,
@@ -50,8 +49,8 @@ from jobs.delta.core_tables import (
     share_transitions_table,
     with_names,
 )
-from jobs.delta.filesystems import filesystem_of
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile, write_part
+from jobs.delta.row_groups import stored_rows
 from jobs.delta.warehouse import TableFile
 from jobs.silver.checkpoints import SavedLog, log_name
 from jobs.silver.coordinator_keys import GroupKeys, ShareStateKeys
@@ -459,24 +458,13 @@ def _carry(carried: Carried, parts: _Parts) -> None:
     }
     for name, is_settled, file in carried.files:
         table = TABLES[name]
-        for rows in _row_groups(file, table):
+        for rows in stored_rows(file, table):
             is_named = pc.is_in(rows["log_partition"], value_set=partitions[name])
             kept = rows.filter(pc.invert(is_named) if carried.only is None else is_named)
             if table in NAMED_TABLES:
                 parts.write_named(table, kept, is_settled=is_settled)
             else:
                 parts.write(name, kept, is_settled=is_settled)
-
-
-def _row_groups(file: TableFile, table: Table) -> Iterator[pa.Table]:
-    """The rows of a file of silver, without partition columns."""
-    schema = file_schema(table)
-    filesystem, path = filesystem_of(file.path)
-    with filesystem.open_input_file(path) as source:
-        parquet = pq.ParquetFile(source)
-        for index in range(parquet.metadata.num_row_groups):
-            rows = parquet.read_row_group(index, use_threads=False)
-            yield pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
 
 
 ReplayLog = Callable[[LogFiles, ReplayWork, _Parts], None]

@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.batch import encode_headers
 from coordinator_core.log.chunk import BoolArray
 from coordinator_core.log.pack import NO_HEADERS, RECORD_BYTES_MAX
+from jobs.delta.scanner import Scanner
 from jobs.errors import SourceError
 from jobs.settings import DUMP_COLUMNS, DumpSettings
 from jobs.sources.dumps.files import Line
@@ -101,16 +101,14 @@ def read_parquet(
 ) -> Iterator[RowsRead]:
     """The rows of an open Parquet file, some at a time. Raises SourceError for columns that are missing or of another
     kind; pyarrow's errors where the file is damaged."""
-    parquet = pq.ParquetFile(source)
-    metadata = parquet.metadata
-    names = _stored_names(parquet.schema_arrow, rules, constants)
-    row_bytes = max(sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)), 1)
-    row_count = max(min(READ_BYTES_MAX * max(metadata.num_rows, 1) // row_bytes, READ_ROWS_MAX), 1)
-    chosen = list(range(metadata.num_row_groups)) if row_groups is None else list(row_groups)
-    first_row = sum(metadata.row_group(index).num_rows for index in range(chosen[0])) if chosen else 0
-    for batch in parquet.iter_batches(
-        batch_size=row_count, row_groups=chosen, columns=sorted(set(names.values())), use_threads=False
-    ):
+    scanner = Scanner.of_open(source)
+    counts = scanner.row_counts
+    names = _stored_names(scanner.schema, rules, constants)
+    row_bytes = max(sum(scanner.row_group_bytes), 1)
+    row_count = max(min(READ_BYTES_MAX * max(sum(counts), 1) // row_bytes, READ_ROWS_MAX), 1)
+    chosen = list(range(len(counts))) if row_groups is None else list(row_groups)
+    first_row = sum(counts[: chosen[0]]) if chosen else 0
+    for batch in scanner.batches(sorted(set(names.values())), rows_max=row_count, indices=chosen):
         yield _checked(_found_columns(batch, names, constants, rules), rules, partial(_row_place, first_row))
         first_row += batch.num_rows
 
@@ -121,8 +119,7 @@ def _row_place(first_row: int, row: int) -> str:
 
 def row_group_sizes(source: Any) -> list[int]:
     """Bytes of each row group of an open Parquet file, decompressed."""
-    metadata = pq.ParquetFile(source).metadata
-    return [metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)]
+    return Scanner.of_open(source).row_group_bytes
 
 
 def _stored_names(schema: pa.Schema, rules: RowRules, constants: Mapping[str, str | None]) -> dict[str, str]:

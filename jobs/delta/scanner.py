@@ -1,0 +1,132 @@
+"""The one reader of Parquet files: whole, or the row groups that their statistics leave."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs.delta.filesystems import filesystem_of
+
+Bounds = tuple[Any, Any] | None
+"""The least and the greatest value of a column in a row group; None where a row may have none, or nothing tells it."""
+
+
+class Scanner:
+    """A Parquet file, opened when it is first read. Use as a context manager.
+
+    `coded`: columns that come as they are stored, the distinct texts and a number a row. `metadata`: of the footer,
+    where it was read before.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        coded: Collection[str] = (),
+        *,
+        metadata: pq.FileMetaData | None = None,
+        use_threads: bool = False,
+    ) -> None:
+        self.path = path
+        self.coded = tuple(coded)
+        self._metadata = metadata
+        self._use_threads = use_threads
+        self._source: Any = None
+
+    @classmethod
+    def of_open(cls, source: Any) -> Self:
+        """Of an open file, which the caller closes."""
+        scanner = cls("")
+        scanner._parquet = pq.ParquetFile(source)
+        return scanner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._source is not None:
+            self._source.close()
+
+    @cached_property
+    def _parquet(self) -> pq.ParquetFile:
+        filesystem, path = filesystem_of(self.path)
+        self._source = filesystem.open_input_file(path)
+        return pq.ParquetFile(self._source, metadata=self._metadata, read_dictionary=self.coded)
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """What the footer tells."""
+        if self._metadata is None:
+            self._metadata = self._parquet.metadata
+        return self._metadata
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the file."""
+        return self._parquet.schema_arrow
+
+    @cached_property
+    def row_counts(self) -> tuple[int, ...]:
+        """Of each row group."""
+        return tuple(self.metadata.row_group(index).num_rows for index in range(self.metadata.num_row_groups))
+
+    @property
+    def row_group_bytes(self) -> list[int]:
+        """Of each row group, decompressed."""
+        return [self.metadata.row_group(index).total_byte_size for index in range(self.metadata.num_row_groups)]
+
+    def bounds(self, column: str) -> list[Bounds]:
+        """The bounds of a column in each row group."""
+        number = self.metadata.schema.to_arrow_schema().get_field_index(column)
+        found: list[Bounds] = []
+        for index in range(self.metadata.num_row_groups):
+            statistics = self.metadata.row_group(index).column(number).statistics if number >= 0 else None
+            if statistics is not None and statistics.has_min_max and statistics.null_count == 0:
+                found.append((statistics.min, statistics.max))
+            else:
+                found.append(None)
+        return found
+
+    def may_hold(self, column: str, first: Any, last: Any) -> list[int]:
+        """The row groups that may have a value from `first` to `last` in a column."""
+        return [
+            index
+            for index, bounds in enumerate(self.bounds(column))
+            if bounds is None or (bounds[0] <= last and bounds[1] >= first)
+        ]
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows."""
+        return self._parquet.read(columns=_listed(columns), use_threads=self._use_threads)
+
+    def read_row_group(self, index: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of one row group."""
+        return self._parquet.read_row_group(index, columns=_listed(columns), use_threads=self._use_threads)
+
+    def row_groups(
+        self, columns: Sequence[str] | None = None, indices: Iterable[int] | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows of some row groups, or of all, one row group after another."""
+        for index in range(self.metadata.num_row_groups) if indices is None else indices:
+            yield self.read_row_group(index, columns)
+
+    def batches(
+        self, columns: Sequence[str], *, rows_max: int, indices: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of some row groups, or of all, at most so many at a time."""
+        return self._parquet.iter_batches(  # type: ignore[no-any-return]
+            batch_size=rows_max, row_groups=indices, columns=list(columns), use_threads=self._use_threads
+        )
+
+
+def _listed(columns: Sequence[str] | None) -> list[str] | None:
+    return None if columns is None else list(columns)
+
+
+def dataset_of(paths: Sequence[str], schema: pa.Schema) -> Any:
+    """Files of one file system as one pyarrow dataset, to be filtered: statistics prune their row groups."""
+    import pyarrow.dataset as ds  # noqa: PLC0415  (slow to import, and few jobs need it)
+
+    places = [filesystem_of(path) for path in paths]
+    return ds.dataset([path for _, path in places], schema=schema, filesystem=places[0][0], format="parquet")
