@@ -12,7 +12,7 @@ from coordinator_core.inference.plain import judge_plain
 from coordinator_core.inference.share_days import merged_days
 from coordinator_core.inference.share_log import ShareKeys, ShareLog
 from jobs.delta.core_tables import rows_table
-from jobs.gold import audit, audit_groups, audit_shares
+from jobs.gold import audit_groups, audit_shares, snapshot
 from jobs.gold import task as audit_work
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger
@@ -291,10 +291,10 @@ def raises(*_: Any) -> Any:
         (audit_shares, "share_members", "members of share groups"),
         (audit_groups, "removed_topics", "topics that were removed"),
         (audit_groups, "end_samples", "samples of the ends of topics"),
-        (audit, "topic_growth", "when topics got more partitions"),
-        (audit, "_session_configs", "configs of sessions"),
-        (audit, "_removals", "when topics were removed"),
-        (audit, "_places", "which groups are in several log partitions"),
+        (snapshot, "topic_growth", "when topics got more partitions"),
+        (snapshot, "_session_configs", "configs of sessions"),
+        (snapshot, "_removals", "when topics were removed"),
+        (snapshot, "_places", "which groups are in several log partitions"),
     ],
 )
 def test_an_input_of_all_groups_that_cannot_be_read(

@@ -21,7 +21,7 @@ from jobs.delta.replay_runs import WholeRun
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver, silver_format
 from jobs.delta.warehouse import STATISTICS_PROPERTY, Warehouse
 from jobs.errors import WarehouseError
-from jobs.gold.audit import AUDIT_FORMAT
+from jobs.gold.snapshot import AUDIT_FORMAT
 from jobs.operations.nightly import DONE, run_audit
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings
@@ -246,7 +246,7 @@ def test_older_gold_is_made_anew(older: Jobs, monkeypatch: pytest.MonkeyPatch) -
     rebalances = jobs.warehouse.read(REBALANCES)
     write_older(jobs.warehouse, REBALANCES, rebalances, ("in_storm",), f"groupledger/audit/{REPLAYED}")
     jobs.warehouse = Warehouse(jobs.warehouse.root)
-    monkeypatch.setattr("jobs.gold.audit.AUDIT_FORMAT", AUDIT_FORMAT + 1)
+    monkeypatch.setattr("jobs.gold.snapshot.AUDIT_FORMAT", AUDIT_FORMAT + 1)
     said = jobs.text.getvalue()
     audit_alone(jobs, jobs.settings)
     assert "gold is of an older version: made anew" in jobs.text.getvalue()[len(said) :]

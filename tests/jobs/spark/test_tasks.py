@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from coordinator_core.log.scan import LOOK_BACK_BYTES
 from jobs.bronze.work import LogWork
 from jobs.delta.warehouse import TableFile
-from jobs.gold.audit import AuditPlan, new_bytes
+from jobs.gold.plan import AuditPlan, new_bytes
 from jobs.silver.checkpoints import Step, Watermark
 from jobs.silver.tasks import LogFiles
 from jobs.sources.segments import PartitionLog, Segment

@@ -1,0 +1,128 @@
+"""The plan of an audit: from where each log partition is audited, and by which tasks."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from coordinator_core.log_partitions import LogPartition
+from jobs.gold.snapshot import (
+    FORMER_SHARES,
+    REMOVED_TOPICS,
+    REMOVED_UNTIL,
+    SOURCES,
+    Snapshot,
+    sum_of,
+)
+from jobs.gold.task import NEVER_MS, AuditWork
+from jobs.silver.checkpoints import Step, Watermark, step_of
+from jobs.silver.tasks import SHARE_TOPIC, LogFiles
+from jobs.spark.tasks import tapered
+from schemas.tables.gold import LOG_ANOMALIES
+from schemas.tables.state import AUDITED_LOGS
+
+LOG_BYTES: Final = 400_000
+"""A log partition costs as much as so much of bronze, however little is new of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """From where each log partition is audited."""
+
+    logs: tuple[LogFiles, ...]
+    steps: Mapping[LogPartition, Step]
+    is_resting: bool
+    """Log partitions of groups of which nothing is new are left as they are."""
+    next_offsets: Mapping[LogPartition, int] = dataclasses.field(default_factory=dict)
+    """The first offset of each log partition which is not audited."""
+
+    def afresh(self, topic: str) -> "AuditPlan":
+        """The same, but all log partitions of a topic from their beginning."""
+        steps = {log: Step.AFRESH if log[0] == topic else step for log, step in self.steps.items()}
+        return dataclasses.replace(self, steps=steps)
+
+    def partitions(self, topic: str, *steps: Step) -> frozenset[int]:
+        """The log partitions of a topic with which one of some steps is done."""
+        return frozenset(partition for (name, partition), step in self.steps.items() if name == topic and step in steps)
+
+
+def make_plan(snapshot: Snapshot, *, rebuild: bool = False) -> AuditPlan:
+    """From where each log partition is audited; `rebuild`: all from their beginning."""
+    basis, before, now = snapshot.basis, snapshot.audited, snapshot.watermarks
+    logs = tuple(LogFiles(*log, files) for log, files in snapshot.bronze.items())
+    if rebuild or not basis.may_go_on or snapshot.is_renamed:
+        return AuditPlan(logs, dict.fromkeys(snapshot.bronze, Step.AFRESH), is_resting=False)
+    steps = {}
+    for place in snapshot.bronze:
+        changed_from = snapshot.rewrites.since(place, before[place].capture_version) if place in before else None
+        steps[place] = step_of(now[place].replayed if place in now else (), before.get(place), changed_from)
+    next_offsets = {log: watermark.next_offset for log, watermark in before.items()}
+    plan = AuditPlan(logs, steps, basis.unchanged >= SOURCES, next_offsets)
+    # rows of a log partition which is audited again from its beginning are among the settled ones of all
+    is_again = any(step is Step.AFRESH and log in before and log[0] == SHARE_TOPIC for log, step in steps.items())
+    return plan.afresh(SHARE_TOPIC) if is_again or FORMER_SHARES not in basis.unchanged else plan
+
+
+def removed_since_ms(removals: Sequence[tuple[int, str]], before: Mapping[str, Any]) -> int:
+    """The time of the first removal that an audit did not know: `before` are its settings."""
+    until_ms = before.get(REMOVED_UNTIL, -1)
+    known = [removal for removal in removals if removal[0] <= until_ms]
+    new = removals if before.get(REMOVED_TOPICS) != sum_of(known) else removals[len(known) :]
+    return min((at_ms for at_ms, _ in new), default=NEVER_MS)
+
+
+def unread_logs(plan: AuditPlan, topic: str) -> list[LogFiles]:
+    """The log partitions of a topic, from where each is audited."""
+    return [
+        log
+        if plan.steps[log.topic, log.partition] is Step.AFRESH
+        else dataclasses.replace(log, from_offset=plan.next_offsets.get((log.topic, log.partition), 0))
+        for log in plan.logs
+        if log.topic == topic
+    ]
+
+
+def works(
+    snapshot: Snapshot, plan: AuditPlan, work: AuditWork, topic: str, hot: Sequence[LogFiles], core_count: int
+) -> Iterator[AuditWork]:
+    """Tasks of a topic, numbered from that of `work`, the heaviest first. `hot`: the buckets of log partitions that
+    several tasks audit."""
+    former = work.former.having(AUDITED_LOGS, "topic", topic).having(LOG_ANOMALIES, "log_topic", topic)
+    are_cut = {log.partition for log in hot}
+    logs = [log for log in plan.logs if log.topic == topic and log.partition not in are_cut]
+    new = [new_bytes(log, plan, snapshot.watermarks) for log in logs]
+    bins = tapered([LOG_BYTES + size_bytes for size_bytes in new], core_count, new_bytes=sum(new))
+    parts = [*([log] for log in hot), *([logs[index] for index in indices] for indices in bins)]
+    for number, part in enumerate(parts, work.number):
+        yield dataclasses.replace(
+            work,
+            number=number,
+            topic=topic,
+            former=former,
+            log_partitions=tuple(log.partition for log in part),
+            bucket=part[0].bucket,
+            whole_to=_of_topic(snapshot.seen.whole_to, topic),
+            gaps=_of_topic(snapshot.seen.gaps, topic),
+            leader_changes=_of_topic(snapshot.seen.leader_changes, topic),
+            batch_files={log.partition: log.files for log in part},
+            going_on=plan.partitions(topic, Step.GO_ON, Step.REST),
+            resting=plan.partitions(topic, Step.REST) if plan.is_resting else frozenset(),
+            watermarks=_of_topic(snapshot.watermarks, topic),
+            next_offsets=_of_topic(plan.next_offsets, topic),
+        )
+
+
+_OfLog = TypeVar("_OfLog")
+
+
+def _of_topic(of_logs: Mapping[LogPartition, _OfLog], topic: str) -> dict[int, _OfLog]:
+    return {partition: value for (name, partition), value in of_logs.items() if name == topic}
+
+
+def new_bytes(log: LogFiles, plan: AuditPlan, watermarks: Mapping[LogPartition, Watermark]) -> int:
+    """What is to be audited of a log partition: so much of bronze as the new offsets are of all, or all."""
+    place = log.topic, log.partition
+    if plan.steps[place] is Step.AFRESH or place not in watermarks:
+        return log.size_bytes
+    next_offset = watermarks[place].next_offset
+    return log.size_bytes * (next_offset - plan.next_offsets.get(place, 0)) // max(next_offset, 1)

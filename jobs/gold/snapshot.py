@@ -1,0 +1,243 @@
+"""What an audit follows from, read once: silver as the last whole run left it, gold as the last audit did, bronze,
+settings. All of it is immutable; what the audit does is planned from it alone."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Final
+
+from coordinator_core.coverage import CoverageKind
+from coordinator_core.history.simple_log import CLUSTER_METADATA
+from coordinator_core.inference.configs import SESSION_TIMEOUTS
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.kafka_versions import METADATA_VERSION
+from coordinator_core.log_partitions import LogPartition
+from jobs.bronze.copies import NO_REWRITES, Rewrites
+from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.replay_runs import WholeRun, is_renamed_since
+from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver
+from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.gold.isolation import Lack, read_or
+from jobs.gold.share_reader import topic_growth
+from jobs.silver.checkpoints import WATERMARK_COLUMNS, Watermark, read_watermarks, watermark_from
+from jobs.silver.homes import CoordinatorPartitions
+from jobs.silver.plan import captured_files
+from jobs.silver.reader import SilverFiles
+from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from schemas.tables.bronze import COVERAGE, END_OFFSETS
+from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
+from schemas.tables.state import AUDITED_LOGS, GROUPS, LEADER_EPOCHS
+
+AUDIT_FORMAT: Final = 12
+"""Raised when the rules of inference change, or what is left for the next audit: gold of an older format is made
+anew."""
+
+END_OFFSETS_VERSION: Final = "end_offsets_version"
+SESSION_CONFIGS: Final = "session_configs"
+GROWN_TOPICS: Final = "grown_topics"
+SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS, GROWN_TOPICS})
+"""In `settings` of state.audits: what came from tables. The rest are settings and formats."""
+REMOVED_TOPICS: Final = "removed_topics"
+REMOVED_UNTIL: Final = "removed_until_ms"
+FORMER_SHARES: Final = "former_share_logs"
+REMOVALS: Final = frozenset({REMOVED_TOPICS, REMOVED_UNTIL, FORMER_SHARES})
+"""The same, of the topics that the metadata log shows removed: groups that lost offsets since the first one that is new
+are audited from their beginning, others not. And of share partitions that are in another log partition now: settled
+rows say so, too."""
+
+
+IS_WHOLE: Final = "is_whole"
+"""The same: was nothing lacking? Gold that was made without an input is made anew by the next audit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What gold follows from: silver as the last whole run left it, and settings."""
+
+    cluster_id: str
+    inference: InferenceSettings
+    run: WholeRun
+    newest: WholeAudit
+    growth: Mapping[str, Sequence[int]]
+    removals: Sequence[tuple[int, str]]
+    places: Mapping[str, Mapping[str, int]]
+    settings: Mapping[str, Any]
+    lacks: tuple[Lack, ...]
+    """Inputs that could not be read."""
+
+    @classmethod
+    def load(cls, warehouse: Warehouse, cluster_id: str, inference: InferenceSettings) -> "Basis":
+        """As it is now. Raises WarehouseError where silver is of another version."""
+        require_current_silver(warehouse, cluster_id)
+        run = WholeRun.newest(warehouse, cluster_id)
+        lacks: list[Lack] = []
+        counts = SilverFiles({PARTITION_COUNTS.full_name: run.files(PARTITION_COUNTS)})
+        nothing: Mapping[str, Sequence[int]] = {}
+        growth = read_or(nothing, "when topics got more partitions", partial(topic_growth, counts), lacks)
+        no_removals: list[tuple[int, str]] = []
+        removals = read_or(no_removals, "when topics were removed", partial(_removals, run), lacks)
+        nowhere: Mapping[str, Mapping[str, int]] = {}
+        places = read_or(nowhere, "which groups are in several log partitions", partial(_places, run), lacks)
+        settings = {
+            "format": AUDIT_FORMAT,
+            "silver_format": SILVER_FORMAT,
+            END_OFFSETS_VERSION: warehouse.version(END_OFFSETS),
+            SESSION_CONFIGS: read_or("", "configs of sessions", partial(_session_configs, run), lacks),
+            GROWN_TOPICS: blake2b(json.dumps(growth, sort_keys=True).encode(), digest_size=16).hexdigest(),
+            REMOVED_TOPICS: sum_of(removals),
+            REMOVED_UNTIL: max((at_ms for at_ms, _ in removals), default=-1),
+            FORMER_SHARES: sum_of(sorted(places.get(SHARE_TOPIC, {}).items())),
+        } | dataclasses.asdict(inference)
+        newest = WholeAudit.newest(warehouse, cluster_id, is_writer=True)
+        return cls(
+            cluster_id, inference, run, newest, growth, removals, places, settings | {IS_WHOLE: True}, tuple(lacks)
+        )
+
+    @property
+    def is_audited(self) -> bool:
+        """Did the newest audit, which ended, go by the same? So it is where nothing was replayed yet."""
+        if self.run.replay_version < 0:
+            return True
+        is_same = self.newest.replay_version == self.run.replay_version and self.newest.settings == self.settings
+        return is_same and not self.newest.has_broken_off
+
+    @property
+    def unchanged(self) -> frozenset[str]:
+        """The settings that are what they were for the newest audit."""
+        before = self.newest.settings
+        return frozenset(name for name, value in self.settings.items() if before.get(name) == value)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Is what the newest audit left of these formats and settings, so that another one goes on from there?"""
+        is_same = self.unchanged >= self.settings.keys() - SOURCES - REMOVALS
+        return self.newest.is_known and not self.newest.has_broken_off and is_same
+
+
+@dataclass(frozen=True, slots=True)
+class LogsSeen:
+    """How whole log partitions are, and who wrote them."""
+
+    whole_to: Mapping[LogPartition, int]
+    """The first offset of each that is not there, whatever the reason."""
+    gaps: Mapping[LogPartition, tuple[int, ...]]
+    """Where parts begin that were never captured or cannot be read."""
+    leader_changes: Mapping[LogPartition, tuple[int, ...]]
+    """Where leader epochs begin, as the batches that were read show it."""
+
+    @classmethod
+    def load(cls, warehouse: Warehouse, cluster_id: str) -> "LogsSeen":
+        """As captures left it."""
+        of_cluster = {"cluster_id": cluster_id}
+        rows = warehouse.read(COVERAGE, ["topic", "partition", "from_offset", "kind"], where=of_cluster)
+        missing: dict[LogPartition, list[int]] = {}
+        gaps: dict[LogPartition, list[int]] = {}
+        for row in rows.to_pylist():
+            place = row["topic"], row["partition"]
+            if row["kind"] != CoverageKind.CAPTURED.name:
+                missing.setdefault(place, []).append(row["from_offset"])
+            if row["kind"] in _GAP_KINDS:
+                gaps.setdefault(place, []).append(row["from_offset"])
+        changes: dict[LogPartition, list[int]] = {}
+        for row in warehouse.read(LEADER_EPOCHS, where=of_cluster).to_pylist():
+            if not row["is_checkpoint"] and row["leader_epoch"] >= 0:
+                changes.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
+        return cls(
+            {log: min(offsets) for log, offsets in missing.items()},
+            {log: tuple(sorted(offsets)) for log, offsets in gaps.items()},
+            {log: tuple(sorted(offsets)) for log, offsets in changes.items()},
+        )
+
+
+_GAP_KINDS: Final = frozenset({CoverageKind.MISSING.name, CoverageKind.CORRUPT.name})
+"""What compaction took is not among them: it leaves the newest record of each key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a plan of an audit is made from."""
+
+    basis: Basis
+    bronze: Mapping[LogPartition, tuple[TableFile, ...]]
+    """Files of the log partitions of coordinators."""
+    watermarks: Mapping[LogPartition, Watermark]
+    """How far silver is."""
+    audited: Mapping[LogPartition, Watermark]
+    """How far gold is; nothing where an audit cannot go on from it."""
+    seen: LogsSeen
+    group_files: Mapping[int, tuple[TableFile, ...]]
+    """Of state.groups, by partition of `__consumer_offsets`."""
+    rewrites: Rewrites = NO_REWRITES
+    """Where captures changed what silver had replayed."""
+    is_renamed: bool = False
+    """Did a run since the newest audit write rows of before again, under other names?"""
+
+    @classmethod
+    def load(cls, warehouse: Warehouse, basis: Basis) -> "Snapshot":
+        """As it is now."""
+        cluster_id, run, newest = basis.cluster_id, basis.run, basis.newest
+        files = captured_files(warehouse, cluster_id)
+        watermarks = read_watermarks(run, of_any_format=True)
+        snapshot = cls(
+            basis,
+            {log: of_log for log, of_log in files.items() if log[0] in (OFFSETS_TOPIC, SHARE_TOPIC)},
+            watermarks,
+            {},
+            LogsSeen.load(warehouse, cluster_id),
+            _group_files(run),
+        )
+        if not basis.may_go_on:
+            return snapshot
+        captured = max((mark.capture_version for mark in watermarks.values()), default=-1)
+        columns = [*WATERMARK_COLUMNS, "topic", "log_partition"]
+        rows = newest.read(AUDITED_LOGS, columns).to_pylist()
+        return dataclasses.replace(
+            snapshot,
+            audited={(row["topic"], row["log_partition"]): watermark_from(row) for row in rows},
+            rewrites=Rewrites.load(warehouse, cluster_id, captured),
+            is_renamed=is_renamed_since(warehouse, cluster_id, newest.replay_version),
+        )
+
+
+def _places(run: WholeRun) -> dict[str, dict[str, int]]:
+    """By coordinator topic, groups and share partitions with records in several log partitions, and the one where Kafka
+    looks for each."""
+    found = CoordinatorPartitions(run.read(COORDINATOR_PARTITIONS))
+    return {
+        topic: {key: move.log_partition for key, move in found.left_behind(topic, None).moves.items()}
+        for topic in (OFFSETS_TOPIC, SHARE_TOPIC)
+    }
+
+
+def _group_files(run: WholeRun) -> dict[int, tuple[TableFile, ...]]:
+    """Of state.groups, by partition of `__consumer_offsets`."""
+    files: dict[int, tuple[TableFile, ...]] = {}
+    for file in run.files(GROUPS):
+        topic, _, partition = file.partition_values["log"].rpartition("-")
+        if topic == OFFSETS_TOPIC:
+            files[int(partition)] = (*files.get(int(partition), ()), file)
+    return files
+
+
+def _session_configs(run: WholeRun) -> str:
+    """What departures of members and causes of rebalances go by, as a sum: where it changed, all groups are audited."""
+    names = {METADATA_VERSION, *SESSION_TIMEOUTS.values(), *(f"group.{name}" for name in SESSION_TIMEOUTS.values())}
+    rows = [row for row in run.read(CONFIGS).to_pylist() if row["name"] in names]
+    told = sorted(json.dumps(row, default=str, sort_keys=True) for row in rows)
+    return blake2b("\n".join(told).encode(), digest_size=16).hexdigest()
+
+
+def _removals(run: WholeRun) -> list[tuple[int, str]]:
+    """When topics were removed (ms), as the metadata log tells it, and their ids; in the order of time."""
+    rows = run.read(TOPICS).to_pylist()
+    removed = (row for row in rows if row["valid_to"] is not None and row["learned_from"] == CLUSTER_METADATA)
+    return sorted((epoch_ms(row["valid_to"]), row["topic_id"]) for row in removed)
+
+
+def sum_of(values: Sequence[tuple[int, str]] | Sequence[tuple[str, int]]) -> str:
+    """A digest of some values, to be compared with that of another audit."""
+    return blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
