@@ -6,8 +6,8 @@ PYTHON := .venv/bin/python
 test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
 
-test: test-env ## The whole suite, in two processes, in the order in which it is written (`make check` shuffles).
-	PYTHONPATH=. $(PYTHON) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -p no:randomly
+test: test-env ## The whole suite, in three processes (one often waits for a broker or a JVM), in the order in which it is written (`make check` shuffles).
+	PYTHONPATH=. $(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -p no:randomly
 
 test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (LIVE_MINUTES), three brokers, a Spark cluster, HDFS, S3.
 	LIVE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/cluster tests/stores tests/groupledger tests/jobs tests/conformance tests/test_spark_submit.py
@@ -26,7 +26,8 @@ bench: test-env ## Timings of the hot paths.
 fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, and thousands of random lives of each live group.
 	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000
 	HISTORIES=10000 PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/history tests/coordinator_core/inference
-	COPY_SETS=2000 DAMAGE_SETS=500 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_copies_at_random.py tests/cases/test_damage_at_random.py
+	HISTORIES=30 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_grown_topics.py
+	COPY_SETS=2000 DAMAGE_SETS=500 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_copies_at_random.py tests/cases/test_damage_at_random.py tests/cases/test_rows_of_dumps.py
 	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful
 
 faults: test-env ## kill -9 of drivers, Python workers and executors, a run each, and 36 runs with other seeds and orders: about 45 minutes.

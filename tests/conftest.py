@@ -26,6 +26,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.spark.session import start_session
 from jobs.spark.settings import spark_defaults
 from tests.jobs.in_process import in_process
+from tests.made_once import MadeOnce
 
 takes_minutes = pytest.mark.skipif(not IS_TEST_LIVE, reason="minutes: make test-live runs it")
 """Marks what would make `make test` too long: whole tests, and cases of which one is enough there."""
@@ -89,6 +90,12 @@ def no_spark() -> SparkSession:
     """For tests of what tasks do, where Spark would only carry them to another process: a tenth of
     the time. What Spark makes of the same jobs is compared by the tests of `nightly` and of faults."""
     return in_process()
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    """Makes what is too dear to be made by each process of a run."""
+    return MadeOnce(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,7 @@ from tests.conformance.recordings import (
 )
 from tests.conformance.test_traces import DATA, DATA_OF_VERSIONS, FamilyFile, family_files
 from tests.conftest import REPORT_LINE
+from tests.made_once import MadeOnce
 from tests.recorded import RECORDINGS, UNPACKED
 from tools.recordings import name_of, unpacked
 
@@ -133,9 +134,9 @@ def _family_id(file: FamilyFile) -> str:
 
 
 @pytest.fixture(scope="session")
-def silver_maker(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SilverMaker:
+def silver_maker(no_spark: SparkSession, made_once: MadeOnce) -> SilverMaker:
     """Makes what the jobs make of a recording, each once."""
-    return SilverMaker(no_spark, tmp_path_factory.mktemp("conformance"))
+    return SilverMaker(no_spark, made_once)
 
 
 @pytest.fixture(scope="session")

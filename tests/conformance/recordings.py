@@ -3,6 +3,7 @@ back by delta-rs without Spark.
 """
 
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.settings import load_settings
 from jobs.silver.replay import replay
 from tests.conformance.tables import Tables, read_tables
+from tests.made_once import MadeOnce
 
 LOGS: Final = "logs"
 LOGS_BEFORE: Final = "logs-before"
@@ -67,12 +69,11 @@ WarehouseOf = Callable[[Recording], Path]
 
 
 class SilverMaker:
-    """Makes the tables of a recording on first asking, and keeps them for the session."""
+    """Makes the tables of a recording on first asking, and keeps them for all processes of the run."""
 
-    def __init__(self, session: SparkSession, scratch: Path) -> None:
+    def __init__(self, session: SparkSession, made_once: MadeOnce) -> None:
         self._session = session
-        self._scratch = scratch
-        self._roots: dict[Recording, Path] = {}
+        self._made_once = made_once
         self._made: dict[Recording, Tables] = {}
 
     def __call__(self, recording: Recording) -> Tables:
@@ -83,12 +84,12 @@ class SilverMaker:
 
     def warehouse(self, recording: Recording) -> Path:
         """The warehouse that holds them."""
-        if recording not in self._roots:
-            name = cluster_id_of(recording)
-            root = self._scratch / f"{len(self._roots)}-{name}"
-            make_warehouse(self._session, recording.logs, root, cluster_id=name)
-            self._roots[recording] = root
-        return self._roots[recording]
+        cluster_id = cluster_id_of(recording)
+        # recordings that are given by options may have one name in two folders
+        name = f"silver-{cluster_id}-{zlib.crc32(str(recording.logs.resolve()).encode()):08x}"
+        return self._made_once(
+            name, lambda root: make_warehouse(self._session, recording.logs, root, cluster_id=cluster_id)
+        )
 
 
 def cluster_id_of(recording: Recording) -> str:
