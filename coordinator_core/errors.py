@@ -165,8 +165,8 @@ class UnknownRequest(CoreError):
     """An answer to a request which is not under way."""
 
 
-class LaneError(CoreError):
-    """The lane was used wrongly, or contradicts itself."""
+class ColumnarReplayError(CoreError):
+    """The columnar replay was used wrongly, or contradicts itself."""
 
 
 class IllegalClientState(CoreError):

@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from functools import cache, partial
 from typing import Any, TypeVar
 
-from coordinator_core.source import Source
+from coordinator_core.codegen import Source
 
 State = TypeVar("State")
 Row = TypeVar("Row", bound=tuple[Any, ...])

@@ -19,7 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from coordinator_core.log.chunk import I32, I64, U8
-from coordinator_core.log.fast import le64, read_only
+from coordinator_core.log.kernels import le64, read_only
 
 U64 = NDArray[np.uint64]
 

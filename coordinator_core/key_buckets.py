@@ -17,10 +17,10 @@ import numpy as np
 from coordinator_core.codec import uuid_bytes
 from coordinator_core.interning import Interned, hash_bytes
 from coordinator_core.log.chunk import I16, I32, I64, U8, BoolArray, RecordChunk, RecordColumns
-from coordinator_core.log.fast import be16, be64, read_only
+from coordinator_core.log.kernels import be16, be64, read_only
 from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.offsets.fast import is_utf8
-from coordinator_core.share_state.fast import borrowing, inlined
+from coordinator_core.offsets.kernels import is_utf8
+from coordinator_core.share_state.kernels import borrowing, inlined
 
 SLOT_COUNT: Final = 1 << 12
 """A power of two; many more than there are tasks, so that slots of different weight make buckets of one weight."""

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
-from coordinator_core.inference.broken_rules import CLOCK_STEP_MS_MIN, LogAnomalyRow
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.deletions import Removed
 from coordinator_core.inference.life import WHOLE
+from coordinator_core.inference.log_anomalies import CLOCK_STEP_MS_MIN, LogAnomalyRow
 from coordinator_core.inference.settings import InferenceSettings
 from groupledger.silver import SilverRows
 from jobs.delta.arrow_schemas import arrow_schema

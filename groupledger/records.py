@@ -17,9 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentat
 from pyspark.sql.types import StructType
 
 from coordinator_core.log.chunk import CONTROL_NONE, I32, I64, U8, BoolArray, Finding, RecordChunk
-from coordinator_core.log.fast import read_only
+from coordinator_core.log.kernels import read_only
 from coordinator_core.log.records import as_u8, decode_chunk
-from coordinator_core.offsets.fast import gather_bytes
+from coordinator_core.offsets.kernels import gather_bytes
 from coordinator_core.offsets.operations import operation_first_offsets
 from jobs.delta.arrow_schemas import arrow_type, delta_struct
 from jobs.errors import JobError

@@ -23,9 +23,9 @@ from pyspark.sql.types import StructType
 
 from coordinator_core.history.offsets_log import OffsetsLogOutput, OffsetsLogReplay
 from coordinator_core.log.chunk import Finding
-from coordinator_core.offsets.lane import OUTCOMES, CommitColumns, OffsetLane
+from coordinator_core.offsets.columnar import OUTCOMES, ColumnarOffsetReplay, CommitColumns
 from coordinator_core.offsets.replay import NO_PRODUCER_ID
-from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
+from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
 from groupledger.chunks import KeyChunk, key_chunks
 from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, batch_findings, read_records
 from jobs.delta.arrow_schemas import arrow_schema, delta_struct, spark_schema
@@ -472,13 +472,13 @@ class _Commits:
     has_markers: bool
 
     def __call__(self, batches: Batches) -> Iterator[pa.Table]:
-        lane, partition = OffsetLane(), 0
+        columnar, partition = ColumnarOffsetReplay(), 0
         for chunk in key_chunks(batches, keeps_operations=False):
             partition = chunk.log_partition
-            commits = lane.feed(chunk.records).commits
+            commits = columnar.feed(chunk.records).commits
             told = chunk.are_told(commits.log_offset)
             yield _settled(self._decided(commits, commits_table(commits, partition, told)), True)
-        commits = lane.finish()
+        commits = columnar.finish()
         if len(commits):
             yield _settled(self._decided(commits, commits_table(commits, partition)), False)
 
@@ -557,7 +557,7 @@ def _unread_batches(rows: Batches) -> Batches:
         yield from made.append_column("cluster_id", cluster_id).select(schema.names).cast(schema).to_batches()
 
 
-_ROWS_OF_SHARE_STATE: Final[Mapping[Table, Callable[[LaneOutput, ShareKeys, int], pa.Table]]] = {
+_ROWS_OF_SHARE_STATE: Final[Mapping[Table, Callable[[ColumnarOutput, ShareKeys, int], pa.Table]]] = {
     SHARE_PARTITION_STATES: lambda output, keys, partition: share_states_table(
         output.partition_states, keys, partition
     ),
@@ -580,12 +580,12 @@ class _ShareState:
             yield _settled(rows, is_settled)
 
 
-def _share_outputs(batches: Batches) -> Iterator[tuple[KeyChunk, LaneOutput, bool]]:
-    lane, chunk = ShareStateLane(), None
+def _share_outputs(batches: Batches) -> Iterator[tuple[KeyChunk, ColumnarOutput, bool]]:
+    columnar, chunk = ColumnarShareReplay(), None
     for chunk in key_chunks(batches, keeps_operations=False):
-        yield chunk, lane.feed(chunk.records), True
+        yield chunk, columnar.feed(chunk.records), True
     if chunk is not None:
-        yield chunk, lane.finish(), False
+        yield chunk, columnar.finish(), False
 
 
 def _share_findings(batches: Batches) -> Iterator[pa.Table]:

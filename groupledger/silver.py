@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from jobs.delta.arrow_columns import CODED, as_read, columns_read
 from jobs.delta.part_files import LOG_PARTITION
-from jobs.silver.needed import SettledGroups
+from jobs.silver.needed import AuditWatermarks
 from jobs.silver.reader import SilverFiles
 from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET
 from schemas.tables.declare import Table
@@ -42,10 +42,10 @@ class SilverRows(SilverFiles):
         to_log_offset: int = END_OF_LOG,
         ended_after: int = -1,
         only: Set[str] | None = None,
-        settled: SettledGroups | None = None,
+        watermarks: AuditWatermarks | None = None,
     ) -> Iterator[pa.Table]:
         """The rows of one log partition, once. Nothing is settled here."""
-        assert ended_after < 0 and not settled, "an audit of rows begins at the beginning"
+        assert ended_after < 0 and not watermarks, "an audit of rows begins at the beginning"
         rows = self._rows.get(table.full_name)
         if rows is None:
             return

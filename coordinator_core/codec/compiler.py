@@ -19,10 +19,10 @@ from coordinator_core.codec.fields import (
 )
 from coordinator_core.codec.primitives import Buffer, read_uvarint, write_uvarint
 from coordinator_core.codec.structs import Declaration, Struct, default_of, struct_class
+from coordinator_core.codegen import Source
 from coordinator_core.errors import BufferUnderflow, CoreError, EncodeError, LengthOutOfBounds
 from coordinator_core.frozen import open_class
 from coordinator_core.limits import NESTING_DEPTH_MAX
-from coordinator_core.source import Source
 from schemas import wire
 
 SHORT_ARRAY_LENGTH: Final = 32

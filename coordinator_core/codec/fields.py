@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.codec.primitives import UUID_BYTES, Buffer, read_uvarint, uuid_bytes, uuid_text, write_uvarint
+from coordinator_core.codegen import Source
 from coordinator_core.errors import BufferUnderflow, EncodeError, LengthOutOfBounds, NullNotAllowed
-from coordinator_core.source import Source
 from schemas import wire
 
 STRING_BYTES_MAX: Final = 32767

@@ -15,14 +15,14 @@ from coordinator_core.classic.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from coordinator_core.consumer.checks import refused_heartbeat as refused_consumer_heartbeat
 from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
+from coordinator_core.consumer.request_validation import refused_heartbeat as refused_consumer_heartbeat
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.share.checks import refused_heartbeat as refused_share_heartbeat
 from coordinator_core.share.messages import ShareGroupHeartbeatRequest
-from coordinator_core.streams.checks import refused_heartbeat as refused_streams_heartbeat
+from coordinator_core.share.request_validation import refused_heartbeat as refused_share_heartbeat
 from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest
+from coordinator_core.streams.request_validation import refused_heartbeat as refused_streams_heartbeat
 
 CLASSIC_RESPONSES: Final[dict[type, Any]] = {
     SyncGroupRequest: SyncGroupResponse,

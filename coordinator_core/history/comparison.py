@@ -63,7 +63,7 @@ class Comparison(NamedTuple):
 
     def _begin(self, after: Group) -> None:
         """A group that was not there."""
-        self.intervals.track.incarnation += 1
+        self.intervals.intervals.incarnation += 1
         is_contiguous = _is_first(after)
         self.intervals.open_generation(self.step, after, previous=None, is_contiguous=is_contiguous)
         details = {}
@@ -79,7 +79,7 @@ class Comparison(NamedTuple):
     def _see_first(self, after: Group) -> None:
         """A group that was known by its commits alone and shows now that it had been there before these: what the
         commits seemed to begin, generation 0 of a simple group, never was."""
-        self.intervals.track.generation = None
+        self.intervals.intervals.generation = None
         self.intervals.open_generation(self.step, after, previous=None, is_contiguous=_is_first(after))
         self._say_generation(None)
         self._compare_protocol(None, after)
@@ -102,7 +102,7 @@ class Comparison(NamedTuple):
             is_contiguous = views.generation(after) in {previous, previous + 1}
         else:
             self.intervals.close_all(before, self.step, GROUP_DELETED)
-            self.intervals.track.incarnation += 1
+            self.intervals.intervals.incarnation += 1
             is_contiguous = _is_first(after)
         self.intervals.open_generation(self.step, after, previous=previous, is_contiguous=is_contiguous)
         self.step.say(
@@ -124,7 +124,7 @@ class Comparison(NamedTuple):
     def _advance(self, before: Group, after: Group) -> None:
         """The same group, one operation on."""
         old, new = views.generation(before), views.generation(after)
-        current = self.intervals.track.generation
+        current = self.intervals.intervals.generation
         if current is not None and new != old:
             if new < old:
                 self.step.say(
@@ -198,11 +198,11 @@ class Comparison(NamedTuple):
         names = self._touched(before, after)
         old: Mapping[str, Member] = before.members if before is not None else {}
         gone = [m for m in names if m in old and m not in after.members]
-        come = [m for m in names if m in after.members and m not in self.intervals.track.members]
+        come = [m for m in names if m in after.members and m not in self.intervals.intervals.members]
         if replaced is None:
             replaced = _replacements(old, gone, after.members, come)
         is_classic = isinstance(after, ClassicGroup)
-        asked_before = dict(self.intervals.track.assignors)
+        asked_before = dict(self.intervals.intervals.assignors)
         if before is not None:
             self.intervals.close_gone(self.step, before, gone, replaced)
         for member_id in come:
@@ -218,7 +218,7 @@ class Comparison(NamedTuple):
                 self._compare_member(old.get(member_id), after.members.get(member_id))
         self._compare_assignments(before, after, names)
         if before is not None and before.members and after.members:
-            _say_assignor(self.step, asked_before, self.intervals.track.assignors)
+            _say_assignor(self.step, asked_before, self.intervals.intervals.assignors)
         self._say_odd_bytes(after)
 
     def _touched(self, before: Group | None, after: Group) -> list[str]:
@@ -277,9 +277,9 @@ class Comparison(NamedTuple):
             text = f"{after.protocol_name or ''}\n{client}\n{oddity.text}"
             # a digest: saved state keeps no words of client ids, which may be personal
             note = hashlib.sha256(text.encode()).hexdigest()[:16]
-            if note in self.intervals.track.notes or len(self.intervals.track.notes) >= CLIENT_NOTES_MAX:
+            if note in self.intervals.intervals.notes or len(self.intervals.intervals.notes) >= CLIENT_NOTES_MAX:
                 continue
-            self.intervals.track.notes.append(note)
+            self.intervals.intervals.notes.append(note)
             details = {
                 "code": UNREAD_BYTES if oddity.is_unread else SHORT_BYTES,
                 "message": oddity.text,

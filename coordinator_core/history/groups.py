@@ -16,9 +16,11 @@ from typing import Final, NamedTuple
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
 from coordinator_core.history import views
+from coordinator_core.history.checkpoint import GroupCheckpoint, pack_group, unpack_group
 from coordinator_core.history.comparison import Comparison
 from coordinator_core.history.intervals import Intervals
 from coordinator_core.history.learned_topics import LearnedTopics
+from coordinator_core.history.open_intervals import OpenIntervals
 from coordinator_core.history.operations import (
     CURRENT_ASSIGNMENT_RECORDS,
     GENERATION_RECORDS,
@@ -35,8 +37,6 @@ from coordinator_core.history.operations import (
     offsets_deleted,
 )
 from coordinator_core.history.rows import GroupRows
-from coordinator_core.history.saved import SavedGroup, pack_group, unpack_group
-from coordinator_core.history.tracks import Track
 from coordinator_core.kafka_versions import DEFAULT_VERSION
 from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.offsets.state import OffsetKey
@@ -63,7 +63,7 @@ class GroupHistory:
 
     def __init__(self, shard: GroupShard | None = None, *, saved: Mapping[str, bytes] | None = None) -> None:
         self.shard = shard if shard is not None else GroupShard()
-        self._tracks: dict[str, Track] = {}
+        self._open_intervals: dict[str, OpenIntervals] = {}
         self._asleep: dict[str, bytes] = dict(saved or {})
         self._asleep_told: dict[str, _Told] = {}
         """What deletions of offsets tell of groups asleep."""
@@ -88,10 +88,10 @@ class GroupHistory:
             # tombstones of offsets, or of what compaction had taken before: no group changed
             self._rows.events.extend(numbered(step.events))
             return
-        track = self._tracks.get(operation.group_id)
-        if track is None:
-            track = self._tracks[operation.group_id] = Track()
-        Comparison(step, Intervals(operation.group_id, track, self._rows)).compare()
+        intervals = self._open_intervals.get(operation.group_id)
+        if intervals is None:
+            intervals = self._open_intervals[operation.group_id] = OpenIntervals()
+        Comparison(step, Intervals(operation.group_id, intervals, self._rows)).compare()
         self._topics.learn_share_partitions(step)
         self._topics.learn_targets(step)
         self._rows.events.extend(numbered(step.events))
@@ -100,8 +100,10 @@ class GroupHistory:
         """By group id, what a later history needs to go on. Those still asleep are given as they came."""
         groups, partitions = self.shard.groups, self.shard.share_partitions
         return self._asleep | {
-            group_id: pack_group(SavedGroup(groups.get(group_id), partitions.get(group_id), self._tracks.get(group_id)))
-            for group_id in sorted({*groups, *partitions, *self._tracks})
+            group_id: pack_group(
+                GroupCheckpoint(groups.get(group_id), partitions.get(group_id), self._open_intervals.get(group_id))
+            )
+            for group_id in sorted({*groups, *partitions, *self._open_intervals})
         }
 
     @property
@@ -126,17 +128,17 @@ class GroupHistory:
         if saved.share_partitions is not None:
             partitions = shard.share_partitions.set(group_id, saved.share_partitions)
             shard = replace(shard, share_partitions=partitions)
-        if saved.track is not None:
-            self._tracks[group_id] = saved.track
+        if saved.intervals is not None:
+            self._open_intervals[group_id] = saved.intervals
         self.shard = shard
 
     def finish(self) -> GroupRows:
         """Rows of everything still open, groups asleep aside, with the newest attributes; the history may not go on
         afterwards."""
-        for group_id, track in self._tracks.items():
+        for group_id, intervals in self._open_intervals.items():
             group = self.shard.groups.get(group_id)
             if group is not None:
-                Intervals(group_id, track, self._rows).close_all(group, None, None)
+                Intervals(group_id, intervals, self._rows).close_all(group, None, None)
         return self.take()
 
     def _replay(self, operation: Operation) -> Step:

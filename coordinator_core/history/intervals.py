@@ -8,6 +8,7 @@ from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.consumer.subscriptions import preferred_assignor
 from coordinator_core.frozen import maker_of
 from coordinator_core.history import views
+from coordinator_core.history.open_intervals import Held, Open, OpenGeneration, OpenIntervals, in_runs, parted
 from coordinator_core.history.operations import Step
 from coordinator_core.history.rows import (
     LEFT_OR_EXPIRED,
@@ -19,7 +20,6 @@ from coordinator_core.history.rows import (
     GroupRows,
     MemberRow,
 )
-from coordinator_core.history.tracks import Held, Open, OpenGeneration, Track, in_runs, parted
 from coordinator_core.history.views import Member
 from coordinator_core.replay import Group
 
@@ -28,20 +28,20 @@ class Intervals(NamedTuple):
     """What is open of a group, and where the rows go that it becomes. `step` None: the log ends."""
 
     group_id: str
-    track: Track
+    intervals: OpenIntervals
     rows: GroupRows
 
     def open_generation(self, step: Step, after: Group, *, previous: int | None, is_contiguous: bool) -> None:
         """The group came to a generation."""
-        track = self.track
+        intervals = self.intervals
         group_type, generation = views.group_type(after), views.generation(after)
-        if track.newest.get(group_type, (-1, 0)) >= (track.incarnation, generation):
+        if intervals.newest.get(group_type, (-1, 0)) >= (intervals.incarnation, generation):
             # Never so in a log of Kafka's own. It keeps the table's key unique whatever the log says.
-            track.incarnation += 1
-        track.newest[group_type] = (track.incarnation, generation)
-        track.generation = OpenGeneration(
+            intervals.incarnation += 1
+        intervals.newest[group_type] = (intervals.incarnation, generation)
+        intervals.generation = OpenGeneration(
             group_type=group_type,
-            incarnation=track.incarnation,
+            incarnation=intervals.incarnation,
             generation=generation,
             log_offset=step.operation.last_offset,
             timestamp_ms=step.operation.timestamp_ms,
@@ -52,7 +52,7 @@ class Intervals(NamedTuple):
 
     def close_generation(self, group: Group, step: Step | None) -> None:
         """The generation ended; `group` is its last state."""
-        opened, self.track.generation = self.track.generation, None
+        opened, self.intervals.generation = self.intervals.generation, None
         if opened is None:
             return
         classic = group if isinstance(group, ClassicGroup) else None
@@ -69,7 +69,7 @@ class Intervals(NamedTuple):
                 state=str(group.state),
                 protocol_type=None if classic is None else classic.protocol_type,
                 protocol_name=(
-                    preferred_assignor_of(self.track.assignors) if classic is None else classic.protocol_name
+                    preferred_assignor_of(self.intervals.assignors) if classic is None else classic.protocol_name
                 ),
                 leader_member_id=None if classic is None else classic.leader,
                 member_count=len(group.members),
@@ -85,12 +85,12 @@ class Intervals(NamedTuple):
 
     def open_member(self, step: Step, after: Group, member_id: str) -> None:
         """A member joined."""
-        self.track.members[member_id] = self._opened(step, after)
+        self.intervals.members[member_id] = self._opened(step, after)
         self.count_assignor(after.members[member_id], +1)
 
     def close_member(self, group: Group, member_id: str, step: Step | None, ended_by: str | None) -> None:
         """A member is gone, and with it its attributes; `group` still has it."""
-        opened = self.track.members.pop(member_id)
+        opened = self.intervals.members.pop(member_id)
         member = group.members[member_id]
         if step is not None:
             self.count_assignor(member, -1)
@@ -99,7 +99,7 @@ class Intervals(NamedTuple):
         self.rows.members.append(
             _make_member_row((self.group_id, views.group_type(group), member_id, *interval, ended_by, *of_member))
         )
-        self._add_attributes(group, member_id, self.track.attributes.pop(member_id, opened), step, of_member)
+        self._add_attributes(group, member_id, self.intervals.attributes.pop(member_id, opened), step, of_member)
 
     def close_gone(self, step: Step, before: Group, gone: Iterable[str], replaced: Mapping[str, str]) -> None:
         """Members which are no more: away, or replaced by a new member of the same group instance id."""
@@ -113,43 +113,43 @@ class Intervals(NamedTuple):
     def change_attributes(self, step: Step, old: Member, new: Member) -> None:
         """Attributes that change within a member's time in the group end an interval of their own."""
         before, after = step.before, step.after
-        if before is None or after is None or new.member_id not in self.track.members:
+        if before is None or after is None or new.member_id not in self.intervals.members:
             return
         had = views.member_fields(before, old)
         if views.attributes(had) == views.attributes(views.member_fields(after, new)):
             return
         member_id = new.member_id
-        opened = self.track.attributes.get(member_id, self.track.members[member_id])
-        self.track.attributes[member_id] = self._opened(step, after)
+        opened = self.intervals.attributes.get(member_id, self.intervals.members[member_id])
+        self.intervals.attributes[member_id] = self._opened(step, after)
         self._add_attributes(before, member_id, opened, step, had)
 
     def count_assignor(self, member: Member, count: int) -> None:
         """One member more, or less, asks for the server assignor that a member asks for."""
         assignor = views.server_assignor(member)
         if assignor is not None:
-            self.track.assignors[assignor] += count
+            self.intervals.assignors[assignor] += count
 
     def change_assignment(self, step: Step, after: Group, member_id: str, kind: str, assigned: Assigned) -> None:
         """What a member has of a kind is all of `assigned` from now on, and nothing else."""
-        kinds = self.track.assignments.setdefault(member_id, {})
+        kinds = self.intervals.assignments.setdefault(member_id, {})
         kept, gone, come = parted(kinds.pop(kind, []), assigned)
         if come:
             kept.append(Held(self._opened(step, after), come))
         if kept:
             kinds[kind] = kept
         elif not kinds:
-            del self.track.assignments[member_id]
+            del self.intervals.assignments[member_id]
         if gone:
             self._close_assignments(after, member_id, kind, gone, step)
 
     def close_all(self, group: Group, step: Step | None, ended_by: str | None) -> None:
         """Close everything of a group; `group` is its last state."""
-        for member_id, kinds in self.track.assignments.items():
+        for member_id, kinds in self.intervals.assignments.items():
             for kind in views.ASSIGNMENT_KINDS:
                 if kind in kinds:
                     self._close_assignments(group, member_id, kind, kinds[kind], step)
-        self.track.assignments.clear()
-        for member_id in list(self.track.members):
+        self.intervals.assignments.clear()
+        for member_id in list(self.intervals.members):
             self.close_member(group, member_id, step, ended_by)
         self.close_generation(group, step)
 
@@ -158,7 +158,7 @@ class Intervals(NamedTuple):
             step.opened = Open(
                 log_offset=step.operation.last_offset,
                 timestamp_ms=step.operation.timestamp_ms,
-                incarnation=self.track.incarnation,
+                incarnation=self.intervals.incarnation,
                 generation=views.generation(after),
             )
         return step.opened

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from coordinator_core.log.chunk import I64, BatchColumns, BoolArray
-from coordinator_core.offsets import fast
-from coordinator_core.offsets.lane import CommitColumns, OffsetLane
+from coordinator_core.offsets import kernels
+from coordinator_core.offsets.columnar import ColumnarOffsetReplay, CommitColumns
 
 _NO_SEQUENCE: Final = -1
 _WITH_SEQUENCES: Final = 2
@@ -41,13 +41,15 @@ def is_of_old_coordinator(batches: BatchColumns) -> BoolArray:
     return is_old
 
 
-def deaths_with_last_offset(batches: BatchColumns, commits: CommitColumns, lane: OffsetLane) -> Iterator[Death]:
-    """Of a chunk that a lane has just replayed. Open transactions do not count as offsets.
+def deaths_with_last_offset(
+    batches: BatchColumns, commits: CommitColumns, columnar: ColumnarOffsetReplay
+) -> Iterator[Death]:
+    """Of a chunk that a columnar replay has just replayed. Open transactions do not count as offsets.
 
     From how many offsets a group has at the end of the chunk, and what came and went in it, follows how many it had at
     each moment.
     """
-    is_taken = (commits.change == fast.CHANGE_DELETE) & commits.previous_offset_valid
+    is_taken = (commits.change == kernels.CHANGE_DELETE) & commits.previous_offset_valid
     # what a transaction deletes, which no coordinator writes, may be of an earlier chunk
     deleted = np.flatnonzero(is_taken & (commits.producer_id < 0))
     if not len(deleted):
@@ -58,8 +60,8 @@ def deaths_with_last_offset(batches: BatchColumns, commits: CommitColumns, lane:
     if not is_old.any():
         return
     groups = np.unique(commits.group[is_old])
-    counts = dict(zip(groups.tolist(), lane.offset_counts(groups).tolist(), strict=True))
-    changed = np.flatnonzero(np.isin(commits.group, groups) & ((commits.change == fast.CHANGE_FIRST) | is_taken))
+    counts = dict(zip(groups.tolist(), columnar.offset_counts(groups).tolist(), strict=True))
+    changed = np.flatnonzero(np.isin(commits.group, groups) & ((commits.change == kernels.CHANGE_FIRST) | is_taken))
     # the records of one transaction are applied at one place
     order = np.lexsort((commits.log_offset[changed], commits.applied_log_offset[changed], commits.group[changed]))
     changed = changed[order]
@@ -67,19 +69,19 @@ def deaths_with_last_offset(batches: BatchColumns, commits: CommitColumns, lane:
     for start, stop in zip(starts, [*starts[1:], len(changed)], strict=True):
         rows = changed[start:stop]
         group = int(commits.group[rows[0]])
-        deltas = np.where(commits.change[rows] == fast.CHANGE_FIRST, 1, -1)
+        deltas = np.where(commits.change[rows] == kernels.CHANGE_FIRST, 1, -1)
         # what is left after each change: all at the end, less what came after it
         left = counts[group] - (deltas.sum() - np.cumsum(deltas))
         dying = rows[(left == 0) & (deltas < 0) & is_old[rows]]
-        yield from _deaths(group, dying, commits, lane)
+        yield from _deaths(group, dying, commits, columnar)
 
 
-def _deaths(group: int, dying: I64, commits: CommitColumns, lane: OffsetLane) -> Iterator[Death]:
+def _deaths(group: int, dying: I64, commits: CommitColumns, columnar: ColumnarOffsetReplay) -> Iterator[Death]:
     if not len(dying):
         return
     decided = np.flatnonzero((commits.group == group) & commits.is_value)
     at_ms = commits.recorded_at_ms[decided]
-    pending_offsets, pending_at_ms = lane.pending_of(group)
+    pending_offsets, pending_at_ms = columnar.pending_of(group)
     offsets = np.concatenate((commits.log_offset[decided], pending_offsets))
     times = np.concatenate((np.where(at_ms < 0, commits.commit_time_ms[decided], at_ms), pending_at_ms))
     order = np.argsort(offsets, kind="stable")
@@ -89,5 +91,5 @@ def _deaths(group: int, dying: I64, commits: CommitColumns, lane: OffsetLane) ->
         place = int(np.searchsorted(offsets, log_offset, side="right"))
         next_commit = (int(offsets[place]), int(times[place])) if place < len(offsets) else None
         if next_commit is None:
-            lane.forget_touch(group)
+            columnar.forget_touch(group)
         yield Death(commits.groups[group], log_offset, int(commits.recorded_at_ms[row]), next_commit)

@@ -1,7 +1,8 @@
-"""One `__consumer_offsets` partition, chunk by chunk: commits by the compiled lane, everything else by GroupHistory.
+"""One `__consumer_offsets` partition, chunk by chunk: commits by the compiled columnar replay, everything else by
+GroupHistory.
 
-The lane names what is not its own: records of other types, the tombstones of offsets, and the commits which make a
-simple group. Put back in log order and cut into operations, they are what the group history reads.
+The columnar replay names what is not its own: records of other types, the tombstones of offsets, and the commits which
+make a simple group. Put back in log order and cut into operations, they are what the group history reads.
 """
 
 from bisect import insort
@@ -26,8 +27,14 @@ from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import I64, Finding, RecordChunk, unreadable_record_count
-from coordinator_core.offsets.lane import CommitColumns, LaneOutput, LaneState, OffsetLane, Touches
-from coordinator_core.offsets.lane_states import lane_state_of
+from coordinator_core.offsets.columnar import (
+    ColumnarOffsetReplay,
+    ColumnarOutput,
+    ColumnarState,
+    CommitColumns,
+    Touches,
+)
+from coordinator_core.offsets.columnar_states import columnar_state_of
 from coordinator_core.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
 
@@ -103,19 +110,19 @@ class _Others(NamedTuple):
 class OffsetsLogState:
     """All that a replay knows between two chunks: what a later one needs to go on."""
 
-    lane: LaneState
+    columnar: ColumnarState
     groups: Mapping[str, bytes]
     """By group id."""
 
     @classmethod
     def of(
-        cls, lanes: Sequence[LaneState], groups: Mapping[str, bytes], bucket: KeyBucket | None = None
+        cls, columnar_states: Sequence[ColumnarState], groups: Mapping[str, bytes], bucket: KeyBucket | None = None
     ) -> "OffsetsLogState":
-        """Of all groups, or of those of a bucket, given the lanes that were left of all groups."""
+        """Of all groups, or of those of a bucket, given the columnar replays that were left of all groups."""
         if bucket is not None:
             is_own = bucket.has_groups(list(groups)).tolist()
             groups = dict(compress(groups.items(), is_own))
-        return cls(lane_state_of(lanes, bucket), groups)
+        return cls(columnar_state_of(columnar_states, bucket), groups)
 
 
 class OffsetsLogReplay:
@@ -127,7 +134,7 @@ class OffsetsLogReplay:
         `bucket`: the chunks have records of its groups alone (`KeyBucket.own_records`), and so has the state.
         """
         self._counts_markers = bucket is None or bucket.is_first
-        self._lane = OffsetLane(None if state is None else state.lane)
+        self._columnar = ColumnarOffsetReplay(None if state is None else state.columnar)
         self._history = GroupHistory(saved=None if state is None else state.groups)
         self._named_at_ms = np.zeros(0, np.int64)
         """By topic id, the time of the earliest commit that names it."""
@@ -135,7 +142,7 @@ class OffsetsLogReplay:
 
     def export_state(self) -> OffsetsLogState:
         """What a new replay needs to go on from here. Take it between two feeds."""
-        return OffsetsLogState(self._lane.export_state(), self._history.save())
+        return OffsetsLogState(self._columnar.export_state(), self._history.save())
 
     @property
     def asleep(self) -> Set[str]:
@@ -145,34 +152,36 @@ class OffsetsLogReplay:
 
     def feed(self, chunk: RecordChunk) -> OffsetsLogOutput:
         """Rows which this chunk decided or closed."""
-        lane = self._lane.feed(chunk)
-        operations = _Operations(lane.operation_last_offset)
-        others = _decode_others(chunk, lane, operations, self._decode_key)
-        _add_touches(lane, operations)
-        deaths = _dead_and_made_again(deaths_with_last_offset(chunk.batches, lane.commits, self._lane), lane)
-        _add_deleted_offsets(lane, operations, {number for number, *_ in deaths})
+        columnar = self._columnar.feed(chunk)
+        operations = _Operations(columnar.operation_last_offset)
+        others = _decode_others(chunk, columnar, operations, self._decode_key)
+        _add_touches(columnar, operations)
+        deaths = _dead_and_made_again(
+            deaths_with_last_offset(chunk.batches, columnar.commits, self._columnar), columnar
+        )
+        _add_deleted_offsets(columnar, operations, {number for number, *_ in deaths})
         for added in deaths:
             operations.add(*added)
         for operation in operations.in_order():
             self._history.apply(operation)
         rows = self._history.take()
-        rows.topics.extend(self._named_by_commits(lane.commits))
+        rows.topics.extend(self._named_by_commits(columnar.commits))
         counts = LedgerCounts(
             record_count=int(chunk.batches.record_count.sum()),
-            decoded_count=lane.counts.decoded_count + others.decoded_count,
-            tombstone_count=lane.counts.tombstone_count + others.tombstone_count,
-            control_count=lane.counts.control_count if self._counts_markers else 0,
+            decoded_count=columnar.counts.decoded_count + others.decoded_count,
+            tombstone_count=columnar.counts.tombstone_count + others.tombstone_count,
+            control_count=columnar.counts.control_count if self._counts_markers else 0,
             unknown_type_count=others.unknown_type_count,
-            unknown_field_count=lane.counts.unknown_field_count + others.unknown_field_count,
-            quarantined_count=lane.counts.quarantined_count
+            unknown_field_count=columnar.counts.unknown_field_count + others.unknown_field_count,
+            quarantined_count=columnar.counts.quarantined_count
             + (len(others.findings) - others.unknown_type_count)
             + unreadable_record_count(chunk),
         )
-        return OffsetsLogOutput(lane.commits, rows, (*chunk.findings, *lane.findings, *others.findings), counts)
+        return OffsetsLogOutput(columnar.commits, rows, (*chunk.findings, *columnar.findings, *others.findings), counts)
 
     def finish(self) -> OffsetsLogOutput:
         """Rows still open or pending at the end of the log."""
-        return OffsetsLogOutput(self._lane.finish(), self._history.finish(), (), LedgerCounts())
+        return OffsetsLogOutput(self._columnar.finish(), self._history.finish(), (), LedgerCounts())
 
     def _named_by_commits(self, commits: CommitColumns) -> Iterator[TopicName]:
         """Names which commits of value version 4 carry beside the topic id: the earliest one of each id so far, not the
@@ -197,15 +206,15 @@ class OffsetsLogReplay:
 
 
 def _decode_others(
-    chunk: RecordChunk, lane: LaneOutput, operations: _Operations, remembered_key: Callable[[bytes], _Key]
+    chunk: RecordChunk, columnar: ColumnarOutput, operations: _Operations, remembered_key: Callable[[bytes], _Key]
 ) -> _Others:
     """Decode records of groups into their operations."""
     findings: list[Finding] = []
     decoded_count = tombstone_count = unknown_count = unknown_field_count = 0
-    data, records, rows = memoryview(chunk.data), chunk.records, lane.others  # type: ignore[arg-type]
+    data, records, rows = memoryview(chunk.data), chunk.records, columnar.others  # type: ignore[arg-type]
     for row, operation, offset, timestamp_ms, key_position, key_length, value_position, value_length in zip(
         rows.tolist(),
-        lane.other_operations.tolist(),
+        columnar.other_operations.tolist(),
         records.offset[rows].tolist(),
         records.timestamp_ms[rows].tolist(),
         records.key_position[rows].tolist(),
@@ -256,11 +265,11 @@ def _decode_key(data: bytes) -> _Key:
     return record_type, group_id, key.fields
 
 
-def _add_touches(lane: LaneOutput, operations: _Operations) -> None:
+def _add_touches(columnar: ColumnarOutput, operations: _Operations) -> None:
     """Commits that make a simple group."""
-    touches = lane.touches
-    numbers = np.searchsorted(lane.operation_last_offset, touches.operation_last_offset)
-    times = _times_of(touches, lane.commits)
+    touches = columnar.touches
+    numbers = np.searchsorted(columnar.operation_last_offset, touches.operation_last_offset)
+    times = _times_of(touches, columnar.commits)
     for number, offset, group, timestamp_ms in zip(
         numbers.tolist(),
         touches.log_offset.tolist(),
@@ -269,7 +278,7 @@ def _add_touches(lane: LaneOutput, operations: _Operations) -> None:
         strict=True,
     ):
         record = GroupRecord(offset, RecordType.OFFSET_COMMIT, None, None)
-        operations.add(number, lane.commits.groups[group], timestamp_ms, record)
+        operations.add(number, columnar.commits.groups[group], timestamp_ms, record)
 
 
 def _times_of(touches: Touches, commits: CommitColumns) -> I64:
@@ -288,7 +297,7 @@ def _times_of(touches: Touches, commits: CommitColumns) -> I64:
     return times
 
 
-def _dead_and_made_again(deaths: Iterable[Death], lane: LaneOutput) -> list[tuple[int, str, int, GroupRecord]]:
+def _dead_and_made_again(deaths: Iterable[Death], columnar: ColumnarOutput) -> list[tuple[int, str, int, GroupRecord]]:
     """Groups of offsets only that went with their last one, and the commits that made them again: operation, group,
     time and record."""
     found = []
@@ -299,19 +308,19 @@ def _dead_and_made_again(deaths: Iterable[Death], lane: LaneOutput) -> list[tupl
             offset, at_ms = death.next_commit
             places.append((offset, at_ms, GroupRecord(offset, RecordType.OFFSET_COMMIT, None, None)))
         for offset, at_ms, record in places:
-            number = int(np.searchsorted(lane.operation_last_offset, offset))
+            number = int(np.searchsorted(columnar.operation_last_offset, offset))
             found.append((number, death.group_id, at_ms, record))
     return found
 
 
-def _add_deleted_offsets(lane: LaneOutput, operations: _Operations, with_deaths: Set[int]) -> None:
+def _add_deleted_offsets(columnar: ColumnarOutput, operations: _Operations, with_deaths: Set[int]) -> None:
     """Tombstones of offsets: most are operations of their own, and most operations of a large log are such.
 
     `with_deaths`: operations that a group goes in, or is made again.
     """
-    commits, groups = lane.commits, lane.commits.groups
+    commits, groups = columnar.commits, columnar.commits.groups
     rows = np.flatnonzero(~commits.is_value)
-    numbers = np.searchsorted(lane.operation_last_offset, commits.log_offset[rows])
+    numbers = np.searchsorted(columnar.operation_last_offset, commits.log_offset[rows])
     group = commits.group[rows]
     offset = commits.log_offset[rows].tolist()
     topic = [commits.topics[index] for index in commits.topic[rows].tolist()]

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from coordinator_core.codec import Struct
 from coordinator_core.frozen import maker_of
 from coordinator_core.history import views
+from coordinator_core.history.open_intervals import Open
 from coordinator_core.history.rows import EventRow
-from coordinator_core.history.tracks import Open
 from coordinator_core.offsets.state import OffsetKey
 from coordinator_core.replay import Anomaly, Group
 from coordinator_core.share.state import ShareGroupStatePartitions

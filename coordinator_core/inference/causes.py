@@ -1,7 +1,7 @@
 """Why a group rebalanced.
 
 The log holds what a rebalance led to. A cause is certain where the step that wrote the generation shows it: somebody
-came, a subscription changed, the metadata hash did. That somebody went is as certain, but not why (`departures`).
+came, a subscription changed, the metadata hash did. That somebody went is as certain, but not why (`leave_reasons`).
 A classic generation in which nothing of the kind changed was asked for by a member that joined again: its leader, which
 saw the partitions of its topics change, or a cooperative member which had given up what the next round hands on, or a
 client that just asked for it (Consumer.enforceRebalance). The first two show in what was assigned; the last does not.
@@ -20,8 +20,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
-from coordinator_core.inference.departures import CERTAIN, GUESS, LIKELY, Departure
-from coordinator_core.inference.movement import Movement
+from coordinator_core.inference.leave_reasons import CERTAIN, GUESS, LIKELY, LeaveReason
+from coordinator_core.inference.reassignment import Movement
 from coordinator_core.kafka_versions import KafkaVersion, Since
 from schemas.group_types import GroupType
 
@@ -90,7 +90,7 @@ class Step(NamedTuple):
     """Of the operation itself."""
     since_previous: tuple[EventRow, ...]
     """Since the one before, that one's own and this one's included."""
-    departures: tuple[Departure, ...]
+    leave_reasons: tuple[LeaveReason, ...]
     """Why each member went that did."""
     member_count: int
     """Members after it."""
@@ -134,7 +134,7 @@ def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
     """All causes of a rebalance, the main one first. `before` are those of the rebalance before."""
     if is_first_seen(step):
         return [Cause("UNKNOWN", "FIRST_SEEN", GUESS)]
-    causes = [*_by_events(step), *(Cause(*departure) for departure in step.departures)]
+    causes = [*_by_events(step), *(Cause(*leave_reason) for leave_reason in step.leave_reasons)]
     if step.row.group_type != GroupType.CLASSIC:
         causes.extend(_by_metadata(step, causes))
         causes.extend(_by_assignor(step, causes))
@@ -209,7 +209,7 @@ def _by_events(step: Step) -> Iterable[Cause]:
         if step.has(event_type):
             yield Cause(event_type, "IN_LOG", CERTAIN)
     if step.has("STATIC_MEMBER_REPLACED") and step.row.group_type in REPLACEMENT_COUNTS:
-        yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if step.departures else LIKELY)
+        yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if step.leave_reasons else LIKELY)
     for event in step.events:
         if event.event_type == ASSIGNMENT_CONFIGS_CHANGED:
             # a release before 4.3 wrote none: the first ones after an upgrade differ, whatever was set
@@ -290,7 +290,7 @@ def _by_assignment(step: Step) -> Iterable[Cause]:
     previous = step.previous
     if previous is None or previous.group_type != GroupType.CLASSIC or not step.had_members or not step.member_count:
         return
-    if any(step.has(name) for name in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED")) or step.departures:
+    if any(step.has(name) for name in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED")) or step.leave_reasons:
         return
     if step.row.protocol_type == CONNECT:
         yield from _by_configs(step)

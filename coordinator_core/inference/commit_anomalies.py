@@ -33,8 +33,8 @@ from coordinator_core.inference.partitions import ByPartition, by_partition
 from coordinator_core.inference.rows import AnomalyRow, OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
-from coordinator_core.log.fast import compiled
-from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+from coordinator_core.log.kernels import compiled
+from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 
 APPLIED: Final = OUTCOMES.index("APPLIED")
 ABORTED: Final = OUTCOMES.index("ABORTED")

@@ -13,7 +13,7 @@ from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.log.chunk import I64, BoolArray
-from coordinator_core.offsets.lane import OUTCOMES
+from coordinator_core.offsets.columnar import OUTCOMES
 from schemas.group_types import GroupType
 
 COUNTED_AT_ONCE: Final = 1 << 20

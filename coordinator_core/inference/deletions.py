@@ -35,7 +35,7 @@ from coordinator_core.inference.life import NO_EXPIRY, NONE_MS, GroupLife
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I32
-from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 from schemas.group_types import GroupType
 
 TOPIC_DELETED: Final = "TOPIC_DELETED"

@@ -27,6 +27,7 @@ import numpy as np
 
 from coordinator_core.errors import PastTooShort
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, GenerationRow
+from coordinator_core.inference.audit_watermark import AuditWatermark, require_watermark
 from coordinator_core.inference.columns import numbered_pairs
 from coordinator_core.inference.commit_anomalies import (
     ADVANCE,
@@ -41,16 +42,15 @@ from coordinator_core.inference.commit_anomalies import (
 )
 from coordinator_core.inference.days import UNKNOWN_TYPE, DayCounts
 from coordinator_core.inference.deletions import TOGETHER_MS
-from coordinator_core.inference.departures import Departed, Departure, stretch_of
-from coordinator_core.inference.heard import Stretch, Times, hear_holders, latest_of, times_of
+from coordinator_core.inference.last_commit_times import Stretch, Times, add_owner_commit_times, latest_of, times_of
+from coordinator_core.inference.leave_reasons import LeaveReason, LeaveReasons, stretch_of
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import ByPartition
 from coordinator_core.inference.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.settled import Settled, require_settled
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
-from coordinator_core.log.fast import compiled
-from coordinator_core.offsets.lane import OUTCOMES
+from coordinator_core.log.kernels import compiled
+from coordinator_core.offsets.columnar import OUTCOMES
 from schemas.group_types import GroupType
 
 PENDING: Final = OUTCOMES.index("PENDING")
@@ -66,16 +66,16 @@ class Gone(NamedTuple):
     """Why the members went that one generation left behind. Ids are kept of few: they grow old here."""
 
     member_count: int
-    why: Departure
+    why: LeaveReason
     """Of most of them."""
-    others: Mapping[Stretch, Departure]
+    others: Mapping[Stretch, LeaveReason]
     """And of the others."""
 
     @classmethod
-    def of(cls, departures: Mapping[Stretch, Departure]) -> Self:
+    def of(cls, leave_reasons: Mapping[Stretch, LeaveReason]) -> Self:
         """Of some members, at least one."""
-        why, _ = min(Counter(departures.values()).items(), key=lambda item: (-item[1], item[0]))
-        return cls(len(departures), why, {stretch: own for stretch, own in departures.items() if own != why})
+        why, _ = min(Counter(leave_reasons.values()).items(), key=lambda item: (-item[1], item[0]))
+        return cls(len(leave_reasons), why, {stretch: own for stretch, own in leave_reasons.items() if own != why})
 
 
 class GroupFacts(NamedTuple):
@@ -131,10 +131,10 @@ class GroupBefore:
     heard: Mapping[Stretch, Times]
     days: Mapping[int, DayCounts]
     """What was counted on its days."""
-    settled: Settled | None = None
+    watermark: AuditWatermark | None = None
     """Before which place nothing of it is needed."""
 
-    def departed(self, life: GroupLife) -> Departed:
+    def leave_reasons(self, life: GroupLife) -> LeaveReasons:
         """Why members went before. Raises PastTooShort where it does not say so of one."""
         ended = _ended(life)
         if any(len(ended.get(place, ())) != gone.member_count for place, gone in self.past.gone.items()):
@@ -148,8 +148,8 @@ class GroupBefore:
     def require_enough(self, life: GroupLife, settings: InferenceSettings) -> None:
         """Raises PastTooShort where what was said before may change, or more of it would be needed."""
         past, commits = self.past, life.commits
-        if self.settled is not None:
-            require_settled(life, self.settled, settings, commits.log_offset[self.is_new])
+        if self.watermark is not None:
+            require_watermark(life, self.watermark, settings, commits.log_offset[self.is_new])
         if past.first_log_offset < 0:
             return
         new = commits.taken(self.is_new)
@@ -207,11 +207,11 @@ def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts
 
 def group_facts(
     life: GroupLife,
-    departed: Departed,
+    leave_reasons: LeaveReasons,
     rebalances: Iterable[RebalanceRow],
     settings: InferenceSettings,
     before: GroupBefore | None = None,
-    settled: Settled | None = None,
+    watermark: AuditWatermark | None = None,
 ) -> GroupFacts:
     """What is to be kept of a group, judged from its beginning or `before` on, and of members to be asked after that
     are needed behind a settled place."""
@@ -248,9 +248,9 @@ def group_facts(
         group_type=UNKNOWN_TYPE if newest is None else newest.group_type,
         is_over=all(row.completed_at is not None or row.group_type == GroupType.SHARE for row in rebalances),
         gone={
-            place: Gone.of({stretch: departed[stretch] for stretch in stretches})
+            place: Gone.of({stretch: leave_reasons[stretch] for stretch in stretches})
             for place, stretches in _ended(life).items()
-            if departed.keys() >= set(stretches) and (settled is None or place > settled.generation_at)
+            if leave_reasons.keys() >= set(stretches) and (watermark is None or place > watermark.generation_at)
         },
     )
 
@@ -442,7 +442,7 @@ class MembersHeard:
         )
 
     def by_group(self) -> dict[str, dict[Stretch, Times]]:
-        """By group, as `heard.heard_of` has it."""
+        """By group, as `heard.last_commit_times` has it."""
         found: dict[str, dict[Stretch, Times]] = {}
         for (group_id, member_id, begin), times in zip(self.members, times_of(self.latest), strict=True):
             if times:
@@ -473,7 +473,7 @@ class MembersHeard:
         committed = places[len(owned) :]
         found = np.minimum(np.searchsorted(held, committed), len(held) - 1)
         latest = self.latest.copy()
-        hear_holders(
+        add_owner_commit_times(
             commits.recorded_at_ms[rows],
             np.where(held[found] == committed, found, -1),
             np.append(firsts, len(owned)),

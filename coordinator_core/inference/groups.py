@@ -6,6 +6,14 @@ from typing import Final
 
 from coordinator_core.errors import PastTooShort
 from coordinator_core.history.rows import AssignmentRow
+from coordinator_core.inference.audit_watermark import (
+    AuditWatermark,
+    moved_members,
+    newest_watermark,
+    since,
+    unowned_before,
+    with_past,
+)
 from coordinator_core.inference.clock import shown_at, with_times
 from coordinator_core.inference.commit_anomalies import applied_by_partition, find_anomalies, stalled
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
@@ -19,16 +27,15 @@ from coordinator_core.inference.days import (
     share_group_days,
 )
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Removed
-from coordinator_core.inference.departures import Departed, find_departures
 from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group_facts, kept_commits
-from coordinator_core.inference.heard import Stretch, Times, heard_of
 from coordinator_core.inference.hosts import HostsNow, Moved
+from coordinator_core.inference.last_commit_times import Stretch, Times, last_commit_times
+from coordinator_core.inference.leave_reasons import LeaveReasons, find_leave_reasons
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners, unread_places
 from coordinator_core.inference.rebalances import find_rebalances
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.settled import Settled, moved_members, settle, since, unowned_before, with_past
 from coordinator_core.log.chunk import I64
 from schemas.group_types import GroupType
 
@@ -68,11 +75,11 @@ class Judged:
     """Which of its commits."""
     hosts: HostsNow | None = None
     """For what was said before of its commits, and of its settled past, where members changed since."""
-    went_on_from: Settled | None = None
+    went_on_from: AuditWatermark | None = None
     """Rows of gold of before this place stay; here are the others."""
     late: Mapping[int, DayCounts] = field(default_factory=dict)
     """What is to be added to its days until then."""
-    settled: Settled | None = None
+    watermark: AuditWatermark | None = None
     """From where the next audit may go on."""
 
 
@@ -101,22 +108,27 @@ def judge_group(
     life = with_times(life)
     if before is not None and life.timeless:
         raise PastTooShort("records without a time are judged with those around them")
-    came_from = None if before is None else before.settled
+    came_from = None if before is None else before.watermark
     is_new, place, told, days = None, 0, NO_TIMES, NOTHING_BEFORE
-    departed_before: Departed = {}
+    departed_before: LeaveReasons = {}
     moved: Mapping[str, Moved] = {}
     if before is not None:
         life = life if came_from is None else since(life, came_from)
         before.require_enough(life, settings)
-        place, told, days, departed_before = before.from_log_offset, before.heard, before.days, before.departed(life)
+        place, told, days, departed_before = (
+            before.from_log_offset,
+            before.heard,
+            before.days,
+            before.leave_reasons(life),
+        )
         # of one that never committed all commits are there
         is_new = before.is_new if before.past.first_log_offset >= 0 else None
     owners = partition_owners(life)
     if came_from is not None:
         owners, moved = with_past(owners, came_from, unread_places(life.generations)), moved_members(life, came_from)
-    heard = heard_of(life.commits, owners, life.members, told, place)
-    departed = find_departures(life, heard, settings, configs, departed_before)
-    rebalances = find_rebalances(life, owners, departed, settings, *unowned_before(came_from), configs)
+    heard = last_commit_times(life.commits, owners, life.members, told, place)
+    leave_reasons = find_leave_reasons(life, heard, settings, configs, departed_before)
+    rebalances = find_rebalances(life, owners, leave_reasons, settings, *unowned_before(came_from), configs)
     owners = [
         row if row.unowned_partition_ms == ms else row._replace(unowned_partition_ms=ms)
         for row, ms in zip(owners, rebalances.unowned.by_owner, strict=True)
@@ -127,8 +139,8 @@ def judge_group(
     stays, kept = stalled(life.commits, applied, settings), kept_commits(life.commits, applied)
     del applied  # as long as the commits
     anomalies = find_anomalies(life, owners, settings, is_new, stays, removed)
-    settled = None if life.timeless else settle(life, owners, rebalances, settings, came_from)
-    past = group_facts(life, departed, rebalances.rows, settings, before, settled)
+    watermark = None if life.timeless else newest_watermark(life, owners, rebalances, settings, came_from)
+    past = group_facts(life, leave_reasons, rebalances.rows, settings, before, watermark)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
     committed = commit_days(life.commits, is_new)
     settled_day, late = NO_DAY, dict[int, DayCounts]()
@@ -152,7 +164,7 @@ def judge_group(
     changed = set() if before is None else _changed_members(life, place)
     settled_at = -1 if came_from is None else came_from.generation_at
     hosts = HostsNow(owners, changed, moved, settled_at) if changed or moved else None
-    return Judged(life, gold, past, heard, kept, hosts, came_from, late, settled)
+    return Judged(life, gold, past, heard, kept, hosts, came_from, late, watermark)
 
 
 def _as_shown(owners: list[OwnerRow], life: GroupLife) -> list[OwnerRow]:

@@ -26,7 +26,7 @@ from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
-from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 
 METHODS: Final = ("UNCHANGED_END", "BETWEEN_SAMPLES", "LAST_SAMPLE", "NEXT_SAMPLE")
 """`LagColumns.method` is an index into this."""

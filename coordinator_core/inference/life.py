@@ -9,7 +9,7 @@ import numpy as np
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
-from coordinator_core.offsets.lane import CHANGES
+from coordinator_core.offsets.columnar import CHANGES
 
 NONE_MS = -1
 """Stands for a time which is not there, in columns."""
@@ -40,9 +40,9 @@ class GroupCommits:
     committed_offset: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     previous_offset: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     outcome: I8 = field(default_factory=lambda: np.zeros(0, np.int8))
-    """Index into `offsets.lane.OUTCOMES`."""
+    """Index into `offsets.columnar.OUTCOMES`."""
     change: I8 = field(default_factory=lambda: np.zeros(0, np.int8))
-    """Index into `offsets.lane.CHANGES`; -1 unless applied."""
+    """Index into `offsets.columnar.CHANGES`; -1 unless applied."""
     is_transactional: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
     expire_at_ms: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     """When the value itself says that the offset expires, as brokers before 2.1 wrote it; NO_EXPIRY: it does not. May

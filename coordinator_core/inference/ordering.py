@@ -5,7 +5,7 @@ from typing import TypeVar
 import numpy as np
 
 from coordinator_core.log.chunk import I32, I64
-from coordinator_core.log.fast import compiled
+from coordinator_core.log.kernels import compiled
 
 
 def ordered_by(code: I64, code_count: int, place: I64) -> I64:

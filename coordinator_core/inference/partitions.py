@@ -6,7 +6,7 @@ from coordinator_core.inference.columns import distinct, is_countable, numbered_
 from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.ordering import grouped
 from coordinator_core.log.chunk import I32, I64, BoolArray
-from coordinator_core.log.fast import compiled
+from coordinator_core.log.kernels import compiled
 
 ByPartition = tuple[I32, I64]
 """Rows of commits by the partition they are for, and where each partition's begin, with the end."""

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.arrivals import completion_times
 from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen, is_unread, weaker
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.departures import Departed, stretch_of
-from coordinator_core.inference.heard import Stretch
+from coordinator_core.inference.last_commit_times import Stretch
+from coordinator_core.inference.leave_reasons import LeaveReasons, stretch_of
 from coordinator_core.inference.life import NONE_MS, GroupLife
-from coordinator_core.inference.movement import Plans, sync_phase_ms
 from coordinator_core.inference.owners import OwnerPlace
+from coordinator_core.inference.reassignment import Plans, sync_phase_ms
+from coordinator_core.inference.rebalance_completion import completion_times
 from coordinator_core.inference.rollouts import by_others, find_rollouts, with_rollouts
 from coordinator_core.inference.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -51,28 +51,28 @@ class Rebalances(NamedTuple):
 def find_rebalances(
     life: GroupLife,
     owners: Sequence[OwnerRow],
-    departed: Departed,
+    leave_reasons: LeaveReasons,
     settings: InferenceSettings,
     unowned_before: Mapping[OwnerPlace, int] | None = None,
     settled_to: int = -1,
     configs: Configs = NO_CONFIGS,
 ) -> Rebalances:
-    """All rebalances of one group. `departed`: `find_departures` of it. `unowned_before` and `settled_to`: `past` and
-    `past_end` of `unowned_time`."""
+    """All rebalances of one group. `leave_reasons`: `find_leave_reasons` of it. `unowned_before` and `settled_to`:
+    `past` and `past_end` of `unowned_time`."""
     placed = set[Stretch]()
     rollouts = [
         rollout
-        for rollout in find_rollouts(life.members, departed, settings, placed)
+        for rollout in find_rollouts(life.members, leave_reasons, settings, placed)
         if life.timeless.isdisjoint(rollout.log_offsets)
     ]
-    departed = {**departed, **by_others(rollouts, departed)}
+    leave_reasons = {**leave_reasons, **by_others(rollouts, leave_reasons)}
     completed = completion_times(life.events)
     filled_ms = {event.at for event in life.events if event.log_offset in life.timeless}
     rows: list[RebalanceRow] = []
     log_offsets: list[int] = []
     windows: list[Window] = []
     causes: list[Cause] = []
-    for step, left in _steps(life, departed, configs):
+    for step, left in _steps(life, leave_reasons, configs):
         if not step.member_count and step.previous is None and step.row.generation <= UNWRITTEN_GENERATION_MAX:
             continue
         causes = find_causes(step, causes)
@@ -96,7 +96,7 @@ def find_rebalances(
     return Rebalances(rows, log_offsets, windows, unowned, placed)
 
 
-def _steps(life: GroupLife, departed: Departed, configs: Configs) -> Iterator[tuple[Step, list[MemberRow]]]:
+def _steps(life: GroupLife, leave_reasons: LeaveReasons, configs: Configs) -> Iterator[tuple[Step, list[MemberRow]]]:
     """Each generation with what is known around it, and the members that went."""
     plans = Plans(life)
     offsets = [event.log_offset for event in life.events]
@@ -119,7 +119,7 @@ def _steps(life: GroupLife, departed: Departed, configs: Configs) -> Iterator[tu
                 previous=previous,
                 events=tuple(event for event in between if event.at == row.valid_from),
                 since_previous=life.events[since : bisect_right(offsets, row.from_log_offset)],
-                departures=tuple(departed[stretch_of(member)] for member in left),
+                leave_reasons=tuple(leave_reasons[stretch_of(member)] for member in left),
                 member_count=present.count,
                 has_pattern=present.pattern_count > 0,
                 movement=movement,

@@ -28,16 +28,16 @@ from typing import Final, NamedTuple
 from coordinator_core.client_families import client_family
 from coordinator_core.history.rows import CONVERTED, MemberRow
 from coordinator_core.inference.causes import CONNECT_DELAY_OVER, CONVERSION_FOLLOW_UP, COOPERATIVE_FOLLOW_UP
-from coordinator_core.inference.departures import (
+from coordinator_core.inference.last_commit_times import Stretch
+from coordinator_core.inference.leave_reasons import (
     EXPIRED,
     GUESS,
     LIKELY,
     SILENT_FOR_POLL_INTERVAL,
-    Departed,
-    Departure,
+    LeaveReason,
+    LeaveReasons,
     stretch_of,
 )
-from coordinator_core.inference.heard import Stretch
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 
@@ -67,7 +67,10 @@ class Rollout(NamedTuple):
 
 
 def find_rollouts(
-    members: Iterable[MemberRow], departed: Departed, settings: InferenceSettings, placed: set[Stretch] | None = None
+    members: Iterable[MemberRow],
+    leave_reasons: LeaveReasons,
+    settings: InferenceSettings,
+    placed: set[Stretch] | None = None,
 ) -> list[Rollout]:
     """All rolling deployments of one group, in the order of the log.
 
@@ -80,20 +83,20 @@ def find_rollouts(
         rollout
         for family in families.values()
         if len(family) >= 2 * MEMBERS_MIN
-        for rollout in _rollouts_of(_family_steps(family), departed, settings, set() if placed is None else placed)
+        for rollout in _rollouts_of(_family_steps(family), leave_reasons, settings, set() if placed is None else placed)
     ]
     return sorted(found, key=lambda rollout: rollout.log_offsets)
 
 
-def by_others(rollouts: Iterable[Rollout], departed: Departed) -> dict[Stretch, Departure]:
+def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[Stretch, LeaveReason]:
     """Departures of which nothing is known, by what is known of the others of their deployment."""
-    told: dict[Stretch, Departure] = {}
+    told: dict[Stretch, LeaveReason] = {}
     for rollout in rollouts:
-        departures = {stretch: departed[stretch] for stretch in rollout.old if stretch in departed}
-        causes = {departure.cause for departure in departures.values() if departure.confidence != GUESS}
+        leave_reasons = {stretch: leave_reasons[stretch] for stretch in rollout.old if stretch in leave_reasons}
+        causes = {leave_reason.cause for leave_reason in leave_reasons.values() if leave_reason.confidence != GUESS}
         if len(causes) == 1:
-            departure = Departure(causes.pop(), ROLLING_DEPLOYMENT, LIKELY)
-            told |= {stretch: departure for stretch, own in departures.items() if own.confidence == GUESS}
+            leave_reason = LeaveReason(causes.pop(), ROLLING_DEPLOYMENT, LIKELY)
+            told |= {stretch: leave_reason for stretch, own in leave_reasons.items() if own.confidence == GUESS}
     return told
 
 
@@ -143,7 +146,7 @@ def _family_steps(members: Iterable[MemberRow]) -> list[_FamilyStep]:
 
 
 def _rollouts_of(
-    steps: Sequence[_FamilyStep], departed: Departed, settings: InferenceSettings, placed: set[Stretch]
+    steps: Sequence[_FamilyStep], leave_reasons: LeaveReasons, settings: InferenceSettings, placed: set[Stretch]
 ) -> Iterator[Rollout]:
     present: set[str] = set()
     index = 0
@@ -156,8 +159,8 @@ def _rollouts_of(
             came = {member.member_id for step in steps[index:later] for member in step.came}
             if later > index and _Exchange(present | came, placed).end(steps, later, settings.rollout_pause_ms) > later:
                 end = later
-            elif not _stopped_polling(exchange.old, departed):
-                yield exchange.rollout(tuple(step.log_offset for step in steps[index:end]), departed)
+            elif not _stopped_polling(exchange.old, leave_reasons):
+                yield exchange.rollout(tuple(step.log_offset for step in steps[index:end]), leave_reasons)
         next_index = max(end, index + 1)
         for step in steps[index:next_index]:
             present.difference_update(member.member_id for member in step.went)
@@ -235,10 +238,10 @@ class _Exchange:
         is_own = len(old) == len(new) == self._size and None not in old | new
         return is_own and bool(old & new) and old != new
 
-    def rollout(self, log_offsets: tuple[int, ...], departed: Departed) -> Rollout:
+    def rollout(self, log_offsets: tuple[int, ...], leave_reasons: LeaveReasons) -> Rollout:
         """What came of it."""
         old, new = (frozenset(map(stretch_of, members)) for members in (self.old, self.new))
-        has_expired = any(stretch in departed and departed[stretch].cause == EXPIRED for stretch in old)
+        has_expired = any(stretch in leave_reasons and leave_reasons[stretch].cause == EXPIRED for stretch in old)
         confidence = GUESS if has_expired and self._size < SURE_MEMBERS_MIN else LIKELY
         return Rollout(log_offsets, old, new, confidence)
 
@@ -255,7 +258,7 @@ PLACES: Final[Sequence[Callable[[MemberRow], Hashable]]] = (
 host."""
 
 
-def _stopped_polling(old: Sequence[MemberRow], departed: Departed) -> bool:
+def _stopped_polling(old: Sequence[MemberRow], leave_reasons: LeaveReasons) -> bool:
     """Did their clients leave in the names of half of them?"""
-    methods = [departed[stretch].method for stretch in map(stretch_of, old) if stretch in departed]
+    methods = [leave_reasons[stretch].method for stretch in map(stretch_of, old) if stretch in leave_reasons]
     return 2 * methods.count(SILENT_FOR_POLL_INTERVAL) >= len(old)

@@ -14,7 +14,7 @@ from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.columns import distinct_pairs
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.log.chunk import I64
-from coordinator_core.log.fast import compiled
+from coordinator_core.log.kernels import compiled
 from schemas.group_types import GroupType
 
 INT64_MAX: Final = 2**63 - 1

@@ -9,8 +9,8 @@ import numpy as np
 from coordinator_core.inference.columns import taken
 from coordinator_core.inference.ordering import is_ascending, stable_order
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
-from coordinator_core.log.fast import compiled
-from coordinator_core.share_state.lane import DELIVERY_STATES, RECORD_KINDS
+from coordinator_core.log.kernels import compiled
+from coordinator_core.share_state.columnar import DELIVERY_STATES, RECORD_KINDS
 
 NONE: Final = -1
 """Stands for a number or state which is null in silver."""

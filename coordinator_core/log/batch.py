@@ -22,7 +22,7 @@ from coordinator_core.errors import (
 )
 from coordinator_core.limits import BATCH_BYTES_MAX
 from coordinator_core.log.compression import Codec, compress
-from coordinator_core.log.fast import (
+from coordinator_core.log.kernels import (
     HEADER_BYTES_MIN,
     HEADER_BYTES_V2,
     LENGTH_MIN_V0,

@@ -1,8 +1,8 @@
 """A chunk: the records of consecutive batches of one log partition, as columns.
 
-The contract between the log layer and everything that replays. Framing fills it in compiled loops; the lanes for offset
-commits and share state read it in compiled loops; all other records are read from it one by one. Nothing is copied:
-keys and values are positions in `data`.
+The contract between the log layer and everything that replays. Framing fills it in compiled loops; the columnar replays
+for offset commits and share state read it in compiled loops; all other records are read from it one by one. Nothing is
+copied: keys and values are positions in `data`.
 """
 
 from dataclasses import dataclass

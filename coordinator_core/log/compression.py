@@ -14,7 +14,7 @@ import numpy as np
 
 from coordinator_core.errors import DecompressedTooLarge, DecompressionFailed, UnknownCodec
 from coordinator_core.limits import BATCH_DECOMPRESSED_BYTES_MAX
-from coordinator_core.log.fast import xxh32
+from coordinator_core.log.kernels import xxh32
 
 
 class Codec(IntEnum):

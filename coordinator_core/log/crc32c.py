@@ -14,7 +14,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from coordinator_core.log.chunk import U8
-from coordinator_core.log.fast import compiled, le64
+from coordinator_core.log.kernels import compiled, le64
 
 HAS_INSTRUCTION: Final = not config.DISABLE_JIT and "+sse4.2" in cpu_target.target_context.codegen().magic_tuple()[2]
 """Of what numba compiles for: this machine, unless its settings name another."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from coordinator_core.errors import InvalidBatch
 from coordinator_core.limits import BATCH_DECOMPRESSED_BYTES_MAX
-from coordinator_core.log import fast
+from coordinator_core.log import kernels
 from coordinator_core.log.batch import (
     AFTER_CRC_V2,
     HEADER_V2,
@@ -87,7 +87,7 @@ def is_same_but_for_latest_time(one: bytes, other: bytes) -> bool:
 
 def _raw_records(batch: bytes, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
     """Each record's offset and its bytes, length included, of a batch of message format 2."""
-    section = batch[fast.HEADER_BYTES_V2 :]
+    section = batch[kernels.HEADER_BYTES_V2 :]
     if header.record_count > 0:
         section = decompress(header.codec_id, section, bytes_max=BATCH_DECOMPRESSED_BYTES_MAX)
     position = 0
@@ -138,7 +138,7 @@ def _rebuilt(batch: bytes, header: BatchHeader, raw: Mapping[int, bytes], max_ti
         base_sequence,
         len(raw),
     )
-    length = HEADER_V2.size - fast.LOG_OVERHEAD_BYTES + len(section)
+    length = HEADER_V2.size - kernels.LOG_OVERHEAD_BYTES + len(section)
     head = struct.pack(">qiibI", header.base_offset, length, header.leader_epoch, 2, 0)
     return with_crc(head + covered + section)
 
@@ -206,12 +206,12 @@ def compare(there: KeyValues, come: KeyValues) -> tuple[BoolArray, BoolArray]:
         columns: list[Any] = []
         for copy, rows in ((there, row[both]), (come, both)):
             parts: list[Any] = [*(getattr(copy, name) for name in KeyValues.__slots__[1:]), rows]
-            columns += [fast.read_only(np.ascontiguousarray(part)) for part in parts]
+            columns += [kernels.read_only(np.ascontiguousarray(part)) for part in parts]
         differs[both] = _differ(*columns)
     return is_missing, differs
 
 
-@fast.compiled
+@kernels.compiled
 def _differ(
     keys: U8,
     key_start: I64,

@@ -17,7 +17,7 @@ import numpy as np
 
 from coordinator_core.log.batch import CRC_START_V2
 from coordinator_core.log.chunk import I32, I64, U8, BoolArray
-from coordinator_core.log.fast import HEADER_BYTES_V2, LOG_OVERHEAD_BYTES, compiled, read_only
+from coordinator_core.log.kernels import HEADER_BYTES_V2, LOG_OVERHEAD_BYTES, compiled, read_only
 
 BATCH_BYTES_TARGET: Final = 64 * 1024
 """From this size on a batch ends where the time changes: small enough to look into, large enough to be few."""

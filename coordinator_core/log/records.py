@@ -21,7 +21,7 @@ from coordinator_core.errors import (
     VarintTooLong,
 )
 from coordinator_core.limits import BATCH_DECOMPRESSED_BYTES_MAX, QUARANTINE_BYTES_MAX
-from coordinator_core.log import fast
+from coordinator_core.log import kernels
 from coordinator_core.log.batch import (
     CRC_START_V2,
     BatchHeader,
@@ -43,7 +43,7 @@ from coordinator_core.log.chunk import (
 )
 from coordinator_core.log.compression import decompress
 from coordinator_core.log.crc32c import HAS_INSTRUCTION, crc32c
-from coordinator_core.log.fast import HEADER_BYTES_V2
+from coordinator_core.log.kernels import HEADER_BYTES_V2
 from coordinator_core.log.legacy import decode_entry, records_of
 
 __all__ = [
@@ -62,18 +62,18 @@ CHUNK_DECOMPRESSED_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
 Without it many small bombs, each below the limit of a batch, would do what one large bomb cannot."""
 
 _RECORD_ERRORS: Final[dict[int, tuple[type[DecodeError], str]]] = {
-    fast.RECORDS_UNDERFLOW: (BufferUnderflow, "a record ends inside a field"),
-    fast.RECORDS_VARINT: (VarintTooLong, "a variable-length integer in a record is too long"),
-    fast.RECORDS_LENGTH: (LengthOutOfBounds, "a length in a record passes what is left"),
-    fast.RECORDS_FIELDS: (InvalidRecord, "a record's offset or size cannot be true"),
-    fast.RECORDS_REMAIN: (InvalidRecord, "bytes remain behind the last record"),
-    fast.RECORDS_COUNT: (LengthOutOfBounds, "more records than bytes can hold"),
+    kernels.RECORDS_UNDERFLOW: (BufferUnderflow, "a record ends inside a field"),
+    kernels.RECORDS_VARINT: (VarintTooLong, "a variable-length integer in a record is too long"),
+    kernels.RECORDS_LENGTH: (LengthOutOfBounds, "a length in a record passes what is left"),
+    kernels.RECORDS_FIELDS: (InvalidRecord, "a record's offset or size cannot be true"),
+    kernels.RECORDS_REMAIN: (InvalidRecord, "bytes remain behind the last record"),
+    kernels.RECORDS_COUNT: (LengthOutOfBounds, "more records than bytes can hold"),
 }
 
 _STOP_ERRORS: Final[dict[int, tuple[type[DecodeError], str]]] = {
-    fast.STOP_TRUNCATED: (TruncatedBatch, "the bytes end inside a batch"),
-    fast.STOP_LENGTH: (InvalidBatch, "a length which no batch can have"),
-    fast.STOP_MAGIC: (InvalidBatch, "an unknown magic"),
+    kernels.STOP_TRUNCATED: (TruncatedBatch, "the bytes end inside a batch"),
+    kernels.STOP_LENGTH: (InvalidBatch, "a length which no batch can have"),
+    kernels.STOP_MAGIC: (InvalidBatch, "an unknown magic"),
 }
 
 
@@ -86,7 +86,7 @@ def as_u8(data: bytes | bytearray | memoryview | U8) -> U8:
 
 def crc_valid_batches(data: U8, batches: BatchColumns) -> BoolArray:
     """Is each batch's checksum that of its bytes? CRC-32C for magic 2, CRC-32 for 0 and 1."""
-    data = fast.read_only(data)
+    data = kernels.read_only(data)
     is_v2 = batches.magic == 2
     if HAS_INSTRUCTION and is_v2.all():
         return _are_crcs_valid(data, batches.position, batches.size)
@@ -104,13 +104,13 @@ def crc_valid_batches(data: U8, batches: BatchColumns) -> BoolArray:
     return result
 
 
-@fast.compiled
+@kernels.compiled
 def _are_crcs_valid(data: U8, positions: I64, sizes: I64) -> BoolArray:
     """Of batches of magic 2."""
     is_valid = np.empty(len(positions), np.bool_)
     for row in range(len(positions)):
         position = positions[row]
-        stored = fast.be32(data, position + 17) & 0xFFFFFFFF
+        stored = kernels.be32(data, position + 17) & 0xFFFFFFFF
         is_valid[row] = crc32c(data, position + CRC_START_V2, position + sizes[row]) == stored
     return is_valid
 
@@ -118,7 +118,7 @@ def _are_crcs_valid(data: U8, positions: I64, sizes: I64) -> BoolArray:
 def frame_chunk(data: bytes | bytearray | memoryview | U8) -> tuple[BatchColumns, tuple[Finding, ...]]:
     """Headers only: the batch columns of consecutive whole batches, and at most one finding where they stop."""
     array = as_u8(data)
-    columns, _, stop_position, stop = fast.frame_batches(array, 0, len(array))
+    columns, _, stop_position, stop = kernels.frame_batches(array, 0, len(array))
     return BatchColumns(*columns), _stop_findings(array, stop_position, stop)
 
 
@@ -137,7 +137,7 @@ def decode_chunk(
     `bytes_max` bounds one batch after decompression, `chunk_bytes_max` the whole of `data`.
     """
     array = as_u8(data)
-    columns, is_true, stop_position, stop = fast.frame_batches(array, 0, len(array))
+    columns, is_true, stop_position, stop = kernels.frame_batches(array, 0, len(array))
     batches = BatchColumns(*columns)
     findings: list[Finding] = []
     is_readable = is_true.copy()
@@ -149,7 +149,7 @@ def decode_chunk(
             findings.append(crc_finding(array, batches, row))
         is_readable &= is_crc_valid
     sections = _Sections(array, batches, is_readable, bytes_max, chunk_bytes_max, findings)
-    arrays, statuses, fault_positions = fast.frame_records(
+    arrays, statuses, fault_positions = kernels.frame_records(
         sections.data,
         sections.rows,
         sections.starts,
@@ -340,7 +340,7 @@ def _header_finding(array: U8, batches: BatchColumns, row: int) -> Finding:
 
 
 def _stop_findings(array: U8, stop_position: int, stop: int) -> tuple[Finding, ...]:
-    if stop == fast.STOP_END:
+    if stop == kernels.STOP_END:
         return ()
     kind, message = _STOP_ERRORS[stop]
     size = len(array) - stop_position
@@ -424,14 +424,14 @@ def iter_records(
 
 
 def _section_records(header: BatchHeader, section: bytes) -> Iterator[Record]:
-    if header.record_count > len(section) // fast.RECORD_BYTES_MIN:
+    if header.record_count > len(section) // kernels.RECORD_BYTES_MIN:
         raise LengthOutOfBounds("more records than bytes can hold", byte_position=0)
     cursor = _Cursor(section, 0, len(section))
     delta_min = 0
     for _ in range(header.record_count):
         start = cursor.position
         length = cursor.varint()
-        if not fast.RECORD_BYTES_MIN - 1 <= length <= len(section) - cursor.position:
+        if not kernels.RECORD_BYTES_MIN - 1 <= length <= len(section) - cursor.position:
             raise LengthOutOfBounds("a length in a record passes what is left", byte_position=start)
         body = _Cursor(section, cursor.position + 1, cursor.position + length)
         timestamp_delta = body.varlong()

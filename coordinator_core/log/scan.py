@@ -12,7 +12,7 @@ import numpy as np
 
 from coordinator_core.errors import DecodeError, InvalidBatch, TruncatedBatch
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log import fast
+from coordinator_core.log import kernels
 from coordinator_core.log.batch import batch_crc, stored_crc
 from coordinator_core.log.chunk import U8, BatchColumns, BoolArray, Finding
 from coordinator_core.log.legacy import decode_entry
@@ -90,7 +90,7 @@ def scan_segment(
     """
     array = as_u8(data)
     end = len(array)
-    offset_max = min(base_offset + RELATIVE_OFFSET_MAX, fast.INT64_MAX - 1)
+    offset_max = min(base_offset + RELATIVE_OFFSET_MAX, kernels.INT64_MAX - 1)
     next_offset = max(base_offset, next_offset_min)
     parts: list[BatchColumns] = []
     crc_parts: list[BoolArray] = []
@@ -99,13 +99,13 @@ def scan_segment(
     position = from_position
     stretch_bytes = STRETCH_BYTES
     while position < end:
-        columns, _, stop_position, stop = fast.frame_ordered_batches(
+        columns, _, stop_position, stop = kernels.frame_ordered_batches(
             array, position, end, next_offset, offset_max, next_start=position + stretch_bytes
         )
         part = BatchColumns(*columns)
         crc_valid = crc_valid_batches(array, part)
         let_go()
-        goes_on = stop == fast.STOP_END and stop_position < end
+        goes_on = stop == kernels.STOP_END and stop_position < end
         if goes_on and not crc_valid[-1]:
             # its neighbour, which may confirm it, is in the next stretch
             if len(part) == 1:
@@ -113,7 +113,7 @@ def scan_segment(
                 continue
             stop_position = int(part.position[-1])
             part, crc_valid = _rows(part, len(part) - 1), crc_valid[:-1]
-        is_tail = not goes_on and (stop == fast.STOP_END or fast.skip_zeros(array, stop_position, end) == end)
+        is_tail = not goes_on and (stop == kernels.STOP_END or kernels.skip_zeros(array, stop_position, end) == end)
         if not goes_on and len(part) and not crc_valid[-1]:
             # only a good neighbour confirms the header of a damaged batch, and the last of a run has none
             offset_min = int(part.last_offset[-2]) + 1 if len(part) > 1 else next_offset
@@ -196,7 +196,7 @@ def _find_batch(array: U8, base_offset: int, last_offset: int) -> int:
         at = looked_at - lowest
         while candidate_count < CANDIDATES_MAX and (at := window.rfind(sought, 0, at + len(sought) - 1)) >= 0:
             candidate_count += 1
-            size = fast.LOG_OVERHEAD_BYTES + int.from_bytes(window[at + 8 : at + 12], "big")
+            size = kernels.LOG_OVERHEAD_BYTES + int.from_bytes(window[at + 8 : at + 12], "big")
             batch = window[at : at + size]
             if len(batch) == size and _is_batch(batch, base_offset, last_offset):
                 return lowest + at
@@ -204,7 +204,7 @@ def _find_batch(array: U8, base_offset: int, last_offset: int) -> int:
 
 
 def _is_batch(batch: bytes, base_offset: int, last_offset: int) -> bool:
-    columns, is_true, *_ = fast.frame_batches(as_u8(batch), 0, len(batch))
+    columns, is_true, *_ = kernels.frame_batches(as_u8(batch), 0, len(batch))
     found = BatchColumns(*columns)
     offsets = list(zip(found.base_offset.tolist(), found.last_offset.tolist(), strict=True))
     return bool(offsets == [(base_offset, last_offset)] and is_true[0] and batch_crc(batch) == stored_crc(batch))
@@ -221,14 +221,14 @@ def _concatenated(parts: list[BatchColumns]) -> BatchColumns:
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        columns, *_ = fast.frame_batches(np.empty(0, np.uint8), 0, 0)
+        columns, *_ = kernels.frame_batches(np.empty(0, np.uint8), 0, 0)
         return BatchColumns(*columns)
     return BatchColumns(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMN_NAMES))
 
 
 def _is_torn_neighbour(array: U8, position: int, stop: int, offset_min: int, offset_max: int) -> bool:
     """Is what starts at `position` the head of a torn batch that goes on where the one before it ended?"""
-    if stop != fast.STOP_TRUNCATED:
+    if stop != kernels.STOP_TRUNCATED:
         return False
     head = array[position : position + 8].tobytes()
     return len(head) < 8 or offset_min <= int.from_bytes(head, "big", signed=True) <= offset_max
@@ -236,8 +236,8 @@ def _is_torn_neighbour(array: U8, position: int, stop: int, offset_min: int, off
 
 def _resync(array: U8, position: int, end: int, offset_min: int, offset_max: int, budget: _Budget) -> int:
     """The next position of a batch with plausible header and valid checksum, else the end of the file's data."""
-    while (position := fast.next_header(array, position, end, offset_min, offset_max)) >= 0:
-        size = fast.LOG_OVERHEAD_BYTES + int.from_bytes(array[position + 8 : position + 12].tobytes(), "big")
+    while (position := kernels.next_header(array, position, end, offset_min, offset_max)) >= 0:
+        size = kernels.LOG_OVERHEAD_BYTES + int.from_bytes(array[position + 8 : position + 12].tobytes(), "big")
         budget.bytes_left -= size
         if budget.bytes_left < 0:
             break
@@ -250,17 +250,17 @@ def _resync(array: U8, position: int, end: int, offset_min: int, offset_max: int
 
 def _stop_error(array: U8, position: int, next_position: int, stop: int, is_last: bool) -> DecodeError:
     size = next_position - position
-    if stop == fast.STOP_TRUNCATED and next_position == len(array):
+    if stop == kernels.STOP_TRUNCATED and next_position == len(array):
         where = f"the last segment: {TORN_TAIL}" if is_last else "a segment which is not the last"
         return TruncatedBatch(f"{size} bytes at the end of {where}")
-    if fast.skip_zeros(array, position, next_position) - position >= fast.HEADER_BYTES_MIN:
+    if kernels.skip_zeros(array, position, next_position) - position >= kernels.HEADER_BYTES_MIN:
         return InvalidBatch(f"zeros followed by data, {size} bytes")
     reason = {
-        fast.STOP_TRUNCATED: "a length which runs past the end of the file",
-        fast.STOP_LENGTH: "a length which no batch can have",
-        fast.STOP_MAGIC: "an unknown magic",
-        fast.STOP_OFFSET: "offsets out of order",
-        fast.STOP_HEADER: "a header which cannot be true",
+        kernels.STOP_TRUNCATED: "a length which runs past the end of the file",
+        kernels.STOP_LENGTH: "a length which no batch can have",
+        kernels.STOP_MAGIC: "an unknown magic",
+        kernels.STOP_OFFSET: "offsets out of order",
+        kernels.STOP_HEADER: "a header which cannot be true",
         STOP_UNCONFIRMED: "a wrong checksum, and no neighbour agrees with the length",
     }[stop]
     return InvalidBatch(f"{reason}, {size} bytes skipped")

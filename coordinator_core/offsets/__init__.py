@@ -1,1 +1,1 @@
-"""Committed offsets: state, pure replay, and the compiled lane for whole logs."""
+"""Committed offsets: state, pure replay, and the compiled columnar replay for whole logs."""

@@ -7,8 +7,8 @@ loses sight of the records of other groups between two of them, so the runs are 
 import numpy as np
 
 from coordinator_core.log.chunk import I32, I64, U8, RecordChunk
-from coordinator_core.log.fast import be16, compiled, read_only
-from coordinator_core.offsets.fast import TYPE_LAST
+from coordinator_core.log.kernels import be16, compiled, read_only
+from coordinator_core.offsets.kernels import TYPE_LAST
 
 
 def operation_first_offsets(chunk: RecordChunk) -> I64:

@@ -1,6 +1,7 @@
 """Replay of offset commits and of transaction markers, as OffsetMetadataManager does it.
 
-Pure and slow: the rule that the compiled lane (lane.py) is tested against, and what the simulator uses.
+Pure and slow: the rule that the compiled columnar replay (columnar replay.py) is tested against, and what the simulator
+uses.
 """
 
 from typing import Any, Final

@@ -16,7 +16,7 @@ from coordinator_core.coordinator.errors import Refused
 from coordinator_core.coordinator.records import NO_PRODUCER, Producer
 from coordinator_core.log.batch import Record, build_batch, build_marker
 from coordinator_core.log.compression import Codec
-from coordinator_core.log.fast import HEADER_BYTES_V2
+from coordinator_core.log.kernels import HEADER_BYTES_V2
 
 Encode = Callable[[Any], tuple[bytes, bytes | None]]
 """A record's key and value, as the log holds them."""

@@ -137,7 +137,7 @@ class InFlightState:
         self.delivery_count += 1
         self.member_id = member_id
 
-    def give_up(self, asked: RecordState, delivery_count_limit: int) -> RecordState:
+    def transition_to(self, asked: RecordState, delivery_count_limit: int) -> RecordState:
         """ACQUIRED -> `asked`, or ARCHIVED where AVAILABLE is asked for the last delivery allowed: the new state.
 
         The delivery count stays. Raises IllegalTransition (tryUpdateState).
@@ -148,10 +148,10 @@ class InFlightState:
         self.member_id = NO_MEMBER
         return following
 
-    def start_giving_up(self, asked: RecordState, delivery_count_limit: int) -> RecordState:
-        """`give_up`, under way until `commit` or `roll_back` (startStateTransition)."""
+    def start_transition(self, asked: RecordState, delivery_count_limit: int) -> RecordState:
+        """`transition_to`, under way until `commit` or `roll_back` (startStateTransition)."""
         before = self.state, self.member_id
-        following = self.give_up(asked, delivery_count_limit)
+        following = self.transition_to(asked, delivery_count_limit)
         self.rollback = before
         return following
 

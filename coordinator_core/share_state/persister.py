@@ -25,9 +25,13 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.errors import UnknownRequest
+from coordinator_core.share_partition.acknowledge import complete_write
 from coordinator_core.share_partition.errors import InvalidReadState
-from coordinator_core.share_partition.give_up import complete_write
-from coordinator_core.share_partition.start_up import begin_start_up, fail_start_up, start_up
+from coordinator_core.share_partition.initialize import (
+    begin_initialization,
+    complete_initialization,
+    fail_initialization,
+)
 from coordinator_core.share_partition.state import PersisterError, ReadState, SharePartition, WriteState
 from coordinator_core.share_partition.states import SharePartitionState
 from coordinator_core.share_state.messages import (
@@ -191,7 +195,7 @@ class Persister:
         `reset_offset` gives the offset to begin from if nothing was ever written. Raises NotInitialized while it is
         being started, and once it failed or was fenced. Source: SharePartition.maybeInitialize.
         """
-        if not begin_start_up(partition):
+        if not begin_initialization(partition):
             on_done(None)
             return
 
@@ -356,11 +360,11 @@ def _start_up(partition: SharePartition, result: ReadResult, reset_offset: Calla
         return "FencedStateEpochException"
     error = _persister_error(result.error_code)
     if error is not None:
-        fail_start_up(partition)
+        fail_initialization(partition)
         return error.error_class
     read = ReadState(result.start_offset, result.state_epoch, result.state_batches)
     try:
-        start_up(partition, read, reset_offset() if read.start_offset < 0 else read.start_offset)
+        complete_initialization(partition, read, reset_offset() if read.start_offset < 0 else read.start_offset)
     except InvalidReadState:
         return "IllegalStateException"
     return None

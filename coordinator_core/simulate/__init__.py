@@ -7,7 +7,7 @@ else moves time, and ties go by the order of scheduling, so a run is a function 
 
 * `scenario` reads and checks the TOML file: topics, groups, producers, faults, the brokers and their settings. What is
   wrong is told with the file, the key and what to do.
-* `world.World` builds the cluster from it and runs it to the end.
+* `simulation.Simulation` builds the cluster from it and runs it to the end.
 * `cluster.Cluster` is the brokers: it routes a request to the broker which leads the coordinator's partition, drives
   the coordinators' timers and tasks, and moves leaders when a broker goes. Coordinators and their logs of real record
   batches are those of `coordinator_core.runtime`.

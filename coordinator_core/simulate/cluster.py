@@ -23,18 +23,18 @@ from coordinator_core.runtime.runtime import CoordinatorRuntime
 from coordinator_core.runtime.share_machines import ShareMachines
 from coordinator_core.share.messages import InitializeShareState
 from coordinator_core.share_state.config import ShareCoordinatorConfig
-from coordinator_core.simulate.chronicle import COMMITS, Chronicle, is_quiet
 from coordinator_core.simulate.clients.machine import RETRY_BACKOFF_MS, Send, Service
 from coordinator_core.simulate.clients.producer import InitProducerIdRequest, ProducerResponse
 from coordinator_core.simulate.clock import EventLoop
-from coordinator_core.simulate.draw import java_uuid
 from coordinator_core.simulate.internal_topic import InternalTopic
 from coordinator_core.simulate.observe import ObservedMachine, ObservedMachines
 from coordinator_core.simulate.other_logs import MetadataLog, TransactionLogs
 from coordinator_core.simulate.process import Process
+from coordinator_core.simulate.random_streams import java_uuid
 from coordinator_core.simulate.scenario import ClusterSpec
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.transactions import Transaction, Transactions
+from coordinator_core.simulate.truth_recorder import COMMITS, TruthRecorder, is_quiet
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.transaction_state import TransactionStatus
@@ -70,11 +70,11 @@ class GroupListener:
 
     def committed(self, log: PartitionLog) -> None:
         """What was written is true now."""
-        self._cluster.chronicle.committed(log.partition, log.high_watermark)
+        self._cluster.truth_recorder.committed(log.partition, log.high_watermark)
 
     def truncated(self, log: PartitionLog) -> None:
         """What was written is lost."""
-        self._cluster.chronicle.forget(log.partition, log.end_offset)
+        self._cluster.truth_recorder.forget(log.partition, log.end_offset)
 
 
 class ShareListener:
@@ -101,9 +101,9 @@ class ShareListener:
 class Cluster:
     """All brokers, and the logs which they share."""
 
-    def __init__(self, spec: ClusterSpec, loop: EventLoop, topics: Topics, chronicle: Chronicle) -> None:
+    def __init__(self, spec: ClusterSpec, loop: EventLoop, topics: Topics, truth_recorder: TruthRecorder) -> None:
         self.spec = spec
-        self.chronicle = chronicle
+        self.truth_recorder = truth_recorder
         self.alive = set(range(1, spec.brokers + 1))
         self.image_version = 1
         self.request_count = 0
@@ -204,8 +204,8 @@ class Cluster:
                 return
 
         def answered(answer: Answer) -> None:
-            if send.operation in COMMITS and self.chronicle.beats is not None:
-                self.chronicle.beats.signed(process)
+            if send.operation in COMMITS and self.truth_recorder.heartbeats is not None:
+                self.truth_recorder.heartbeats.signed(process)
             wanted = getattr(answer.response, "initialize_share_state", None)
             if wanted is not None and self.on_initialize is not None:
                 self.on_initialize(send.key, wanted)
@@ -304,7 +304,7 @@ class Cluster:
             transaction.started_ms,
         )
 
-    # --- sessions, for `beats` ---
+    # --- sessions, for `heartbeats` ---
 
     def _machine(self, group_id: str) -> ObservedMachine | None:
         partition = self.partition_of(group_id)
@@ -350,8 +350,8 @@ class Cluster:
 
     def _wake(self, is_wanted: Callable[[int], bool]) -> None:
         """Wake the groups of log partitions."""
-        if self.chronicle.beats is not None:
-            self.chronicle.beats.wake_where(lambda group_id: is_wanted(self.partition_of(group_id)))
+        if self.truth_recorder.heartbeats is not None:
+            self.truth_recorder.heartbeats.wake_where(lambda group_id: is_wanted(self.partition_of(group_id)))
 
     # --- brokers that go and come ---
 
@@ -360,7 +360,7 @@ class Cluster:
             append_linger_ms=self.spec.append_linger_ms, codec_id=Codec[self.spec.compression.upper()]
         )
         settings = replace(self.spec.settings, kafka_version=self.spec.kafka_version)
-        kind = ObservedMachines(settings, self.chronicle, self._partition_of_machine)
+        kind = ObservedMachines(settings, self.truth_recorder, self._partition_of_machine)
         return CoordinatorRuntime(broker_id, kind, config, self._topics.image(self.image_version))
 
     def _share_runtime(self, broker_id: int) -> CoordinatorRuntime:
@@ -434,7 +434,7 @@ class Cluster:
                     topic.fetch_all(log)
         for log in self.groups.logs:
             if log.leader is not None:
-                self.chronicle.committed(log.partition, log.high_watermark)
+                self.truth_recorder.committed(log.partition, log.high_watermark)
 
     def dump(self) -> dict[str, Any]:
         """Group id -> what its coordinator knows."""

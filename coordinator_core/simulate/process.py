@@ -5,17 +5,16 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.simulate.beats import Beats
 from coordinator_core.simulate.clients.machine import (
     RETRY_BACKOFF_MS,
     Action,
     Answered,
-    Beat,
     CancelTimer,
     Client,
     Closed,
     Event,
     Gave,
+    Heartbeat,
     Send,
     SetTimer,
     Started,
@@ -25,6 +24,7 @@ from coordinator_core.simulate.clients.machine import (
     Took,
 )
 from coordinator_core.simulate.clock import EventLoop
+from coordinator_core.simulate.heartbeats import Heartbeats
 from coordinator_core.simulate.truth import Truth
 
 HEARTBEAT = "heartbeat"
@@ -64,7 +64,7 @@ class Process:
         draws: Callable[[int], random.Random],
         loop: EventLoop,
         network: Network,
-        beats: Beats,
+        heartbeats: Heartbeats,
         truth: Truth,
     ) -> None:
         self.rank = rank
@@ -82,7 +82,7 @@ class Process:
         self._draws = draws
         self._loop = loop
         self._network = network
-        self._beats = beats
+        self._heartbeats = heartbeats
         self._truth = truth
         self._timers: dict[str, int] = {}
         """Timer -> its token; a firing with another one is void."""
@@ -130,7 +130,7 @@ class Process:
         """The process stands still, with all its threads."""
         if self.client is not None and not self._is_paused:
             self._is_paused = True
-            self._paused_interval_ms = self._beats.stop(self)
+            self._paused_interval_ms = self._heartbeats.stop(self)
 
     def resume(self) -> None:
         """It goes on: it sees now what came meanwhile."""
@@ -138,7 +138,7 @@ class Process:
             return
         self._is_paused = False
         if self._paused_interval_ms:
-            self._beats.start(self, self._paused_interval_ms, self._loop.now_ms)
+            self._heartbeats.start(self, self._paused_interval_ms, self._loop.now_ms)
         held, self._held = self._held, []
         for event in held:
             self._hand(event)
@@ -148,7 +148,7 @@ class Process:
         self._hand(event)
 
     def _end(self) -> None:
-        self._beats.stop(self)
+        self._heartbeats.stop(self)
         if self.client is not None:
             self._network.disconnected(self, self.client.member_id)
         self.client = None
@@ -221,7 +221,7 @@ class Process:
             self._brokers.pop((send.service, send.key), None)
         if send.tag == HEARTBEAT and code is ErrorCode.NONE:
             self._hand(Answered(HEARTBEAT, response, None, send.request))
-            self._beats.answered(self)
+            self._heartbeats.answered(self)
             return
         self._hand(Answered(send.tag, response, error, send.request))
 
@@ -238,8 +238,8 @@ class Process:
     def _cancel_timer(self, timer: CancelTimer) -> None:
         self._timers.pop(timer.name, None)
 
-    def _beat(self, beat: Beat) -> None:
-        self._beats.start(self, beat.interval_ms)
+    def _beat(self, beat: Heartbeat) -> None:
+        self._heartbeats.start(self, beat.interval_ms)
 
     def _took(self, took: Took) -> None:
         self._truth.took(self.group_id, self.client_id, took.positions, took.generation, self._loop.now_ms)
@@ -264,7 +264,7 @@ PERFORM: dict[type[Action], Callable[[Process, Any], None]] = {
     Send: Process._send,
     SetTimer: Process._set_timer,
     CancelTimer: Process._cancel_timer,
-    Beat: Process._beat,
+    Heartbeat: Process._beat,
     Took: Process._took,
     Gave: Process._gave,
     Tell: Process._tell_truth,

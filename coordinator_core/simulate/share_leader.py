@@ -19,11 +19,11 @@ from coordinator_core.runtime.messages import Answer
 from coordinator_core.runtime.share_machines import partition_requests, result_of
 from coordinator_core.share.messages import InitializeShareState
 from coordinator_core.share.service import Ask, Flow, Persist, initialize_after_heartbeat, persist
+from coordinator_core.share_partition.acknowledge import acknowledge, expire_lock, next_deadline_ms, release
 from coordinator_core.share_partition.acquire import acquire
 from coordinator_core.share_partition.archive import undelivered_below, update_log_start_offset
 from coordinator_core.share_partition.errors import NotInitialized, RefusedRequest
-from coordinator_core.share_partition.give_up import acknowledge, expire_lock, next_deadline_ms, release
-from coordinator_core.share_partition.start_up import fence
+from coordinator_core.share_partition.initialize import fence
 from coordinator_core.share_partition.state import (
     AcknowledgementBatch,
     AcquiredRecords,
@@ -46,8 +46,8 @@ from coordinator_core.simulate.clients.share_messages import (
 )
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import INTERNAL_MS, Cluster
-from coordinator_core.simulate.draw import stream
 from coordinator_core.simulate.process import Process
+from coordinator_core.simulate.random_streams import stream
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Truth
 

@@ -10,7 +10,7 @@ from typing import Final
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.coordinator.image import MetadataImage, Topic, image_of
 from coordinator_core.share_partition.state import LogBatch
-from coordinator_core.simulate.draw import kafka_uuid, stream
+from coordinator_core.simulate.random_streams import kafka_uuid, stream
 from coordinator_core.simulate.scenario import TopicSpec
 
 NANO: Final = 10**9

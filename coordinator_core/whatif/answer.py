@@ -5,15 +5,15 @@ from typing import Final, NamedTuple
 
 from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.departures import UNKNOWN
 from coordinator_core.inference.groups import audit_group
+from coordinator_core.inference.leave_reasons import UNKNOWN
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.compare import ASSUMPTIONS, RebalanceAnswer, Totals, Verdict, compare
 from coordinator_core.whatif.settings import Question
 from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
-from coordinator_core.whatif.story import story_of
+from coordinator_core.whatif.timeline import timeline_of
 from schemas.group_types import GroupType
 
 ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS}
@@ -27,9 +27,9 @@ TOTAL: Final = "TOTAL"
 class WhatIfRow(NamedTuple):
     """One answer, or (kind TOTAL) the sum of all of a group.
 
-    Pairs ending in `_min` and `_max` are what the readings of the log give at least and at most. `before` is as played
-    under the recorded settings, `after` under the changed ones. `at_ms` is the recorded time; of a rebalance which is
-    not recorded, when it would have been.
+    Pairs ending in `_min` and `_max` are what the hypotheses of the log give at least and at most. `before` is as
+    played under the recorded settings, `after` under the changed ones. `at_ms` is the recorded time; of a rebalance
+    which is not recorded, when it would have been.
     """
 
     group_id: str
@@ -99,19 +99,19 @@ def answer_group(
     """
     if question.changed.is_of_shares:
         raise WhatIfError(f"group {life.group_id} is no share group: delivery limit and lock duration are for those")
-    story = story_of(life, question.recorded, configs, from_ms=from_ms, to_ms=to_ms)
-    answers, totals = compare(story, question.changed)
+    timeline = timeline_of(life, question.recorded, configs, from_ms=from_ms, to_ms=to_ms)
+    answers, totals = compare(timeline, question.changed)
     in_gold = {
         (row.incarnation, row.to_generation): row for row in audit_group(life, InferenceSettings(), configs).rebalances
     }
-    recorded = [in_gold[one.incarnation, one.generation] for one in story.rebalances]
-    frame = (story.group_id, story.group_type)
+    recorded = [in_gold[one.incarnation, one.generation] for one in timeline.rebalances]
+    frame = (timeline.group_id, timeline.group_type)
     asked = " ".join(question.texts)
     total = _total_row(frame, asked, answers, totals)._replace(
         moved_recorded=_sum_of(row.partitions_moved for row in recorded),
         unowned_ms_recorded=_sum_of(row.unowned_partition_ms for row in recorded),
     )
-    of_gold = dict(zip(((one.generation, one.at_ms) for one in story.rebalances), recorded, strict=True))
+    of_gold = dict(zip(((one.generation, one.at_ms) for one in timeline.rebalances), recorded, strict=True))
 
     def row_of(answer: RebalanceAnswer) -> WhatIfRow:
         is_recorded = answer.generation is not None and answer.at_ms is not None
@@ -179,7 +179,7 @@ def _total_row(frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAn
         None,
         None,
         None,
-        f"{totals.reproduced_count} of {totals.recorded_count} rebalances reproduced, {totals.readings} readings",
+        f"{totals.reproduced_count} of {totals.recorded_count} rebalances reproduced, {totals.hypotheses} readings",
         None,
         _counted(answer.verdict.value for answer in answers),
         None,

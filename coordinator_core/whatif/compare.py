@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 from coordinator_core.errors import WhatIfError
 from coordinator_core.simulate.clients.offsets import COOPERATIVE
-from coordinator_core.whatif.lives import POLL_MS, End, Life
-from coordinator_core.whatif.readings import Reading, open_facts, readings_of
+from coordinator_core.whatif.hypotheses import Hypothesis, hypotheses_of, open_facts
+from coordinator_core.whatif.lifetimes import POLL_MS, End, Lifetime
+from coordinator_core.whatif.runner import Play, Played, play
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes
-from coordinator_core.whatif.stage import Play, Played, play
-from coordinator_core.whatif.story import ENDED, Mark, Rebalance, Story
+from coordinator_core.whatif.timeline import ENDED, Mark, Rebalance, Timeline
 from schemas.group_types import GroupType
 
 
@@ -35,7 +35,7 @@ class Verdict(StrEnum):
     CANNOT_TELL = "CANNOT_TELL"
     """The log can be read in several ways, and they differ here: see `possible`."""
     NOT_REPRODUCED = "NOT_REPRODUCED"
-    """Under the recorded settings no reading of the log gives it: mostly its cause is not in the log. Left out."""
+    """Under the recorded settings no hypothesis of the log gives it: mostly its cause is not in the log. Left out."""
 
 
 LIKELY: Final = "LIKELY"
@@ -60,7 +60,7 @@ ALWAYS: Final = frozenset({"CLIENTS_AS_KAFKAS", "SAME_APPLICATION"})
 
 
 class Range(NamedTuple):
-    """From the least to the most that any reading gives."""
+    """From the least to the most that any hypothesis gives."""
 
     least: int
     most: int
@@ -68,7 +68,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceAnswer:
-    """A recorded rebalance, or one that would have been added. Times in epoch ms, ranges over the readings."""
+    """A recorded rebalance, or one that would have been added. Times in epoch ms, ranges over the hypotheses."""
 
     verdict: Verdict
     at_ms: int
@@ -76,7 +76,7 @@ class RebalanceAnswer:
     generation: int | None
     causes: tuple[str, ...]
     possible: tuple[str, ...]
-    """All verdicts of the readings which reproduce it."""
+    """All verdicts of the hypotheses which reproduce it."""
     shift_ms: Range | None
     """How much later it would have been; None where it would not have been, or may not."""
     rebalances: Range
@@ -111,60 +111,61 @@ class Totals:
     unowned_ms: Range
     recorded_not_served_ms: Range
     not_served_ms: Range
-    readings: int
+    hypotheses: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Both plays of one reading."""
+    """Both plays of one hypothesis."""
 
-    reading: Reading
+    hypothesis: Hypothesis
     baseline: Play
     changed: Play
 
 
-def compare(story: Story, changes: Changes) -> tuple[list[RebalanceAnswer], Totals]:
+def compare(timeline: Timeline, changes: Changes) -> tuple[list[RebalanceAnswer], Totals]:
     """What would have become of each rebalance, in the order of time, and the sums.
 
     Raises WhatIfError where the change has no meaning for the group.
     """
-    check(story, changes)
+    check(timeline, changes)
     pairs = [
-        _Pair(reading, play(story, reading, Changes()), play(story, reading, changes)) for reading in readings_of(story)
+        _Pair(hypothesis, play(timeline, hypothesis, Changes()), play(timeline, hypothesis, changes))
+        for hypothesis in hypotheses_of(timeline)
     ]
-    tolerance_ms = 2 * (story.heartbeat_interval_ms + POLL_MS)
+    tolerance_ms = 2 * (timeline.heartbeat_interval_ms + POLL_MS)
     answers: list[RebalanceAnswer] = []
     reproduced_count = 0
     follow_ups_left = 0
-    for rebalance in story.rebalances:
+    for rebalance in timeline.rebalances:
         if rebalance.marks:
             ways = [way for pair in pairs if (way := _way(rebalance, pair, tolerance_ms)) is not None]
             follow_ups_left = max((way.before.follow_up_count for way in ways), default=0)
-            answers.append(_answer(story, changes, rebalance, ways))
+            answers.append(_answer(timeline, changes, rebalance, ways))
             reproduced_count += bool(ways)
         elif follow_ups_left:
             follow_ups_left -= 1
             reproduced_count += 1
         else:
             answers.append(_not_reproduced(rebalance))
-    answers += _added(story, changes, pairs)
-    may_be_added = _may_be_added(story, changes)
+    answers += _added(timeline, changes, pairs)
+    may_be_added = _may_be_added(timeline, changes)
     answers = sorted([*answers, *may_be_added], key=lambda answer: (answer.at_ms, answer.generation or 0))
-    return answers, _totals(story, pairs, reproduced_count, sum(one.rebalances.most for one in may_be_added))
+    return answers, _totals(timeline, pairs, reproduced_count, sum(one.rebalances.most for one in may_be_added))
 
 
-def check(story: Story, changes: Changes) -> None:
+def check(timeline: Timeline, changes: Changes) -> None:
     """Whether the change means something for this group. Raises WhatIfError, which says what to ask instead."""
-    kind = "classic" if story.group_type == GroupType.CLASSIC else "consumer"
+    kind = "classic" if timeline.group_type == GroupType.CLASSIC else "consumer"
     protocol = changes.protocol or kind
     if changes.protocol == kind:
-        raise WhatIfError(f"group {story.group_id} had group.protocol={kind} already")
+        raise WhatIfError(f"group {timeline.group_id} had group.protocol={kind} already")
     if changes.session_timeout_ms is not None and protocol == "consumer":
         raise WhatIfError("members of the consumer protocol go by group.consumer.session.timeout.ms: set that")
     if changes.consumer_session_timeout_ms is not None and protocol == "classic":
         raise WhatIfError("members of the classic protocol go by session.timeout.ms: set that")
-    if changes.session_timeout_ms is not None and changes.session_timeout_ms <= story.heartbeat_interval_ms:
-        raise WhatIfError(f"session.timeout.ms must be above heartbeat.interval.ms, {story.heartbeat_interval_ms}")
+    if changes.session_timeout_ms is not None and changes.session_timeout_ms <= timeline.heartbeat_interval_ms:
+        raise WhatIfError(f"session.timeout.ms must be above heartbeat.interval.ms, {timeline.heartbeat_interval_ms}")
     if changes.initial_rebalance_delay_ms is not None and protocol == "consumer":
         raise WhatIfError("group.initial.rebalance.delay.ms is for the classic protocol: consumer groups do not wait")
     is_server_side = changes.assignor in SERVER_ASSIGNORS
@@ -174,11 +175,11 @@ def check(story: Story, changes: Changes) -> None:
         raise WhatIfError("assignor uniform is the broker's: set group.protocol=consumer as well")
 
 
-# --- one rebalance in one reading ---
+# --- one rebalance in one hypothesis ---
 
 
 class _Way(NamedTuple):
-    """What became of a recorded rebalance in one reading."""
+    """What became of a recorded rebalance in one hypothesis."""
 
     verdict: Verdict
     before: Played
@@ -187,7 +188,7 @@ class _Way(NamedTuple):
 
 
 def _way(rebalance: Rebalance, pair: _Pair, tolerance_ms: int) -> _Way | None:
-    """None where the reading does not reproduce what was recorded."""
+    """None where the hypothesis does not reproduce what was recorded."""
     baseline = [one for one in pair.baseline.rebalances if one.marks & rebalance.marks]
     if len(baseline) != 1 or baseline[0].marks != rebalance.marks:
         return None
@@ -209,22 +210,22 @@ def _marks(played: Iterable[Played]) -> frozenset[Mark]:
     return frozenset(mark for one in played for mark in one.marks)
 
 
-# --- all readings ---
+# --- all hypotheses ---
 
 
-def _answer(story: Story, changes: Changes, rebalance: Rebalance, ways: Sequence[_Way]) -> RebalanceAnswer:
+def _answer(timeline: Timeline, changes: Changes, rebalance: Rebalance, ways: Sequence[_Way]) -> RebalanceAnswer:
     if not ways:
-        return _not_reproduced(rebalance, story)
+        return _not_reproduced(rebalance, timeline)
     possible = tuple(sorted({way.verdict.value for way in ways}))
     verdict = Verdict(possible[0]) if len(possible) == 1 else _joined(frozenset(possible))
     shifts = [way.shift_ms for way in ways if way.shift_ms is not None]
-    facts = frozenset().union(*(open_facts(story, mark) for mark in rebalance.marks))
+    facts = frozenset().union(*(open_facts(timeline, mark) for mark in rebalance.marks))
     confidence = None if verdict is Verdict.CANNOT_TELL else GUESS if facts - {"PAUSED_OR_CRASHED"} else LIKELY
     return RebalanceAnswer(
         verdict,
         rebalance.at_ms,
         rebalance.generation,
-        causes_of(story, rebalance.marks),
+        causes_of(timeline, rebalance.marks),
         possible,
         _range(shifts) if len(shifts) == len(ways) else None,
         _range([_count(way.after) for way in ways]),
@@ -236,20 +237,20 @@ def _answer(story: Story, changes: Changes, rebalance: Rebalance, ways: Sequence
         _range([sum(one.not_served_ms for one in way.after) for way in ways]),
         _range([way.before.not_served_ms for way in ways]),
         confidence,
-        _assumptions(story, changes, facts, rebalance.is_first),
+        _assumptions(timeline, changes, facts, rebalance.is_first),
     )
 
 
 def _joined(possible: frozenset[str]) -> Verdict:
-    """Readings which differ only in whether a move is worth the name say that it moved."""
+    """Hypotheses which differ only in whether a move is worth the name say that it moved."""
     return Verdict.MOVED if possible == {Verdict.KEPT, Verdict.MOVED} else Verdict.CANNOT_TELL
 
 
 NOTHING: Final = Range(0, 0)
 
 
-def _not_reproduced(rebalance: Rebalance, story: Story | None = None) -> RebalanceAnswer:
-    causes = () if story is None else causes_of(story, rebalance.marks)
+def _not_reproduced(rebalance: Rebalance, timeline: Timeline | None = None) -> RebalanceAnswer:
+    causes = () if timeline is None else causes_of(timeline, rebalance.marks)
     return RebalanceAnswer(
         Verdict.NOT_REPRODUCED,
         rebalance.at_ms,
@@ -270,7 +271,7 @@ def _not_reproduced(rebalance: Rebalance, story: Story | None = None) -> Rebalan
     )
 
 
-def _added(story: Story, changes: Changes, pairs: Sequence[_Pair]) -> list[RebalanceAnswer]:
+def _added(timeline: Timeline, changes: Changes, pairs: Sequence[_Pair]) -> list[RebalanceAnswer]:
     """Rebalances of marks which made none before: a static member that stayed away for too long."""
     by_marks: dict[frozenset[Mark], list[Played]] = {}
     for pair in pairs:
@@ -281,14 +282,14 @@ def _added(story: Story, changes: Changes, pairs: Sequence[_Pair]) -> list[Rebal
     answers = []
     for marks, found in by_marks.items():
         is_in_all = len(found) >= len(pairs)
-        facts = frozenset().union(*(open_facts(story, mark) for mark in marks))
+        facts = frozenset().union(*(open_facts(timeline, mark) for mark in marks))
         count = Range(1 if is_in_all else 0, 1 + max(one.follow_up_count for one in found))
         answers.append(
             RebalanceAnswer(
                 Verdict.ADDED if is_in_all else Verdict.CANNOT_TELL,
                 min(one.at_ms for one in found),
                 None,
-                causes_of(story, marks),
+                causes_of(timeline, marks),
                 (Verdict.ADDED.value,) if is_in_all else (Verdict.ADDED.value, Verdict.KEPT.value),
                 None,
                 count,
@@ -300,13 +301,13 @@ def _added(story: Story, changes: Changes, pairs: Sequence[_Pair]) -> list[Rebal
                 _range([one.not_served_ms for one in found]),
                 NOTHING,
                 LIKELY if is_in_all else None,
-                _assumptions(story, changes, facts, is_first=False),
+                _assumptions(timeline, changes, facts, is_first=False),
             )
         )
     return answers
 
 
-def _may_be_added(story: Story, changes: Changes) -> list[RebalanceAnswer]:
+def _may_be_added(timeline: Timeline, changes: Changes) -> list[RebalanceAnswer]:
     """Silent stretches of members, longer than the new session and shorter than the old one."""
     session_ms = changes.session_timeout_ms or changes.consumer_session_timeout_ms
     if session_ms is None:
@@ -319,7 +320,7 @@ def _may_be_added(story: Story, changes: Changes) -> list[RebalanceAnswer]:
             (f"SESSION_EXPIRED of {life.member.client_id}",),
             (Verdict.ADDED.value, Verdict.KEPT.value),
             None,
-            Range(0, ADDED_MAX[story.protocol_name == COOPERATIVE]),
+            Range(0, ADDED_MAX[timeline.protocol_name == COOPERATIVE]),
             NOTHING,
             NOTHING,
             NOTHING,
@@ -330,17 +331,17 @@ def _may_be_added(story: Story, changes: Changes) -> list[RebalanceAnswer]:
             None,
             tuple(sorted(ALWAYS)),
         )
-        for life in story.lives
-        for silent_from_ms in _silences(story, life, session_ms)
+        for life in timeline.lifetimes
+        for silent_from_ms in _silences(timeline, life, session_ms)
     ]
 
 
-def _silences(story: Story, life: Life, session_ms: int) -> list[int]:
+def _silences(timeline: Timeline, life: Lifetime, session_ms: int) -> list[int]:
     """Commits which were followed by none for longer than a session, and for longer than commits are apart.
 
     Where the group rebalanced meanwhile, the member may have had nothing to commit.
     """
-    times = [time_ms for time_ms in life.commits_ms if story.from_ms <= time_ms < story.to_ms]
+    times = [time_ms for time_ms in life.commits_ms if timeline.from_ms <= time_ms < timeline.to_ms]
     gaps = sorted(later - earlier for earlier, later in pairwise(times))
     if len(gaps) < 3:
         return []
@@ -348,7 +349,7 @@ def _silences(story: Story, life: Life, session_ms: int) -> list[int]:
     return [
         earlier
         for earlier, later in pairwise(times)
-        if later - earlier > longest_ms and not any(earlier < one.at_ms <= later for one in story.rebalances)
+        if later - earlier > longest_ms and not any(earlier < one.at_ms <= later for one in timeline.rebalances)
     ]
 
 
@@ -365,27 +366,27 @@ CAUSES: Final[Mapping[End, str]] = {
 }
 
 
-def causes_of(story: Story, marks: Iterable[Mark]) -> tuple[str, ...]:
+def causes_of(timeline: Timeline, marks: Iterable[Mark]) -> tuple[str, ...]:
     """What made a rebalance, in words: `MEMBER_LEFT of client`."""
-    return tuple(_cause(story, mark) for mark in sorted(marks, key=lambda mark: (mark.number, mark.what)))
+    return tuple(_cause(timeline, mark) for mark in sorted(marks, key=lambda mark: (mark.number, mark.what)))
 
 
-def _cause(story: Story, mark: Mark) -> str:
+def _cause(timeline: Timeline, mark: Mark) -> str:
     if mark.what == "GREW":
-        growth = story.growths[mark.number]
+        growth = timeline.growths[mark.number]
         return f"PARTITIONS_CHANGED of {growth.topic}"
-    life = story.lives[mark.number]
+    life = timeline.lifetimes[mark.number]
     return f"{CAUSES[life.end] if mark.what == ENDED else 'MEMBER_JOINED'} of {life.member.client_id}"
 
 
-def _assumptions(story: Story, changes: Changes, facts: frozenset[str], is_first: bool) -> tuple[str, ...]:
+def _assumptions(timeline: Timeline, changes: Changes, facts: frozenset[str], is_first: bool) -> tuple[str, ...]:
     names = set(ALWAYS | facts)
-    if story.group_type == GroupType.CLASSIC:
+    if timeline.group_type == GroupType.CLASSIC:
         names.add("HEARTBEAT_INTERVAL")
-    is_of_consumer_protocol = story.group_type == GroupType.CONSUMER or changes.protocol == "consumer"
-    if is_of_consumer_protocol and not story.is_session_known:
+    is_of_consumer_protocol = timeline.group_type == GroupType.CONSUMER or changes.protocol == "consumer"
+    if is_of_consumer_protocol and not timeline.is_session_known:
         names.add("CONSUMER_SESSION")
-    if is_first and story.group_type == GroupType.CLASSIC:
+    if is_first and timeline.group_type == GroupType.CLASSIC:
         names |= {"INITIAL_DELAY", "JOINS_WITHIN_DELAY"}
     if changes.is_static is not None:
         names.add("SAME_CLIENT")
@@ -394,11 +395,11 @@ def _assumptions(story: Story, changes: Changes, facts: frozenset[str], is_first
     return tuple(sorted(names))
 
 
-def _totals(story: Story, pairs: Sequence[_Pair], reproduced_count: int, may_be_added_count: int) -> Totals:
+def _totals(timeline: Timeline, pairs: Sequence[_Pair], reproduced_count: int, may_be_added_count: int) -> Totals:
     before, after = [pair.baseline for pair in pairs], [pair.changed for pair in pairs]
     rebalances = _range([_count(one.rebalances) for one in after])
     return Totals(
-        len(story.rebalances),
+        len(timeline.rebalances),
         reproduced_count,
         _range([_count(one.rebalances) for one in before]),
         rebalances._replace(most=rebalances.most + may_be_added_count),

@@ -144,7 +144,7 @@ class InForce:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """One change of one stretch of offsets which all have the same story."""
+    """One change of one stretch of offsets which all have the same timeline."""
 
     at_ms: int
     state: str | None
@@ -189,7 +189,7 @@ def _refuse_the_same(name: str, unit: str, asked: int, held: Sequence[Held]) -> 
 
 
 def _stretches(transitions: Sequence[Transition], held: Sequence[Held]) -> Iterable[_Stretch]:
-    """Offsets cut where changes begin and end, so that each stretch has one story; neighbours of one are joined."""
+    """Offsets cut where changes begin and end, so that each stretch has one timeline; neighbours of one are joined."""
     held_at = {row.at: one for row, one in zip(transitions, held, strict=False)}
     by_partition: dict[tuple[str, int], list[Transition]] = defaultdict(list)
     for row in transitions:
@@ -209,17 +209,17 @@ def _stretches(transitions: Sequence[Transition], held: Sequence[Held]) -> Itera
                 current.pop(id(row), None)
             for row in open_rows.get(first, ()):
                 current[id(row)] = row
-            story = tuple(
+            timeline = tuple(
                 _Change(row.at, row.to_state, row.to_delivery_count or 0, row.kind, held_at[row.at])
                 for row in sorted(current.values(), key=lambda row: row.log_offset)
             )
-            if joined is not None and (joined.changes != story or joined.last_offset + 1 != first):
+            if joined is not None and (joined.changes != timeline or joined.last_offset + 1 != first):
                 yield joined
                 joined = None
-            if not story:
+            if not timeline:
                 continue
             start = first if joined is None else joined.first_offset
-            joined = _Stretch(topic_id, topic, partition, start, following - 1, story)
+            joined = _Stretch(topic_id, topic, partition, start, following - 1, timeline)
         if joined is not None:
             yield joined
 

@@ -18,8 +18,8 @@ from coordinator_core.history.rows import (
     GroupRows,
 )
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Finding
-from coordinator_core.offsets.lane import CHANGES, OUTCOMES, CommitColumns
-from coordinator_core.share_state.lane import (
+from coordinator_core.offsets.columnar import CHANGES, OUTCOMES, CommitColumns
+from coordinator_core.share_state.columnar import (
     DELIVERY_STATES,
     RECORD_KINDS,
     TRANSITION_KINDS,
@@ -157,7 +157,7 @@ def _ends_ms(begins_ms: I64, ends_ms: I64) -> I64:
 
 
 class ShareKeys:
-    """Group, topic id, topic and partition of the share partitions, by their number in a lane's rows."""
+    """Group, topic id, topic and partition of the share partitions, by their number in a columnar replay's rows."""
 
     def __init__(self, keys: KeyDictionary, names: Mapping[str, str]) -> None:
         self._groups, self._group = _distinct(keys.group_ids)

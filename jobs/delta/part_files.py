@@ -251,7 +251,7 @@ def _uncoded(type_: pa.DataType) -> pa.DataType:
 
 
 def _copied(rows: pa.Table) -> pa.Table:
-    """Rows in memory of their own, dictionaries aside: lanes fill their buffers again."""
+    """Rows in memory of their own, dictionaries aside: columnar replays fill their buffers again."""
     return pa.concat_tables([rows, rows.slice(0, 0)]).combine_chunks()
 
 

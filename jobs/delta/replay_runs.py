@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from coordinator_core.history.saved import STATE_FORMAT
+from coordinator_core.history.checkpoint import STATE_FORMAT
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.silver_format import SILVER_FORMAT
 from jobs.delta.warehouse import TableFile, Warehouse

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from coordinator_core.errors import CoreError
-from coordinator_core.inference.broken_rules import LogAnomalyRow
+from coordinator_core.inference.log_anomalies import LogAnomalyRow
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.locks import only_one

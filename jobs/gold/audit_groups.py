@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies, log_not_judged, not_judged
+from coordinator_core.inference.audit_watermark import AuditWatermark
+from coordinator_core.inference.commits_only import commit_counts, day_of_commits_only, is_noted
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.days import NO_COUNTS, NO_DAY, DayCounts, odd_days
 from coordinator_core.inference.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
@@ -27,16 +28,15 @@ from coordinator_core.inference.group_past import (
 from coordinator_core.inference.groups import GroupGold, Judged, judge_group
 from coordinator_core.inference.hosts import HostsNow
 from coordinator_core.inference.life import WHOLE, GroupLife
-from coordinator_core.inference.plain import PlainGroups, judge_plain
-from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
+from coordinator_core.inference.log_anomalies import LogAnomalyRow, group_anomalies, log_not_judged, not_judged
 from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
-from coordinator_core.inference.settled import Settled
-from coordinator_core.inference.standing import Stood, decided_late, judge_standing, may_stand
+from coordinator_core.inference.simple_groups import SimpleGroups, judge_simple_groups
+from coordinator_core.inference.unchanged_groups import Unchanged, decided_late, judge_unchanged, may_be_unchanged
 from coordinator_core.log.chunk import BoolArray
 from jobs.gold.audit_log import LagWriter, Samples, end_samples, write_broken_rules
 from jobs.gold.clock_steps import clock_steps, steps_before
 from jobs.gold.days import FormerDays
-from jobs.gold.group_checkpoints import SavedGroups, packed_settled, unpacked_settled
+from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
 from jobs.gold.group_tables import ADDED_UP, GROUP_TABLES
 from jobs.gold.isolation import Lack, failing, read_or
 from jobs.gold.share_reader import configs, removed_topics
@@ -179,20 +179,20 @@ def audit_whole_log(
 
 def _judge_plain(
     bundle: GroupBundle, work: AuditWork, made: "_Made", commits: GroupedCommits | None = None
-) -> PlainGroups:
+) -> SimpleGroups:
     """Judge the groups of a bundle that did nothing but commit. `commits`: those of some of them, if not all.
 
     Where that fails, each of them is to be judged alone: there it shows which one cannot be.
     """
     found = bundle.commits if commits is None else commits
     try:
-        plain = judge_plain(
+        plain = judge_simple_groups(
             found, bundle.beginnings(), bundle.known(), work.inference, work.whole_to.get(bundle.log_partition, WHOLE)
         )
     except MemoryError:
         raise
     except Exception:
-        plain = PlainGroups({}, [], [], GroupedCommits.of(()))
+        plain = SimpleGroups({}, [], [], GroupedCommits.of(()))
     made.add_plain(plain)
     return plain
 
@@ -209,7 +209,7 @@ class _Made:
         self._stood: dict[str, GroupFacts] = {}
         """Of groups of which all else stays."""
         self._days: dict[str, list[ShareGroupDayRow]] = {}
-        self._settled: dict[str, Settled] = {}
+        self._watermarks: dict[str, AuditWatermark] = {}
         self._heard = HeardBuilder()
         self._not_judged: set[str] = set()
         self._clock_steps: tuple[int, ...] = ()
@@ -261,8 +261,8 @@ class _Made:
         group_id = judged.life.group_id
         broken = group_anomalies(judged.life, from_log_offset)
         self._pasts[group_id] = judged.past
-        if judged.settled is not None:
-            self._settled[group_id] = judged.settled
+        if judged.watermark is not None:
+            self._watermarks[group_id] = judged.watermark
         days = [*share_days, *judged.gold.share_days]
         if days:
             self._days[group_id] = days
@@ -271,14 +271,14 @@ class _Made:
         write_broken_rules(broken, self._work.topic, self._parts)
         self._write_many()
 
-    def add_plain(self, plain: PlainGroups) -> None:
+    def add_plain(self, plain: SimpleGroups) -> None:
         """What was found of groups that did nothing but commit."""
         self._pasts |= plain.pasts
         self._gold.anomalies += plain.anomalies
         self._gold.days += plain.days
         self._write_many()
 
-    def add_stood(self, group_id: str, stood: Stood) -> None:
+    def add_stood(self, group_id: str, stood: Unchanged) -> None:
         """What was found of the new commits of a group that stands."""
         self._stood[group_id] = stood.past
         self._gold.anomalies += stood.anomalies
@@ -290,15 +290,15 @@ class _Made:
         self._write()
         made_anew = self._pasts.keys() | self._not_judged
         days = {group_id: found for group_id, found in others.days.items() if group_id not in made_anew}
-        settled = {group_id: found for group_id, found in others.settled.items() if group_id not in made_anew}
+        watermark = {group_id: found for group_id, found in others.watermark.items() if group_id not in made_anew}
         pasts = {group_id: found for group_id, found in others.pasts.items() if group_id not in self._not_judged}
-        settled |= {group_id: packed_settled(found) for group_id, found in self._settled.items()}
+        watermark |= {group_id: packed_watermark(found) for group_id, found in self._watermarks.items()}
         return SavedGroups(
             pasts | self._stood | self._pasts,
             days | self._days,
             commits,
             self._heard.built(heard),
-            settled,
+            watermark,
             frozenset(self._not_judged),
         )
 
@@ -339,7 +339,7 @@ class _KeptBuilder:
         if len(self._waiting) >= WAITING_GROUPS_MAX:
             self._put_together()
 
-    def add_plain(self, plain: PlainGroups) -> None:
+    def add_plain(self, plain: SimpleGroups) -> None:
         """The commits of groups that did nothing else."""
         self._kept.append(plain.kept.piece)
 
@@ -385,7 +385,7 @@ class _NewAudit:
         """Those of them that are audited from their beginning."""
         self.hosts: dict[str, HostsNow] = {}
         """Of others of them, where members changed."""
-        self._settled: dict[str, Settled] = {}
+        self._watermarks: dict[str, AuditWatermark] = {}
         """The settled past of others of them, which stays."""
         self._counts: dict[tuple[str, int], DayCounts] = {}
         """What comes to the days of these that are settled, and to those of groups that only committed: by group and
@@ -453,16 +453,18 @@ class _NewAudit:
         is_odd = is_noted(commits, is_new, saved.pasts, self._work.inference)
         odd = {commits.group_ids[code] for code in np.unique(commits.group[is_odd]).tolist()}
         noted = {*changed, *(decided_late(new, self._place) & odd)}
-        noted |= {group_id for group_id in odd if not may_stand(saved.pasts.get(group_id))}
+        noted |= {group_id for group_id in odd if not may_be_unchanged(saved.pasts.get(group_id))}
         noted -= saved.not_judged
         for (group_id, day), count in commit_counts(new.commits, new.group, new.group_ids).items():
             if group_id not in noted and not self._add_counts(group_id, day, DayCounts(count, 0)):
                 noted.add(group_id)
         self._noted |= noted
         self._heard = self._heard.and_new(new, self._place)
-        settled = {group_id: unpacked_settled(saved.settled[group_id]) for group_id in noted & saved.settled.keys()}
+        watermark = {
+            group_id: unpacked_watermark(saved.watermark[group_id]) for group_id in noted & saved.watermark.keys()
+        }
         stand = odd - noted
-        needed = settled | dict.fromkeys(stand, OPEN_ROWS)
+        needed = watermark | dict.fromkeys(stand, OPEN_ROWS)
         slices = commits.slices() if noted or stand else {}
         for some, bundle in bundles_with(self._work.files, self._log_partition, noted | stand, commits, needed):
             # of a group that was not there before all commits are new
@@ -473,7 +475,7 @@ class _NewAudit:
                 if life.group_id in stand:
                     self._judge_standing(life, is_new[rows])
                 else:
-                    self._judge(life, is_new[rows], settled.get(life.group_id))
+                    self._judge(life, is_new[rows], watermark.get(life.group_id))
 
     def _add_counts(self, group_id: str, day: int, counts: DayCounts) -> bool:
         """Add to the counts of a day, be there a row of it or not. False: what that row would say is not known."""
@@ -483,7 +485,7 @@ class _NewAudit:
             return True
         row = self._quiet_days.get(place)
         before = NO_COUNTS if row is None else DayCounts(row.commit_count, row.commit_anomaly_count)
-        made = quiet_day(self._saved.pasts[group_id], group_id, day, before.plus(counts))
+        made = day_of_commits_only(self._saved.pasts[group_id], group_id, day, before.plus(counts))
         if made is not None:
             self._quiet_days[place] = made
         return made is not None
@@ -493,7 +495,7 @@ class _NewAudit:
         group_id = life.group_id
         before = GroupBefore(self._saved.pasts[group_id], self._place, is_new, {}, {})
         try:
-            stood = judge_standing(self._made.of_log(life), self._work.inference, before, self._removed)
+            stood = judge_unchanged(self._made.of_log(life), self._work.inference, before, self._removed)
         except MemoryError:
             raise
         except Exception:
@@ -509,7 +511,7 @@ class _NewAudit:
         self._noted.add(group_id)
         self._whole.add(group_id)
 
-    def _judge(self, life: GroupLife, is_new: BoolArray, settled: Settled | None) -> None:
+    def _judge(self, life: GroupLife, is_new: BoolArray, watermark: AuditWatermark | None) -> None:
         """Audit one group from where the last audit stopped, if what is kept of it will do."""
         group_id = life.group_id
         if group_id in self._late:
@@ -519,11 +521,11 @@ class _NewAudit:
         before = None
         if past is not None:
             heard, days = self._heard_before.get(group_id, {}), self._days_before.of(group_id)
-            before = GroupBefore(past, self._place, is_new, heard, days, settled)
+            before = GroupBefore(past, self._place, is_new, heard, days, watermark)
         try:
             timed = self._made.of_log(life)
             judged = judge_group(timed, self._work.inference, self._known, before, self._removed)
-            until = NO_DAY if settled is None else settled.day
+            until = NO_DAY if watermark is None else watermark.day
             share_days = [row for row in self._saved.days.get(group_id, ()) if row.day <= until]
             self._made.add(judged, self._place, share_days)
         except MemoryError:
@@ -531,8 +533,8 @@ class _NewAudit:
         except Exception:
             self._judge_whole(group_id)
         else:
-            if settled is not None:
-                self._settled[group_id] = settled
+            if watermark is not None:
+                self._watermarks[group_id] = watermark
                 self._counts |= {(group_id, day): counts for day, counts in judged.late.items()}
             if judged.hosts is not None:
                 self.hosts[group_id] = judged.hosts
@@ -542,7 +544,7 @@ class _NewAudit:
         """By table, the groups of which rows are made anew, and the places behind which they are; the days are written
         here."""
         return {
-            table: entry.written_again(self._noted, self._whole, self._settled)
+            table: entry.written_again(self._noted, self._whole, self._watermarks)
             for table, entry in GROUP_TABLES.items()
             if table not in ADDED_UP
         }
@@ -552,7 +554,7 @@ class _NewAudit:
         parts, log_partition = self._parts, self._log_partition
         parts.carry_broken_rules(log_partition, left_out=self._whole)
         days_made_anew = dict.fromkeys(self._noted, NO_DAY) | {
-            group_id: settled.day for group_id, settled in self._settled.items()
+            group_id: watermark.day for group_id, watermark in self._watermarks.items()
         }
         parts.write(GROUP_SUMMARY, self._days_before.counted(self._counts, days_made_anew))
         days = [day for (group_id, _), day in self._quiet_days.items() if group_id not in self._noted]

@@ -6,12 +6,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.broken_rules import RULES, LogAnomalyRow, ShareBreak, ShareEpochs, share_breaks
 from coordinator_core.inference.commit_anomalies import GenerationsAt
 from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.log_anomalies import RULES, LogAnomalyRow, ShareBreak, ShareEpochs, share_breaks
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.share_state.lane import RECORD_KINDS
+from coordinator_core.share_state.columnar import RECORD_KINDS
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, timestamps
 from jobs.delta.core_tables import constant, rows_table

@@ -13,9 +13,9 @@ from coordinator_core.errors import PastDiffers
 from coordinator_core.inference import archived as archived_rules
 from coordinator_core.inference import redeliveries as redelivery_rules
 from coordinator_core.inference.archived import ArchivedColumns
-from coordinator_core.inference.broken_rules import LogAnomalyRow, log_not_judged, not_judged
 from coordinator_core.inference.columns import taken
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
+from coordinator_core.inference.log_anomalies import LogAnomalyRow, log_not_judged, not_judged
 from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColumns
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, merged_days

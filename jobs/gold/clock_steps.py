@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.broken_rules import TIME_WENT_BACK, LogAnomalyRow, time_went_back
+from coordinator_core.inference.log_anomalies import TIME_WENT_BACK, LogAnomalyRow, time_went_back
 from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, stored_column

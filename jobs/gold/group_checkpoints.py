@@ -10,12 +10,12 @@ import numpy as np
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.history.rows import EventRow
-from coordinator_core.inference.departures import Departure
+from coordinator_core.inference.audit_watermark import AuditWatermark, OwnedBefore
 from coordinator_core.inference.group_past import Gone, GroupedCommits, GroupFacts, MembersHeard
-from coordinator_core.inference.heard import TIMES_MAX
+from coordinator_core.inference.last_commit_times import TIMES_MAX
+from coordinator_core.inference.leave_reasons import LeaveReason
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits
 from coordinator_core.inference.rows import ShareGroupDayRow
-from coordinator_core.inference.settled import OwnedBefore, Settled
 from coordinator_core.key_buckets import KeyBucket
 
 HELD_COLUMNS: Final = ("member", "topic", "partition")
@@ -32,8 +32,8 @@ class SavedGroups:
     """Of share groups."""
     commits: GroupedCommits = field(default_factory=lambda: GroupedCommits.of(()))
     heard: MembersHeard = field(default_factory=MembersHeard)
-    settled: dict[str, bytes] = field(default_factory=dict)
-    """Of groups whose past is settled until a place, by `packed_settled`: it is needed of few of them."""
+    watermark: dict[str, bytes] = field(default_factory=dict)
+    """Of groups whose past is settled until a place, by `packed_watermark`: it is needed of few of them."""
     not_judged: frozenset[str] = frozenset()
     """Groups that could not be judged: nothing is kept of them, the next audit judges them from their beginning."""
 
@@ -47,30 +47,30 @@ class SavedGroups:
             {group_id: days for part in parts for group_id, days in part.days.items()},
             GroupedCommits.of([part.commits.piece for part in parts]),
             MembersHeard.together([part.heard for part in parts]),
-            {group_id: settled for part in parts for group_id, settled in part.settled.items()},
+            {group_id: watermark for part in parts for group_id, watermark in part.watermark.items()},
             frozenset(chain.from_iterable(part.not_judged for part in parts)),
         )
 
     def of_bucket(self, bucket: KeyBucket) -> Self:
         """Of the groups of one task."""
         members = {group_id for group_id, _, _ in self.heard.members}
-        names = sorted({*self.pasts, *self.days, *self.settled, *self.not_judged, *self.commits.group_ids, *members})
+        names = sorted({*self.pasts, *self.days, *self.watermark, *self.not_judged, *self.commits.group_ids, *members})
         own = frozenset(compress(names, bucket.has_groups(names).tolist()))
         return type(self)(
             {group_id: past for group_id, past in self.pasts.items() if group_id in own},
             {group_id: days for group_id, days in self.days.items() if group_id in own},
             self.commits.alone(own),
             self.heard.without(members - own),
-            {group_id: settled for group_id, settled in self.settled.items() if group_id in own},
+            {group_id: watermark for group_id, watermark in self.watermark.items() if group_id in own},
             self.not_judged & own,
         )
 
     def packed(self) -> bytes:
         """As bytes."""
-        kinds: dict[Departure, int] = {}
+        kinds: dict[LeaveReason, int] = {}
 
-        def number(departure: Departure) -> int:
-            return kinds.setdefault(departure, len(kinds))
+        def number(leave_reason: LeaveReason) -> int:
+            return kinds.setdefault(leave_reason, len(kinds))
 
         pasts = {
             group_id: (
@@ -91,7 +91,7 @@ class SavedGroups:
         packed: bytes = msgpack.packb(
             {
                 "pasts": pasts,
-                "departures": [tuple(departure) for departure in kinds],
+                "departures": [tuple(leave_reason) for leave_reason in kinds],
                 "days": {group_id: [tuple(day) for day in days] for group_id, days in self.days.items()},
                 "commit_groups": (self.commits.group_ids, _bytes(self.commits.group)),
                 "commit_topics": commits.topics,
@@ -100,7 +100,7 @@ class SavedGroups:
                 "latest": _bytes(heard.latest.reshape(-1)),
                 "held_topics": heard.topics,
                 "held": {name: _bytes(getattr(heard, name)) for name in HELD_COLUMNS},
-                "settled": self.settled,
+                "settled": self.watermark,
                 "not_judged": sorted(self.not_judged),
             }
         )
@@ -111,7 +111,7 @@ class SavedGroups:
         """From the bytes of `packed`. Raises StateUnreadable for any other."""
         try:
             told: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
-            kinds = [Departure(*departure) for departure in told["departures"]]
+            kinds = [LeaveReason(*leave_reason) for leave_reason in told["departures"]]
             types = {name: getattr(GroupCommits(), name).dtype for name in COMMIT_COLUMNS}
             columns = {name: _numbers(told["commits"][name]).astype(types[name]) for name in COMMIT_COLUMNS}
             group_ids, group = told["commit_groups"]
@@ -134,25 +134,25 @@ class SavedGroups:
             raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error
 
 
-def packed_settled(settled: Settled) -> bytes:
+def packed_watermark(watermark: AuditWatermark) -> bytes:
     """As bytes."""
     packed: bytes = msgpack.packb(
-        settled._replace(
-            group_types=sorted(settled.group_types),  # type: ignore[arg-type]
-            members=list(settled.members.items()),  # type: ignore[arg-type]
-            bound=sorted(settled.bound),  # type: ignore[arg-type]
-            held=list(settled.held.items()),  # type: ignore[arg-type]
-            lost=list(settled.lost.items()),  # type: ignore[arg-type]
-            unplanned=sorted(settled.unplanned),  # type: ignore[arg-type]
+        watermark._replace(
+            group_types=sorted(watermark.group_types),  # type: ignore[arg-type]
+            members=list(watermark.members.items()),  # type: ignore[arg-type]
+            bound=sorted(watermark.bound),  # type: ignore[arg-type]
+            held=list(watermark.held.items()),  # type: ignore[arg-type]
+            lost=list(watermark.lost.items()),  # type: ignore[arg-type]
+            unplanned=sorted(watermark.unplanned),  # type: ignore[arg-type]
         )
     )
     return packed
 
 
-def unpacked_settled(packed: bytes) -> Settled:
-    """From the bytes of `packed_settled`. Raises StateUnreadable for any other."""
+def unpacked_watermark(packed: bytes) -> AuditWatermark:
+    """From the bytes of `packed_watermark`. Raises StateUnreadable for any other."""
     try:
-        told = Settled(*msgpack.unpackb(packed, use_list=False))
+        told = AuditWatermark(*msgpack.unpackb(packed, use_list=False))
         return told._replace(
             group_types=frozenset(told.group_types),
             words=tuple(EventRow(*word) for word in told.words),
@@ -166,7 +166,7 @@ def unpacked_settled(packed: bytes) -> Settled:
         raise StateUnreadable(f"what an audit kept of a group's settled past cannot be read: {error}") from error
 
 
-def _past(facts: list[Any], gone: list[Any], kinds: list[Departure]) -> GroupFacts:
+def _past(facts: list[Any], gone: list[Any], kinds: list[LeaveReason]) -> GroupFacts:
     by_end = {
         place: Gone(count, kinds[code], {(member_id, begin): kinds[other] for member_id, begin, other in others})
         for place, count, code, others in gone

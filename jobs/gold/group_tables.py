@@ -2,7 +2,7 @@
 
 An audit that goes on infers the groups of which more than commits is new. Of such a group, a table's rows are written
 again from where its settled past ends; rows of before stay. So an entry says two things that must fit: `place`, the
-column that says where a row of gold is, and `settled`, the place of a settled past up to which rows stay.
+column that says where a row of gold is, and `watermark`, the place of a settled past up to which rows stay.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from coordinator_core.inference.audit_watermark import AuditWatermark
 from coordinator_core.inference.groups import GroupGold
-from coordinator_core.inference.settled import Settled
 from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from schemas.tables.declare import Table
@@ -32,17 +32,19 @@ class GroupTable:
     rows: Callable[[GroupGold], Sequence[Any]] | None
     """Its rows among those that were inferred; None: they do not come from there."""
     place: Callable[[pa.Table], I64] | None = None
-    """Where each row is, in the terms of `settled`. None: a group that is audited from its beginning has all of its
+    """Where each row is, in the terms of `watermark`. None: a group that is audited from its beginning has all of its
     rows written again, and another one only gets more."""
-    settled: Callable[[Settled], int] | None = None
+    watermark: Callable[[AuditWatermark], int] | None = None
     """Up to which place rows of a group with a settled past stay."""
 
-    def written_again(self, noted: Set[str], whole: Set[str], settled: Mapping[str, Settled]) -> dict[str, int]:
+    def written_again(
+        self, noted: Set[str], whole: Set[str], watermark: Mapping[str, AuditWatermark]
+    ) -> dict[str, int]:
         """The groups of which rows are written again, and the place behind which they are. `noted`: of which more than
         commits is new; `whole`: those of them that are audited from their beginning."""
-        if self.settled is None:
+        if self.watermark is None:
             return dict.fromkeys(whole, NO_PLACE)
-        return dict.fromkeys(noted, NO_PLACE) | {group_id: self.settled(past) for group_id, past in settled.items()}
+        return dict.fromkeys(noted, NO_PLACE) | {group_id: self.watermark(past) for group_id, past in watermark.items()}
 
     def places(self, rows: pa.Table) -> I64:
         """Where rows of gold are."""

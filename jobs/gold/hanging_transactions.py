@@ -6,8 +6,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.inference.broken_rules import LogAnomalyRow, not_judged
 from coordinator_core.inference.hanging import HangingRow, OpenCommits, hanging
+from coordinator_core.inference.log_anomalies import LogAnomalyRow, not_judged
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.core_tables import rows_table
 from jobs.delta.replay_runs import WholeRun

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.inference.broken_rules import NOT_JUDGED
 from coordinator_core.inference.hosts import HostsNow
+from coordinator_core.inference.log_anomalies import NOT_JUDGED
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_days import ShareCounts

@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 
 from coordinator_core import codec
+from coordinator_core.history.log_checkpoint import pack_offset_state, unpack_offset_state
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
-from coordinator_core.history.saved_logs import pack_offset_lane, unpack_offset_lane
 from coordinator_core.inference.configs import NO_CONFIGS
 from coordinator_core.inference.group_past import GroupedCommits
 from coordinator_core.inference.groups import judge_group
-from coordinator_core.inference.heard import hear_all, hear_holders, latest_of
+from coordinator_core.inference.last_commit_times import add_commit_times, add_owner_commit_times, latest_of
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.ordering import ordered_by
 from coordinator_core.inference.settings import InferenceSettings
@@ -39,9 +39,9 @@ from coordinator_core.log.fill import KeyValues, compare
 from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
-from coordinator_core.offsets.lane_states import lane_state_of
+from coordinator_core.offsets.columnar_states import columnar_state_of
 from coordinator_core.offsets.operations import operation_first_offsets
-from coordinator_core.share_state.lane import ShareStateLane
+from coordinator_core.share_state.columnar import ColumnarShareReplay
 from jobs.delta.parquet.warm_up import use_loops
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.consumer_offsets import RecordType
@@ -51,7 +51,7 @@ from schemas.share_group_state import TOPIC as SHARE_TOPIC
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 BATCHES_WITHOUT_ROOM = 1_000
-"""More than a lane begins with room for."""
+"""More than a columnar replay begins with room for."""
 SHARE_STATES: Final = "share-states"
 """The only argument of the process that compiles the kernels of share states alone."""
 
@@ -159,8 +159,8 @@ def use_all_but_share_states() -> None:
     audit.counted.counts(2)
     kept_of(log, audit.evidence, 2, NO_CONFIGS, {})
     one, bounds, latest = np.zeros(1, np.int64), np.array([0, 1]), latest_of([()])
-    hear_all(one, one, one.astype(np.int32), bounds, one, one, one + 1, one, latest)
-    hear_holders(one, one, bounds, one, latest)
+    add_commit_times(one, one, one.astype(np.int32), bounds, one, one, one + 1, one, latest)
+    add_owner_commit_times(one, one, bounds, one, latest)
     ordered_by(np.zeros(2, np.int32), 1, np.array([1, 0]))
     judge_group(GroupLife("g", 0, commits=commits()), InferenceSettings(stalled_ms=0))
     GroupedCommits.of_groups([("g", commits())]).kept()
@@ -181,17 +181,17 @@ def use_all_but_share_states() -> None:
     state = replay.export_state()
     replay.finish()
     # as a later night goes on, with more than there is room for at first
-    lane_state_of([state.lane, state.lane])
-    OffsetsLogReplay(OffsetsLogState(unpack_offset_lane(pack_offset_lane(state.lane)), state.groups))
+    columnar_state_of([state.columnar, state.columnar])
+    OffsetsLogReplay(OffsetsLogState(unpack_offset_state(pack_offset_state(state.columnar)), state.groups))
     Interner(key_capacity=1).reserve(2, 0)
 
 
 def use_share_states() -> None:
     """Use the loops of a replay of share states once: to compile them takes nearly as long as all others."""
-    ShareStateLane().feed(decode_chunk(share_log(BATCHES_WITHOUT_ROOM)))
-    lane = ShareStateLane()
-    lane.feed(decode_chunk(share_log()))
-    lane.finish()
+    ColumnarShareReplay().feed(decode_chunk(share_log(BATCHES_WITHOUT_ROOM)))
+    columnar = ColumnarShareReplay()
+    columnar.feed(decode_chunk(share_log()))
+    columnar.finish()
 
 
 def compile_in_two_processes(kept: Path) -> None:

@@ -27,7 +27,7 @@ from coordinator_core.log.write import (
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.errors import ScenarioError
 from coordinator_core.simulate.scenario import Scenario, parse_scenario
-from coordinator_core.simulate.world import Summary, World
+from coordinator_core.simulate.simulation import Simulation, Summary
 from jobs.console.command_name import command
 from jobs.console.output import csv_line
 from jobs.errors import KafkaVersionError, ScenarioFileError, SimulateError
@@ -114,12 +114,12 @@ def simulate(scenario_file: str, output: str, *, seed: int | None = None, kafka_
         raise SimulateError(f"{output} is not an empty folder: a simulation never mixes with other files")
     try:
         with TruthFiles(root / "truth") as truth:
-            world = World(scenario, truth, seed=seed)
-            summary = world.run()
+            simulation = Simulation(scenario, truth, seed=seed)
+            summary = simulation.run()
         (root / "truth" / "scenario.json").write_text(_frame(scenario, summary), encoding="utf-8")
         record_count = size_bytes = partition_count = 0
         start_offsets = {}
-        for log, topic_id in world.logs():
+        for log, topic_id in simulation.logs():
             partition_count += 1
             record_count += log.end_offset
             size_bytes += write_log(root / "logs", log, topic_id, scenario.cluster.segment_bytes)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TextIO
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
-from coordinator_core.inference.broken_rules import TIME_WENT_BACK, step_of
+from coordinator_core.inference.log_anomalies import TIME_WENT_BACK, step_of
 from jobs.bronze.coverage import from_table
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
 from jobs.cli_enums import Listing

@@ -14,8 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.inference.broken_rules import CLIENT, COORDINATOR, INPUT_NOT_READ, LOG, LOG_NOT_JUDGED, NOT_JUDGED
-from coordinator_core.inference.departures import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
+from coordinator_core.inference.leave_reasons import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
+from coordinator_core.inference.log_anomalies import (
+    CLIENT,
+    COORDINATOR,
+    INPUT_NOT_READ,
+    LOG,
+    LOG_NOT_JUDGED,
+    NOT_JUDGED,
+)
 from coordinator_core.inference.ordering import grouped
 from jobs.bronze.coverage import hole_count
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends

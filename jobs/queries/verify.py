@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO
 from coordinator_core.coverage import CoverageKind, CoverageRange
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.log_partitions import LogPartition
-from coordinator_core.share_state.lane import DELIVERY_STATES
+from coordinator_core.share_state.columnar import DELIVERY_STATES
 from coordinator_core.verify import Verdict
 from jobs.bronze import coverage as coverage_rows
 from jobs.console.command_name import command

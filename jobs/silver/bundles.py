@@ -13,7 +13,7 @@ from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow
 from coordinator_core.inference.days import UNKNOWN_TYPE
 from coordinator_core.inference.group_past import GroupedCommits
 from coordinator_core.inference.life import GroupCommits, GroupLife
-from coordinator_core.inference.plain import BEGINNING_EVENTS, Beginning
+from coordinator_core.inference.simple_groups import BEGINNING_EVENTS, Beginning
 from jobs.delta.arrow_columns import (
     codes_of,
     columns_read,
@@ -25,7 +25,7 @@ from jobs.delta.arrow_columns import (
 )
 from jobs.delta.arrow_schemas import text_columns
 from jobs.silver.commits import commits_by_group
-from jobs.silver.needed import NOTHING_SETTLED, SettledGroups, all_ended_by, events_from
+from jobs.silver.needed import NO_WATERMARKS, AuditWatermarks, all_ended_by, events_from
 from jobs.silver.reader import SilverFiles
 from jobs.silver.row_groups import LOG_OFFSET
 from jobs.silver.rows import Row, groups_in, rows_of, sortable
@@ -110,22 +110,22 @@ def group_bundles(
 
 
 def bundles_with(
-    files: SilverFiles, log_partition: int, only: Set[str], commits: GroupedCommits, settled: SettledGroups
+    files: SilverFiles, log_partition: int, only: Set[str], commits: GroupedCommits, watermarks: AuditWatermarks
 ) -> Iterator[tuple[Set[str], GroupBundle]]:
     """As `group_bundles`, with commits that are read already; and which of `only` each bundle is of, whether there are
-    rows of them or not. Of groups that are `settled`, what is not needed is left out."""
+    rows of them or not. Of groups that are `watermarks`, what is not needed is left out."""
     weights = {table: weight for table, weight in GROUP_WEIGHTS.items() if table is not OFFSET_COMMITS}
-    for some in bundles(files, log_partition, only, weights, settled=settled) if only else ():
+    for some in bundles(files, log_partition, only, weights, watermarks=watermarks) if only else ():
         wanted = some or set()
-        rows = _group_rows(files, log_partition, some, settled)
+        rows = _group_rows(files, log_partition, some, watermarks)
         yield wanted, GroupBundle(log_partition, commits.of_some(wanted), rows)
 
 
 def _group_rows(
-    files: SilverFiles, log_partition: int, only: Set[str] | None, settled: SettledGroups = NOTHING_SETTLED
+    files: SilverFiles, log_partition: int, only: Set[str] | None, watermarks: AuditWatermarks = NO_WATERMARKS
 ) -> Mapping[Table, pa.Table]:
     return {
-        table: _rows_of_groups(files, table, row._fields, log_partition, only, settled)
+        table: _rows_of_groups(files, table, row._fields, log_partition, only, watermarks)
         for table, row in GROUP_ROWS.items()
     }
 
@@ -150,12 +150,12 @@ def bundles(
     weights: Mapping[Table, int],
     *,
     from_log_offset: int = 0,
-    settled: SettledGroups = NOTHING_SETTLED,
+    watermarks: AuditWatermarks = NO_WATERMARKS,
 ) -> Iterator[Set[str] | None]:
     """The groups in bundles, by group id; None where all are wanted and one bundle holds them.
 
-    `weights`: of a row of each table that is to be read. `from_log_offset`: from where commits are. `settled`: which of
-    `only` some do not need all of their rows.
+    `weights`: of a row of each table that is to be read. `from_log_offset`: from where commits are. `watermarks`: which
+    of `only` some do not need all of their rows.
     """
     begins = {table: from_log_offset if table is OFFSET_COMMITS else 0 for table in weights}
     if (
@@ -169,13 +169,13 @@ def bundles(
         return
     weight_of: Counter[str] = Counter()
     for table, weight in weights.items():
-        begin = max(begins[table], events_from(table, only, settled))
+        begin = max(begins[table], events_from(table, only, watermarks))
         if only is None:
             counts = _row_counts(files, table, log_partition, begin)
         else:
-            ended_after = all_ended_by(table, only, settled)
+            ended_after = all_ended_by(table, only, watermarks)
             counts = files.needed_counts(
-                table, log_partition, only, settled, from_log_offset=begin, ended_after=ended_after
+                table, log_partition, only, watermarks, from_log_offset=begin, ended_after=ended_after
             )
         weight_of.update({group_id: weight * count for group_id, count in counts.items()})
     bundle: set[str] = set()
@@ -206,11 +206,11 @@ def _rows_of_groups(
     columns: Sequence[str],
     log_partition: int,
     only: Set[str] | None,
-    settled: SettledGroups,
+    watermarks: AuditWatermarks,
 ) -> pa.Table:
     """Rows of a table that are needed, in no order; texts as they are stored."""
     texts = text_columns(table, columns)
-    begin, ended_after = events_from(table, only, settled), all_ended_by(table, only, settled)
+    begin, ended_after = events_from(table, only, watermarks), all_ended_by(table, only, watermarks)
     pieces = files.iterate(
         table,
         columns,
@@ -219,7 +219,7 @@ def _rows_of_groups(
         from_log_offset=begin,
         ended_after=ended_after,
         only=only,
-        settled=settled,
+        watermarks=watermarks,
     )
     parts = list(pieces)
     return together(parts) if parts else columns_read(table, columns, texts).empty_table()

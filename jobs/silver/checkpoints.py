@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from coordinator_core.coverage import subtract, union
 from coordinator_core.errors import StateUnreadable
+from coordinator_core.history.checkpoint import STATE_FORMAT
+from coordinator_core.history.log_checkpoint import unpack_offset_state
 from coordinator_core.history.offsets_log import OffsetsLogState
-from coordinator_core.history.saved import STATE_FORMAT
-from coordinator_core.history.saved_logs import unpack_offset_lane
 from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import NO_REWRITES, Rewrites
@@ -163,8 +163,8 @@ class SavedLog:
             group_ids = rows["group_id"].to_pylist()
             groups.update(zip(group_ids, rows[STATE_COLUMN].to_pylist(), strict=True))
             versions.update(zip(group_ids, rows["changed_version"].to_pylist(), strict=True))
-        lanes = [unpack_offset_lane(state) for state in self.states()]
-        return OffsetsLogState.of(lanes, groups, bucket), versions
+        columnar_states = [unpack_offset_state(state) for state in self.states()]
+        return OffsetsLogState.of(columnar_states, groups, bucket), versions
 
 
 def changed_versions(files: Iterable[TableFile]) -> dict[str, int | None]:

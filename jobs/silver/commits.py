@@ -10,7 +10,7 @@ from coordinator_core.inference.group_past import GroupedCommits
 from coordinator_core.inference.life import NO_EXPIRY, GroupCommits
 from coordinator_core.inference.ordering import is_ascending, ordered_by
 from coordinator_core.log.chunk import I32, I64
-from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of, small_numbers_of
 from jobs.silver.reader import SilverFiles
 from jobs.silver.rows import only_groups

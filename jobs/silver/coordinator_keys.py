@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from coordinator_core.history.rows import GenerationRow
 from coordinator_core.log.chunk import I32, I64, BoolArray
-from coordinator_core.offsets.lane import CommitColumns
-from coordinator_core.share_state.lane import RECORD_KINDS, KeyDictionary, PartitionStateRows
+from coordinator_core.offsets.columnar import CommitColumns
+from coordinator_core.share_state.columnar import RECORD_KINDS, KeyDictionary, PartitionStateRows
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema, timestamps
 from jobs.delta.core_tables import applied_at_ms
 from schemas import consumer_offsets, share_group_state

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.settled import Settled
+from coordinator_core.inference.audit_watermark import AuditWatermark
 from coordinator_core.log.chunk import I64, BoolArray
 from jobs.delta.arrow_columns import codes_of, numbers_of
 from jobs.delta.part_files import LOG_PARTITION, TO_LOG_OFFSET
@@ -29,15 +29,15 @@ class SharedGroups:
         self._log_partitions = LogPartitions(numbers_of(rows[LOG_PARTITION]))
         self.size_bytes = rows.num_rows * 3 * np.dtype(np.int64).itemsize + len(self._group_ids) * TEXT_BYTES
 
-    def needed_counts(self, log_partition: int, group_ids: Set[str], settled: "SettledGroups") -> dict[str, int]:
+    def needed_counts(self, log_partition: int, group_ids: Set[str], watermarks: "AuditWatermarks") -> dict[str, int]:
         """How many rows of a log partition are needed of each of some groups."""
-        is_needed = self.needed(log_partition, group_ids, settled)
+        is_needed = self.needed(log_partition, group_ids, watermarks)
         if not is_needed.any():
             return {}
         counts = np.bincount(self._group[self._log_partitions.rows_of(log_partition)][is_needed])
         return {self._group_ids[number]: int(counts[number]) for number in np.flatnonzero(counts).tolist()}
 
-    def needed(self, log_partition: int, group_ids: Set[str], settled: "SettledGroups") -> BoolArray:
+    def needed(self, log_partition: int, group_ids: Set[str], watermarks: "AuditWatermarks") -> BoolArray:
         """Which rows of a log partition are needed of some groups."""
         own = self._log_partitions.rows_of(log_partition)
         group, place = self._group[own], self._place[own]
@@ -45,13 +45,13 @@ class SharedGroups:
             return np.zeros(0, np.bool_)
         after = np.full(len(self._numbers), END_OF_LOG)
         for group_id in group_ids & self._numbers.keys():
-            after[self._numbers[group_id]] = _needed_after(self._table, settled.get(group_id))
+            after[self._numbers[group_id]] = _needed_after(self._table, watermarks.get(group_id))
         is_needed: BoolArray = place > after[group]
         return is_needed
 
 
 class NeededFrom(NamedTuple):
-    """Places in the log which tell what of a group is needed, as those of `Settled` do."""
+    """Places in the log which tell what of a group is needed, as those of `AuditWatermark` do."""
 
     generation_at: int
     """What ended there, or before, is not."""
@@ -61,16 +61,16 @@ class NeededFrom(NamedTuple):
 
 OPEN_ROWS: Final = NeededFrom(END_OF_LOG - 1, END_OF_LOG)
 """How a group stands now, and no more of it."""
-SettledGroups = Mapping[str, Settled | NeededFrom]
+AuditWatermarks = Mapping[str, AuditWatermark | NeededFrom]
 """By group id, what of it is needed; of others all is."""
-NOTHING_SETTLED: Final[SettledGroups] = {}
+NO_WATERMARKS: Final[AuditWatermarks] = {}
 
 
-def _needed_after(table: Table, settled: Settled | NeededFrom | None) -> int:
+def _needed_after(table: Table, watermarks: AuditWatermark | NeededFrom | None) -> int:
     """Behind which place in the log the rows of a group are needed; -1: all are."""
-    if settled is None:
+    if watermarks is None:
         return -1
-    return settled.events_from - 1 if table is GROUP_EVENTS else settled.generation_at
+    return watermarks.events_from - 1 if table is GROUP_EVENTS else watermarks.generation_at
 
 
 def _places_of(table: Table, rows: pa.Table) -> I64:
@@ -79,18 +79,18 @@ def _places_of(table: Table, rows: pa.Table) -> I64:
     return np.where(places < 0, END_OF_LOG, places)
 
 
-def events_from(table: Table, only: Set[str] | None, settled: SettledGroups) -> int:
+def events_from(table: Table, only: Set[str] | None, watermarks: AuditWatermarks) -> int:
     """From which place in the log on events of some groups are needed; 0: all are, or it is another table."""
-    if table is not GROUP_EVENTS or only is None or not only <= settled.keys():
+    if table is not GROUP_EVENTS or only is None or not only <= watermarks.keys():
         return 0
-    return min((settled[group_id].events_from for group_id in only), default=0)
+    return min((watermarks[group_id].events_from for group_id in only), default=0)
 
 
-def all_ended_by(table: Table, only: Set[str] | None, settled: SettledGroups) -> int:
+def all_ended_by(table: Table, only: Set[str] | None, watermarks: AuditWatermarks) -> int:
     """Of some groups no row is needed that ended until this place in the log; -1: all are, or it is another table."""
-    if table in (GROUP_EVENTS, OFFSET_COMMITS) or only is None or not only <= settled.keys():
+    if table in (GROUP_EVENTS, OFFSET_COMMITS) or only is None or not only <= watermarks.keys():
         return -1
-    return min((settled[group_id].generation_at for group_id in only), default=-1)
+    return min((watermarks[group_id].generation_at for group_id in only), default=-1)
 
 
 def place_column(table: Table) -> str:

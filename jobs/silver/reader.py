@@ -19,7 +19,7 @@ from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.scanner import Scanner
 from jobs.delta.warehouse import TableFile, Warehouse
-from jobs.silver.needed import NOTHING_SETTLED, SettledGroups, SharedGroups, place_column
+from jobs.silver.needed import NO_WATERMARKS, AuditWatermarks, SharedGroups, place_column
 from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET, Footer, Newest, OpenFile, SharedRows, shared_place
 from schemas.tables.declare import Table
 
@@ -145,9 +145,9 @@ class SilverFiles:
         to_log_offset: int = END_OF_LOG,
         ended_after: int = -1,
         only: Set[str] | None = None,
-        settled: "SettledGroups | None" = None,
+        watermarks: "AuditWatermarks | None" = None,
     ) -> Iterator[pa.Table]:
-        """As `read`, row group by row group. `only`: of some groups, and of those that are `settled` what is needed;
+        """As `read`, row group by row group. `only`: of some groups, and of those that are `watermarks` what is needed;
         of other row groups no more is read than tells so. Row groups of which all rows ended up to `ended_after` are
         left out."""
         schema = columns_read(table, columns, coded)
@@ -162,7 +162,7 @@ class SilverFiles:
             is_needed = None
             if only is not None:
                 is_needed = self._groups_of(source, index, table).needed(
-                    log_partition, only, settled or NOTHING_SETTLED
+                    log_partition, only, watermarks or NO_WATERMARKS
                 )
                 if not is_needed.any():
                     continue
@@ -182,7 +182,7 @@ class SilverFiles:
         table: Table,
         log_partition: int,
         only: Set[str],
-        settled: "SettledGroups",
+        watermarks: "AuditWatermarks",
         *,
         from_log_offset: int = 0,
         ended_after: int = -1,
@@ -192,7 +192,7 @@ class SilverFiles:
         for source, index in self._row_groups(
             table, log_partition, ("group_id",), from_log_offset=from_log_offset, ended_after=ended_after
         ):
-            counts.update(self._groups_of(source, index, table).needed_counts(log_partition, only, settled))
+            counts.update(self._groups_of(source, index, table).needed_counts(log_partition, only, watermarks))
         return counts
 
     def _row_groups(

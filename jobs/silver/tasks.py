@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.history.log_checkpoint import (
+    pack_metadata,
+    pack_offset_state,
+    pack_share_state,
+    unpack_metadata,
+    unpack_share_state,
+)
 from coordinator_core.history.offsets_log import OffsetsLogReplay
 from coordinator_core.history.rows import GroupRows, TopicName
-from coordinator_core.history.saved_logs import (
-    pack_metadata,
-    pack_offset_lane,
-    pack_share_lane,
-    unpack_metadata,
-    unpack_share_lane,
-)
 from coordinator_core.history.simple_log import (
     ClusterMetadataReplay,
     ConfigChanged,
@@ -33,8 +33,8 @@ from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
 from coordinator_core.log.records import decode_chunk
-from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
-from coordinator_core.share_state.lane_states import lane_state_of
+from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
+from coordinator_core.share_state.columnar_states import columnar_state_of
 from jobs.bronze.reader import BronzeChunk, read_log
 from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.core_tables import (
@@ -221,8 +221,8 @@ class _Parts:
         self._groups: dict[bool, list[tuple[int, GroupRows]]] = {True: [], False: []}
         """Rows of the group tables with their log partition, by whether they are settled."""
         self._group_row_count = 0
-        self.share_lane: ShareStateLane | None = None
-        """The lane of the log partition before, whose buffers the next one takes over."""
+        self.columnar_share: ColumnarShareReplay | None = None
+        """The columnar replay of the log partition before, whose buffers the next one takes over."""
 
     def __enter__(self) -> Self:
         return self
@@ -364,7 +364,7 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
         parts.add_groups(output.groups, log, is_settled=True)
     state = replayer.export_state()
     unchanged = {group_id: versions[group_id] for group_id in replayer.asleep}
-    parts.save(log, pack_offset_lane(state.lane), state.groups, unchanged)
+    parts.save(log, pack_offset_state(state.columnar), state.groups, unchanged)
     output = replayer.finish()
     keys.add(output.commits, output.groups.generations)
     parts.done.keys.append(keys.table(log.partition))
@@ -392,11 +392,11 @@ def _carry_asleep(work: ReplayWork, parts: _Parts) -> None:
 def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     state = None
     if log.saved is not None:
-        state = lane_state_of([unpack_share_lane(state) for state in log.saved.states()], log.bucket)
-    lane = parts.share_lane = ShareStateLane(state, after=parts.share_lane)
+        state = columnar_state_of([unpack_share_state(state) for state in log.saved.states()], log.bucket)
+    columnar = parts.columnar_share = ColumnarShareReplay(state, after=parts.columnar_share)
     found = ShareStateKeys()
 
-    def write(output: LaneOutput, *, is_settled: bool) -> None:
+    def write(output: ColumnarOutput, *, is_settled: bool) -> None:
         found.add(output.keys, output.partition_states)
         keys = ShareKeys(output.keys, work.names)
         for table, rows in (
@@ -407,7 +407,7 @@ def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
             parts.write(table.full_name, rows, is_settled=is_settled)
 
     for bronze, chunk in _chunks(log, work):
-        output = lane.feed(chunk)
+        output = columnar.feed(chunk)
         write(output, is_settled=True)
         parts.quarantine(log, bronze, (*chunk.findings, *output.findings))
         parts.count(
@@ -423,8 +423,8 @@ def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
                 quarantined_count=output.counts.quarantined + unreadable_record_count(chunk),
             ),
         )
-    parts.save(log, pack_share_lane(lane.export_state()))
-    output = lane.finish()
+    parts.save(log, pack_share_state(columnar.export_state()))
+    output = columnar.finish()
     write(output, is_settled=False)
     parts.done.keys.append(found.table(log.partition))
     parts.done.names_given.update((topic_id, work.names.get(topic_id)) for topic_id in output.keys.topic_ids)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.codec import make
-from coordinator_core.log import fast
+from coordinator_core.log import kernels
 from coordinator_core.log.chunk import U8, BatchColumns
 from coordinator_core.log.scan import RELATIVE_OFFSET_MAX, SegmentScan, scan_segment
 from coordinator_core.log_partitions import LogPartition
@@ -104,10 +104,10 @@ def frame_answer(data: pa.Buffer, from_offset: int, to_offset: int) -> FramedAns
     """
     array = np.frombuffer(data, np.uint8)
     base_offset = _scan_base(array, from_offset)
-    offset_max = min(base_offset + RELATIVE_OFFSET_MAX, fast.INT64_MAX - 1)
-    columns, _, end_position, stop = fast.frame_ordered_batches(array, 0, len(array), base_offset, offset_max)
+    offset_max = min(base_offset + RELATIVE_OFFSET_MAX, kernels.INT64_MAX - 1)
+    columns, _, end_position, stop = kernels.frame_ordered_batches(array, 0, len(array), base_offset, offset_max)
     batches = BatchColumns(*columns)
-    if stop not in {fast.STOP_END, fast.STOP_TRUNCATED}:
+    if stop not in {kernels.STOP_END, kernels.STOP_TRUNCATED}:
         scan = scan_segment(array, base_offset=base_offset)
         batches, end_position = scan.batches, len(array)
         if scan.skipped and scan.skipped[-1][1] == end_position:
@@ -128,7 +128,7 @@ def _scan_base(array: U8, from_offset: int) -> int:
     away than a segment reaches. No checksum covers a base offset, so it is believed when the batch after it agrees.
     """
     second = _batch_end(array, 0)
-    columns, is_true, *_ = fast.frame_batches(array, 0, min(_batch_end(array, second), len(array)))
+    columns, is_true, *_ = kernels.frame_batches(array, 0, min(_batch_end(array, second), len(array)))
     batches = BatchColumns(*columns)
     if not len(is_true) or not is_true[0]:
         return from_offset
@@ -141,5 +141,5 @@ def _scan_base(array: U8, from_offset: int) -> int:
 
 def _batch_end(array: U8, position: int) -> int:
     """Where the batch ends whose header says so; beyond the array where that is cut or no header."""
-    length = array[position + BASE_OFFSET_BYTES : position + fast.LOG_OVERHEAD_BYTES].tobytes()
-    return position + fast.LOG_OVERHEAD_BYTES + int.from_bytes(length, "big")
+    length = array[position + BASE_OFFSET_BYTES : position + kernels.LOG_OVERHEAD_BYTES].tobytes()
+    return position + kernels.LOG_OVERHEAD_BYTES + int.from_bytes(length, "big")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from coordinator_core.errors import InvalidCheckpoint
-from coordinator_core.log.fast import HEADER_BYTES_V2
+from coordinator_core.log.kernels import HEADER_BYTES_V2
 from coordinator_core.log.scan import LOOK_BACK_BYTES, STRETCH_BYTES, SegmentScan, keep, scan_end, scan_segment
 from coordinator_core.log.segment import (
     parse_checkpoint,

@@ -27,7 +27,7 @@ import numpy as np
 from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.log.batch import CRC_START_V2
 from coordinator_core.log.chunk import I64, BatchColumns
-from coordinator_core.log.fast import HEADER_BYTES_V2
+from coordinator_core.log.kernels import HEADER_BYTES_V2
 from coordinator_core.log.scan import scan_segment
 from tests.benchmarks.runs import ROOT, STEPS, run_night
 from tests.benchmarks.skewed import CRC_POSITION, U8

@@ -23,8 +23,8 @@ from coordinator_core.coordinator.modules import MODULES
 from coordinator_core.coordinator.shard import GroupCoordinator
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share.messages import ShareGroupHeartbeatRequest, ShareStatePartitions
+from coordinator_core.share_partition.acknowledge import acknowledge
 from coordinator_core.share_partition.acquire import acquire
-from coordinator_core.share_partition.give_up import acknowledge
 from coordinator_core.share_partition.state import (
     AcknowledgementBatch,
     FetchedBatches,

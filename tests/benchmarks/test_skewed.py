@@ -12,8 +12,8 @@ from coordinator_core.history.rows import AssignmentRow, GenerationRow, MemberRo
 from coordinator_core.log.chunk import RecordChunk
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
-from coordinator_core.offsets.lane import CHANGES, CommitColumns
-from coordinator_core.share_state.lane import TRANSITION_KINDS, LaneOutput, ShareStateLane
+from coordinator_core.offsets.columnar import CHANGES, CommitColumns
+from coordinator_core.share_state.columnar import TRANSITION_KINDS, ColumnarOutput, ColumnarShareReplay
 from tests.benchmarks import skewed
 
 
@@ -84,8 +84,8 @@ def test_a_hot_share_partition_has_a_fifth_of_all_records(tmp_path: Path) -> Non
     kinds: Counter[str] = Counter()
     hot_count = stretch_count = 0
     for chunks in _logs(tmp_path):
-        lane = ShareStateLane()
-        outputs: list[LaneOutput] = [*map(lane.feed, chunks), lane.finish()]
+        columnar = ColumnarShareReplay()
+        outputs: list[ColumnarOutput] = [*map(columnar.feed, chunks), columnar.finish()]
         assert not any(output.findings for output in outputs)
         for output in outputs:
             kinds.update(TRANSITION_KINDS[code] for code in output.transitions.kind.tolist())

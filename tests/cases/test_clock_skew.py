@@ -114,7 +114,7 @@ def test_nothing_is_certain_across_a_step(ledger: Ledger, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["full-a", "compact", "old-40"])
 def test_no_recording_has_a_step(name: str) -> None:
     """Real brokers on one clock write no log whose time goes back."""
-    from coordinator_core.inference.broken_rules import CLOCK_STEP_MS_MIN
+    from coordinator_core.inference.log_anomalies import CLOCK_STEP_MS_MIN
 
     folders = {path.parent for path in (RECORDINGS / name / "logs").glob("*/*.log")}
     assert folders

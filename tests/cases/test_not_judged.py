@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from coordinator_core.inference.hanging import hanging
-from coordinator_core.inference.plain import judge_plain
 from coordinator_core.inference.share_days import merged_days
 from coordinator_core.inference.share_log import ShareKeys, ShareLog
+from coordinator_core.inference.simple_groups import judge_simple_groups
 from jobs.delta.core_tables import rows_table
 from jobs.gold import audit_groups, audit_shares, snapshot
 from jobs.gold import task as audit_work
@@ -66,11 +66,11 @@ def fails_of(function: Callable[..., Any], name: Callable[..., str]) -> Callable
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Let each way in which a group is judged fail for some groups."""
-    for function in ("judge_group", "judge_standing"):
+    for function in ("judge_group", "judge_unchanged"):
         of_life = fails_of(getattr(audit_groups, function), lambda life, *_: life.group_id)
         patch.setattr(audit_groups, function, of_life)
-    of_some = fails_of(judge_plain, lambda grouped, *_: min(grouped.group_ids, default=""))
-    patch.setattr(audit_groups, "judge_plain", of_some)
+    of_some = fails_of(judge_simple_groups, lambda grouped, *_: min(grouped.group_ids, default=""))
+    patch.setattr(audit_groups, "judge_simple_groups", of_some)
 
 
 def by_group(ledger: Ledger, name: str) -> dict[str, int]:

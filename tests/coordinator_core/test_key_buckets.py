@@ -25,18 +25,18 @@ from coordinator_core.ledger import LedgerCounts
 from coordinator_core.log.batch import Record, build_batch, build_marker
 from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
 from coordinator_core.log.records import decode_chunk
-from coordinator_core.offsets.lane import LaneState, OffsetLane
-from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
-from coordinator_core.share_state.lane import LaneState as ShareLaneState
-from coordinator_core.share_state.lane_states import lane_state_of
+from coordinator_core.offsets.columnar import ColumnarOffsetReplay, ColumnarState
+from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
+from coordinator_core.share_state.columnar import ColumnarState as ColumnarShareState
+from coordinator_core.share_state.columnar_states import columnar_state_of
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 from tests.coordinator_core.history.histories import cuts_of, offsets_log, probe, share_log
+from tests.coordinator_core.history.test_checkpoint import batches_of, by_group, chunk_of, segments, texts
 from tests.coordinator_core.history.test_histories import HISTORIES
-from tests.coordinator_core.history.test_saved import batches_of, by_group, chunk_of, segments, texts
 from tests.coordinator_core.offsets.reference import Row, rows_of
 from tests.coordinator_core.share_state.reference import chunk_of as share_chunk_of
-from tests.coordinator_core.share_state.reference import lane_rows
+from tests.coordinator_core.share_state.reference import columnar_rows
 
 NEVER_MS: Final = 2**63 - 1
 PARTS: Final = 10
@@ -53,7 +53,7 @@ class Runs:
     """Runs over one `__consumer_offsets` partition, each in buckets of its own, from what all buckets left before."""
 
     def __init__(self) -> None:
-        self.lanes: list[LaneState] = []
+        self.columnar_states: list[ColumnarState] = []
         self.groups: dict[str, bytes] = {}
         self.commits: dict[int, Row] = {}
         self.counts = LedgerCounts()
@@ -64,12 +64,12 @@ class Runs:
 
     def run(self, chunks: Sequence[RecordChunk], owners: bytes | None = None) -> None:
         """`owners` None: without buckets."""
-        lanes: list[LaneState] = []
+        columnar_states: list[ColumnarState] = []
         groups: dict[str, bytes] = {}
         left: dict[str, GroupRows] = {}
         buckets: Sequence[KeyBucket | None] = [None] if owners is None else buckets_of(owners, is_share=False)
         for bucket in buckets:
-            state = OffsetsLogState.of(self.lanes, self.groups, bucket) if self.lanes else None
+            state = OffsetsLogState.of(self.columnar_states, self.groups, bucket) if self.columnar_states else None
             replay = OffsetsLogReplay(state, bucket=bucket)
             for chunk in chunks:
                 output = replay.feed(chunk if bucket is None else bucket.own_records(chunk))
@@ -82,14 +82,14 @@ class Runs:
                     at_ms = name.at if name.at >= 0 else NEVER_MS
                     self.names[place] = min(self.names.get(place, at_ms), at_ms)
             exported = replay.export_state()
-            lanes.append(exported.lane)
+            columnar_states.append(exported.columnar)
             assert groups.keys().isdisjoint(exported.groups)
             groups |= exported.groups
             last = replay.finish()
             self.add(rows_of(last.commits))
             left |= {group_id: rows for group_id, rows in self._open.items() if group_id in replay.asleep}
             left |= by_group(last.groups)
-        self.lanes, self.groups, self._open = lanes, groups, left
+        self.columnar_states, self.groups, self._open = columnar_states, groups, left
 
     def add(self, rows: Sequence[Row]) -> None:
         self.commits |= {row.log_offset: row for row in rows}
@@ -140,32 +140,32 @@ class ShareRuns:
     """The same of `__share_group_state`."""
 
     def __init__(self) -> None:
-        self.states: list[ShareLaneState] = []
-        self.settled: list[LaneOutput] = []
-        self.open: list[LaneOutput] = []
+        self.states: list[ColumnarShareState] = []
+        self.settled: list[ColumnarOutput] = []
+        self.open: list[ColumnarOutput] = []
         self.counts: dict[str, int] = {}
         self.findings: list[str] = []
 
     def run(self, chunk: RecordChunk, owners: bytes | None = None) -> None:
-        states: list[ShareLaneState] = []
+        states: list[ColumnarShareState] = []
         self.open = []
         buckets: Sequence[KeyBucket | None] = [None] if owners is None else buckets_of(owners, is_share=True)
         for bucket in buckets:
-            lane = ShareStateLane(lane_state_of(self.states, bucket) if self.states else None)
+            columnar = ColumnarShareReplay(columnar_state_of(self.states, bucket) if self.states else None)
             own = chunk if bucket is None else bucket.own_records(chunk)
-            output = lane.feed(own)
+            output = columnar.feed(own)
             self.settled.append(output)
             self.findings += map(repr, (*own.findings, *output.findings))
             counts = {name: getattr(output.counts, name) for name in output.counts.__slots__}
             counts |= {"records": int(own.batches.record_count.sum()), "unreadable": unreadable_record_count(own)}
             self.counts = {name: self.counts.get(name, 0) + value for name, value in counts.items()}
-            states.append(lane.export_state())
-            self.open.append(lane.finish())
+            states.append(columnar.export_state())
+            self.open.append(columnar.finish())
         self.states = states
 
     def made(self) -> tuple[object, ...]:
         """All that a run says, in one order."""
-        rows = lane_rows([*self.settled, *self.open])
+        rows = columnar_rows([*self.settled, *self.open])
         return rows.states, rows.batches, rows.transitions, self.counts, sorted(self.findings)
 
 
@@ -263,7 +263,7 @@ def test_an_operation_ends_where_another_bucket_has_records() -> None:
     assert [first.has_groups(names).tolist(), second.has_groups(names).tolist()] == [[True, False], [False, True]]
     own = first.own_records(chunk)
     assert own.records.offset.tolist() == [0, 2, 3]
-    assert OffsetLane().feed(own).operation_last_offset.tolist() == [0, 3]
+    assert ColumnarOffsetReplay().feed(own).operation_last_offset.tolist() == [0, 3]
 
 
 def test_what_belongs_to_no_key_is_counted_once() -> None:

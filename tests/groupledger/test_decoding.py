@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupledger
-from coordinator_core.printed import encode_printed
+from coordinator_core.formatter_output import encode_formatter_json
 from groupledger.decoding import DECODED, decode_record
 from schemas.consumer_offsets import TOPIC as GROUPS
 from schemas.share_group_state import TOPIC as SHARES
@@ -26,7 +26,7 @@ def test_every_record_reads_back(recorded: Recorded) -> None:
         assert made.group_id and made.key is not None
         key = {"type": made.record_type, "data": json.loads(made.key)}
         value = None if made.value is None else {"version": made.value_version, "data": json.loads(made.value)}
-        assert encode_printed(row["topic"], key, value, assignment_version=3) == (row["key"], row["value"])
+        assert encode_formatter_json(row["topic"], key, value, assignment_version=3) == (row["key"], row["value"])
         assert (made.topic_id is None) == (row["topic"] == GROUPS)
         seen += 1
     assert seen > 2000

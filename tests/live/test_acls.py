@@ -49,7 +49,7 @@ CLUSTER_ACTION: Final = Right("CLUSTER", "kafka-cluster", "CLUSTER_ACTION")
 
 
 @dataclass(frozen=True)
-class World:
+class Simulation:
     """What is in the cluster, as one sees it who may see all."""
 
     group_types: Mapping[str, str]
@@ -72,19 +72,19 @@ class Session:
         return Admin(self.broker)
 
 
-def _reads_logs(session: Session, _: World) -> bool:
+def _reads_logs(session: Session, _: Simulation) -> bool:
     asked = [OFFSETS, SHARES, TRANSACTIONS, "__cluster_metadata"]  # as conf/groupledger.toml has them
     logs = list_broker_logs(session.broker, session.address, asked)
     topics = {found.topic for found, read in read_ranges(session.broker, [log.range() for log in logs]) if read.data}
     return topics >= {OFFSETS, SHARES}
 
 
-def _names_topics(session: Session, world: World) -> bool:
-    return session.admin.topics().get(world.consumed.topic) == world.consumed
+def _names_topics(session: Session, simulation: Simulation) -> bool:
+    return session.admin.topics().get(simulation.consumed.topic) == simulation.consumed
 
 
-def _samples_ends(session: Session, world: World) -> bool:
-    return session.broker.offsets([(world.consumed.topic, 0)]) != {}
+def _samples_ends(session: Session, simulation: Simulation) -> bool:
+    return session.broker.offsets([(simulation.consumed.topic, 0)]) != {}
 
 
 def _reads_all(answer: tuple[list[Config], Mapping[tuple[str, str], Refusal]]) -> bool:
@@ -92,8 +92,8 @@ def _reads_all(answer: tuple[list[Config], Mapping[tuple[str, str], Refusal]]) -
     return bool(found) and not refused
 
 
-def _describes_groups(session: Session, world: World) -> bool:
-    described = session.admin.describe_groups(world.group_types)
+def _describes_groups(session: Session, simulation: Simulation) -> bool:
+    described = session.admin.describe_groups(simulation.group_types)
     return not any(isinstance(it, Refusal) for it in described.values())
 
 
@@ -101,16 +101,16 @@ def _has_all(answers: Mapping[str, object]) -> bool:
     return all(not isinstance(it, Refusal) and it for it in answers.values())
 
 
-def _has_share_offsets(session: Session, world: World) -> bool:
-    (found,) = session.admin.share_offsets([world.share_group]).values()
+def _has_share_offsets(session: Session, simulation: Simulation) -> bool:
+    (found,) = session.admin.share_offsets([simulation.share_group]).values()
     return not isinstance(found, Refusal) and not any(isinstance(it, Refusal) for it in found.values()) and bool(found)
 
 
-def _has_share_states(session: Session, world: World) -> bool:
-    return not isinstance(session.admin.share_states([world.share_key])[world.share_key], Refusal)
+def _has_share_states(session: Session, simulation: Simulation) -> bool:
+    return not isinstance(session.admin.share_states([simulation.share_key])[simulation.share_key], Refusal)
 
 
-Question = Callable[[Session, World], bool]
+Question = Callable[[Session, Simulation], bool]
 
 QUESTIONS: Final[Mapping[str, tuple[frozenset[Right], Question]]] = {
     "capture: the logs": (frozenset({READ_OFFSETS, READ_SHARES, READ_TRANSACTIONS}), _reads_logs),
@@ -126,20 +126,20 @@ QUESTIONS: Final[Mapping[str, tuple[frozenset[Right], Question]]] = {
     ),
     "capture: configs of groups": (
         frozenset({GROUP_CONFIGS}),
-        lambda session, world: _reads_all(session.admin.configs(group_ids=[world.share_group])),
+        lambda session, simulation: _reads_all(session.admin.configs(group_ids=[simulation.share_group])),
     ),
     "capture: configs of topics": (
         frozenset({TOPIC_CONFIGS}),
-        lambda session, world: _reads_all(session.admin.configs(topics=[world.consumed.topic])),
+        lambda session, simulation: _reads_all(session.admin.configs(topics=[simulation.consumed.topic])),
     ),
     "verify: the list of groups": (
         frozenset({DESCRIBE_GROUPS}),
-        lambda session, world: set(session.admin.list_groups()) == set(world.group_types),
+        lambda session, simulation: set(session.admin.list_groups()) == set(simulation.group_types),
     ),
     "verify: groups": (frozenset({DESCRIBE_GROUPS, DESCRIBE_TOPICS}), _describes_groups),
     "verify: committed offsets": (
         frozenset({DESCRIBE_GROUPS, DESCRIBE_TOPICS}),
-        lambda session, world: _has_all(session.admin.committed_offsets([world.offsets_group])),
+        lambda session, simulation: _has_all(session.admin.committed_offsets([simulation.offsets_group])),
     ),
     "verify: share offsets": (frozenset({DESCRIBE_GROUPS, DESCRIBE_TOPICS}), _has_share_offsets),
     "verify: share states": (frozenset({CLUSTER_ACTION, DESCRIBE_TOPICS}), _has_share_states),
@@ -167,12 +167,12 @@ class Principals:
             self._files[rights] = self._broker.command_config(self._folder / f"{user}.properties", settings)
         return BrokerAddress(self._broker.address_of(SASL), str(self._files[rights]))
 
-    def asks(self, rights: Iterable[Right], question: Question, world: World) -> bool:
+    def asks(self, rights: Iterable[Right], question: Question, simulation: Simulation) -> bool:
         """Is a question answered to who has these rights? A refusal is False, whatever form it has."""
         address = self.address(rights)
         with Broker.connect(address, timeout_ms=TIMEOUT_MS) as broker:
             try:
-                return question(Session(address, broker), world)
+                return question(Session(address, broker), simulation)
             except BrokerError as error:
                 assert "AUTHORIZATION_FAILED" in (error.code or "") or "ACL" in str(error), str(error)
                 return False
@@ -185,7 +185,7 @@ def principals(secure: SecureBroker, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def world(secure: SecureBroker, tmp_path_factory: pytest.TempPathFactory) -> World:
+def simulation(secure: SecureBroker, tmp_path_factory: pytest.TempPathFactory) -> Simulation:
     """As `admin` sees it, who may do anything."""
     folder = tmp_path_factory.mktemp("admin")
     file = secure.command_config(folder / "admin.properties", secure.client_settings(SASL, user="admin"))
@@ -202,16 +202,16 @@ def world(secure: SecureBroker, tmp_path_factory: pytest.TempPathFactory) -> Wor
         shared = min(shares)
         consumed = admin.topics()[min(committed)[0]]
     key = SharePartitionKey(share_group, shared.topic_id, shared.partition)
-    return World(groups, consumed, offsets_group, share_group, key)
+    return Simulation(groups, consumed, offsets_group, share_group, key)
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_each_question_needs_its_rights(principals: Principals, world: World, name: str) -> None:
+def test_each_question_needs_its_rights(principals: Principals, simulation: Simulation, name: str) -> None:
     """With them it is answered, without any one of them it is not."""
     rights, question = QUESTIONS[name]
-    assert principals.asks(rights, question, world)
+    assert principals.asks(rights, question, simulation)
     for right in rights:
-        assert not principals.asks(rights - {right}, question, world), f"answered without {right}"
+        assert not principals.asks(rights - {right}, question, simulation), f"answered without {right}"
 
 
 def _commands() -> list[list[str]]:
@@ -239,7 +239,7 @@ def test_the_documentation_names_the_rights() -> None:
 
 @takes_minutes
 def test_the_documented_commands_are_right(
-    secure: SecureBroker, home: KafkaHome, world: World, tmp_path: Path, principals: Principals
+    secure: SecureBroker, home: KafkaHome, simulation: Simulation, tmp_path: Path, principals: Principals
 ) -> None:
     """Kafka's own tool takes them, and whoever has got these rights is answered every question."""
     user = "groupledger"
@@ -258,4 +258,4 @@ def test_the_documented_commands_are_right(
     )
     with Broker.connect(address, timeout_ms=TIMEOUT_MS) as broker:
         for name, (_, question) in QUESTIONS.items():
-            assert question(Session(address, broker), world), name
+            assert question(Session(address, broker), simulation), name

@@ -254,14 +254,14 @@ SHARE_PARTITION: Final = (
     ),
     Mutant(
         "what could not be written stays done",
-        "share_partition/give_up.py",
+        "share_partition/acknowledge.py",
         "    if error is not None:\n        _roll_back(partition, changes)\n        return cause\n",
         "",
         "share partition",
     ),
     Mutant(
         "what runs out is not counted",
-        "share_partition/give_up.py",
+        "share_partition/acknowledge.py",
         "    else:\n"
         "        partition.delivery_complete_count += partition.record_count_from_start(first_offset, last_offset)\n",
         "",
@@ -269,7 +269,7 @@ SHARE_PARTITION: Final = (
     ),
     Mutant(
         "what is given back is not looked for",
-        "share_partition/give_up.py",
+        "share_partition/acknowledge.py",
         "    if following is AVAILABLE:\n        partition.find_next_fetch_offset = True\n",
         "    if following is AVAILABLE:\n        pass\n",
         "share partition",

@@ -10,8 +10,8 @@ good client does, until it says `Closed`; `SlowPoll(duration_ms)`; `TopicsChange
 dropped. While its process is paused events are kept for later.
 
 Actions (`machine.Action`): `Send(service, key, operation, request, tag, api_version)`; `SetTimer(name, delay_ms)`,
-which replaces the timer of that name; `CancelTimer(name)`; `Beat(interval_ms)`: from now on `client.heartbeat()` is
-sent every so often, unless it is left out while the group is quiet; `Took` and `Gave`: what it believes to own;
+which replaces the timer of that name; `CancelTimer(name)`; `Heartbeat(interval_ms)`: from now on `client.heartbeat()`
+is sent every so often, unless it is left out while the group is quiet; `Took` and `Gave`: what it believes to own;
 `Tell`: another line of the truth; `Closed`.
 
 Every request is answered once: where the broker is gone, with the error REQUEST_TIMED_OUT. Answers to requests of an

@@ -37,10 +37,10 @@ from coordinator_core.simulate.clients.machine import (
     RETRY_BACKOFF_MS,
     Actions,
     Answered,
-    Beat,
     CancelTimer,
     Closed,
     Event,
+    Heartbeat,
     Send,
     Service,
     SetTimer,
@@ -211,7 +211,7 @@ class ClassicConsumer:
             self.rejoin_reason,
         )
         join = self._send("classic_join", request, "join", JOIN_VERSION)
-        return [Beat(0), CancelTimer(POLL), CancelTimer(COMMIT), join]
+        return [Heartbeat(0), CancelTimer(POLL), CancelTimer(COMMIT), join]
 
     def _subscription(self, assignor: str) -> bytes:
         return subscription_bytes(
@@ -244,7 +244,7 @@ class ClassicConsumer:
             self.protocol_name,
             assignments,
         )
-        return [Beat(self.config.heartbeat_interval_ms), self._send("classic_sync", request, "sync", SYNC_VERSION)]
+        return [Heartbeat(self.config.heartbeat_interval_ms), self._send("classic_sync", request, "sync", SYNC_VERSION)]
 
     def _on_join_refused(self, code: ErrorCode) -> Actions:
         if code in FATAL:
@@ -252,7 +252,7 @@ class ClassicConsumer:
         if code in FORGOTTEN:
             self._forget_generation()
         self._enter(UNJOINED)
-        return [Beat(0), SetTimer(RETRY, RETRY_BACKOFF_MS)]
+        return [Heartbeat(0), SetTimer(RETRY, RETRY_BACKOFF_MS)]
 
     def _on_sync(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not SYNCING:
@@ -266,7 +266,7 @@ class ClassicConsumer:
                 self.is_lost = True
             self._enter(UNJOINED)
             delay_ms = 0 if code is ErrorCode.REBALANCE_IN_PROGRESS else RETRY_BACKOFF_MS
-            return [Beat(0), SetTimer(RETRY, delay_ms)]
+            return [Heartbeat(0), SetTimer(RETRY, delay_ms)]
         self._enter(STABLE)
         self.rejoin_reason = ""
         return self._take_assignment(assigned_partitions(answer.response.assignment), now_ms)
@@ -357,7 +357,7 @@ class ClassicConsumer:
             self._forget_generation()
             self._enter(UNJOINED)
             self.is_lost = True
-            return [Beat(0), CancelTimer(COMMIT), *self._at_next_poll(f"group forgot the member: {code.name}")]
+            return [Heartbeat(0), CancelTimer(COMMIT), *self._at_next_poll(f"group forgot the member: {code.name}")]
         if code is ErrorCode.REBALANCE_IN_PROGRESS and self.state is STABLE:
             return self._at_next_poll("group is already rebalancing")
         return []
@@ -390,7 +390,7 @@ class ClassicConsumer:
         """The heartbeat thread gives up on the application (maybeLeaveGroup). Static members fall silent only."""
         if not self.reader.is_busy or self.state is not STABLE:
             return []
-        actions: Actions = [Beat(0), CancelTimer(COMMIT)]
+        actions: Actions = [Heartbeat(0), CancelTimer(COMMIT)]
         if self.config.instance_id is None:
             actions.append(self._leave("consumer poll timeout has expired.", "leave-poll-expired"))
         self._forget_generation()
@@ -417,7 +417,7 @@ class ClassicConsumer:
         return self._leave_for_good(now_ms)
 
     def _leave_for_good(self, now_ms: int) -> Actions:
-        actions = [*self.reader.give(self.assigned, "CLOSED", now_ms), Beat(0)]
+        actions = [*self.reader.give(self.assigned, "CLOSED", now_ms), Heartbeat(0)]
         if self.member_id and self.config.instance_id is None:
             return [*actions, self._leave("the consumer is being closed", "leave")]
         return [*actions, *self._gone("STOPPED")]

@@ -37,10 +37,10 @@ from coordinator_core.simulate.clients.machine import (
     RETRY_BACKOFF_MS,
     Actions,
     Answered,
-    Beat,
     CancelTimer,
     Closed,
     Event,
+    Heartbeat,
     Send,
     Service,
     SetTimer,
@@ -55,7 +55,7 @@ from coordinator_core.simulate.clients.offsets import ConsumerConfig
 from coordinator_core.simulate.clients.producer import END_TRANSACTION, RETRY_TRANSACTION, TAGS
 from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
 from coordinator_core.simulate.clients.reader import BUSY, COMMIT, FETCH, POLL_EXPIRED, Reader
-from coordinator_core.simulate.draw import kafka_uuid
+from coordinator_core.simulate.random_streams import kafka_uuid
 
 HEARTBEAT_VERSION: Final = 1
 
@@ -166,7 +166,7 @@ class ConsumerMember:
     def _join(self) -> Actions:
         self.state, self.member_epoch, self.owned, self.target = JOINING, JOIN_GROUP_MEMBER_EPOCH, (), ()
         self.is_committing = False
-        return [Beat(0), CancelTimer(COMMIT), CancelTimer(POLL), self._full_beat("join")]
+        return [Heartbeat(0), CancelTimer(COMMIT), CancelTimer(POLL), self._full_beat("join")]
 
     def _on_join(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not JOINING:
@@ -175,7 +175,7 @@ class ConsumerMember:
         if code is ErrorCode.NONE:
             self.state = STABLE
             self.interval_ms = answer.response.heartbeat_interval_ms
-            return [Beat(self.interval_ms), *self._on_response(answer.response, now_ms)]
+            return [Heartbeat(self.interval_ms), *self._on_response(answer.response, now_ms)]
         if code in RETRIABLE or code in FENCED:
             return [SetTimer(RETRY, RETRY_BACKOFF_MS)]
         return self._gone(code.name)
@@ -231,7 +231,7 @@ class ConsumerMember:
             topic_partitions=self._by_topic_id(self.owned),
             rebalance_timeout_ms=self.config.max_poll_interval_ms,
         )
-        actions += [Beat(self.interval_ms), acknowledgement]
+        actions += [Heartbeat(self.interval_ms), acknowledgement]
         return [*actions, *self._fetch_missing(now_ms)]
 
     def _fetch_missing(self, now_ms: int) -> Actions:
@@ -287,7 +287,7 @@ class ConsumerMember:
         if not self.reader.is_busy or self.state not in {STABLE, RECONCILING}:
             return []
         self.state = STALE
-        return [Beat(0), CancelTimer(COMMIT), self._beat("leave-poll-expired", self._leave_epoch)]
+        return [Heartbeat(0), CancelTimer(COMMIT), self._beat("leave-poll-expired", self._leave_epoch)]
 
     def _busy_no_more(self, now_ms: int) -> Actions:
         self.reader.work_no_more(now_ms)
@@ -306,7 +306,7 @@ class ConsumerMember:
         return self._leave(now_ms)
 
     def _leave(self, now_ms: int) -> Actions:
-        actions = [*self.reader.give(self.owned, "CLOSED", now_ms), Beat(0)]
+        actions = [*self.reader.give(self.owned, "CLOSED", now_ms), Heartbeat(0)]
         return [*actions, self._beat("leave", self._leave_epoch)]
 
     def _on_leave(self, answer: Answered, now_ms: int) -> Actions:

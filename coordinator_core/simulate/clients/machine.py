@@ -115,7 +115,7 @@ class CancelTimer:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """From now on a heartbeat (`Client.heartbeat`) every `interval_ms`, the first in `interval_ms`; 0: no more."""
 
     interval_ms: int
@@ -152,7 +152,7 @@ class Closed:
     reason: str = "STOPPED"
 
 
-Action = Send | SetTimer | CancelTimer | Beat | Took | Gave | Tell | Closed
+Action = Send | SetTimer | CancelTimer | Heartbeat | Took | Gave | Tell | Closed
 Actions = list[Action]
 
 

@@ -34,10 +34,10 @@ from coordinator_core.simulate.clients.machine import (
     RETRY_BACKOFF_MS,
     Actions,
     Answered,
-    Beat,
     CancelTimer,
     Closed,
     Event,
+    Heartbeat,
     Send,
     Service,
     SetTimer,
@@ -56,7 +56,7 @@ from coordinator_core.simulate.clients.share_messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from coordinator_core.simulate.draw import kafka_uuid
+from coordinator_core.simulate.random_streams import kafka_uuid
 
 HEARTBEAT_VERSION: Final = 1
 FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
@@ -177,7 +177,7 @@ class ShareConsumer:
     def _join(self) -> Actions:
         self.state, self.member_epoch, self.assigned = JOINING, JOIN_GROUP_MEMBER_EPOCH, ()
         names = tuple(sorted(self.config.topics))
-        return [Beat(0), CancelTimer(POLL), self._beat("join", self.member_epoch, names)]
+        return [Heartbeat(0), CancelTimer(POLL), self._beat("join", self.member_epoch, names)]
 
     def _on_answer(self, answer: Answered) -> Actions:
         if answer.tag.startswith(SHARE_FETCH):
@@ -192,7 +192,7 @@ class ShareConsumer:
             self.state = STABLE
             self._take(answer.response)
             first_poll_ms = self.draws.randrange(self.config.poll_interval_ms)
-            return [Beat(answer.response.heartbeat_interval_ms), SetTimer(POLL, first_poll_ms)]
+            return [Heartbeat(answer.response.heartbeat_interval_ms), SetTimer(POLL, first_poll_ms)]
         if code in RETRIABLE or code in FENCED:
             return [SetTimer(RETRY, RETRY_BACKOFF_MS)]
         return self._gone(code.name)
@@ -326,7 +326,7 @@ class ShareConsumer:
         return [] if self.sessions else self._leave()
 
     def _leave(self) -> Actions:
-        return [Beat(0), self._beat("leave", LEAVE_GROUP_MEMBER_EPOCH, None)]
+        return [Heartbeat(0), self._beat("leave", LEAVE_GROUP_MEMBER_EPOCH, None)]
 
     def _on_leave(self, answer: Answered) -> Actions:
         return self._gone("STOPPED")
@@ -358,7 +358,7 @@ class ShareConsumer:
         if not self.is_busy or self.state is not STABLE:
             return []
         self.state, self.assigned = STALE, ()
-        return [Beat(0), CancelTimer(POLL), self._beat("leave-poll-expired", LEAVE_GROUP_MEMBER_EPOCH, None)]
+        return [Heartbeat(0), CancelTimer(POLL), self._beat("leave-poll-expired", LEAVE_GROUP_MEMBER_EPOCH, None)]
 
     def _busy_no_more(self) -> Actions:
         self.is_busy = False

@@ -5,6 +5,6 @@ several times, packs bits one number at a time, and makes the levels of a list a
 this ledger writes is of few types, mostly numbers that grow by small steps and texts that are coded already. So its
 files are written here. Any reader of Parquet 2 reads them; the tests hold pyarrow, Spark, DuckDB and delta-rs to it.
 
-`fast` has the loops (the encodings), `pages` makes a page of a column, `schema` says what columns a file has, `thrift`
-has the bytes of headers and footer, `file` puts a file together. Reading is pyarrow's.
+`kernels` has the loops (the encodings), `pages` makes a page of a column, `schema` says what columns a file has,
+`thrift` has the bytes of headers and footer, `file` puts a file together. Reading is pyarrow's.
 """

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from coordinator_core.log.chunk import I32, U8
-from jobs.delta.parquet import fast
+from jobs.delta.parquet import kernels
 from jobs.delta.parquet.schema import Leaf, Physical
 from jobs.delta.parquet.thrift import uvarint
 
@@ -100,21 +100,21 @@ class PageMaker:
             own = values.slice(first, last - first)
             levels = None if own.null_count else made.get(leaf.definition_max)
             if levels is None:
-                count = fast.list_levels(
+                count = kernels.list_levels(
                     offsets, _validity(array), leaf.empty_level, leaf.definition_max, repetition, definition
                 )
                 if own.null_count:
-                    fast.less_of_nulls(definition[:count], leaf.definition_max, _validity(own))
+                    kernels.less_of_nulls(definition[:count], leaf.definition_max, _validity(own))
                 levels = self._packed(repetition[:count], definition[:count], leaf.definition_max)
                 if not own.null_count:
                     made[leaf.definition_max] = levels
             yield self._page(own, leaf, levels)
 
     def _packed(self, repetition: U8, definition: U8, definition_max: int) -> _Levels:
-        out = self._room(fast.bytes_max(len(repetition) // 2))
+        out = self._room(kernels.bytes_max(len(repetition) // 2))
         parts = []
         for levels, width in ((repetition, 1), (definition, definition_max.bit_length())):
-            size = fast.put_runs(_read_only(levels), width, out, 0)
+            size = kernels.put_runs(_read_only(levels), width, out, 0)
             parts += [size.to_bytes(4, "little"), out[:size].tobytes()]
         return _Levels(b"".join(parts), len(repetition))
 
@@ -123,8 +123,8 @@ class PageMaker:
         if null_count in (0, count):
             data = uvarint(count << 1) + bytes([null_count == 0])
         else:
-            out = self._room(fast.bytes_max(count // 8))
-            data = out[: fast.put_bits(_validity(array), count, out, 0)].tobytes()
+            out = self._room(kernels.bytes_max(count // 8))
+            data = out[: kernels.put_bits(_validity(array), count, out, 0)].tobytes()
         return _Levels(len(data).to_bytes(4, "little") + data, count)
 
     def _page(self, array: pa.Array, leaf: Leaf, levels: _Levels) -> Page:
@@ -145,8 +145,8 @@ class PageMaker:
                 out[at : at + len(raw)] = raw
                 return Page(leaf, Encoding.PLAIN, levels.value_count, out[: at + len(raw)])
         numbers = _present(array)
-        out, at = self._behind(levels, fast.bytes_max(len(numbers)))
-        end, *bounds = fast.put_deltas(numbers, out, at)
+        out, at = self._behind(levels, kernels.bytes_max(len(numbers)))
+        end, *bounds = kernels.put_deltas(numbers, out, at)
         return Page(
             leaf,
             Encoding.DELTA_BINARY_PACKED,
@@ -161,7 +161,7 @@ class PageMaker:
         out, at = self._behind(levels, count // 8 + 1)
         bits = _bits(array.buffers()[1], array.offset, count)
         if array.null_count:
-            end = fast.dense_bits(bits, _validity(array), count, out, at)
+            end = kernels.dense_bits(bits, _validity(array), count, out, at)
         else:
             end = at + len(bits)
             out[at:end] = bits
@@ -171,16 +171,16 @@ class PageMaker:
         coded = _coded(array)
         if coded is None:
             out, at = self._behind(levels, _text_bytes(array))
-            end = fast.put_texts(*_text_parts(array), out, at)
+            end = kernels.put_texts(*_text_parts(array), out, at)
             return Page(leaf, Encoding.PLAIN, levels.value_count, out[:end])
         texts, places = coded
         dictionary = np.empty(_text_bytes(texts), np.uint8)
-        fast.put_texts(*_text_parts(texts), dictionary, 0)
+        kernels.put_texts(*_text_parts(texts), dictionary, 0)
         # a width of 0 is allowed where there is one text, but not all writers make use of it
         width = max(1, (len(texts) - 1).bit_length())
-        out, at = self._behind(levels, fast.bytes_max(len(places)) + 1)
+        out, at = self._behind(levels, kernels.bytes_max(len(places)) + 1)
         out[at] = width
-        end = fast.put_runs(places, width, out, at + 1)
+        end = kernels.put_runs(places, width, out, at + 1)
         return Page(leaf, Encoding.RLE_DICTIONARY, levels.value_count, out[:end], dictionary, len(texts))
 
     def _behind(self, levels: _Levels, size: int) -> tuple[U8, int]:
@@ -244,7 +244,7 @@ def _present(array: pa.Array) -> NDArray[Any]:
         return values
     as_integers = values.view(np.int64) if values.dtype == np.float64 else values
     into = np.empty(len(values), as_integers.dtype)
-    return _read_only(into[: fast.dense(as_integers, _validity(array), into)])
+    return _read_only(into[: kernels.dense(as_integers, _validity(array), into)])
 
 
 def _coded(array: pa.Array) -> tuple[pa.Array, I32] | None:
@@ -256,7 +256,7 @@ def _coded(array: pa.Array) -> tuple[pa.Array, I32] | None:
     if pa.types.is_binary(array.type):
         return None
     heads, lengths = np.empty(len(array), np.int32), np.empty(len(array), np.int32)
-    count = fast.text_runs(*_text_parts(array), heads, lengths)
+    count = kernels.text_runs(*_text_parts(array), heads, lengths)
     if count == 1:
         texts, places = array.slice(heads[0], 1), np.zeros(1, np.int32)
     else:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log import fast
+from coordinator_core.log import kernels
 from coordinator_core.log.batch import Record
 from coordinator_core.log.chunk import U8, BatchColumns, BoolArray, Finding
 from coordinator_core.log.fill import KeyValues, decode_headers
@@ -81,8 +81,8 @@ class _Packer:
         raise NotImplementedError
 
     def _read(self, data: U8, base_offset: int) -> SegmentRead:
-        columns, _, end_position, stop = fast.frame_batches(data, 0, len(data))
-        assert stop == fast.STOP_END, "packed batches are whole"
+        columns, _, end_position, stop = kernels.frame_batches(data, 0, len(data))
+        assert stop == kernels.STOP_END, "packed batches are whole"
         batches = BatchColumns(*columns)
         first = base_offset if self._next_offset < 0 else self._next_offset
         self._next_offset = int(batches.last_offset[-1]) + 1 if len(batches) else first

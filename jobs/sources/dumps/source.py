@@ -31,13 +31,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from coordinator_core.coverage import union
+from coordinator_core.dump_log_output import DumpedBatch, DumpedGap, read_dump_log_output
 from coordinator_core.errors import EncodeError
+from coordinator_core.formatter_output import FormatterRecord, formatter_record, is_formatter_object, parse_json
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.pack import NO_HEADERS
 from coordinator_core.log.segment import parse_partition_folder
 from coordinator_core.lookup import key_partition
-from coordinator_core.printed import PrintedRecord, formatter_record, is_formatter_object, parse_json
-from coordinator_core.printed_log import PrintedBatch, PrintedGap, read_printed_log
 from jobs.cli_enums import DumpFormat
 from jobs.delta.filesystems import filesystem_of
 from jobs.errors import SourceError
@@ -105,7 +105,7 @@ class _Done:
     other_topic_count: int = 0
     record_counts: dict[str, int] = field(default_factory=dict)
     """By kind."""
-    untold: list[PrintedGap] = field(default_factory=list)
+    untold: list[DumpedGap] = field(default_factory=list)
     inexact_count: int = 0
     """Batches of kafka-dump-log which are not the log's to the byte."""
     unread_count: int = 0
@@ -352,14 +352,14 @@ def _unpack_parquet(file: DumpFile, work: _Work, writer: PieceWriter, faults: _F
 def _unpack_printed_log(file: DumpFile, work: _Work, writer: PieceWriter, faults: _Faults, done: _Done) -> None:
     log = parse_partition_folder(posixpath.basename(file.path).split(".")[0])
     positions: dict[int, int] = {}
-    waiting: list[PrintedBatch] = []
+    waiting: list[DumpedBatch] = []
     waiting_bytes = 0
     with _open_text(file) as stream:
-        for item in read_printed_log(_text_lines(read_lines(stream), faults, positions), log=log):
-            if isinstance(item, PrintedGap):
+        for item in read_dump_log_output(_text_lines(read_lines(stream), faults, positions), log=log):
+            if isinstance(item, DumpedGap):
                 if item.topic in work.rules.topics:
                     done.untold.append(item)
-            elif not isinstance(item, PrintedBatch):
+            elif not isinstance(item, DumpedBatch):
                 faults.add(
                     BadRow(
                         message=f"line {item.line_number}: {item.message}",
@@ -386,7 +386,7 @@ def _unpack_printed_log(file: DumpFile, work: _Work, writer: PieceWriter, faults
     writer.write(_batches_table(waiting))
 
 
-def _batches_table(batches: Sequence[PrintedBatch]) -> pa.Table:
+def _batches_table(batches: Sequence[DumpedBatch]) -> pa.Table:
     columns = [
         [batch.topic for batch in batches],
         [batch.partition for batch in batches],
@@ -449,7 +449,7 @@ def _unpack_formatted(
     done.record_counts[FORMATTED] = done.record_counts.get(FORMATTED, 0) + len(waiting)
 
 
-def _numbered(record: PrintedRecord, partition_count: int, numbers: dict[tuple[str, int], int]) -> tuple[Any, ...]:
+def _numbered(record: FormatterRecord, partition_count: int, numbers: dict[tuple[str, int], int]) -> tuple[Any, ...]:
     partition = key_partition(record.coordinator_key, partition_count)
     offset = numbers.get((record.topic, partition), 0)
     numbers[record.topic, partition] = offset + 1

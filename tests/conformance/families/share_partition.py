@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from coordinator_core.share_partition.acknowledge import acknowledge, complete_write, expire_lock, release
 from coordinator_core.share_partition.acquire import acquire
 from coordinator_core.share_partition.archive import update_log_start_offset
 from coordinator_core.share_partition.errors import RefusedRequest, SharePartitionError
-from coordinator_core.share_partition.give_up import acknowledge, complete_write, expire_lock, release
 from coordinator_core.share_partition.in_flight import InFlightState
-from coordinator_core.share_partition.start_up import begin_start_up, start_up
+from coordinator_core.share_partition.initialize import begin_initialization, complete_initialization
 from coordinator_core.share_partition.state import (
     AbortedTransaction,
     AcknowledgementBatch,
@@ -114,8 +114,8 @@ class _Replay:
         self.completed: list[tuple[int, str | None]] = []
         self.fired_at_ms: list[int] = []
         read = case["readState"]
-        assert begin_start_up(self.partition)
-        start_up(
+        assert begin_initialization(self.partition)
+        complete_initialization(
             self.partition,
             ReadState(
                 read["startOffset"],

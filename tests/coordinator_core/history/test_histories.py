@@ -8,20 +8,20 @@ from typing import Final
 import numpy as np
 import pytest
 
+from coordinator_core.history.log_checkpoint import (
+    pack_offset_state,
+    pack_share_state,
+    unpack_offset_state,
+    unpack_share_state,
+)
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
 from coordinator_core.history.rows import GroupRows
-from coordinator_core.history.saved_logs import (
-    pack_offset_lane,
-    pack_share_lane,
-    unpack_offset_lane,
-    unpack_share_lane,
-)
 from coordinator_core.log.records import decode_chunk
-from coordinator_core.share_state.lane import ShareStateLane
+from coordinator_core.share_state.columnar import ColumnarShareReplay
 from tests.coordinator_core.history.histories import cuts_of, offsets_log, probe, share_log
-from tests.coordinator_core.history.test_saved import by_group, texts
+from tests.coordinator_core.history.test_checkpoint import by_group, texts
 from tests.coordinator_core.offsets.reference import Row, rows_of
-from tests.coordinator_core.share_state.reference import chunk_of, lane_rows
+from tests.coordinator_core.share_state.reference import chunk_of, columnar_rows
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "500"))
 """How many of each coordinator topic; `make fuzz` tries more."""
@@ -49,8 +49,8 @@ class Runs:
             self.commits |= {row.log_offset: row for row in rows_of(output.commits)}
             self._settled.extend(output.groups)
         left = replay.export_state()
-        lane = unpack_offset_lane(pack_offset_lane(left.lane)) if self._by_bytes else left.lane
-        self.state = OffsetsLogState(lane, left.groups)
+        columnar = unpack_offset_state(pack_offset_state(left.columnar)) if self._by_bytes else left.columnar
+        self.state = OffsetsLogState(columnar, left.groups)
         last = replay.finish()
         self.commits |= {row.log_offset: row for row in rows_of(last.commits)}
         self._open = {group_id: rows for group_id, rows in self._open.items() if group_id in replay.asleep}
@@ -94,14 +94,14 @@ def test_histories_of_share_partitions_in_runs(part: int) -> None:
     for seed in range(part, HISTORIES, PARTS):
         random = Random(f"shares/{seed}")
         log, end = ([(offset, at, event.encoded()) for offset, at, event in it] for it in share_log(random))
-        whole = ShareStateLane()
+        whole = ColumnarShareReplay()
         expected = [whole.feed(chunk_of(log)), whole.feed(chunk_of(end)), whole.finish()]
-        lane = ShareStateLane()
+        columnar = ColumnarShareReplay()
         outputs = []
         cuts = cuts_of(random, len(log))
         for part_of_log in (*(log[first:last] for first, last in pairwise(cuts)), end):
-            state = lane.export_state()
-            lane = ShareStateLane(state if seed % BY_BYTES else unpack_share_lane(pack_share_lane(state)))
-            outputs.append(lane.feed(chunk_of(part_of_log)))
+            state = columnar.export_state()
+            columnar = ColumnarShareReplay(state if seed % BY_BYTES else unpack_share_state(pack_share_state(state)))
+            outputs.append(columnar.feed(chunk_of(part_of_log)))
         # the end makes the state show: one record more of each share partition
-        assert lane_rows([*outputs, lane.finish()]) == lane_rows(expected), seed
+        assert columnar_rows([*outputs, columnar.finish()]) == columnar_rows(expected), seed

@@ -16,7 +16,7 @@ from coordinator_core.inference.groups import GroupGold
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.log.batch import NO_TIMESTAMP
 from coordinator_core.log.records import decode_chunk
-from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 from schemas.consumer_offsets import TOPIC as LOG_TOPIC
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE

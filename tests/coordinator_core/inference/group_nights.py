@@ -7,17 +7,23 @@ from typing import Any
 import numpy as np
 
 from coordinator_core.errors import PastTooShort
-from coordinator_core.inference.broken_rules import LogAnomalyRow, group_anomalies
+from coordinator_core.inference.audit_watermark import AuditWatermark
+from coordinator_core.inference.commits_only import commit_counts, day_of_commits_only, is_noted
 from coordinator_core.inference.days import DayCounts, odd_days
 from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts, HeardBuilder, MembersHeard
 from coordinator_core.inference.groups import GroupGold, Judged, audit_group, in_order, judge_group
 from coordinator_core.inference.hosts import HostsNow
 from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.quiet import commit_counts, is_noted, quiet_day
+from coordinator_core.inference.log_anomalies import LogAnomalyRow, group_anomalies
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.settled import Settled
-from coordinator_core.inference.standing import Stood, decided_late, judge_standing, may_stand, open_rows
+from coordinator_core.inference.unchanged_groups import (
+    Unchanged,
+    decided_late,
+    judge_unchanged,
+    may_be_unchanged,
+    open_rows,
+)
 from tests.coordinator_core.inference.group_lives import Replayed
 
 
@@ -35,7 +41,7 @@ class Nights:
         self.pasts: dict[str, GroupFacts] = {}
         self.kept = GroupedCommits.of(())
         self.heard = MembersHeard()
-        self.settled: dict[str, Settled | None] = {}
+        self.watermark: dict[str, AuditWatermark | None] = {}
         self.gold: dict[str, GroupGold] = {}
         self.broken: dict[str, list[LogAnomalyRow]] = {}
         self.ways: Counter[str] = Counter()
@@ -49,7 +55,7 @@ class Nights:
         odd = {both.group_ids[code] for code in np.unique(both.group[is_odd]).tolist()}
         new = both.taken(is_new)
         noted |= odd & decided_late(new, self.place)
-        noted |= {group_id for group_id in odd if not may_stand(self.pasts.get(group_id))}
+        noted |= {group_id for group_id in odd if not may_be_unchanged(self.pasts.get(group_id))}
         counts = commit_counts(new.commits, new.group, new.group_ids)
         stood = self.stood(now, both, is_new, odd - noted)
         noted |= odd - stood.keys()
@@ -75,14 +81,14 @@ class Nights:
             short = life._replace(commits=both.commits.taken(rows))
             judged = self.judge(life, short, is_new[rows], heard.get(group_id, {}))
             self.pasts[group_id] = judged.past
-            self.settled[group_id] = judged.settled
+            self.watermark[group_id] = judged.watermark
             builder.add(judged.life, judged.gold.owners, judged.heard)
         self.heard = builder.built(self.heard.and_new(new, self.place).without(noted))
         self.kept, self.place = both.kept(), next_offset
 
     def stood(
         self, now: Replayed, commits: GroupedCommits, is_new: np.ndarray, group_ids: Set[str]
-    ) -> dict[str, Stood]:
+    ) -> dict[str, Unchanged]:
         """Those of some groups of which how they stand decides what their new commits are."""
         found = {}
         for group_id in group_ids:
@@ -90,7 +96,7 @@ class Nights:
             life = open_rows(in_order(now.life(group_id)))._replace(commits=commits.commits.taken(rows))
             before = GroupBefore(self.pasts[group_id], self.place, is_new[rows], {}, {})
             try:
-                found[group_id] = judge_standing(life, self.settings, before)
+                found[group_id] = judge_unchanged(life, self.settings, before)
             except PastTooShort as why:
                 self.ways[f"does not stand: {why}"] += 1
         return found
@@ -103,7 +109,7 @@ class Nights:
         odd = odd_days(anomalies)
         for day in {*committed, *odd}:
             came = DayCounts(committed.get(day, 0), odd[day])
-            made = quiet_day(self.pasts[group_id], group_id, day, came)
+            made = day_of_commits_only(self.pasts[group_id], group_id, day, came)
             if day in days:
                 both = DayCounts(days[day].commit_count, days[day].commit_anomaly_count).plus(came)
                 days[day] = days[day]._replace(**both._asdict())
@@ -120,7 +126,7 @@ class Nights:
                 raise PastTooShort("never seen")
             gold = self.gold[group_id]
             days = {row.day: DayCounts(row.commit_count, row.commit_anomaly_count) for row in gold.days}
-            before = GroupBefore(self.pasts[group_id], self.place, is_new, heard, days, self.settled[group_id])
+            before = GroupBefore(self.pasts[group_id], self.place, is_new, heard, days, self.watermark[group_id])
             judged = judge_group(in_order(short), self.settings, before=before)
         except PastTooShort as why:
             self.ways[str(why)] += 1

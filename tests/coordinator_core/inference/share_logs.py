@@ -20,7 +20,7 @@ from coordinator_core.inference.share_log import (
     sorted_share_log,
 )
 from coordinator_core.inference.shares import ShareAudit, audit_share_log
-from coordinator_core.share_state.lane import DELIVERY_STATES, RECORD_KINDS, TRANSITION_KINDS
+from coordinator_core.share_state.columnar import DELIVERY_STATES, RECORD_KINDS, TRANSITION_KINDS
 
 GROUP: Final = "workers"
 TOPIC: Final = "orders"
@@ -45,7 +45,7 @@ class Change:
 
     @property
     def kind_name(self) -> str:
-        """As the share-state lane names it."""
+        """As the columnar replay of share states names it."""
         if self.kind:
             return self.kind
         if self.after is None:

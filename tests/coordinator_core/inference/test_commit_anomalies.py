@@ -12,7 +12,7 @@ from coordinator_core.inference.commit_anomalies import RESETS_MAX, find_anomali
 from coordinator_core.inference.life import NO_EXPIRY, GroupCommits, GroupLife
 from coordinator_core.inference.rows import AnomalyRow, OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 
 SETTINGS = InferenceSettings()
 MINUTE_MS = 60_000

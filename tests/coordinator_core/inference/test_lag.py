@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
 from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.offsets.lane import CHANGES, OUTCOMES
+from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 
 SETTINGS = InferenceSettings(lag_sample_age_max_ms=1000)
 Pair = tuple[int, int]

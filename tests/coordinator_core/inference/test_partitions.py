@@ -12,7 +12,7 @@ from coordinator_core.inference.commit_anomalies import APPLIED, REPEAT, Generat
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.offsets.lane import CHANGES
+from coordinator_core.offsets.columnar import CHANGES
 from tests.coordinator_core.inference.test_commit_anomalies import generation
 
 SETTINGS: Final = InferenceSettings(stalled_ms=5)

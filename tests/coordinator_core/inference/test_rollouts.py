@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from coordinator_core.client_families import client_family
 from coordinator_core.history.rows import CONVERTED, LEFT_OR_EXPIRED, REPLACED_STATIC, MemberRow
-from coordinator_core.inference.departures import Departure
 from coordinator_core.inference.groups import audit_group
-from coordinator_core.inference.heard import Stretch
+from coordinator_core.inference.last_commit_times import Stretch
+from coordinator_core.inference.leave_reasons import LeaveReason
 from coordinator_core.inference.rollouts import ROLLING_DEPLOYMENT, by_others, find_rollouts
 from coordinator_core.inference.settings import InferenceSettings
 from tests.coordinator_core.inference.group_lives import classic, epoch, goes, joins, life_of, reconciled, target
@@ -88,19 +88,19 @@ def members_of(steps: Steps, place: Callable[[str], Place] = machines) -> list[M
     return [*rows, *open_rows.values()]
 
 
-def departed(members: Sequence[MemberRow], departure: Departure) -> dict[Stretch, Departure]:
+def leave_reasons(members: Sequence[MemberRow], leave_reason: LeaveReason) -> dict[Stretch, LeaveReason]:
     """Everybody who left, for the same reason."""
     return {
-        (member.member_id, member.from_log_offset): departure
+        (member.member_id, member.from_log_offset): leave_reason
         for member in members
         if member.ended_by == LEFT_OR_EXPIRED
     }
 
 
-LEFT = Departure("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY")
-EXPIRED = Departure("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "LIKELY")
-UNTOLD = Departure("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
-STOPPED = Departure("MEMBER_LEFT", "SILENT_FOR_POLL_INTERVAL", "GUESS")
+LEFT = LeaveReason("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY")
+EXPIRED = LeaveReason("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "LIKELY")
+UNTOLD = LeaveReason("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
+STOPPED = LeaveReason("MEMBER_LEFT", "SILENT_FOR_POLL_INTERVAL", "GUESS")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Case:
     expected: tuple[int, int] | None
     """First and last step, from 1."""
     place: Callable[[str], Place] = machines
-    departure: Departure = LEFT
+    leave_reason: LeaveReason = LEFT
     confidence: str = "LIKELY"
     first: str = "+a1 +b1 +c1"
 
@@ -144,14 +144,14 @@ CASES: Final = (
     Case("scale-out", ("+d1", "+e1", "+f1"), None),
     Case("scale-in", ("-a1", "-b1"), None),
     Case("scale-in and out", ("-a1", "-b1", "+a2", "+b2"), None),
-    Case("one crash", ("-a1", "+a2"), None, departure=EXPIRED),
+    Case("one crash", ("-a1", "+a2"), None, leave_reason=EXPIRED),
     Case("one that crashes again and again", ("-a1", "+a2", "-a2", "+a3", "-a3", "+a4", "-b1", "+b2"), None),
     Case("two of three", ("-a1", "+a2", "-b1", "+b2"), None),
     Case("all at once", ("-a1 -b1 -c1", "+a2 +b2 +c2"), None),
     Case("all at once, in one generation", ("-a1 -b1 -c1 +a2 +b2 +c2",), None),
     Case("all within a moment", ("-a1", "-b1", "-c1", "+a2", "+b2", "+c2"), None),
     Case("scale-out, then in", ("+d1", "+e1", "+f1", "-a1", "-b1", "-c1"), None, pods),
-    Case("they had stopped polling, and came again", ONE_BY_ONE, None, departure=STOPPED),
+    Case("they had stopped polling, and came again", ONE_BY_ONE, None, leave_reason=STOPPED),
     Case("the same process comes again", ("-a1", "+a1", "-b1", "+b1", "-c1", "+c1"), None),
     Case("one only", ("-a1", "+a2"), None, first="+a1"),
 )
@@ -161,7 +161,7 @@ CASES: Final = (
 def test_what_is_a_rolling_deployment(case: Case) -> None:
     """All members exchanged in turn, and nothing else; a restart of all, a crash loop or more members are none."""
     members = members_of((case.first, *case.steps), case.place)
-    rollouts = find_rollouts(members, departed(members, case.departure), SETTINGS)
+    rollouts = find_rollouts(members, leave_reasons(members, case.leave_reason), SETTINGS)
     found = [(rollout.log_offsets[0], rollout.log_offsets[-1]) for rollout in rollouts]
     assert found == ([] if case.expected is None else [case.expected])
     assert all(rollout.confidence == case.confidence for rollout in rollouts)
@@ -236,13 +236,13 @@ def test_families_of_client_ids(client_ids: tuple[str, str], expected: bool) -> 
         ([UNTOLD, UNTOLD, UNTOLD], [UNTOLD[:2]] * 3),
     ],
 )
-def test_departures_by_the_others_of_the_deployment(known: list[Departure], expected: list[tuple[str, str]]) -> None:
+def test_departures_by_the_others_of_the_deployment(known: list[LeaveReason], expected: list[tuple[str, str]]) -> None:
     """Where all that are known stopped one way, so did those of which nothing is known; else nothing is said."""
     members = members_of(("+a1 +b1 +c1", *ONE_BY_ONE))
-    why = {(f"{letter}1", 0): departure for letter, departure in zip("abc", known, strict=True)}
+    why = {(f"{letter}1", 0): leave_reason for letter, leave_reason in zip("abc", known, strict=True)}
     told = why | by_others(find_rollouts(members, why, SETTINGS), why)
     assert [told[f"{letter}1", 0][:2] for letter in "abc"] == expected
-    assert all(departure.confidence != "CERTAIN" for departure in told.values())
+    assert all(leave_reason.confidence != "CERTAIN" for leave_reason in told.values())
 
 
 def test_rebalances_of_a_deployment_are_marked() -> None:

@@ -30,7 +30,7 @@ from coordinator_core.inference.share_log import (
 from coordinator_core.inference.share_past import Kept, Known, kept_of, require_same_groups, settled_to, shown_by
 from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.log.chunk import I64
-from coordinator_core.share_state.lane import LaneOutput, ShareStateLane
+from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
 from tests.coordinator_core.history.histories import cuts_of, share_log
 from tests.coordinator_core.inference.share_logs import counts_of
 from tests.coordinator_core.share_state.reference import chunk_of
@@ -44,8 +44,8 @@ Rows = set[tuple[Any, ...]]
 
 def silver_of(log: list[tuple[int, int, Any]]) -> tuple[ShareKeys, ShareStates, ShareTransitions]:
     """The rows of a log, as replay writes them."""
-    lane = ShareStateLane()
-    outputs = [lane.feed(chunk_of([(offset, at, event.encoded()) for offset, at, event in log])), lane.finish()]
+    columnar = ColumnarShareReplay()
+    outputs = [columnar.feed(chunk_of([(offset, at, event.encoded()) for offset, at, event in log])), columnar.finish()]
     groups = sorted({*outputs[0].keys.group_ids})
     keys = outputs[0].keys
     return (
@@ -61,7 +61,7 @@ def silver_of(log: list[tuple[int, int, Any]]) -> tuple[ShareKeys, ShareStates, 
     )
 
 
-def states_of(output: LaneOutput) -> ShareStates:
+def states_of(output: ColumnarOutput) -> ShareStates:
     rows = output.partition_states
     return ShareStates(
         key=rows.key.astype(np.int64),
@@ -79,7 +79,7 @@ def states_of(output: LaneOutput) -> ShareStates:
     )
 
 
-def transitions_of(output: LaneOutput) -> ShareTransitions:
+def transitions_of(output: ColumnarOutput) -> ShareTransitions:
     rows = output.transitions
     return ShareTransitions(
         log_offset=rows.log_offset,

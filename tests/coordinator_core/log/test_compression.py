@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coordinator_core.errors import DecodeError, DecompressedTooLarge, DecompressionFailed, UnknownCodec
 from coordinator_core.log.compression import XERIAL_HEADER, Codec, compress, decompress
-from coordinator_core.log.fast import xxh32
+from coordinator_core.log.kernels import xxh32
 
 CODECS = list(Codec)
 PACKING = [codec for codec in Codec if codec != Codec.NONE]

@@ -4,7 +4,7 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from coordinator_core.log import fast, records
+from coordinator_core.log import kernels, records
 from coordinator_core.log.batch import Record, build_batch
 from coordinator_core.log.crc32c import HAS_INSTRUCTION, crc32c
 from coordinator_core.log.records import crc_valid_batches, frame_chunk
@@ -13,7 +13,7 @@ from coordinator_core.log.records import crc_valid_batches, frame_chunk
 @pytest.mark.skipif(not HAS_INSTRUCTION, reason="the processor has no such instruction")
 def test_compiled_checksum_is_that_of_the_library() -> None:
     """Of every length up to a few words, from any place on, and of a long stretch."""
-    data = fast.read_only(np.random.default_rng(1).integers(0, 256, 5000, np.uint8))
+    data = kernels.read_only(np.random.default_rng(1).integers(0, 256, 5000, np.uint8))
     for start in range(9):
         for length in (*range(40), 4001):
             assert crc32c(data, start, start + length) == google_crc32c.value(data[start : start + length])

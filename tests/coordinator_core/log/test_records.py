@@ -12,7 +12,7 @@ from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.batch import Record, build_batch, build_marker, parse_header, with_crc
 from coordinator_core.log.chunk import CONTROL_NONE, CONTROL_UNKNOWN
 from coordinator_core.log.compression import Codec
-from coordinator_core.log.fast import HEADER_BYTES_V2
+from coordinator_core.log.kernels import HEADER_BYTES_V2
 from coordinator_core.log.records import decode_chunk, frame_chunk, iter_records, missing_offsets
 from tests.conformance.families.batches import compiled_records
 

@@ -11,7 +11,7 @@ from coordinator_core.errors import DecodeError
 from coordinator_core.log.batch import Record, build_batch
 from coordinator_core.log.chunk import RecordChunk
 from coordinator_core.log.records import decode_chunk
-from coordinator_core.offsets.lane import CHANGES, OUTCOMES, CommitColumns, LaneOutput, OffsetLane
+from coordinator_core.offsets.columnar import CHANGES, OUTCOMES, ColumnarOffsetReplay, ColumnarOutput, CommitColumns
 from coordinator_core.offsets.replay import replay_end_transaction_marker, replay_offset_commit
 from coordinator_core.offsets.state import CommittedOffset, OffsetKey, OffsetsState
 from schemas.consumer_offsets import TOPIC
@@ -193,11 +193,11 @@ def expected_result(chunks: Sequence[RecordChunk]) -> Result:
     return result
 
 
-def lane_result(lane: OffsetLane, chunks: Sequence[RecordChunk]) -> Result:
-    """The same from the compiled lane; checks on the way what must hold for every output."""
+def columnar_result(columnar: ColumnarOffsetReplay, chunks: Sequence[RecordChunk]) -> Result:
+    """The same from the compiled columnar replay; checks on the way what must hold for every output."""
     result = Result()
     for chunk in chunks:
-        output = lane.feed(chunk)
+        output = columnar.feed(chunk)
         _check_output(chunk, output)
         _add_rows(result, output.commits)
         offsets = chunk.records.offset[output.others].tolist()
@@ -215,11 +215,11 @@ def lane_result(lane: OffsetLane, chunks: Sequence[RecordChunk]) -> Result:
         result.tombstone_count += output.counts.tombstone_count
         result.control_count += output.counts.control_count
         result.quarantined_count += output.counts.quarantined_count
-    last = lane.finish()
+    last = columnar.finish()
     assert all(row.outcome == "PENDING" for row in rows_of(last))
     _add_rows(result, last)
     result.rows = dict(sorted(result.rows.items()))
-    result.offsets = lane.offsets_in_force()
+    result.offsets = columnar.offsets_in_force()
     return result
 
 
@@ -243,7 +243,7 @@ def _add_rows(result: Result, columns: CommitColumns) -> None:
         result.rows[row.log_offset] = row
 
 
-def _check_output(chunk: RecordChunk, output: LaneOutput) -> None:
+def _check_output(chunk: RecordChunk, output: ColumnarOutput) -> None:
     counts = output.counts
     assert counts.record_count == len(chunk.records)
     assert counts.record_count == (

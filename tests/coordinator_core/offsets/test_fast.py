@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from coordinator_core.offsets.fast import gather_bytes, is_utf8
+from coordinator_core.offsets.kernels import gather_bytes, is_utf8
 
 BORDERS = bytes.fromhex("00 41 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff")
 """First and last byte of every row in the table of well-formed UTF-8 (RFC 3629), and their neighbours."""

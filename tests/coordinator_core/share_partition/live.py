@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from coordinator_core.share_partition.acknowledge import acknowledge, complete_write, expire_lock, release
 from coordinator_core.share_partition.acquire import acquire
-from coordinator_core.share_partition.give_up import acknowledge, complete_write, expire_lock, release
 from coordinator_core.share_partition.in_flight import InFlightState
-from coordinator_core.share_partition.start_up import begin_start_up, start_up
+from coordinator_core.share_partition.initialize import begin_initialization, complete_initialization
 from coordinator_core.share_partition.state import (
     AbortedTransaction,
     AcknowledgementBatch,
@@ -60,8 +60,10 @@ class Live:
                 is_renew_acknowledge_enabled=renews,
             )
         )
-        begin_start_up(self.partition)
-        start_up(self.partition, ReadState(start_offset, 3, tuple(StateBatch(*batch) for batch in persisted)))
+        begin_initialization(self.partition)
+        complete_initialization(
+            self.partition, ReadState(start_offset, 3, tuple(StateBatch(*batch) for batch in persisted))
+        )
 
     def acquire(
         self,

@@ -22,12 +22,12 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from coordinator_core.share_partition.acknowledge import acknowledge, complete_write, expire_lock, release
 from coordinator_core.share_partition.acquire import acquire
 from coordinator_core.share_partition.archive import update_log_start_offset
 from coordinator_core.share_partition.errors import RefusedRequest
-from coordinator_core.share_partition.give_up import acknowledge, complete_write, expire_lock, release
 from coordinator_core.share_partition.in_flight import NO_MEMBER, InFlightState
-from coordinator_core.share_partition.start_up import begin_start_up, start_up
+from coordinator_core.share_partition.initialize import begin_initialization, complete_initialization
 from coordinator_core.share_partition.state import (
     AbortedTransaction,
     AcknowledgementBatch,
@@ -97,8 +97,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.held: list[tuple[str, int, int]] = []
         self.writes: list[WriteState] = []
         self.partition = SharePartition(self.config)
-        begin_start_up(self.partition)
-        start_up(self.partition, ReadState(self.persisted_start_offset, 1, self.persisted))
+        begin_initialization(self.partition)
+        complete_initialization(self.partition, ReadState(self.persisted_start_offset, 1, self.persisted))
         self.settled: dict[int, tuple[RecordState, int]] = {}
         self.start_offset = self.partition.start_offset
         self.undealt_offset = self.start_offset

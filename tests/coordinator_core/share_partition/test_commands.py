@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from coordinator_core.share_partition.acknowledge import complete_write, expire_lock, next_deadline_ms, release
 from coordinator_core.share_partition.archive import update_log_start_offset
 from coordinator_core.share_partition.errors import (
     InvalidReadState,
@@ -15,8 +16,7 @@ from coordinator_core.share_partition.errors import (
     RefusedRequest,
     UnknownWrite,
 )
-from coordinator_core.share_partition.give_up import complete_write, expire_lock, next_deadline_ms, release
-from coordinator_core.share_partition.start_up import begin_start_up, fence, start_up
+from coordinator_core.share_partition.initialize import begin_initialization, complete_initialization, fence
 from coordinator_core.share_partition.state import (
     BATCH_OFFSETS_MAX,
     Acquired,
@@ -74,10 +74,10 @@ def test_start_up_takes_over_what_was_persisted(
 def test_start_up_without_a_start_offset_begins_where_the_reset_says() -> None:
     """A share partition which was never written starts at the offset that the caller found."""
     partition = SharePartition(SharePartitionConfig())
-    begin_start_up(partition)
-    start_up(partition, ReadState(-1, 4), reset_offset=55)
+    begin_initialization(partition)
+    complete_initialization(partition, ReadState(-1, 4), reset_offset=55)
     assert (partition.start_offset, partition.end_offset, partition.state_epoch) == (55, 55, 4)
-    assert not begin_start_up(partition)
+    assert not begin_initialization(partition)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_start_up_without_a_start_offset_begins_where_the_reset_says() -> None:
 def test_start_up_fails_on_a_state_which_cannot_be(batches: list[StateBatch]) -> None:
     """It raises, the share partition is FAILED, and nothing of the state was taken over."""
     partition = SharePartition(SharePartitionConfig())
-    begin_start_up(partition)
+    begin_initialization(partition)
     with pytest.raises(InvalidReadState):
-        start_up(partition, ReadState(5, 1, tuple(batches)))
+        complete_initialization(partition, ReadState(5, 1, tuple(batches)))
     assert partition.partition_state is SharePartitionState.FAILED
     assert (partition.start_offset, len(partition.cached)) == (0, 0)
 

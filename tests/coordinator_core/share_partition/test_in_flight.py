@@ -96,17 +96,17 @@ def test_settled_offsets_are_counted_from_the_first_on(is_split: bool) -> None:
     if not is_split:
         assert batch.whole is not None
         assert batch.settled_count() == 0
-        batch.whole.start_giving_up(RecordState.ACKNOWLEDGED, 5)
+        batch.whole.start_transition(RecordState.ACKNOWLEDGED, 5)
         assert batch.settled_count() == 0
         batch.whole.commit(timers)
         assert batch.settled_count() == 3
         return
     first, second, third = batch.split(timers)
-    third.give_up(RecordState.ARCHIVED, 5)
+    third.transition_to(RecordState.ARCHIVED, 5)
     assert batch.settled_count() == 0
-    first.give_up(RecordState.ACKNOWLEDGED, 5)
+    first.transition_to(RecordState.ACKNOWLEDGED, 5)
     assert batch.settled_count() == 1
-    second.start_giving_up(RecordState.ACKNOWLEDGED, 5)
+    second.start_transition(RecordState.ACKNOWLEDGED, 5)
     assert batch.settled_count() == 1
     second.commit(timers)
     assert batch.settled_count() == 3

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from coordinator_core.share_partition import acquire, give_up
+from coordinator_core.share_partition import acquire
 from coordinator_core.share_partition.errors import InvalidRecordState, SharePartitionError
 from coordinator_core.share_partition.in_flight import (
     ACQUIRED,
@@ -58,8 +58,8 @@ def test_invariants_hold_at_random() -> None:
 
 
 def forget_the_delivery_limit(patch: Patch) -> None:
-    right = InFlightState.give_up
-    patch.setattr(InFlightState, "give_up", lambda state, asked, limit: right(state, asked, limit + 1))
+    right = InFlightState.transition_to
+    patch.setattr(InFlightState, "transition_to", lambda state, asked, limit: right(state, asked, limit + 1))
 
 
 def forget_the_member(patch: Patch) -> None:
@@ -67,18 +67,18 @@ def forget_the_member(patch: Patch) -> None:
         if state.state is not ACQUIRED:
             raise InvalidRecordState("not acquired")
 
-    patch.setattr(give_up, "_check_holder", check)
+    patch.setattr(acknowledge, "_check_holder", check)
 
 
 def do_not_look_for_what_a_lock_gave_back(patch: Patch) -> None:
-    right: Callable[..., None] = give_up._time_out
+    right: Callable[..., None] = acknowledge._time_out
 
     def time_out(partition: SharePartition, *rest: Any) -> None:
         before = partition.find_next_fetch_offset
         right(partition, *rest)
         partition.find_next_fetch_offset = before
 
-    patch.setattr(give_up, "_time_out", time_out)
+    patch.setattr(acknowledge, "_time_out", time_out)
 
 
 def forget_the_in_flight_limit(patch: Patch) -> None:
@@ -90,14 +90,14 @@ def leave_locks_running(patch: Patch) -> None:
 
 
 def keep_the_count_of_what_is_rolled_back(patch: Patch) -> None:
-    right: Callable[..., None] = give_up._roll_back
+    right: Callable[..., None] = acknowledge._roll_back
 
     def roll_back(partition: SharePartition, changes: Any) -> None:
         before = partition.delivery_complete_count
         right(partition, changes)
         partition.delivery_complete_count = before
 
-    patch.setattr(give_up, "_roll_back", roll_back)
+    patch.setattr(acknowledge, "_roll_back", roll_back)
 
 
 def settle_before_the_write_has_its_result(patch: Patch) -> None:

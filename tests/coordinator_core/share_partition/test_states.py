@@ -4,7 +4,12 @@ import pytest
 
 from coordinator_core.share_partition.errors import IllegalTransition, NotInitialized
 from coordinator_core.share_partition.in_flight import NO_MEMBER, InFlightState, LockTimers
-from coordinator_core.share_partition.start_up import begin_start_up, fail_start_up, fence, start_up
+from coordinator_core.share_partition.initialize import (
+    begin_initialization,
+    complete_initialization,
+    fail_initialization,
+    fence,
+)
 from coordinator_core.share_partition.state import ReadState, SharePartition, SharePartitionConfig
 from coordinator_core.share_partition.states import (
     ACKNOWLEDGED_STATE,
@@ -63,7 +68,7 @@ def test_only_acquired_records_are_given_up(before: RecordState, asked: RecordSt
     """Giving up anything else raises and changes nothing, also where the change would be under way."""
     state = InFlightState(before, 1, NO_MEMBER)
     unchanged = picture(state)
-    for change in (state.give_up, state.start_giving_up):
+    for change in (state.transition_to, state.start_transition):
         with pytest.raises(IllegalTransition):
             change(asked, 5)
         assert picture(state) == unchanged
@@ -73,12 +78,12 @@ def test_only_acquired_records_are_given_up(before: RecordState, asked: RecordSt
 def test_no_change_begins_while_another_is_under_way(asked: RecordState) -> None:
     """Neither acquiring nor giving up is possible until the write has its result."""
     state = InFlightState(ACQUIRED, 1, "m")
-    state.start_giving_up(asked, 5)
+    state.start_transition(asked, 5)
     unchanged = picture(state)
     with pytest.raises(IllegalTransition):
         state.acquire("other")
     with pytest.raises(IllegalTransition):
-        state.give_up(ACKNOWLEDGED, 5)
+        state.transition_to(ACKNOWLEDGED, 5)
     assert picture(state) == unchanged
     assert state.is_under_way
 
@@ -119,7 +124,7 @@ def test_final_records_are_not_archived(before: RecordState) -> None:
 def test_delivery_limit_archives_what_is_given_back(count: int, asked: RecordState, following: RecordState) -> None:
     """Only AVAILABLE turns into ARCHIVED at the limit, and the count stays."""
     state = InFlightState(ACQUIRED, count, "m")
-    assert state.give_up(asked, 5) is following
+    assert state.transition_to(asked, 5) is following
     assert (state.state, state.delivery_count, state.member_id) == (following, count, NO_MEMBER)
 
 
@@ -128,7 +133,7 @@ def test_roll_back_gives_the_records_back_to_their_member() -> None:
     timers = LockTimers()
     state = InFlightState(ACQUIRED, 2, "m", timers.start("m", 0, 0, 100))
     unchanged = picture(state)
-    state.start_giving_up(ACKNOWLEDGED, 5)
+    state.start_transition(ACKNOWLEDGED, 5)
     state.roll_back(5, timers)
     assert picture(state) == unchanged
     assert len(timers) == 1
@@ -139,7 +144,7 @@ def test_roll_back_after_the_lock_ran_out_gives_the_records_to_nobody(count: int
     """There is no holder to go back to: the records are available, or archived at the delivery limit."""
     timers = LockTimers()
     state = InFlightState(ACQUIRED, count, "m", timers.start("m", 0, 0, 100))
-    state.start_giving_up(ACKNOWLEDGED, 5)
+    state.start_transition(ACKNOWLEDGED, 5)
     assert timers.pop_due(100) is state.lock
     state.roll_back(5, timers)
     assert (state.state, state.member_id, state.lock, state.is_under_way) == (following, NO_MEMBER, None, False)
@@ -150,7 +155,7 @@ def test_what_was_archived_meanwhile_stays_archived(is_committed: bool) -> None:
     """The log dropped a record while its release was under way: neither result brings it back."""
     timers = LockTimers()
     state = InFlightState(ACQUIRED, 1, "m", timers.start("m", 0, 0, 100))
-    state.start_giving_up(AVAILABLE, 5)
+    state.start_transition(AVAILABLE, 5)
     state.archive(timers)
     if is_committed:
         state.commit(timers)
@@ -169,9 +174,9 @@ def make(*commands: str) -> SharePartition:
 
 
 STEPS = {
-    "begin": begin_start_up,
-    "start": lambda partition: start_up(partition, ReadState(0, 0)),
-    "fail": fail_start_up,
+    "begin": begin_initialization,
+    "start": lambda partition: complete_initialization(partition, ReadState(0, 0)),
+    "fail": fail_initialization,
     "fence": fence,
 }
 STATES = {

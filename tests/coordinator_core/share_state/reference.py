@@ -1,4 +1,5 @@
-"""The rows of the share-state lane, made the slow and plain way: a dictionary of offsets, compared before and after.
+"""The rows of the columnar replay of share states, made the slow and plain way: a dictionary of offsets, compared
+before and after.
 
 Built on `combine` and `replay`, which agree with Kafka. Only for small offsets.
 """
@@ -12,14 +13,14 @@ import numpy as np
 from coordinator_core import codec
 from coordinator_core.log.chunk import BatchColumns, RecordChunk, RecordColumns
 from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.share_state.combine import StateBatch, canonical_batches
-from coordinator_core.share_state.lane import (
+from coordinator_core.share_state.columnar import (
     RECORD_KINDS,
     TRANSITION_KINDS,
-    LaneOutput,
-    ShareStateLane,
+    ColumnarOutput,
+    ColumnarShareReplay,
     StateBatchLists,
 )
+from coordinator_core.share_state.combine import StateBatch, canonical_batches
 from coordinator_core.share_state.replay import apply_share_snapshot, apply_share_update
 from coordinator_core.share_state.state import SharePartition, ShareSnapshot, ShareUpdate
 from schemas.share_group_state import (
@@ -281,7 +282,7 @@ def _put_state(rows: Rows, row: Mapping[str, Any], to: int | None, to_at: int | 
     rows.states.add((*row.values(), to, to_at))
 
 
-# --- the same of the lane ---
+# --- the same of the columnar replay ---
 
 
 def chunk_of(records: Iterable[tuple[int, int, Raw]]) -> RecordChunk:
@@ -334,20 +335,21 @@ def chunk_of(records: Iterable[tuple[int, int, Raw]]) -> RecordChunk:
     )
 
 
-def lane_outputs(chunks: Iterable[RecordChunk], *, is_resumed: bool = False) -> list[LaneOutput]:
-    """Everything a lane gives for the chunks; `is_resumed`: a new lane for each, from the state of the one before."""
-    lane = ShareStateLane()
+def columnar_outputs(chunks: Iterable[RecordChunk], *, is_resumed: bool = False) -> list[ColumnarOutput]:
+    """Everything a columnar replay gives for the chunks; `is_resumed`: a new columnar replay for each, from the state
+    of the one before."""
+    columnar = ColumnarShareReplay()
     outputs = []
     for chunk in chunks:
         if is_resumed:
-            lane = ShareStateLane(lane.export_state())
-        outputs.append(lane.feed(chunk))
-    outputs.append(lane.finish())
+            columnar = ColumnarShareReplay(columnar.export_state())
+        outputs.append(columnar.feed(chunk))
+    outputs.append(columnar.finish())
     return outputs
 
 
-def lane_rows(outputs: Iterable[LaneOutput]) -> Rows:
-    """The rows of a lane in the form of `expected_rows`. Fails where a row comes twice."""
+def columnar_rows(outputs: Iterable[ColumnarOutput]) -> Rows:
+    """The rows of a columnar replay in the form of `expected_rows`. Fails where a row comes twice."""
     rows = Rows()
     count = 0
     for output in outputs:
@@ -391,7 +393,7 @@ def lane_rows(outputs: Iterable[LaneOutput]) -> Rows:
     return rows
 
 
-def _state_row(output: LaneOutput, i: int) -> Row:
+def _state_row(output: ColumnarOutput, i: int) -> Row:
     states = output.partition_states
     state = None
     if states.has_state[i]:

@@ -1,4 +1,5 @@
-"""The lane on the logs of real brokers, against what the brokers answered to ReadShareGroupState at the time."""
+"""The columnar replay on the logs of real brokers, against what the brokers answered to ReadShareGroupState at the
+time."""
 
 import json
 from collections import Counter
@@ -11,22 +12,22 @@ import pytest
 
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.lookup import SharePartitionKey, share_partition_partition
+from coordinator_core.share_state.columnar import RECORD_KINDS, ColumnarOutput, ColumnarShareReplay
 from coordinator_core.share_state.combine import StateBatch, canonical_batches
-from coordinator_core.share_state.lane import RECORD_KINDS, LaneOutput, ShareStateLane
 from tests.recorded import RECORDINGS
 
 TOPIC = "__share_group_state"
 
 
-def replayed(logs: Path) -> dict[int, list[LaneOutput]]:
+def replayed(logs: Path) -> dict[int, list[ColumnarOutput]]:
     """By log partition; one chunk a segment."""
-    outputs: dict[int, list[LaneOutput]] = {}
+    outputs: dict[int, list[ColumnarOutput]] = {}
     for folder in logs.glob(f"{TOPIC}-*"):
-        lane = ShareStateLane()
+        columnar = ColumnarShareReplay()
         partition = int(folder.name.rpartition("-")[2])
         segments = sorted(folder.glob("*.log"))
-        outputs[partition] = [lane.feed(decode_chunk(np.fromfile(segment, np.uint8))) for segment in segments]
-        outputs[partition].append(lane.finish())
+        outputs[partition] = [columnar.feed(decode_chunk(np.fromfile(segment, np.uint8))) for segment in segments]
+        outputs[partition].append(columnar.finish())
     return outputs
 
 
@@ -46,7 +47,7 @@ def answers(recording: Path, partition_count: int) -> Iterator[tuple[SharePartit
                     yield key, snapshot["leo_before"][log], answer
 
 
-def state_at(outputs: list[LaneOutput], key: SharePartitionKey, end_offset: int) -> tuple[int, int] | None:
+def state_at(outputs: list[ColumnarOutput], key: SharePartitionKey, end_offset: int) -> tuple[int, int] | None:
     """Start offset and state epoch after all records below `end_offset`."""
     for output in outputs:
         rows = output.partition_states
@@ -57,7 +58,7 @@ def state_at(outputs: list[LaneOutput], key: SharePartitionKey, end_offset: int)
     return None
 
 
-def batches_at(outputs: list[LaneOutput], key: SharePartitionKey, end_offset: int) -> set[StateBatch]:
+def batches_at(outputs: list[ColumnarOutput], key: SharePartitionKey, end_offset: int) -> set[StateBatch]:
     """The rows which are open after all records below `end_offset`."""
     batches = set()
     for output in outputs:

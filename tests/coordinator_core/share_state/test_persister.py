@@ -8,10 +8,10 @@ import pytest
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.errors import UnknownRequest
+from coordinator_core.share_partition.acknowledge import acknowledge
 from coordinator_core.share_partition.acquire import acquire
 from coordinator_core.share_partition.errors import NotInitialized
-from coordinator_core.share_partition.give_up import acknowledge
-from coordinator_core.share_partition.start_up import fence
+from coordinator_core.share_partition.initialize import fence
 from coordinator_core.share_partition.state import (
     AcknowledgementBatch,
     FetchedBatches,

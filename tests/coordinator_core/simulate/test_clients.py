@@ -28,9 +28,9 @@ from coordinator_core.simulate.clients.classic import ClassicConsumer, MemberSta
 from coordinator_core.simulate.clients.machine import (
     Action,
     Answered,
-    Beat,
     Closed,
     Gave,
+    Heartbeat,
     Send,
     SetTimer,
     SlowPoll,
@@ -111,7 +111,7 @@ def test_what_an_older_generation_is_told_is_old_news() -> None:
     error = ErrorCode.ILLEGAL_GENERATION
     assert client.handle(Answered("heartbeat", None, error, HeartbeatRequest("g", 0, "m")), NOW_MS) == []
     actions = client.handle(Answered("heartbeat", None, error, HeartbeatRequest("g", 1, "m")), NOW_MS)
-    assert Beat(0) in actions
+    assert Heartbeat(0) in actions
     assert client.member_id == ""
 
 

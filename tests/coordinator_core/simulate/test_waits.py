@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.coordinator_core.simulate.stories import (
+from tests.coordinator_core.simulate.random_scenarios import (
     STORIES,
     random_story,
     recorded_fetches,
@@ -12,7 +12,7 @@ from tests.coordinator_core.simulate.stories import (
     slow_waits,
     starved,
 )
-from tests.coordinator_core.simulate.worlds import Run, run_file, run_text
+from tests.coordinator_core.simulate.simulations import Run, run_file, run_text
 
 SHARE = '[[group]]\nname = "g"\nprotocol = "share"\ntopics = ["u"]\nmembers = 1\n'
 SCENARIO_MINUTES = {
@@ -40,7 +40,7 @@ def test_no_write_of_a_shipped_scenario_waits_without_a_fault(name: str) -> None
     """Of `share-poison` 383 of 8,355 writes waited for the next request, or for the time-out of 5 s."""
     with recorded_waits() as waits, recorded_fetches() as fetches:
         run = run_file(name, minutes=SCENARIO_MINUTES[name])
-    assert slow_waits(run.world.scenario, waits) == []
+    assert slow_waits(run.simulation.scenario, waits) == []
     assert starved(fetches) == []
 
 
@@ -51,7 +51,7 @@ def test_a_plain_share_group_writes_at_each_of_its_fetches() -> None:
     writes = [wait for wait in waits if wait.operation == "write_state"]
     assert len(writes) > 560
     assert max(wait.duration_ms for wait in writes) <= 3
-    assert sum(log.end_offset for log in run.world.cluster.shares.logs) >= len(writes)
+    assert sum(log.end_offset for log in run.simulation.cluster.shares.logs) >= len(writes)
 
 
 def test_commits_of_classic_groups_wait_for_their_replication_only() -> None:
@@ -86,7 +86,7 @@ def test_a_share_consumer_that_does_not_poll_in_time_leaves_and_comes_back() -> 
         + SHARE.replace("members = 1", 'members = 2\nmax_poll_interval = "20s"')
         + '[[fault]]\nkind = "slow_poll"\nat = "1m"\nduration = "50s"\ngroup = "g"\nmember = 0\n'
     )
-    start_ms = run.world.scenario.start_ms
+    start_ms = run.simulation.scenario.start_ms
     causes = [
         (cause["reason"], cause["client_id"], cause["fault"], (cause["at_ms"] - start_ms) // 1000)
         for line in run.lines("generations", group="g")

@@ -18,8 +18,8 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.share_partition.give_up import complete_write
-from coordinator_core.share_partition.start_up import begin_start_up, start_up
+from coordinator_core.share_partition.acknowledge import complete_write
+from coordinator_core.share_partition.initialize import begin_initialization, complete_initialization
 from coordinator_core.share_partition.state import PersisterError, ReadState, SharePartition, WriteState
 from coordinator_core.share_partition.states import TERMINAL, RecordState
 from coordinator_core.share_state.config import ShareCoordinatorConfig
@@ -105,12 +105,14 @@ class PersistedSharePartitionMachine(SharePartitionMachine):
         self.leader_epoch += 1
         self.config = replace(self.config, leader_epoch=self.leader_epoch)
         self.partition = SharePartition(self.config)
-        begin_start_up(self.partition)
+        begin_initialization(self.partition)
         self.state_log.is_refusing = False
         answer = self.run_state("read_state", ReadPartition(0, self.leader_epoch))
         assert isinstance(answer, ReadAnswer)
         assert answer.error_code == ErrorCode.NONE
-        start_up(self.partition, ReadState(answer.start_offset, answer.state_epoch, answer.state_batches))
+        complete_initialization(
+            self.partition, ReadState(answer.start_offset, answer.state_epoch, answer.state_batches)
+        )
         self.take_persisted()
         self.settled: dict[int, tuple[RecordState, int]] = {}
         self.start_offset = self.partition.start_offset

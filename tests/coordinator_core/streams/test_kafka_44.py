@@ -6,7 +6,6 @@ import pytest
 
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.kafka_versions import KafkaVersion
-from coordinator_core.streams.checks import refused_heartbeat
 from coordinator_core.streams.live import LiveStreamsGroups
 from coordinator_core.streams.messages import (
     Endpoint,
@@ -17,6 +16,7 @@ from coordinator_core.streams.messages import (
     TaskOffset,
 )
 from coordinator_core.streams.reconciliation import reconcile
+from coordinator_core.streams.request_validation import refused_heartbeat
 from coordinator_core.streams.state import (
     STABLE_MEMBER,
     UNRELEASED_TASKS,

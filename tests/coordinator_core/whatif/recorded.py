@@ -10,10 +10,10 @@ from coordinator_core.history.rows import GroupRows
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.lookup import group_partition
-from coordinator_core.offsets.lane import CommitColumns
+from coordinator_core.offsets.columnar import CommitColumns
 from coordinator_core.simulate.scenario import parse_scenario
+from coordinator_core.simulate.simulation import Simulation
 from coordinator_core.simulate.truth import Facts, MemorySink
-from coordinator_core.simulate.world import World
 from schemas.consumer_offsets import TOPIC
 
 
@@ -22,12 +22,12 @@ class Simulated:
 
     def __init__(self, text: str) -> None:
         self.sink = MemorySink()
-        self.world = World(parse_scenario(text, "test.toml"), self.sink)
-        self.world.run()
+        self.simulation = Simulation(parse_scenario(text, "test.toml"), self.sink)
+        self.simulation.run()
 
     def life(self, group_id: str) -> GroupLife:
         """All that silver holds of a group."""
-        logs = self.world.cluster.groups.logs
+        logs = self.simulation.cluster.groups.logs
         log = logs[group_partition(group_id, len(logs))]
         return life_of(b"".join(batch.data for batch in log.stored_batches()), group_id, log.partition)
 

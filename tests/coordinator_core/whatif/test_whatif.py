@@ -1,6 +1,6 @@
-"""What if, against the truth: the simulator runs the same story under the other settings, and is the judge.
+"""What if, against the truth: the simulator runs the same timeline under the other settings, and is the judge.
 
-The log of the story under the recorded settings is all that `compare` sees.
+The log of the timeline under the recorded settings is all that `compare` sees.
 """
 
 from dataclasses import dataclass, replace
@@ -13,14 +13,14 @@ from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.simulate.scenario import Scenario
+from coordinator_core.simulate.simulation import Simulation
 from coordinator_core.simulate.truth import MemorySink
-from coordinator_core.simulate.world import World
-from coordinator_core.whatif import stage
+from coordinator_core.whatif import runner
 from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, REBALANCE, TOTAL, answer_group
 from coordinator_core.whatif.compare import RebalanceAnswer, Totals, Verdict, compare
-from coordinator_core.whatif.lives import End
+from coordinator_core.whatif.lifetimes import End
 from coordinator_core.whatif.settings import Changes, Recorded, question_of
-from coordinator_core.whatif.story import story_of
+from coordinator_core.whatif.timeline import timeline_of
 from tests.coordinator_core.inference.group_lives import classic, life_of
 from tests.coordinator_core.whatif.recorded import Simulated, recorded_life
 from tests.recorded import RECORDINGS
@@ -68,7 +68,7 @@ TOLERANCE_MS = 9000
 
 @dataclass(frozen=True)
 class Case:
-    """A story; faults are (kind, at in seconds, member, duration in seconds)."""
+    """A timeline; faults are (kind, at in seconds, member, duration in seconds)."""
 
     faults: tuple[tuple[str, int, int, int | None], ...] = ()
     members: int = 3
@@ -151,8 +151,8 @@ CERTAIN_CASES = {
 
 
 def _compared(case: Case, asked: str) -> tuple[list[RebalanceAnswer], Totals]:
-    story = story_of(case.run().life("g"), Recorded())
-    return compare(story, question_of([asked]).changed)
+    timeline = timeline_of(case.run().life("g"), Recorded())
+    return compare(timeline, question_of([asked]).changed)
 
 
 @pytest.mark.parametrize(("case", "asked", "other"), CERTAIN_CASES.values(), ids=CERTAIN_CASES.keys())
@@ -180,7 +180,7 @@ def test_what_would_have_been_is_what_the_simulator_shows(case: Case, asked: str
 
 
 def test_the_recorded_settings_change_nothing() -> None:
-    """A story of all kinds of faults is reproduced, and under a session as it was all is kept."""
+    """A timeline of all kinds of faults is reproduced, and under a session as it was all is kept."""
     answers, totals = _compared(Case(MIXED), "session.timeout.ms=30000")
     assert {answer.verdict for answer in answers} == {Verdict.KEPT}
     assert all(answer.shift_ms == (0, 0) for answer in answers)
@@ -196,15 +196,15 @@ def test_a_story_is_played_as_the_release_that_it_was_recorded_with(
     """Its coordinators follow that release's rules, and what was simulated as that release is reproduced."""
     played: list[KafkaVersion] = []
 
-    def world(scenario: Scenario, sink: MemorySink) -> World:
+    def simulation(scenario: Scenario, sink: MemorySink) -> Simulation:
         played.append(scenario.cluster.kafka_version)
-        return World(scenario, sink)
+        return Simulation(scenario, sink)
 
-    monkeypatch.setattr(stage, "World", world)
+    monkeypatch.setattr(runner, "World", simulation)
     case = Case(DEPLOY, protocol="consumer", assignor="", session_s=45)
     recorded = Recorded(kafka_version=version)
-    story = story_of(case.run(version).life("g"), recorded)
-    answers, totals = compare(story, question_of(["group.instance.id=dynamic"]).changed)
+    timeline = timeline_of(case.run(version).life("g"), recorded)
+    answers, totals = compare(timeline, question_of(["group.instance.id=dynamic"]).changed)
     assert set(played) == {version}
     assert totals.reproduced_count == totals.recorded_count > 0
     assert {answer.verdict for answer in answers} == {Verdict.KEPT}
@@ -242,19 +242,19 @@ LONG_SESSION = Case(CRASH, protocol="consumer", assignor="", consumer_session_ms
 def test_the_session_of_a_consumer_group_is_what_the_metadata_log_tells(resource: tuple[str, str], name: str) -> None:
     """Sixty seconds, as the cluster truly had, not the 45 that are assumed otherwise."""
     life = LONG_SESSION.run().life("g")
-    # with a longer poll interval than the session, a silence of 60 s has one reading
+    # with a longer poll interval than the session, a silence of 60 s has one hypothesis
     life = life._replace(members=tuple(row._replace(rebalance_timeout_ms=300_000) for row in life.members))
     configs = Configs([ConfigRow(*resource, name, "60000", 0, None, None)])
-    story = story_of(life, Recorded(), configs)
-    assert (story.session_timeout_ms, story.is_session_known) == (60_000, True)
-    assert [one.end for one in story.lives if one.end is not End.STILL] == [End.EXPIRED]
+    timeline = timeline_of(life, Recorded(), configs)
+    assert (timeline.session_timeout_ms, timeline.is_session_known) == (60_000, True)
+    assert [one.end for one in timeline.lifetimes if one.end is not End.STILL] == [End.EXPIRED]
     known, assumed = (
         {name for row in answer_group(life, STATIC, given) for name in row.assumptions}
         for given in (configs, Configs())
     )
     assert "CONSUMER_SESSION" in assumed
     assert "CONSUMER_SESSION" not in known
-    answers, totals = compare(story, question_of(["consumer.session.timeout.ms=45000"]).changed)
+    answers, totals = compare(timeline, question_of(["consumer.session.timeout.ms=45000"]).changed)
     assert totals.reproduced_count == totals.recorded_count
     moved = next(answer for answer in answers if answer.verdict is Verdict.MOVED)
     assert moved.shift_ms is not None and abs(moved.shift_ms.least + 15_000) < 6000
@@ -266,10 +266,10 @@ def test_a_session_which_changed_cannot_be_played() -> None:
     crashed_ms = life.generations[-1].valid_from
     changed = ConfigRow("GROUP", "g", "consumer.session.timeout.ms", "60000", 9, crashed_ms - 5000, None)
     with pytest.raises(WhatIfError, match="45000 and 60000: ask with --from"):
-        story_of(life, Recorded(), Configs([changed]))
+        timeline_of(life, Recorded(), Configs([changed]))
     told = question_of(["group.instance.id=static"], ["consumer.session.timeout.ms=60000"]).recorded
-    story = story_of(life, told, Configs([changed]))
-    assert (story.session_timeout_ms, story.is_session_known) == (60_000, False)
+    timeline = timeline_of(life, told, Configs([changed]))
+    assert (timeline.session_timeout_ms, timeline.is_session_known) == (60_000, False)
 
 
 STATIC = question_of(["group.instance.id=static"])
@@ -299,31 +299,33 @@ def test_a_pause_which_the_session_bore_may_have_cost_it() -> None:
 
 
 def test_a_consumer_group_tells_a_pause_from_a_crash() -> None:
-    """Members of the consumer protocol keep their id when they come back from a pause: each is its own story."""
-    story = story_of(Case(((("pause", 100, 0, 60)),), protocol="consumer", assignor="").run().life("g"), Recorded())
-    gone = next(life for life in story.lives if life.end is End.EXPIRED)
-    (back,) = [life for life in story.lives if life.slot == gone.slot and life is not gone]
+    """Members of the consumer protocol keep their id when they come back from a pause: each is its own timeline."""
+    timeline = timeline_of(
+        Case(((("pause", 100, 0, 60)),), protocol="consumer", assignor="").run().life("g"), Recorded()
+    )
+    gone = next(life for life in timeline.lifetimes if life.end is End.EXPIRED)
+    (back,) = [life for life in timeline.lifetimes if life.slot == gone.slot and life is not gone]
     assert back.member.member_id == gone.member.member_id
 
 
 def test_how_lives_end() -> None:
     """Who left, who expired and who was too slow is told by the last commits; the same client is the same process."""
     faults = (("stop", 100, 0, 20), ("crash", 160, 1, 60), ("slow_poll", 280, 2, 90))
-    story = story_of(Case(faults).run().life("g"), Recorded())
-    ended = [(life.member.client_id, life.end) for life in story.lives if life.end is not End.STILL]
+    timeline = timeline_of(Case(faults).run().life("g"), Recorded())
+    ended = [(life.member.client_id, life.end) for life in timeline.lifetimes if life.end is not End.STILL]
     assert sorted(ended) == [("g-0", End.LEFT), ("g-1", End.EXPIRED), ("g-2", End.POLL_EXPIRED)]
     by_client: dict[str, set[int]] = {}
-    for life in story.lives:
+    for life in timeline.lifetimes:
         by_client.setdefault(life.member.client_id, set()).add(life.slot)
     assert [len(slots) for slots in by_client.values()] == [1, 1, 1]
 
 
 def test_the_delay_is_read_from_the_log() -> None:
     """How long the first generation took after the group was made tells the initial rebalance delay."""
-    without = story_of(Case(delay_ms=0).run().life("g"), Recorded())
+    without = timeline_of(Case(delay_ms=0).run().life("g"), Recorded())
     assert without.initial_rebalance_delay_ms == 0
-    assert story_of(Case().run().life("g"), Recorded()).initial_rebalance_delay_ms == 3000
-    told = story_of(Case().run().life("g"), Recorded(initial_rebalance_delay_ms=1234))
+    assert timeline_of(Case().run().life("g"), Recorded()).initial_rebalance_delay_ms == 3000
+    told = timeline_of(Case().run().life("g"), Recorded(initial_rebalance_delay_ms=1234))
     assert told.initial_rebalance_delay_ms == 1234
 
 
@@ -331,17 +333,17 @@ def test_members_of_one_client_id_and_host_make_a_guess() -> None:
     """Which of two such members came back nobody knows: what hangs on it is a GUESS, and says SAME_CLIENT."""
     life = Case(DEPLOY).run().life("g")
     alike = tuple(row._replace(client_id="c", client_host="/h") for row in life.members)
-    story = story_of(life._replace(members=alike), Recorded())
-    assert all(one.has_twin for one in story.lives[:3])
-    answers, _ = compare(story, Changes(is_static=True))
+    timeline = timeline_of(life._replace(members=alike), Recorded())
+    assert all(one.has_twin for one in timeline.lifetimes[:3])
+    answers, _ = compare(timeline, Changes(is_static=True))
     assert {answer.confidence for answer in answers} <= {"GUESS", None}
     assert all("SAME_CLIENT" in answer.assumptions for answer in answers)
 
 
 def test_a_play_which_comes_at_another_time_is_refuted() -> None:
     """Told a delay which cannot have been, the first generation comes too late: it is not reproduced, all else is."""
-    story = story_of(Case(CRASH).run().life("g"), Recorded(initial_rebalance_delay_ms=20_000))
-    answers, totals = compare(story, Changes(session_timeout_ms=60_000))
+    timeline = timeline_of(Case(CRASH).run().life("g"), Recorded(initial_rebalance_delay_ms=20_000))
+    answers, totals = compare(timeline, Changes(session_timeout_ms=60_000))
     assert [answer.verdict for answer in answers] == [Verdict.NOT_REPRODUCED, Verdict.MOVED]
     assert totals.reproduced_count == 1
 
@@ -350,8 +352,8 @@ def test_a_window_leaves_out_what_was_before() -> None:
     """With --from the members of then are there already, and only later rebalances are compared."""
     life = Case(DEPLOY).run().life("g")
     middle_ms = life.generations[4].valid_from - 1000
-    story = story_of(life, Recorded(), from_ms=middle_ms)
-    answers, totals = compare(story, Changes(is_static=True))
+    timeline = timeline_of(life, Recorded(), from_ms=middle_ms)
+    answers, totals = compare(timeline, Changes(is_static=True))
     assert min(answer.at_ms for answer in answers) >= middle_ms
     assert totals.reproduced_count == totals.recorded_count == len(life.generations) - 4
 
@@ -393,15 +395,15 @@ def test_records_cannot_be_asked_of_a_group_of_consumers() -> None:
 )
 def test_groups_of_a_real_broker_are_reproduced(group_id: str, rebalance_count: int) -> None:
     """The play gives what a real broker and real clients wrote, epoch by epoch."""
-    story = story_of(recorded_life(RECORDINGS / "full-a" / "logs", group_id, 5), Recorded())
-    _, totals = compare(story, Changes(is_static=True))
+    timeline = timeline_of(recorded_life(RECORDINGS / "full-a" / "logs", group_id, 5), Recorded())
+    _, totals = compare(timeline, Changes(is_static=True))
     assert (totals.reproduced_count, totals.recorded_count) == (rebalance_count, rebalance_count)
 
 
 def test_what_the_log_cannot_tell_is_left_out() -> None:
     """A rebalance which a client enforced has no cause in the log: it is said to be left out, and counted as such."""
-    story = story_of(recorded_life(RECORDINGS / "full-a" / "logs", "c15-enforce", 5), Recorded())
-    answers, totals = compare(story, Changes(is_static=True))
+    timeline = timeline_of(recorded_life(RECORDINGS / "full-a" / "logs", "c15-enforce", 5), Recorded())
+    answers, totals = compare(timeline, Changes(is_static=True))
     left_out = [answer for answer in answers if answer.verdict is Verdict.NOT_REPRODUCED]
     assert left_out and totals.reproduced_count == totals.recorded_count - len(left_out)
 
@@ -412,11 +414,11 @@ def test_what_the_log_cannot_tell_is_left_out() -> None:
 def test_other_groups_are_refused(group_id: str, words: str) -> None:
     """Members of streams and Connect groups cannot be played."""
     with pytest.raises(WhatIfError, match=words):
-        story_of(recorded_life(RECORDINGS / "full-a" / "logs", group_id, 5), Recorded())
+        timeline_of(recorded_life(RECORDINGS / "full-a" / "logs", group_id, 5), Recorded())
 
 
 def test_what_is_played_is_counted_as_gold_counts() -> None:
-    """Under its own settings a story moves as many partitions, and leaves them without an owner for as long, as
+    """Under its own settings a timeline moves as many partitions, and leaves them without an owner for as long, as
     gold.rebalances has of the log; the total names those numbers too."""
     life = Case(MIXED).run().life("g")
     gold = audit_group(life, InferenceSettings()).rebalances

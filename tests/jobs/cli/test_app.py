@@ -334,7 +334,7 @@ READY = """
 from jobs.cli import session
 
 session.load_modules({module!r})
-from jobs.delta.parquet import fast
+from jobs.delta.parquet import kernels
 
 print(sum(bool(getattr(function, "signatures", ())) for function in vars(fast).values()))
 """

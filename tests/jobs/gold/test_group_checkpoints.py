@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.inference.departures import Departure
 from coordinator_core.inference.group_past import Gone, GroupedCommits, HeardBuilder, MembersHeard
 from coordinator_core.inference.groups import judge_group
+from coordinator_core.inference.leave_reasons import LeaveReason
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
-from jobs.gold.group_checkpoints import SavedGroups, packed_settled, unpacked_settled
+from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
 from tests.coordinator_core.inference.group_lives import GROUP, TOPIC, classic, life_of
 
 DAY_MS = 86_400_000
-LEFT = Departure("MEMBER_LEFT", "WITHIN_TIMEOUTS", "CERTAIN")
-EXPIRED = Departure("MEMBER_EXPIRED", "STATIC_MEMBER", "GUESS")
+LEFT = LeaveReason("MEMBER_LEFT", "WITHIN_TIMEOUTS", "CERTAIN")
+EXPIRED = LeaveReason("MEMBER_EXPIRED", "STATIC_MEMBER", "GUESS")
 
 
 def saved() -> SavedGroups:
@@ -24,7 +24,7 @@ def saved() -> SavedGroups:
     life = life_of(operations, [(at, 0, at) for at in range(1_000, 90_000, 7_000)])
     judged = judge_group(life, InferenceSettings())
     gone = {judged.life.generations[1].from_log_offset: Gone(2, LEFT, {("c", 0): EXPIRED})}
-    assert judged.settled is not None
+    assert judged.watermark is not None
     heard = HeardBuilder()
     heard.add(judged.life, judged.gold.owners, judged.heard)
     day = ShareGroupDayRow("s", "SHARE", 0, 0, 0, 0, 1, 2, None, None)
@@ -34,7 +34,7 @@ def saved() -> SavedGroups:
         {"s": [day]},
         commits,
         heard.built(MembersHeard()),
-        {GROUP: packed_settled(judged.settled)},
+        {GROUP: packed_watermark(judged.watermark)},
     )
 
 
@@ -42,7 +42,7 @@ def test_what_is_kept_comes_back() -> None:
     """Facts, why members went, days, commits, and when members committed last."""
     before = saved()
     after = SavedGroups.unpacked(before.packed())
-    assert (after.pasts, after.days, after.settled) == (before.pasts, before.days, before.settled)
+    assert (after.pasts, after.days, after.watermark) == (before.pasts, before.days, before.watermark)
     assert after.commits.group_ids == before.commits.group_ids == (GROUP,)
     assert after.commits.commits.log_offset.tolist() == before.commits.commits.log_offset.tolist()
     assert after.commits.commits.is_transactional.dtype == np.bool_
@@ -53,20 +53,20 @@ def test_what_is_kept_comes_back() -> None:
 
 def test_a_settled_past_comes_back() -> None:
     """Its words are events again, what it held is found by place; what is cut off anywhere is refused."""
-    (packed,) = saved().settled.values()
-    settled = unpacked_settled(packed)
-    assert packed_settled(settled) == packed
-    assert settled.day == DAY_MS
+    (packed,) = saved().watermark.values()
+    watermark = unpacked_watermark(packed)
+    assert packed_watermark(watermark) == packed
+    assert watermark.day == DAY_MS
     # what was told last at all is kept as well: that one went
-    assert {(event.member_id, event.event_type) for event in settled.words if event.member_id is not None} == {
+    assert {(event.member_id, event.event_type) for event in watermark.words if event.member_id is not None} == {
         ("a", "MEMBER_JOINED"),
         ("c", "MEMBER_LEFT"),
     }
-    assert settled.held.keys() == {(TOPIC, None, 0, 0, "a"), (TOPIC, None, 1, 10, "a")}
-    assert settled.lost.keys() == settled.unplanned == {(TOPIC, 2)}
+    assert watermark.held.keys() == {(TOPIC, None, 0, 0, "a"), (TOPIC, None, 1, 10, "a")}
+    assert watermark.lost.keys() == watermark.unplanned == {(TOPIC, 2)}
     for length in range(len(packed)):
         with pytest.raises(StateUnreadable):
-            unpacked_settled(packed[:length])
+            unpacked_watermark(packed[:length])
 
 
 @pytest.mark.parametrize("length", [0, 1, 100])

@@ -14,7 +14,7 @@ import pytest
 from coordinator_core.inference.group_past import GroupBefore
 from coordinator_core.inference.groups import Judged, judge_group
 from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.standing import Stood, judge_standing
+from coordinator_core.inference.unchanged_groups import Unchanged, judge_unchanged
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.scan import scan_segment
 from jobs.delta.audit_runs import WholeAudit
@@ -177,13 +177,13 @@ def test_groups_that_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Of groups of which nothing is new but commits, some of them odd, no more is read than how they stand now."""
     stood: list[int] = []
 
-    def judged(life: GroupLife, *arguments: Any) -> Stood:
+    def judged(life: GroupLife, *arguments: Any) -> Unchanged:
         assert all(end is None for end in ends_of(life))
         assert not life.events
         stood.append(life.log_partition)
-        return judge_standing(life, *arguments)
+        return judge_unchanged(life, *arguments)
 
-    monkeypatch.setattr(audit_groups, "judge_standing", judged)
+    monkeypatch.setattr(audit_groups, "judge_unchanged", judged)
     logs = {number: standing_log(Random(f"tables/{number}"), 3) for number in range(6)}
     nights = Nights(tmp_path / "warehouse", tmp_path / "logs")
     for night in range(4):

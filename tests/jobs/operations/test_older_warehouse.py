@@ -14,7 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
-from coordinator_core.history.saved import STATE_FORMAT
+from coordinator_core.history.checkpoint import STATE_FORMAT
 from jobs.cli.app import main
 from jobs.delta.arrow_schemas import arrow_schema, spark_schema, sql_type, statistics_columns
 from jobs.delta.replay_runs import WholeRun

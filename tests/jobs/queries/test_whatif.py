@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from coordinator_core.simulate.scenario import parse_scenario
+from coordinator_core.simulate.simulation import Simulation
 from coordinator_core.simulate.truth import MemorySink
-from coordinator_core.simulate.world import World
 from coordinator_core.whatif.answer import TOTAL, WhatIfRow
 from jobs.console.progress import Steps
 from jobs.delta.arrow_schemas import arrow_schema
@@ -126,7 +126,7 @@ def test_a_window_of_time(replayed: Replayed) -> None:
 def test_a_lower_delivery_limit_is_what_the_simulator_shows(replayed: Replayed) -> None:
     """Just those poison records which would have been archived earlier truly are, under the lower limit."""
     sink = MemorySink()
-    World(parse_scenario(SCENARIO.format(limit=3), "test.toml"), sink).run()
+    Simulation(parse_scenario(SCENARIO.format(limit=3), "test.toml"), sink).run()
     truth = {
         (line["topic"], line["partition"], offset)
         for line in sink.lines["archived"]

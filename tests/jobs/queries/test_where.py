@@ -13,7 +13,7 @@ from jobs.operations.simulate import simulate
 from jobs.queries.where import Asked, find, run_where
 from jobs.settings import Settings, load_settings
 from tests.cases.harness import Ledger
-from tests.coordinator_core.simulate.worlds import HEAD
+from tests.coordinator_core.simulate.simulations import HEAD
 from tests.jobs.fake_kafka import FakeKafka
 
 GROUPS = """

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from coordinator_core.inference.broken_rules import NOT_JUDGED
 from coordinator_core.inference.groups import judge_group
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.log_anomalies import NOT_JUDGED
 from coordinator_core.key_buckets import SLOT_COUNT, KeyBucket
 from jobs.delta.warehouse import TableFile
 from jobs.gold import audit_groups

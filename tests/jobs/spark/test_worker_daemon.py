@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from coordinator_core import interning
-from coordinator_core.share_state import fast
+from coordinator_core.share_state import kernels
 from jobs.bronze.tasks import run_task
 from jobs.gold.audit import audit_logs
 from jobs.silver.tasks import replay_logs
@@ -26,7 +26,7 @@ def test_what_a_night_runs_is_loaded_before_workers_are_forked() -> None:
 
 def test_what_a_later_night_runs_is_loaded_too() -> None:
     """Loops that only go on from saved state, or make room, are."""
-    loops = (interning._fill_slots, interning._intern_each, fast.pack_pool)
+    loops = (interning._fill_slots, interning._intern_each, kernels.pack_pool)
     names = [(loop.__module__, loop.__name__) for loop in loops]
     told = (
         "from importlib import import_module; from jobs.spark.worker_daemon import load; load(); "

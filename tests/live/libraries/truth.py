@@ -46,7 +46,7 @@ class Act(NamedTuple):
     name: str
 
 
-class Departure(NamedTuple):
+class LeaveReason(NamedTuple):
     """Why a member is no more, by the broker's own log: it left, or its session expired."""
 
     at: int
@@ -70,7 +70,7 @@ class GroupTruth:
     acts: tuple[Act, ...]
     lives: tuple[Life, ...]
     owned: tuple[Owned, ...]
-    departures: Mapping[str, Sequence[Departure]]
+    departures: Mapping[str, Sequence[LeaveReason]]
     """By member id, in order of time: a member of the consumer protocol comes back with the id that it had."""
     triggers: Mapping[int, Trigger]
     """By the generation before the rebalance."""
@@ -143,11 +143,11 @@ def by_group(lines: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, 
     return {group_id: list(of_group) for group_id, of_group in groupby(ordered, key=lambda line: line["group"])}
 
 
-def _departures(facts: Iterable[Mapping[str, Any]]) -> dict[str, list[Departure]]:
-    departures: dict[str, list[Departure]] = {}
+def _departures(facts: Iterable[Mapping[str, Any]]) -> dict[str, list[LeaveReason]]:
+    departures: dict[str, list[LeaveReason]] = {}
     for fact in facts:
         if fact["what"] in {LEFT, EXPIRED}:
-            departures.setdefault(fact["member"], []).append(Departure(fact["at"], fact["what"]))
+            departures.setdefault(fact["member"], []).append(LeaveReason(fact["at"], fact["what"]))
     return departures
 
 

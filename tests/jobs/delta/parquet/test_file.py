@@ -306,7 +306,7 @@ def test_a_type_of_no_table_is_refused() -> None:
 
 
 COMPILED = """
-from jobs.delta.parquet import fast
+from jobs.delta.parquet import kernels
 from jobs.delta.parquet import warm_up
 from tests.jobs.delta.parquet.test_file import every_kind, written
 

@@ -1,0 +1,142 @@
+"""The state of a replayed log partition as named arrays and bytes: what a run leaves behind for the next.
+
+Arrays are MessagePack of their types, shapes and bytes, behind a checksum over all of it: a state file can be damaged
+or forged, but never run anything. (NumPy's own archives would do as well, and cost ten times as much: each of the two
+dozen arrays, most of them small, is a file of its own there.)
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
+from zlib import crc32
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator_core.errors import StateUnreadable
+from coordinator_core.history.rows import TopicName
+from coordinator_core.history.simple_log import Settled
+from coordinator_core.interning import Interned
+from coordinator_core.offsets.columnar import ColumnarState as ColumnarOffsetState
+from coordinator_core.offsets.kernels import KeyArrays, RowArrays
+from coordinator_core.share_state.columnar import ColumnarState as ColumnarShareState
+
+Arrays = Mapping[str, NDArray[Any]]
+
+CHECKSUM_BYTES: Final = 4
+
+_INTERNED: Final = ("keys", "groups", "topics", "topic_ids")
+
+
+def pack_offset_state(state: ColumnarOffsetState) -> bytes:
+    """As bytes."""
+    arrays: dict[str, NDArray[Any]] = {"touched": state.group_touched, "carried_metadata": state.carried_metadata}
+    for name in _INTERNED:
+        interned: Interned = getattr(state, name)
+        arrays |= {f"{name}.starts": interned.starts, f"{name}.data": interned.data}
+    arrays |= {f"key.{name}": column for name, column in state.key_arrays._asdict().items()}
+    arrays |= {f"row.{name}": column for name, column in state.carried._asdict().items()}
+    return _pack(arrays)
+
+
+def unpack_offset_state(packed: bytes) -> ColumnarOffsetState:
+    """From the bytes of `pack_offset_state`. Raises StateUnreadable for any other."""
+    arrays = _unpack(packed)
+    try:
+        return ColumnarOffsetState(
+            **{name: Interned(arrays[f"{name}.starts"], arrays[f"{name}.data"]) for name in _INTERNED},
+            key_arrays=KeyArrays._make(arrays[f"key.{name}"] for name in KeyArrays._fields),
+            group_touched=arrays["touched"],
+            carried=RowArrays._make(arrays[f"row.{name}"] for name in RowArrays._fields),
+            carried_metadata=arrays["carried_metadata"],
+        )
+    except KeyError as error:
+        raise StateUnreadable(f"the saved state of a lane lacks {error}") from error
+
+
+def pack_share_state(state: ColumnarShareState) -> bytes:
+    """As bytes."""
+    return _pack(
+        {
+            **_texts("group_ids", state.group_ids),
+            **_texts("topic_ids", state.topic_ids),
+            "partitions": state.partitions,
+            "key_columns": state.key_columns,
+            "batches": state.batches,
+            "open_states": state.open_states,
+            "open_changed": state.open_changed,
+        }
+    )
+
+
+def unpack_share_state(packed: bytes) -> ColumnarShareState:
+    """From the bytes of `pack_share_state`. Raises StateUnreadable for any other."""
+    arrays = _unpack(packed)
+    try:
+        return ColumnarShareState(
+            group_ids=_from_texts("group_ids", arrays),
+            topic_ids=_from_texts("topic_ids", arrays),
+            partitions=arrays["partitions"],
+            key_columns=arrays["key_columns"],
+            batches=arrays["batches"],
+            open_states=arrays["open_states"],
+            open_changed=arrays["open_changed"],
+        )
+    except KeyError as error:
+        raise StateUnreadable(f"the saved state of a lane lacks {error}") from error
+
+
+def pack_metadata(pending: Sequence[Settled] | None) -> bytes:
+    """What an open transaction of the metadata log holds, as bytes."""
+    made = None if pending is None else [(type(item).__name__, *_fields_of(item)) for item in pending]
+    packed: bytes = msgpack.packb(made)
+    return packed
+
+
+def unpack_metadata(packed: bytes) -> Sequence[Settled] | None:
+    """From the bytes of `pack_metadata`. Raises StateUnreadable for any other."""
+    try:
+        made = msgpack.unpackb(packed)
+        return None if made is None else [_SETTLED[name](*fields) for name, *fields in made]
+    except (msgpack.UnpackException, ValueError, TypeError, KeyError) as error:
+        raise StateUnreadable("the saved state of the metadata log cannot be read") from error
+
+
+_SETTLED: Final[Mapping[str, type[Settled]]] = {kind.__name__: kind for kind in get_args(Settled)}
+
+
+def _fields_of(item: Settled) -> tuple[Any, ...]:
+    return tuple(item) if isinstance(item, TopicName) else dataclasses.astuple(item)
+
+
+def _pack(arrays: Arrays) -> bytes:
+    columns = {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()}
+    packed: bytes = msgpack.packb(columns)
+    return crc32(packed).to_bytes(CHECKSUM_BYTES, "big") + packed
+
+
+def _unpack(packed: bytes) -> dict[str, NDArray[Any]]:
+    checksum, columns = packed[:CHECKSUM_BYTES], packed[CHECKSUM_BYTES:]
+    if int.from_bytes(checksum, "big") != crc32(columns):
+        raise StateUnreadable("the saved state of a lane is damaged")
+    try:
+        # copies: compiled loops take arrays that can be written to
+        return {
+            name: np.frombuffer(raw, kind).reshape(shape).copy()
+            for name, (kind, shape, raw) in msgpack.unpackb(columns).items()
+        }
+    except (msgpack.UnpackException, AttributeError, TypeError, ValueError) as error:
+        raise StateUnreadable("the saved state of a lane cannot be read") from error
+
+
+def _texts(name: str, texts: Sequence[str]) -> Arrays:
+    raw = [text.encode() for text in texts]
+    ends = np.cumsum([len(part) for part in raw], dtype=np.int64)
+    return {f"{name}.ends": ends, f"{name}.data": np.frombuffer(b"".join(raw), np.uint8)}
+
+
+def _from_texts(name: str, arrays: Arrays) -> tuple[str, ...]:
+    data = arrays[f"{name}.data"].tobytes()
+    ends = arrays[f"{name}.ends"].tolist()
+    return tuple(data[start:end].decode() for start, end in zip([0, *ends], ends, strict=False))

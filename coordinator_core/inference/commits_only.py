@@ -1,0 +1,105 @@
+"""Groups of which more commits change nothing but counts.
+
+Most of what is new in a night is commits that move on, as all before, or stay. An audit has no need to look at such a
+group: what it said of owners, rebalances and odd commits stays, and the commits are added to the counts of their days.
+A commit is looked at, with its group, where
+
+* it is aborted, goes back, deletes, jumps by `skip_offset_count`, or has stayed for `stalled_ms`;
+* it may be the first one to a partition again after the group was deleted (`broken_rules`), or after a topic of it was;
+* anything before makes every commit to the group say more (`GroupFacts.is_watched`).
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from coordinator_core.inference.calendar import DAY_MS
+from coordinator_core.inference.columns import distinct
+from coordinator_core.inference.commit_anomalies import (
+    ABORTED,
+    FIRST,
+    REWIND,
+    applied_by_partition,
+    jumps,
+    stalled,
+)
+from coordinator_core.inference.days import DayCounts
+from coordinator_core.inference.group_past import GroupedCommits, GroupFacts
+from coordinator_core.inference.life import GroupCommits
+from coordinator_core.inference.partitions import ByPartition
+from coordinator_core.inference.rows import GroupDayRow
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.chunk import I64, BoolArray
+
+
+def is_noted(
+    grouped: GroupedCommits, is_new: BoolArray, pasts: Mapping[str, GroupFacts], settings: InferenceSettings
+) -> BoolArray:
+    """Which of some commits, `is_new` and those kept of before, say more than that they were committed."""
+    commits, group = grouped.commits, grouped.group
+    known = [pasts.get(group_id) for group_id in grouped.group_ids]
+    watched = np.array([past is None or past.is_watched for past in known], np.bool_)
+    deleted = np.array([past is None or past.deleted_at >= 0 for past in known], np.bool_)
+    noted = says_more(commits, applied_by_partition(commits, group), settings)
+    noted |= ((commits.change == FIRST) & deleted[group]) | watched[group]
+    return noted & is_new
+
+
+def says_more(commits: GroupCommits, applied: ByPartition, settings: InferenceSettings) -> BoolArray:
+    """Which of some commits may say more than that they were committed, whatever else is known of their groups.
+
+    `applied`: `applied_by_partition` of them.
+    """
+    found: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | commits.is_tombstone
+    found |= jumps(commits, settings)
+    found[list(stalled(commits, applied, settings))] = True
+    return found
+
+
+def day_of_commits_only(past: GroupFacts, group_id: str, day: int, counts: DayCounts) -> GroupDayRow | None:
+    """A day of which nothing else is known than commits; None: it may have been before something else."""
+    if day < past.changed_ms or day + DAY_MS <= past.typed_ms:
+        return None
+    return day_of_commits(group_id, day, *counts, past.group_type, past.member_count)
+
+
+def day_of_commits(
+    group_id: str,
+    day: int,
+    commit_count: int,
+    commit_anomaly_count: int,
+    group_type: str,
+    member_count: int = 0,
+    generation_count: int = 0,
+) -> GroupDayRow:
+    """A day on which nothing happened but commits, and perhaps the beginning of the group."""
+    return GroupDayRow(
+        group_id=group_id,
+        group_type=group_type,
+        day=day,
+        generation_count=generation_count,
+        rebalance_count=0,
+        member_count_max=member_count,
+        commit_count=commit_count,
+        commit_anomaly_count=commit_anomaly_count,
+        not_stable_ms=0,
+        storm_rebalance_count=0,
+        unowned_partition_ms=0,
+        worst_topic=None,
+        worst_partition=None,
+    )
+
+
+def commit_counts(commits: GroupCommits, group: I64, group_ids: Sequence[str]) -> Mapping[tuple[str, int], int]:
+    """How many commits were applied, by group and first instant of the day; those without a time are of no day."""
+    has_day = commits.applied_at_ms >= 0
+    group, day = group[has_day], commits.applied_at_ms[has_day] // DAY_MS
+    if not len(day):
+        return {}
+    # no two days are so far apart that their number, multiplied by that of groups, would not fit
+    lowest, span = int(day.min()), int(day.max()) - int(day.min()) + 1
+    pairs, pair = distinct(group * span + (day - lowest))
+    codes, days = np.divmod(pairs, span)
+    counts = np.bincount(pair, minlength=len(pairs))
+    places = zip(codes.tolist(), ((days + lowest) * DAY_MS).tolist(), strict=True)
+    return {(group_ids[code], day): count for (code, day), count in zip(places, counts.tolist(), strict=True)}

@@ -1,0 +1,154 @@
+"""When members were last heard of by their commits.
+
+A commit to a partition is taken as one of whoever owned it then. Of each member the newest times are kept, and no more:
+they tell when it last committed and in which rhythm. What is kept of two parts of a log makes what is kept of both.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from coordinator_core.history.rows import MemberRow
+from coordinator_core.inference.life import GroupCommits
+from coordinator_core.inference.partitions import by_partition
+from coordinator_core.inference.rows import OwnerRow
+from coordinator_core.log.chunk import I32, I64
+from coordinator_core.log.kernels import compiled
+
+TIMES_MAX: Final = 11
+"""Distinct times that are kept of a member: as many as its last ten intervals have ends."""
+END_OF_LOG: Final = (1 << 63) - 1
+
+Stretch = tuple[str, int]
+"""Member id and `from_log_offset`: a row of silver.group_members within its group."""
+Times = tuple[int, ...]
+"""The newest distinct times (ms), ascending."""
+
+
+def last_commit_times(
+    commits: GroupCommits,
+    owners: Iterable[OwnerRow],
+    members: Iterable[MemberRow],
+    before: Mapping[Stretch, Times],
+    from_log_offset: int = 0,
+) -> dict[Stretch, Times]:
+    """The times of the commits of each member, of one group; of those without any there is nothing.
+
+    `before`: what was heard up to `from_log_offset`; `commits` need hold none of then.
+    """
+    numbers = _numbers_of(commits.topics)
+    stretches: dict[str, list[MemberRow]] = {}
+    for member in members:
+        # one that the first record from there on took away was heard before, too
+        if member.to_log_offset is None or member.to_log_offset >= from_log_offset:
+            stretches.setdefault(member.member_id, []).append(member)
+    held: list[tuple[int, int, int, int, int]] = []
+    places: dict[Stretch, int] = {}
+    for owner in owners:
+        topic = numbers.get(owner.topic or "")
+        to = END_OF_LOG if owner.to_log_offset is None else owner.to_log_offset
+        if topic is None or owner.partition < 0 or to <= from_log_offset:
+            continue
+        for member in stretches.get(owner.member_id, ()):
+            begin = max(owner.from_log_offset + 1, member.from_log_offset)
+            end = to if member.to_log_offset is None else min(to, member.to_log_offset)
+            if begin < end:
+                place = places.setdefault((member.member_id, member.from_log_offset), len(places))
+                held.append((topic, owner.partition, begin, end, place))
+    heard = {stretch: times for stretch, times in before.items() if stretch[0] in stretches}
+    if not held:
+        return heard
+    latest = latest_of([before.get(stretch, ()) for stretch in places])
+    rows, starts = by_partition(commits, ~commits.is_tombstone, is_in_log_order=True)
+    if len(rows):
+        topics, partitions, begins, ends, member_of = np.array(held, np.int64).T
+        width = 1 + max(int(commits.partition.max()), int(partitions.max()))
+        firsts = rows[starts[:-1]]
+        committed = commits.topic[firsts].astype(np.int64) * width + commits.partition[firsts]
+        wanted = topics * width + partitions
+        found = np.minimum(np.searchsorted(committed, wanted), len(committed) - 1)
+        is_there = committed[found] == wanted
+        add_commit_times(
+            commits.recorded_at_ms,
+            commits.log_offset,
+            rows,
+            starts,
+            found[is_there],
+            begins[is_there],
+            ends[is_there],
+            member_of[is_there],
+            latest,
+        )
+    return heard | {stretch: times for stretch, times in zip(places, times_of(latest), strict=True) if times}
+
+
+@lru_cache(maxsize=1)
+def _numbers_of(topics: tuple[str, ...]) -> Mapping[str, int]:
+    """The place of each topic. Groups that are read together have the same topics, all that any of them commits to."""
+    return {topic: number for number, topic in enumerate(topics)}
+
+
+def latest_of(heard: Iterable[Times]) -> I64:
+    """Times as rows of one length, ascending; -1 before them."""
+    rows = [(*[-1] * (TIMES_MAX - len(times)), *times) for times in heard]
+    return np.array(rows, np.int64).reshape(-1, TIMES_MAX)
+
+
+def times_of(latest: I64) -> list[Times]:
+    """From the rows of `latest_of`."""
+    return [tuple(time for time in row if time >= 0) for row in latest.tolist()]
+
+
+@compiled
+def hear(latest: I64, time: int) -> None:
+    """Take a time into a row of the newest distinct ones. What has no time (-1) says nothing."""
+    place = len(latest) - 1
+    while place >= 0 and latest[place] > time:
+        place -= 1
+    if place < 0 or latest[place] == time:
+        return
+    for index in range(place):
+        latest[index] = latest[index + 1]
+    latest[place] = time
+
+
+@compiled
+def add_owner_commit_times(times: I64, place: I64, starts: I64, member: I64, latest: I64) -> None:
+    """Commits at `times[i]` to a place that `member[starts[place[i]] : starts[place[i] + 1]]` own; -1: nobody does."""
+    for index in range(len(times)):
+        if place[index] < 0:
+            continue
+        for holder in range(starts[place[index]], starts[place[index] + 1]):
+            hear(latest[member[holder]], times[index])
+
+
+@compiled
+def add_commit_times(
+    recorded_at_ms: I64,
+    log_offset: I64,
+    rows: I32,
+    starts: I64,
+    place: I64,
+    begins: I64,
+    ends: I64,
+    member: I64,
+    latest: I64,
+) -> None:
+    """Take in the commits to places, `rows[starts[place] : starts[place + 1]]` in log order, while a member owned them.
+
+    Of each such stretch its place, where in the log it begins and (exclusive) ends, and whose it was.
+    """
+    for index in range(len(place)):
+        first, last = starts[place[index]], starts[place[index] + 1]
+        while first < last:
+            middle = (first + last) // 2
+            if log_offset[rows[middle]] < begins[index]:
+                first = middle + 1
+            else:
+                last = middle
+        for at in range(first, starts[place[index] + 1]):
+            if log_offset[rows[at]] >= ends[index]:
+                break
+            hear(latest[member[index]], recorded_at_ms[rows[at]])

@@ -1,0 +1,350 @@
+"""Left or expired: why a member is no more.
+
+The log shows that a member is gone, never why (facts of GroupMetadataManager: a leave and an expired session write the
+same records). What else it shows:
+
+* Signs of life. A session that expires does so a whole session time-out after the last one the coordinator heard. A
+  classic member is heard when a join phase that it took part in ends, and whenever it commits; members of the other
+  groups when they are given an assignment, which happens in their own heartbeat. A commit to a partition is taken as
+  one of its owner.
+* The time-outs. A classic member's are in its record. Those of other groups are configs of the group, else of the
+  brokers: the metadata log tells them where they were set at run time, and only settings where they were not. What a
+  method is called says which it went by: `..._CONFIGURED_SESSION` the metadata log, `..._USUAL_SESSION` the setting.
+* A static member of a consumer or streams group that goes for a while says so (member epoch -2). It is dropped when its
+  session expires meanwhile.
+
+* Epochs. A member of a consumer or streams group takes a new epoch in its next heartbeat. One that did not for a third
+  of a session sent none: it expired.
+
+Proof there is one only: a classic member cannot have expired sooner than its time-outs allow, so it left, by itself or
+by an admin's hand; and only while one leader wrote the log, since two have two clocks. All else is likely at best.
+Where nothing speaks for one or the other, the cause is UNKNOWN: clients that are killed are as common in a log as
+clients that close.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Final, NamedTuple
+
+from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
+from coordinator_core.inference.configs import NO_CONFIGS, Configs
+from coordinator_core.inference.last_commit_times import Stretch, Times
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.settings import InferenceSettings
+from schemas.group_types import GroupType
+
+LEFT: Final = "MEMBER_LEFT"
+EXPIRED: Final = "MEMBER_EXPIRED"
+UNKNOWN: Final = "UNKNOWN"
+
+SILENT_FOR_POLL_INTERVAL: Final = "SILENT_FOR_POLL_INTERVAL"
+"""Method of departures of clients which no longer polled."""
+
+CERTAIN: Final = "CERTAIN"
+LIKELY: Final = "LIKELY"
+GUESS: Final = "GUESS"
+
+UNREVOKED: Final = "UNREVOKED"
+STATIC_MEMBER_AWAY_EPOCH: Final = -2
+JOINED: Final = "MEMBER_JOINED"
+SIGNS_OF_LIFE: Final = frozenset({JOINED, "MEMBER_RECONCILED", "MEMBER_UPDATED", "SUBSCRIPTION_CHANGED"})
+"""Events which a member's own request causes, in groups other than classic."""
+NO_SIGNS_OF_LIFE: Final = frozenset({"GROUP_CONVERTED", "GROUP_CREATED"})
+"""Operations with these write members anew which sent no request; their events count for nothing."""
+
+HEARTBEATS_PER_SESSION: Final = 3
+"""Clients send a heartbeat at least three times in a session time-out, by default and by documented advice. So long may
+pass between a commit and the heartbeat before it, and between an expiry and the end of the join phase it begins."""
+SILENT_FACTOR: Final = 3
+"""Silent for so many times its usual interval: not its usual interval."""
+HEARTBEAT_MS: Final = 3_000
+"""Members of classic groups learn within so long, by default, that somebody went; then they join again."""
+COMMIT_INTERVAL_MS: Final = 5_000
+"""How often clients commit by default (auto.commit.interval.ms), where too few commits tell it."""
+RHYTHMS_MISSED_MAX: Final = 2
+"""A member that stops has made its last commit so many intervals ago, at most."""
+INTERVALS_MIN: Final = 2
+"""A member's rhythm is the median of its last intervals between commits, and of so many at least."""
+
+
+class LeaveReason(NamedTuple):
+    """Why a member went: MEMBER_LEFT, MEMBER_EXPIRED or UNKNOWN, by which rule, and how sure that is."""
+
+    cause: str
+    method: str
+    confidence: str
+
+
+LeaveReasons = Mapping[Stretch, LeaveReason]
+"""Why members went, by their stretches."""
+
+
+class Heard(NamedTuple):
+    """The last that was heard of a member."""
+
+    at_ms: int | None
+    """Last sign of life at all; None where there is none."""
+    by_record_ms: int | None
+    """Last one which is surely its own: not a commit."""
+    rhythm_ms: int | None
+    """Its usual interval between commits; None where too few are known."""
+
+    @property
+    def is_by_commit(self) -> bool:
+        """Was the last one a commit?"""
+        return self.at_ms is not None and self.at_ms != self.by_record_ms
+
+
+def find_leave_reasons(
+    life: GroupLife,
+    heard: Mapping[Stretch, Times],
+    settings: InferenceSettings,
+    configs: Configs = NO_CONFIGS,
+    told: LeaveReasons | None = None,
+) -> dict[Stretch, LeaveReason]:
+    """Why each member of one group went that left or expired with a generation.
+
+    `heard`: when they committed (`heard.last_commit_times`); `told`: what is known of some of them already.
+    """
+    leave_reasons = _LeaveReasons(life, heard, settings, configs)
+    ended: dict[int, list[MemberRow]] = {}
+    for member in life.members:
+        if member.to_log_offset is not None and member.ended_by == LEFT_OR_EXPIRED:
+            ended.setdefault(member.to_log_offset, []).append(member)
+    known, found = told or {}, {}
+    before: GenerationRow | None = None
+    for row in life.generations:
+        previous = before if before is not None and before.incarnation == row.incarnation else None
+        for member in ended.get(row.from_log_offset, ()):
+            stretch = stretch_of(member)
+            found[stretch] = known[stretch] if stretch in known else leave_reasons.why(member, previous, row)
+        before = row
+    return found
+
+
+def stretch_of(member: MemberRow) -> Stretch:
+    """What tells a stretch of membership from the others of its group."""
+    return member.member_id, member.from_log_offset
+
+
+class _LeaveReasons:
+    """Members of one group that went, to be asked why."""
+
+    def __init__(
+        self, life: GroupLife, heard: Mapping[Stretch, Times], settings: InferenceSettings, configs: Configs
+    ) -> None:
+        self._settings = settings
+        self._configs = configs
+        self._commit_times = heard
+        self._timeless = life.timeless
+        self._life = life
+        self._events = _events_by_member(life.events)
+        self._targets = [
+            event
+            for event in life.events
+            if event.event_type == "TARGET_COMPUTED" and event.log_offset not in life.timeless
+        ]
+
+    def why(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> LeaveReason:
+        """Why a member went that was in generation `previous` (None where the log has none) and is not in `now`."""
+        ended_at_ms = self._ended_at_ms(now)
+        if ended_at_ms is None:
+            return _untold(member)
+        heard = self._heard(member, previous, now)
+        session_ms = member.session_timeout_ms
+        if session_ms is not None and session_ms > 0:
+            return self._by_own_session(member, previous, now, heard, ended_at_ms, session_ms)
+        return self._by_group_session(member, heard, ended_at_ms)
+
+    def _ended_at_ms(self, now: GenerationRow) -> int | None:
+        """When the coordinator had dropped a member, at the latest: the end of the join phase for classic groups; None
+        where nothing tells it."""
+        if now.from_log_offset in self._timeless:
+            return now.current_state_at
+        return now.valid_from if now.current_state_at is None else min(now.valid_from, now.current_state_at)
+
+    def _heard(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> Heard:
+        end = now.from_log_offset
+        if now.group_type == GroupType.CLASSIC and previous is not None and previous.group_type == GroupType.CLASSIC:
+            by_record_ms = previous.current_state_at
+        else:
+            told = (event for event in self._of(member, end) if event.log_offset not in self._timeless)
+            by_record_ms = max((event.at for event in told), default=None)
+        times = self._commit_times.get(stretch_of(member), ())
+        last_commit_ms = times[-1] if times else None
+        known = [time for time in (by_record_ms, last_commit_ms) if time is not None]
+        return Heard(max(known, default=None), by_record_ms, _rhythm_ms(times))
+
+    def _has_step(self, previous: GenerationRow | None, now: GenerationRow) -> bool:
+        """Did the time of the log go back between two generations, or did another leader take over, whose clock may
+        differ? Then nobody knows how long it was."""
+        begin, end = -1 if previous is None else previous.from_log_offset, now.from_log_offset
+        return self._life.has_clock_step(begin, end) or self._life.has_leader_change(begin, end)
+
+    def _by_own_session(
+        self,
+        member: MemberRow,
+        previous: GenerationRow | None,
+        now: GenerationRow,
+        heard: Heard,
+        ended_at_ms: int,
+        session_ms: int,
+    ) -> LeaveReason:
+        timeouts = [session_ms]
+        if member.rebalance_timeout_ms is not None and member.rebalance_timeout_ms > 0:
+            timeouts.append(member.rebalance_timeout_ms)
+        is_classic = previous is not None and previous.group_type == GroupType.CLASSIC
+        if is_classic and heard.by_record_ms is not None and 0 <= ended_at_ms - heard.by_record_ms < min(timeouts):
+            return LeaveReason(LEFT, "WITHIN_TIMEOUTS", LIKELY if self._has_step(previous, now) else CERTAIN)
+        if heard.at_ms is None:
+            return _untold(member)
+        silent_ms = ended_at_ms - heard.at_ms
+        # a classic member's session begins again with each commit and each join phase: it cannot run out sooner, unless
+        # it is dropped for not joining again
+        is_within = is_classic and silent_ms < min(timeouts) and not self._has_step(previous, now)
+        if is_within or _is_heard_within(session_ms, silent_ms):
+            return LeaveReason(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
+        return _by_silence(member, heard, silent_ms, session_ms, "SILENT_FOR_SESSION")
+
+    def _by_group_session(self, member: MemberRow, heard: Heard, ended_at_ms: int) -> LeaveReason:
+        """Where the session time-out is the group's or the brokers': as the metadata log tells it, else as set."""
+        if self._is_away(member, ended_at_ms):
+            return LeaveReason(EXPIRED, "STATIC_MEMBER_AWAY", LIKELY)
+        if self._is_overdue(member, ended_at_ms):
+            return LeaveReason(EXPIRED, "REBALANCE_TIMEOUT", LIKELY)
+        session_ms = self._configs.session_timeout_ms(member.group_type, member.group_id, ended_at_ms)
+        usual_ms = self._settings.modern_session_timeout_ms
+        if self._has_missed_epoch(member, ended_at_ms, usual_ms if session_ms is None else session_ms):
+            return LeaveReason(EXPIRED, "EPOCH_NOT_TAKEN", LIKELY)
+        if heard.at_ms is None:
+            return _untold(member)
+        silent_ms = ended_at_ms - heard.at_ms
+        if session_ms is not None:
+            if _is_heard_within(session_ms, silent_ms):
+                return LeaveReason(LEFT, "HEARD_WITHIN_CONFIGURED_SESSION", LIKELY)
+            return _by_silence(member, heard, silent_ms, session_ms, "SILENT_FOR_CONFIGURED_SESSION")
+        settings = self._settings
+        if silent_ms < settings.session_timeout_ms_min // 2:
+            return LeaveReason(LEFT, "JUST_HEARD", LIKELY)
+        if _is_heard_within(usual_ms, silent_ms):
+            # brokers whose sessions are shorter than the setting says are common
+            return _untold(member)
+        return _by_silence(member, heard, silent_ms, usual_ms, "SILENT_FOR_USUAL_SESSION")
+
+    def _has_missed_epoch(self, member: MemberRow, ended_at_ms: int, session_ms: int) -> bool:
+        """Was there a target for a newer epoch than this member's, for longer than heartbeats are apart?
+
+        A member that is asked to give partitions up takes the epoch only when it has done so.
+        """
+        newest = self._newest_assignment(member, ended_at_ms)
+        if newest is None or newest.generation is None or member.uses_classic_protocol or member.to_log_offset is None:
+            return False
+        if newest.details.get("state", "").startswith(UNREVOKED):
+            return False
+        first = bisect_right(self._targets, newest.log_offset, key=_place)
+        for target in self._targets[first:]:
+            if target.log_offset >= member.to_log_offset:
+                break
+            if target.generation is not None and target.generation > newest.generation:
+                return ended_at_ms - target.at >= session_ms // HEARTBEATS_PER_SESSION
+        return False
+
+    def _is_away(self, member: MemberRow, ended_at_ms: int) -> bool:
+        """Did this static member say that it goes for a while, and not come back?"""
+        newest = self._newest_assignment(member, ended_at_ms)
+        return newest is not None and newest.generation == STATIC_MEMBER_AWAY_EPOCH
+
+    def _is_overdue(self, member: MemberRow, ended_at_ms: int) -> bool:
+        """Was it asked to give partitions up, and did not for its rebalance time-out?"""
+        newest = self._newest_assignment(member, ended_at_ms)
+        if (
+            newest is None
+            or not newest.details.get("state", "").startswith(UNREVOKED)
+            or not member.rebalance_timeout_ms
+        ):
+            return False
+        over_ms = ended_at_ms - newest.at - member.rebalance_timeout_ms
+        return 0 <= over_ms <= member.rebalance_timeout_ms // HEARTBEATS_PER_SESSION
+
+    def _newest_assignment(self, member: MemberRow, ended_at_ms: int) -> EventRow | None:
+        return next(
+            (
+                event
+                for event in reversed(self._of(member, member.to_log_offset))
+                if event.event_type == "MEMBER_RECONCILED"
+                and event.at <= ended_at_ms
+                and event.log_offset not in self._timeless
+            ),
+            None,
+        )
+
+    def _of(self, member: MemberRow, to_log_offset: int | None) -> Sequence[EventRow]:
+        """What its requests caused in this stretch, up to a place in the log: an id may have been there before, and
+        come again."""
+        events = self._events.get(member.member_id, ())
+        end = len(events) if to_log_offset is None else bisect_right(events, to_log_offset, key=_place)
+        begin = bisect_right(events, member.from_log_offset, key=_place, hi=end)
+        while begin and events[begin - 1].event_type != JOINED:
+            begin -= 1
+        return events[max(begin - 1, 0) : end]
+
+
+def _is_heard_within(session_ms: int, silent_ms: int) -> bool:
+    """Heard so lately that its session, even from the heartbeat before, cannot have run out."""
+    return silent_ms < session_ms - session_ms // HEARTBEATS_PER_SESSION
+
+
+def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int, method: str) -> LeaveReason:
+    """A regular committer which falls silent for just a session time-out has most likely expired. One that has not
+    committed since the last join phase is none: clients that were not given anything to read do not commit.
+
+    It may also have stopped polling: then its client leaves in its name after max.poll.interval.ms, which is what
+    Java's consumers give as rebalance time-out.
+    """
+    rhythm_ms = heard.rhythm_ms or 0
+    slack_ms = session_ms // HEARTBEATS_PER_SESSION
+    missed_ms = RHYTHMS_MISSED_MAX * (rhythm_ms or COMMIT_INTERVAL_MS * heard.is_by_commit)
+    is_just_session = session_ms - slack_ms <= silent_ms <= session_ms + max(slack_ms, HEARTBEAT_MS) + missed_ms
+    poll_ms = member.rebalance_timeout_ms or 0
+    # clients other than Java's give what is no longer than their session, or not their poll interval at all
+    is_past_session = silent_ms > session_ms + HEARTBEAT_MS + rhythm_ms
+    is_apart = poll_ms > session_ms + slack_ms or (poll_ms > session_ms and is_past_session)
+    is_just_poll = is_apart and poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
+    if is_just_poll:
+        return LeaveReason(LEFT, SILENT_FOR_POLL_INTERVAL, GUESS)
+    is_regular = heard.is_by_commit and heard.rhythm_ms is not None and silent_ms > SILENT_FACTOR * heard.rhythm_ms
+    if is_just_session:
+        return LeaveReason(EXPIRED, method, LIKELY if is_regular else GUESS)
+    return _untold(member)
+
+
+def _untold(member: MemberRow) -> LeaveReason:
+    """Where nothing shows it. Only static members of classic groups are known to stay when they stop: those of other
+    groups say that they go for a while."""
+    if member.instance_id is not None and member.group_type == GroupType.CLASSIC:
+        return LeaveReason(EXPIRED, "STATIC_MEMBER", GUESS)
+    return LeaveReason(UNKNOWN, "LEFT_OR_EXPIRED", GUESS)
+
+
+def _events_by_member(events: Iterable[EventRow]) -> dict[str, list[EventRow]]:
+    """What each member's own requests caused, in log order."""
+    anew = {event.at for event in events if event.event_type in NO_SIGNS_OF_LIFE}
+    by_member: dict[str, list[EventRow]] = {}
+    for event in events:
+        if event.member_id is None:
+            continue
+        if event.event_type in SIGNS_OF_LIFE and event.at not in anew:
+            by_member.setdefault(event.member_id, []).append(event)
+    return by_member
+
+
+def _place(event: EventRow) -> int:
+    return event.log_offset
+
+
+def _rhythm_ms(times: Times) -> int | None:
+    """Median of the intervals between the times."""
+    intervals = [later - time for time, later in pairwise(times)]
+    return int(median(intervals)) if len(intervals) >= INTERVALS_MIN else None

@@ -1,0 +1,474 @@
+"""gold.log_anomalies: where a log breaks the coordinators' own rules, what that means, and which defect shows like it;
+and, apart from these by their category, how clients and the log itself are odd.
+
+`RULES` is the list, as data. What replay met on its way is in the ANOMALY events of silver (`anomalies`, `history`);
+the rest is found here: offsets that outlive their group, and share partitions whose start offset or epochs go back.
+That a rule is broken is certain where the log is whole; that a defect is the cause is not: a log put together of
+several clusters, or damaged, shows the same. A defect is named only where its effect on a log is this very break; the
+comments in `RULES` say how it comes about.
+"""
+
+import re
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from coordinator_core import anomalies
+from coordinator_core.client_families import client_family
+from coordinator_core.history.rows import EventRow
+from coordinator_core.inference.clock import shown_at
+from coordinator_core.inference.life import NONE_MS, GroupLife
+from coordinator_core.inference.partitions import by_partition
+from coordinator_core.log.chunk import I8, I64, BoolArray
+from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
+from coordinator_core.share_state.columnar import RECORD_KINDS
+
+CERTAIN: Final = "CERTAIN"
+LIKELY: Final = "LIKELY"
+
+COORDINATOR: Final = "COORDINATOR"
+"""Category: a rule of the coordinators is broken."""
+CLIENT: Final = "CLIENT"
+"""Category: a client writes its bytes otherwise than its protocol says, of which no coordinator takes notice."""
+LOG: Final = "LOG"
+"""Category: the log itself is odd, whoever wrote it."""
+
+AUDIT: Final = "AUDIT"
+"""Category: what gold lacks through a fault of our own."""
+
+GENERATION_FELL: Final = "GENERATION_FELL"
+EMBEDDED: Final = "EMBEDDED"
+CLIENT_LAYOUT: Final = "CLIENT_LAYOUT"
+OFFSETS_OUTLIVE_GROUP: Final = "OFFSETS_OUTLIVE_GROUP"
+START_OFFSET_WENT_BACK: Final = "START_OFFSET_WENT_BACK"
+STATE_EPOCH_FELL: Final = "STATE_EPOCH_FELL"
+STATE_EPOCH_UNSET: Final = "STATE_EPOCH_UNSET"
+SNAPSHOT_EPOCH_FELL: Final = "SNAPSHOT_EPOCH_FELL"
+LEADER_EPOCH_FELL: Final = "LEADER_EPOCH_FELL"
+OTHER: Final = "OTHER"
+TIME_WENT_BACK: Final = "TIME_WENT_BACK"
+NOT_JUDGED: Final = "NOT_JUDGED"
+LOG_NOT_JUDGED: Final = "LOG_NOT_JUDGED"
+INPUT_NOT_READ: Final = "INPUT_NOT_READ"
+"""No break of a rule: what is to be inferred of a group is missing from gold, through a fault of our own."""
+
+
+class Rule(NamedTuple):
+    """A rule, and its break."""
+
+    meaning: str
+    """What a break means."""
+    remedy: str
+    """What to do."""
+    known_defects: tuple[str, ...] = ()
+    """Kafka's issues whose effect on a log is this very break: by number, or by pull request where there is none."""
+    category: str = COORDINATOR
+    """Of whom a break speaks."""
+
+
+RELOAD: Final = (
+    "Nothing was lost by it here. Kafka's own loader throws at such a record, so a coordinator that moves may fail to "
+    "load the partition: watch its log for 'Failed to load', and upgrade to a version that has the fix."
+)
+ONE_CLUSTER: Final = (
+    "Make sure that the sources are of one cluster and of one life of the topic: a log put together of several breaks "
+    "rules where they meet."
+)
+UNCLEAN: Final = (
+    f"{ONE_CLUSTER} If they are, look whether the coordinator topic had an unclean leader election then, which takes "
+    "back what had been written."
+)
+
+RULES: Final[Mapping[str, Rule]] = {
+    # KAFKA-16147: a member that is given back a partition it is about to revoke loses the partition's epoch, so the
+    # coordinator takes it for free. KAFKA-19862: what is read while the cleaner runs has the new owner's record, and
+    # not the one by which the old owner gave the partition up.
+    anomalies.DOUBLE_OWNER: Rule(
+        "A partition was given to a member while another member still held it: both may have read it. In a log that "
+        "was compacted while it was read, the record by which the other gave it up may only be missing.",
+        "See bronze.coverage for COMPACTED stretches there. If there are none, take what the partition held between "
+        "the two times as processed twice.",
+        ("KAFKA-16147", "KAFKA-19862"),
+    ),
+    anomalies.CLASSIC_MEMBER_REPEATED: Rule(
+        "One generation of a classic group names a member id or a group instance id twice.",
+        "No coordinator of Kafka's writes this: see which program or which version of a broker wrote the record.",
+    ),
+    # KAFKA-21117: a group that goes from the consumer protocol back to the classic one while the cleaner runs. The
+    # loader meets a classic group, then consumer records whose tombstones come later or were cleaned away.
+    anomalies.GROUP_TYPE_MISMATCH: Rule(
+        "A record of one group type for an id held by a group of another: the tombstones of the former group are "
+        "missing, or came later.",
+        f"See whether the group was converted about then: the cleaner may have taken the tombstones. {RELOAD}",
+        ("KAFKA-21117",),
+    ),
+    # KAFKA-21102: the tombstones of one group or member are cleaned away one by one, so that of the whole may be left
+    # when those of its parts are gone, while the parts' values are still in a segment that is read before.
+    anomalies.GROUP_TOMBSTONE_TOO_EARLY: Rule(
+        "A group was deleted with members or assignments left, whose own tombstones are missing.",
+        RELOAD,
+        ("KAFKA-21102",),
+    ),
+    anomalies.MEMBER_TOMBSTONE_TOO_EARLY: Rule(
+        "A member was deleted with an assignment left, whose own tombstone is missing.", RELOAD, ("KAFKA-21102",)
+    ),
+    anomalies.TARGET_TOMBSTONE_TOO_EARLY: Rule(
+        "The assignment epoch was deleted with target assignments left, whose own tombstones are missing.",
+        RELOAD,
+        ("KAFKA-21102",),
+    ),
+    GENERATION_FELL: Rule(
+        "A generation or group epoch is lower than the one before it, with no tombstone between: the group's deletion "
+        "is missing from the log, or a coordinator wrote that had lost what another one knew.",
+        UNCLEAN,
+    ),
+    EMBEDDED: Rule(
+        "A subscription or assignment inside a group's record is not what its protocol says: the client that made it "
+        "is at fault, or uses a protocol of its own. Kafka stores such bytes unread.",
+        "See details for the kind of client. Its topics or partitions are missing from the tables, which say so: null "
+        "in subscribed_topics, the member's id in unread_members of silver.group_generations.",
+        category=CLIENT,
+    ),
+    CLIENT_LAYOUT: Rule(
+        "A client names a version of the consumer protocol in its subscription or assignment and does not write all "
+        "fields of it. Kafka stores such bytes, and reads topics as in version 0.",
+        "Nothing is to be done for the tables: topics and partitions were read, and what is missing is null. A Java "
+        "consumer in the same group would fail on these bytes: do not mix clients there.",
+        category=CLIENT,
+    ),
+    OFFSETS_OUTLIVE_GROUP: Rule(
+        "A group was deleted and an offset committed before stayed in force: its tombstone is missing. A new group of "
+        "that id would go on from it.",
+        "Before that group id is used again, delete the offset with kafka-consumer-groups --delete-offsets, or expect "
+        "the new group to start there.",
+    ),
+    # The share coordinator takes the start offset of each write as it is, so writes that overtake each other, or come
+    # from a share partition that is no longer the leader's, set it back; since this change the greater one stays.
+    START_OFFSET_WENT_BACK: Rule(
+        "A share partition's start offset went back without a reset: a write that was overtaken by a newer one, or one "
+        "of a share partition that had been loaded anew, was taken. Where the leader changes next, records before the "
+        "greater offset may be delivered again.",
+        "Look in gold.redeliveries for offsets below the greater start offset from then on: they had been done with.",
+        ("apache/kafka#23074",),
+    ),
+    STATE_EPOCH_FELL: Rule(
+        "A share partition's state epoch went back without its deletion, which the share coordinator refuses.",
+        UNCLEAN,
+    ),
+    # An Initialize request with state epoch -1 passes unchecked and is written as it came; brokers never send it.
+    STATE_EPOCH_UNSET: Rule(
+        "A share partition was initialized with state epoch -1, past the check that fences old epochs: from then on "
+        "no write is fenced by it.",
+        "Kafka's group coordinator never sends this: see which client has CLUSTER_ACTION on the cluster.",
+        ("KAFKA-20743",),
+    ),
+    SNAPSHOT_EPOCH_FELL: Rule(
+        "A share partition's snapshot epoch went back without its deletion: a share coordinator wrote that had not "
+        "seen the newest snapshot, or a tombstone is missing.",
+        UNCLEAN,
+    ),
+    LEADER_EPOCH_FELL: Rule(
+        "A share partition's leader epoch went back without a reset, which the share coordinator refuses.",
+        UNCLEAN,
+    ),
+    TIME_WENT_BACK: Rule(
+        "A record is older than the one before it in its log partition: the partition's leader moved to a broker whose "
+        "clock was behind, or a clock was set back. Times of before and after do not compare, and the log has some "
+        "moments twice.",
+        "Compare the clocks of the brokers (NTP). For what was so at such a moment go by the place in the log.",
+        category=LOG,
+    ),
+    NOT_JUDGED: Rule(
+        "This group could not be judged, so gold lacks it: no owners, rebalances, odd commits or days of it. Other "
+        "groups are not concerned, nor is silver. The next audit judges it from its beginning.",
+        "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
+        "partition. Until then silver has all that the log tells of the group.",
+        category=AUDIT,
+    ),
+    LOG_NOT_JUDGED: Rule(
+        "No group of this log partition could be judged, so gold lacks all of them. Other log partitions are not "
+        "concerned, nor is silver. The next audit judges the cluster from the beginning.",
+        "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
+        "partition. Until then silver has all that the log tells of its groups.",
+        category=AUDIT,
+    ),
+    INPUT_NOT_READ: Rule(
+        "The audit could not read one of its inputs (`details` name it), so gold was made without it: causes that rest "
+        "on it are missing or less sure. The next audit judges the cluster from the beginning.",
+        "This is a fault of Groupledger: please report it with `details`.",
+        category=AUDIT,
+    ),
+    OTHER: Rule(
+        "The log contradicts its own past in a way that has no description of its own.",
+        ONE_CLUSTER,
+    ),
+}
+"""What each rule's break means, and what to do about it."""
+
+
+class LogAnomalyRow(NamedTuple):
+    """gold.log_anomalies, less the coordinator topic."""
+
+    group_id: str | None
+    """None: it is of no group."""
+    group_type: str | None
+    rule: str
+    log_partition: int
+    log_offset: int
+    ordinal: int
+    """Which of several in one record."""
+    at: int
+    topic: str | None
+    topic_id: str | None
+    partition: int | None
+    member_id: str | None
+    details: str
+    meaning: str
+    remedy: str
+    known_defects: tuple[str, ...]
+    category: str
+    method: str
+    confidence: str | None
+    """None: nothing is inferred."""
+
+
+CLOCK_STEP_MS_MIN: Final = 1_000
+"""Clocks that NTP keeps are apart by milliseconds, and a leader may append what it timed in another order."""
+
+
+STEP_DETAILS: Final = re.compile(r"from (?P<before>-?\d+) to (?P<now>-?\d+) \(epoch ms\)")
+"""As `time_went_back` writes them."""
+
+
+def step_of(details: str) -> tuple[int, int] | None:
+    """The times (epoch ms) before and after a step back, from the details of its row."""
+    found = STEP_DETAILS.match(details)
+    return None if found is None else (int(found["before"]), int(found["now"]))
+
+
+def time_went_back(log_partition: int, log_offset: I64, at_ms: I64, from_log_offset: int) -> list[LogAnomalyRow]:
+    """Batches from a place on that are older than the one before them. Both columns are in log order."""
+    rows = 1 + np.flatnonzero((at_ms[:-1] - at_ms[1:] >= CLOCK_STEP_MS_MIN) & (log_offset[1:] >= from_log_offset))
+    return [
+        LogAnomalyRow(
+            None,
+            None,
+            TIME_WENT_BACK,
+            log_partition,
+            offset,
+            0,
+            now_ms,
+            None,
+            None,
+            None,
+            None,
+            f"from {before_ms} to {now_ms} (epoch ms): {before_ms - now_ms} ms back, after log offset {offset_before}",
+            *RULES[TIME_WENT_BACK],
+            "SUCCESSIVE_BATCHES",
+            CERTAIN,
+        )
+        for offset, now_ms, before_ms, offset_before in zip(
+            log_offset[rows].tolist(),
+            at_ms[rows].tolist(),
+            at_ms[rows - 1].tolist(),
+            log_offset[rows - 1].tolist(),
+            strict=True,
+        )
+    ]
+
+
+def not_judged(
+    error: Exception, group_id: str, group_type: str | None, log_partition: int, log_offset: int
+) -> LogAnomalyRow:
+    """A group that could not be judged. `log_offset`: a place in the log where there is something of it."""
+    return _of_audit(NOT_JUDGED, _fault_text(error), group_id, group_type, log_partition, log_offset)
+
+
+def log_not_judged(error: Exception, log_partition: int) -> LogAnomalyRow:
+    """A log partition of which no group could be judged."""
+    return _of_audit(LOG_NOT_JUDGED, _fault_text(error), None, None, log_partition, 0)
+
+
+def input_not_read(error: Exception, what: str) -> LogAnomalyRow:
+    """An input of the audit, of the whole cluster, that could not be read."""
+    return _of_audit(INPUT_NOT_READ, f"{what}: {_fault_text(error)}", None, None, 0, 0)
+
+
+def _fault_text(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _of_audit(
+    rule: str, details: str, group_id: str | None, group_type: str | None, log_partition: int, log_offset: int
+) -> LogAnomalyRow:
+    return LogAnomalyRow(
+        group_id,
+        group_type,
+        rule,
+        log_partition,
+        log_offset,
+        0,
+        NONE_MS,
+        None,
+        None,
+        None,
+        None,
+        details,
+        *RULES[rule],
+        "AUDIT",
+        None,
+    )
+
+
+def group_anomalies(life: GroupLife, from_log_offset: int = 0) -> list[LogAnomalyRow]:
+    """Broken rules in the log of one group from a place on, in log order."""
+    events = [event for event in life.events if event.log_offset >= from_log_offset]
+    rows = [*_from_events(life, events), *_orphaned_offsets(life, events)]
+    return sorted(rows, key=lambda row: (row.log_offset, row.ordinal, row.rule))
+
+
+def _from_events(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAnomalyRow]:
+    for event in events:
+        if event.event_type != "ANOMALY":
+            continue
+        code = event.details.get("code", OTHER)
+        rule = EMBEDDED if code.startswith(EMBEDDED) else code if code in RULES else OTHER
+        yield LogAnomalyRow(
+            life.group_id,
+            event.group_type,
+            rule,
+            life.log_partition,
+            event.log_offset,
+            event.event_index,
+            shown_at(life, event.log_offset, event.at),
+            event.topic,
+            None,
+            event.partition,
+            event.member_id,
+            _details_of(code, event.details),
+            *RULES[rule],
+            "REPLAY",
+            CERTAIN,
+        )
+
+
+def _details_of(code: str, details: Mapping[str, str]) -> str:
+    message = f"{code}: {details.get('message', '')}"
+    if RULES.get(code, RULES[OTHER]).category != CLIENT or "client_id" not in details:
+        return message
+    client = " ".join(client_family(details["client_id"])) or details["client_id"]
+    return f"{details.get('message', '')}; clients like {client!r}, protocol {details.get('protocol', '')!r}"
+
+
+def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAnomalyRow]:
+    """Offsets which were in force when their group was deleted, and after. The row is at the group's deletion."""
+    deletions = [event for event in events if event.event_type == "GROUP_DELETED"]
+    commits = life.commits
+    if not deletions or not len(commits):
+        return
+    rows, starts = by_partition(commits, commits.outcome == OUTCOMES.index("APPLIED"))
+    for first, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        mine = rows[first:end]
+        applied_at = commits.applied_log_offset[mine]
+        for event in deletions:
+            last = int(np.searchsorted(applied_at, event.log_offset)) - 1
+            if last < 0 or commits.change[mine[last]] == CHANGES.index("DELETE"):
+                continue
+            if last + 1 < len(mine) and commits.change[mine[last + 1]] == CHANGES.index("FIRST"):
+                # nothing was in force when the next one came: the tombstone is there, of the same operation
+                continue
+            row = mine[last]
+            yield LogAnomalyRow(
+                life.group_id,
+                event.group_type,
+                OFFSETS_OUTLIVE_GROUP,
+                life.log_partition,
+                event.log_offset,
+                event.event_index,
+                shown_at(life, event.log_offset, event.at),
+                commits.topics[commits.topic[row]],
+                None,
+                int(commits.partition[row]),
+                None,
+                f"offset {int(commits.committed_offset[row])} of log offset {int(commits.log_offset[row])}",
+                *RULES[OFFSETS_OUTLIVE_GROUP],
+                "NO_TOMBSTONE",
+                LIKELY,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ShareEpochs:
+    """What silver.share_partition_states says of starts and epochs, in any order. Null is -1."""
+
+    key: I64
+    """Numbers the share partitions."""
+    log_offset: I64
+    record_kind: I8
+    """Index into `RECORD_KINDS`."""
+    start_offset: I64
+    state_epoch: I64
+    snapshot_epoch: I64
+    leader_epoch: I64
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+class ShareBreak(NamedTuple):
+    """Rows at which a rule is broken, and the rows before them."""
+
+    rule: str
+    column: str
+    rows: I64
+    previous: I64
+
+
+_TOMBSTONE: Final = RECORD_KINDS.index("TOMBSTONE")
+_RESET: Final = RECORD_KINDS.index("RESET")
+
+
+class ShareRule(NamedTuple):
+    """What must not go back."""
+
+    rule: str
+    column: str
+    is_reset_free: bool
+    """A reset may lower it."""
+    lowest: int = -1
+    """It is this rule's break where what it went back to is in these bounds."""
+    highest: int = 2**63 - 1
+
+
+SHARE_RULES: Final = (
+    # a start offset of -1 is not set yet, and compares with nothing
+    ShareRule(START_OFFSET_WENT_BACK, "start_offset", is_reset_free=True, lowest=0),
+    ShareRule(STATE_EPOCH_FELL, "state_epoch", is_reset_free=False, lowest=0),
+    ShareRule(STATE_EPOCH_UNSET, "state_epoch", is_reset_free=False, highest=-1),
+    ShareRule(SNAPSHOT_EPOCH_FELL, "snapshot_epoch", is_reset_free=False),
+    ShareRule(LEADER_EPOCH_FELL, "leader_epoch", is_reset_free=True),
+)
+
+
+def share_breaks(states: ShareEpochs) -> list[ShareBreak]:
+    """Where a share partition's start offset or epochs went back although nothing had reset or deleted it."""
+    order = np.lexsort((states.log_offset, states.key))
+    kind = states.record_kind[order]
+    goes_on: BoolArray = states.key[order][1:] == states.key[order][:-1]
+    goes_on &= (kind[1:] != _TOMBSTONE) & (kind[:-1] != _TOMBSTONE)
+    breaks = []
+    for rule, column, is_reset_free, lowest, highest in SHARE_RULES:
+        values: I64 = getattr(states, column)[order]
+        is_broken = goes_on & (values[1:] < values[:-1]) & (values[1:] >= lowest) & (values[1:] <= highest)
+        if is_reset_free:
+            is_broken &= kind[1:] != _RESET
+        places = np.flatnonzero(is_broken)
+        if len(places):
+            breaks.append(ShareBreak(rule, column, order[places + 1], order[places]))
+    return breaks

@@ -1,0 +1,93 @@
+"""Groups that stand as they stood, and of whose new commits some say more than that they were committed.
+
+An offset went back, was deleted, or stayed for long; of members and generations nothing is new. Then what was said of
+these is not judged again. What such a commit is goes by how the group stands, which its open rows in silver tell: its
+newest generation, its members, and what they own. Where that does not decide it, the group is judged as all others of
+which something is new (`may_be_unchanged`), or from its beginning (PastTooShort).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from coordinator_core.errors import PastTooShort
+from coordinator_core.inference.clock import lacks_times
+from coordinator_core.inference.commit_anomalies import APPLIED, DELETE, find_anomalies
+from coordinator_core.inference.deletions import NOTHING_REMOVED, Removed
+from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts
+from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.inference.owners import partition_owners
+from coordinator_core.inference.rows import AnomalyRow
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.log.chunk import BoolArray
+from schemas.group_types import GroupType
+
+
+class Unchanged(NamedTuple):
+    """What is inferred of the new commits of a group that stands, and what is to be kept of it."""
+
+    anomalies: list[AnomalyRow]
+    past: GroupFacts
+
+
+def may_be_unchanged(past: GroupFacts | None) -> bool:
+    """Do the open rows of a group, of which nothing is new but commits, decide what these are?
+
+    Not of one that was deleted, or that never committed; nor where a rebalance is not over, of which each event tells
+    that it went on. What members of a streams group read is told by what is over.
+    """
+    return (
+        past is not None
+        and past.first_log_offset >= 0
+        and past.is_over
+        and past.newest_since >= past.deleted_at
+        and past.group_type != GroupType.STREAMS
+    )
+
+
+def decided_late(new: GroupedCommits, from_log_offset: int) -> set[str]:
+    """Groups that have commits among the new ones from before a place, whose transactions were open there: who was
+    there then may be gone."""
+    codes = np.unique(new.group[new.commits.log_offset < from_log_offset])
+    return {new.group_ids[code] for code in codes.tolist()}
+
+
+def open_rows(life: GroupLife) -> GroupLife:
+    """How a group stands, of all that is known of it."""
+    return life._replace(
+        generations=tuple(row for row in life.generations if row.to_log_offset is None),
+        members=tuple(row for row in life.members if row.to_log_offset is None),
+        assignments=tuple(row for row in life.assignments if row.to_log_offset is None),
+        events=(),
+    )
+
+
+def judge_unchanged(
+    life: GroupLife, settings: InferenceSettings, before: GroupBefore, removed: Removed = NOTHING_REMOVED
+) -> Unchanged:
+    """What is inferred of the new commits of a group. `life`: how it stands (`open_rows`), with the commits that are
+    kept of before and the new ones. Of what was `before`, nothing need be settled.
+
+    Raises PastTooShort where the group is to be judged from its beginning.
+    """
+    if lacks_times(life):
+        raise PastTooShort("records without a time are judged with those around them")
+    before.require_enough(life, settings)
+    owners = partition_owners(life)
+    if any(row.is_double for row in owners):
+        raise PastTooShort("who of two had a partition first is told by what is over")
+    anomalies = find_anomalies(life, owners, settings, before.is_new, removed=removed)
+    return Unchanged(anomalies, _facts(before.past, life.commits, before.is_new))
+
+
+def _facts(past: GroupFacts, commits: GroupCommits, is_new: BoolArray) -> GroupFacts:
+    """As `group_past.group_facts` has them after the new ones of some commits."""
+    is_deletion = is_new & commits.is_tombstone
+    is_plain = is_new & (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
+    told = commits.recorded_at_ms
+    return past._replace(
+        has_committed_empty=past.has_committed_empty or (past.emptied_since >= 0 and bool(is_plain.any())),
+        # each tombstone is an event, whatever became of it
+        event_ms=int(told[is_deletion][-1]) if is_deletion.any() else past.event_ms,
+        tombstone_ms=int(told[is_deletion][-1]) if is_deletion.any() else past.tombstone_ms,
+    )

@@ -1,0 +1,296 @@
+"""Giving records up: acknowledgements of members, the end of a member's session, and locks which run out.
+
+Acknowledgements and releases are under way until they are persisted, and are rolled back if that fails. A lock which
+runs out acts at once, whatever becomes of the write.
+"""
+
+from collections.abc import Sequence
+
+from coordinator_core.share_partition.errors import (
+    InvalidRecordState,
+    InvalidRequest,
+    RefusedRequest,
+    UnknownWrite,
+)
+from coordinator_core.share_partition.in_flight import (
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    AcquisitionLock,
+    InFlightBatch,
+    InFlightState,
+)
+from coordinator_core.share_partition.state import (
+    AcknowledgementBatch,
+    Change,
+    PersisterError,
+    SharePartition,
+    WriteCause,
+    WriteState,
+)
+from coordinator_core.share_partition.states import ACKNOWLEDGED_STATE, TERMINAL, AcknowledgeType, RecordState
+from coordinator_core.share_partition.window import advance_start_offset
+from coordinator_core.share_state.combine import StateBatch
+
+RENEW = AcknowledgeType.RENEW
+ACKNOWLEDGE_TYPES = frozenset(AcknowledgeType)
+"""A look-up of an int in it costs a tenth of making an AcknowledgeType."""
+
+
+def acknowledge(
+    partition: SharePartition, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int
+) -> WriteState | None:
+    """Take a member's acknowledgements: what to persist, or None where nothing changes.
+
+    The changes are under way until `complete_write`. Offsets below the start offset are passed over. Raises
+    InvalidRecordState where a record is not the member's to acknowledge and InvalidRequest where a range or a type
+    cannot be; no batch of the request has an effect then, but for locks which were renewed. Source:
+    SharePartition.acknowledge, rollbackOrProcessStateUpdates.
+    """
+    changes: list[Change] = []
+    try:
+        for batch in batches:
+            _acknowledge_batch(partition, member_id, batch, now_ms, changes)
+    except RefusedRequest:
+        _roll_back(partition, changes)
+        raise
+    return _write(partition, WriteCause.ACKNOWLEDGE, changes)
+
+
+def _acknowledge_batch(
+    partition: SharePartition, member_id: str, acknowledged: AcknowledgementBatch, now_ms: int, changes: list[Change]
+) -> None:
+    first_offset, last_offset, types = acknowledged
+    if first_offset > last_offset or len(types) not in (1, last_offset - first_offset + 1):
+        raise InvalidRequest("an acknowledgement has one type, or one for each offset")
+    if not ACKNOWLEDGE_TYPES.issuperset(types):
+        raise InvalidRequest("unknown acknowledge type")
+    if last_offset < partition.start_offset:
+        return
+    is_renewal_refused = not partition.config.is_renew_acknowledge_enabled and RENEW in types
+    for batch in _batches_of(partition, first_offset, last_offset):
+        if batch.last_offset < partition.start_offset:
+            continue
+        whole = batch.whole
+        if whole is not None:
+            _check_holder(whole, member_id)
+            if (
+                len(types) == 1
+                and batch.is_within(first_offset, last_offset)
+                and batch.first_offset >= partition.start_offset
+            ):
+                if is_renewal_refused:
+                    raise InvalidRecordState("renewal is not enabled")
+                _acknowledge_state(partition, whole, types[0], batch.first_offset, batch.last_offset, now_ms, changes)
+                continue
+            batch.split(partition.locks)
+        from_offset = max(first_offset, partition.start_offset)
+        type_of_all = types[0] if len(types) == 1 else None
+        for offset, state in batch.states_between(from_offset, last_offset):
+            _check_holder(state, member_id)
+            acknowledge_type = types[offset - first_offset] if type_of_all is None else type_of_all
+            if is_renewal_refused and acknowledge_type == RENEW:
+                raise InvalidRecordState("renewal is not enabled")
+            _acknowledge_state(partition, state, acknowledge_type, offset, offset, now_ms, changes)
+
+
+def _batches_of(partition: SharePartition, first_offset: int, last_offset: int) -> list[InFlightBatch]:
+    """The batches in flight which a range concerns (SharePartition.fetchSubMapForAcknowledgementBatch)."""
+    cached = partition.cached
+    floor = cached.floor(first_offset)
+    if floor is None and partition.is_start_inside(first_offset, last_offset):
+        floor = cached.floor(partition.start_offset)
+    if floor is None:
+        # Kafka fails where the start offset lies in the range, but in a hole before all that is in flight.
+        raise InvalidRecordState("no such offsets are in flight")
+    batches = cached.between(floor.first_offset, last_offset)
+    if batches[-1].last_offset < last_offset:
+        raise InvalidRequest("the range goes beyond what was acquired")
+    return batches
+
+
+def _check_holder(state: InFlightState, member_id: str) -> None:
+    """Raise InvalidRecordState unless the member holds the records and no change of theirs is under way."""
+    if state.state is not ACQUIRED:
+        raise InvalidRecordState("the records are not acquired, or an acknowledgement is under way")
+    if state.member_id != member_id:
+        raise InvalidRecordState("another member holds the records")
+
+
+def _acknowledge_state(
+    partition: SharePartition,
+    state: InFlightState,
+    acknowledge_type: int,
+    first_offset: int,
+    last_offset: int,
+    now_ms: int,
+    changes: list[Change],
+) -> None:
+    if acknowledge_type == RENEW:
+        state.release_lock(partition.locks)
+        deadline_ms = now_ms + partition.config.record_lock_duration_ms
+        state.lock = partition.locks.start(state.member_id, first_offset, last_offset, deadline_ms)
+        return
+    asked = ACKNOWLEDGED_STATE[acknowledge_type]  # type: ignore[index]
+    _start_change(partition, state, asked, first_offset, last_offset, changes)
+
+
+def _start_change(
+    partition: SharePartition,
+    state: InFlightState,
+    asked: RecordState,
+    first_offset: int,
+    last_offset: int,
+    changes: list[Change],
+) -> None:
+    """Begin to give up the records, and count them as complete if that ends their delivery."""
+    following = state.start_transition(asked, partition.config.delivery_count_limit)
+    changes.append(Change(state, StateBatch(first_offset, last_offset, following, state.delivery_count)))
+    if following in TERMINAL:
+        partition.delivery_complete_count += partition.record_count_from_start(first_offset, last_offset)
+
+
+def release(partition: SharePartition, member_id: str) -> WriteState | None:
+    """Give back all that the member holds, as its session has ended: what to persist, None if it holds nothing.
+
+    The records become AVAILABLE, or ARCHIVED at the delivery limit or below the start offset; their delivery count
+    stays. The changes are under way until `complete_write`. Source: SharePartition.releaseAcquiredRecords.
+    """
+    changes: list[Change] = []
+    for batch in partition.cached:
+        if batch.whole is not None:
+            whole = batch.whole
+            if whole.state is not ACQUIRED or whole.member_id != member_id:
+                continue
+            if not partition.is_start_inside(batch.first_offset, batch.last_offset):
+                asked = ARCHIVED if batch.last_offset < partition.start_offset else AVAILABLE
+                _start_change(partition, whole, asked, batch.first_offset, batch.last_offset, changes)
+                continue
+        _release_offsets(partition, batch, member_id, changes)
+    return _write(partition, WriteCause.RELEASE, changes)
+
+
+def _release_offsets(partition: SharePartition, batch: InFlightBatch, member_id: str, changes: list[Change]) -> None:
+    for offset, state in enumerate(batch.split(partition.locks), batch.first_offset):
+        if state.state is ACQUIRED and state.member_id == member_id:
+            asked = ARCHIVED if offset < partition.start_offset else AVAILABLE
+            _start_change(partition, state, asked, offset, offset, changes)
+
+
+def _write(partition: SharePartition, cause: WriteCause, changes: list[Change]) -> WriteState | None:
+    if not changes:
+        return None
+    write = _new_write(partition, cause, tuple(change.state_batch for change in changes))
+    partition.writes_under_way[write.write_id] = (cause, tuple(changes))
+    return write
+
+
+def _new_write(partition: SharePartition, cause: WriteCause, state_batches: tuple[StateBatch, ...]) -> WriteState:
+    """The next write, with the start offset as it is now (SharePartition.writeShareGroupState)."""
+    write_id = partition.next_write_id
+    partition.next_write_id += 1
+    return WriteState(
+        write_id=write_id,
+        cause=cause,
+        start_offset=partition.start_offset,
+        state_epoch=partition.state_epoch,
+        leader_epoch=partition.config.leader_epoch,
+        delivery_complete_count=partition.delivery_complete_count,
+        state_batches=state_batches,
+    )
+
+
+def complete_write(partition: SharePartition, write_id: int, error: PersisterError | None) -> WriteCause:
+    """The share coordinator has answered a write: commit its changes or roll them back; what the write was for.
+
+    A request which waits for it is answered with success, or with `error.error_class`. A record whose lock ran out
+    while the write was under way becomes AVAILABLE if it is rolled back. After a lock time-out there is nothing to roll
+    back, and the start offset moves whatever the result. Raises UnknownWrite if the write is not under way. Source:
+    SharePartition.rollbackOrProcessStateUpdates, releaseAcquisitionLockOnTimeout.
+    """
+    if write_id not in partition.writes_under_way:
+        raise UnknownWrite(f"write {write_id} is not under way")
+    cause, changes = partition.writes_under_way.pop(write_id)
+    if cause is WriteCause.LOCK_TIMEOUT:
+        advance_start_offset(partition)
+        return cause
+    if error is not None:
+        _roll_back(partition, changes)
+        return cause
+    for change in changes:
+        for state in change.state.parts or (change.state,):
+            state.commit(partition.locks)
+            if state.state is AVAILABLE:
+                partition.find_next_fetch_offset = True
+    advance_start_offset(partition)
+    return cause
+
+
+def _roll_back(partition: SharePartition, changes: Sequence[Change]) -> None:
+    for change in changes:
+        first_offset, last_offset = change.state_batch.first_offset, change.state_batch.last_offset
+        was_complete = change.state_batch.delivery_state in TERMINAL
+        if change.state.parts is None:
+            parts = [(change.state, first_offset, last_offset)]
+        else:
+            parts = [(state, offset, offset) for offset, state in enumerate(change.state.parts, first_offset)]
+        for state, first, last in parts:
+            state.roll_back(partition.config.delivery_count_limit, partition.locks)
+            if state.state is AVAILABLE:
+                partition.find_next_fetch_offset = True
+            if was_complete and state.state not in TERMINAL:
+                partition.delivery_complete_count -= partition.record_count_from_start(first, last)
+
+
+def next_deadline_ms(partition: SharePartition) -> int | None:
+    """When the next lock runs out, epoch milliseconds; None while none runs."""
+    return partition.locks.next_deadline_ms()
+
+
+def expire_lock(partition: SharePartition, now_ms: int) -> tuple[AcquisitionLock, WriteState | None] | None:
+    """Let the next lock run out which is due at `now_ms`, one a call: the lock and what to persist; None if none is.
+
+    What it holds becomes AVAILABLE, or ARCHIVED at the delivery limit or below the start offset, at once. Records which
+    were given up meanwhile stay as they are. Locks run out by deadline, of one deadline the oldest first. Source:
+    SharePartition.releaseAcquisitionLockOnTimeout.
+    """
+    lock = partition.locks.pop_due(now_ms)
+    if lock is None:
+        return None
+    state_batches: list[StateBatch] = []
+    floor = partition.cached.floor(lock.first_offset)
+    batches = [] if floor is None else partition.cached.between(floor.first_offset, lock.last_offset)
+    for batch in batches:
+        whole = batch.whole
+        if whole is not None:
+            if whole.state is not ACQUIRED:
+                continue
+            if not partition.is_start_inside(batch.first_offset, batch.last_offset):
+                _time_out(partition, whole, batch.first_offset, batch.last_offset, state_batches)
+                continue
+            batch.split(partition.locks)
+        for offset, state in batch.states_between(lock.first_offset, lock.last_offset):
+            if state.state is ACQUIRED:
+                _time_out(partition, state, offset, offset, state_batches)
+    if not state_batches:
+        return lock, None
+    write = _new_write(partition, WriteCause.LOCK_TIMEOUT, tuple(state_batches))
+    partition.writes_under_way[write.write_id] = (WriteCause.LOCK_TIMEOUT, ())
+    return lock, write
+
+
+def _time_out(
+    partition: SharePartition,
+    state: InFlightState,
+    first_offset: int,
+    last_offset: int,
+    state_batches: list[StateBatch],
+) -> None:
+    asked = ARCHIVED if last_offset < partition.start_offset else AVAILABLE
+    following = state.transition_to(asked, partition.config.delivery_count_limit)
+    state.release_lock(partition.locks)
+    state_batches.append(StateBatch(first_offset, last_offset, following, state.delivery_count))
+    if following is AVAILABLE:
+        partition.find_next_fetch_offset = True
+    else:
+        partition.delivery_complete_count += partition.record_count_from_start(first_offset, last_offset)

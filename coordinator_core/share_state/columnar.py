@@ -1,0 +1,642 @@
+"""The columnar replay of share states: records of one `__share_group_state` partition in, rows of three silver tables
+out.
+
+The work is done by the compiled loops of `kernels`; this module owns their arrays, makes them larger, gives
+records which are not as Kafka 4.3 writes them to the codec, and cuts the rows out. A row goes out once it has
+ended; rows still open are kept, and `finish` gives them. So the rows do not depend on how the log is cut into
+chunks, nor on how it is cut into runs: `export_state` is all that a later columnar replay needs to go on.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from coordinator_core import codec
+from coordinator_core.errors import ColumnarReplayError, DecodeError, NullNotAllowed, UnknownRecordType
+from coordinator_core.interning import Interner
+from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray, Finding, RecordChunk
+from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.share_state import kernels
+from schemas.share_group_state import STATE_BATCH, TOPIC, ShareStateRecordType
+
+RECORD_KINDS: Final = ("SNAPSHOT", "COLD_SNAPSHOT", "UPDATE", "TOMBSTONE", "RESET")
+"""By code of `PartitionStateRows.record_kind`."""
+TRANSITION_KINDS: Final = (
+    "FIRST_SEEN",
+    "REDELIVERABLE",
+    "RETRIED",
+    "ACKNOWLEDGED",
+    "ARCHIVED",
+    "PASSED",
+    "RESET",
+    "ARCHIVING",
+)
+"""By code of `TransitionRows.kind`."""
+DELIVERY_STATES: Final = ("AVAILABLE", "ACQUIRED", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")
+"""By Kafka's own code (RecordState). Bytes may hold others: see `delivery_state_name`."""
+
+_KNOWN_TYPES: Final = frozenset(int(record_type).to_bytes(2, "big") for record_type in ShareStateRecordType)
+
+_FINDINGS: Final = (
+    ("STALE_WRITER", "an update sets the start offset back from {before} to {after}"),
+    ("SNAPSHOT_EPOCH_WENT_BACK", "a snapshot of epoch {after} follows one of epoch {before}"),
+    ("ORPHAN_UPDATE", "an update of snapshot epoch {after} follows a snapshot of epoch {before}"),
+    ("STATE_WENT_BACK", "a snapshot lowers or loses the state of offsets, and is no reset"),
+    ("INVALID_STATE_BATCH", "a state batch is no range of offsets, and is left out"),
+    ("UPDATE_TOMBSTONE", "a tombstone of a ShareUpdate, which Kafka never writes, is left out"),
+)
+
+_POOL_ROWS_START: Final = 1024
+_ROWS_START: Final = 4096
+
+
+def delivery_state_name(code: int) -> str:
+    """Kafka's name of a delivery state; UNKNOWN_n for a code which Kafka does not have."""
+    return DELIVERY_STATES[code] if 0 <= code < len(DELIVERY_STATES) else f"UNKNOWN_{code}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDictionary:
+    """The share partitions by the number which rows have in `key`. It only grows: a later one begins as this
+    one.
+    """
+
+    group_ids: Sequence[str]
+    topic_ids: Sequence[str]
+    """22 characters each."""
+    partitions: I32
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __getitem__(self, key: int) -> SharePartitionKey:
+        return SharePartitionKey(self.group_ids[key], self.topic_ids[key], int(self.partitions[key]))
+
+
+@dataclass(frozen=True, slots=True)
+class StateBatchLists:
+    """A list of state batches a row: row i has the elements `offsets[i]` to `offsets[i + 1]`, exclusive."""
+
+    offsets: I32
+    first_offset: I64
+    last_offset: I64
+    delivery_state: I8
+    delivery_count: I32
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStateRows:
+    """Rows of silver.share_partition_states, in log order. Times are epoch milliseconds.
+
+    `has_...` false: the columns named there are null.
+    """
+
+    key: I32
+    log_offset: I64
+    record_kind: I8
+    valid_from_ms: I64
+    valid_to_ms: I64
+    to_log_offset: I64
+    has_end: BoolArray
+    """False: the row is open, `valid_to_ms` and `to_log_offset` are null."""
+    has_state: BoolArray
+    """False in a TOMBSTONE: all of the state's columns are null, down to `write_time_ms`."""
+    snapshot_epoch: I32
+    state_epoch: I32
+    leader_epoch: I32
+    start_offset: I64
+    effective_start_offset: I64
+    delivery_complete_count: I32
+    has_delivery_complete_count: BoolArray
+    create_time_ms: I64
+    has_create_time: BoolArray
+    write_time_ms: I64
+    has_write_time: BoolArray
+    batch_count: I32
+    available_count: I64
+    acknowledged_count: I64
+    archived_count: I64
+    is_complete: BoolArray
+    changed_batches: StateBatchLists
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class StateBatchRows:
+    """Rows of silver.share_state_batches, in the order in which they ended."""
+
+    key: I32
+    first_offset: I64
+    last_offset: I64
+    """Inclusive."""
+    delivery_state: I8
+    delivery_count: I32
+    from_log_offset: I64
+    valid_from_ms: I64
+    to_log_offset: I64
+    valid_to_ms: I64
+    has_end: BoolArray
+    is_complete: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionRows:
+    """Rows of silver.share_batch_transitions, in log order."""
+
+    key: I32
+    log_offset: I64
+    at_ms: I64
+    first_offset: I64
+    last_offset: I64
+    """Inclusive."""
+    has_from: BoolArray
+    from_state: I8
+    from_delivery_count: I32
+    has_to: BoolArray
+    to_state: I8
+    to_delivery_count: I32
+    kind: I8
+    leader_changed: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarCounts:
+    """The ledger of a feed: every record of its chunk is in one of these."""
+
+    decoded: int = 0
+    tombstones: int = 0
+    control: int = 0
+    unknown_type: int = 0
+    quarantined: int = 0
+    unknown_field: int = 0
+    """Of the decoded ones: with tagged fields that no declaration knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarOutput:
+    """What one feed made. Rows name their share partition by its number in `keys`."""
+
+    keys: KeyDictionary
+    partition_states: PartitionStateRows
+    state_batches: StateBatchRows
+    transitions: TransitionRows
+    counts: ColumnarCounts
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarState:
+    """All that a columnar replay knows between two chunks, as arrays: what a later run needs to go on."""
+
+    group_ids: Sequence[str]
+    topic_ids: Sequence[str]
+    partitions: I32
+    key_columns: I64
+    """One row a key, columns `kernels.K_*`."""
+    batches: I64
+    """All keys' batches, one key behind the other in key order, columns `kernels.P_*`."""
+    open_states: I64
+    """The open rows of share_partition_states, one column each, rows `kernels.S_*`."""
+    open_changed: I64
+    """Their changed batches, one column each, rows `kernels.C_*`."""
+
+
+@dataclass(slots=True)
+class _Keys:
+    """Share partitions, numbered in order of appearance."""
+
+    numbers: dict[SharePartitionKey, int] = field(default_factory=dict)
+    group_ids: list[str] = field(default_factory=list)
+    topic_ids: list[str] = field(default_factory=list)
+    partitions: list[int] = field(default_factory=list)
+
+    def number(self, key: SharePartitionKey) -> int:
+        number = self.numbers.setdefault(key, len(self.numbers))
+        if number == len(self.group_ids):
+            self.group_ids.append(key.group_id)
+            self.topic_ids.append(key.topic_id)
+            self.partitions.append(key.partition)
+        return number
+
+
+class ColumnarShareReplay:
+    """Replays one `__share_group_state` partition. Feed the chunks in log order, each record once."""
+
+    def __init__(self, state: ColumnarState | None = None, *, after: "ColumnarShareReplay | None" = None) -> None:
+        """Begin at the start of a log, or where another columnar replay's `export_state` was taken.
+
+        `after`: a finished columnar replay whose buffers this one takes over. The kernel clears memory which is touched
+        first, and that costs as much as the replay of a small log.
+        """
+        self._interner = Interner()
+        self._keys = _Keys()
+        self._columnar = kernels.ColumnarArrays(
+            key_ids=np.zeros(0, np.int64),
+            keys=np.zeros((0, kernels.KEY_COLUMNS), np.int64),
+            pool=np.zeros((_POOL_ROWS_START, kernels.POOL_COLUMNS), np.int64),
+            states=np.zeros((_ROWS_START, kernels.STATE_COLUMNS), np.int64),
+            changed=np.zeros((_ROWS_START, kernels.CHANGED_COLUMNS), np.int64),
+            batches=np.zeros((_ROWS_START, kernels.BATCH_COLUMNS), np.int64),
+            transitions=np.zeros((_ROWS_START, kernels.TRANSITION_COLUMNS), np.int64),
+            findings=np.zeros((_ROWS_START, kernels.FINDING_COLUMNS), np.int64),
+            sizes=np.zeros(kernels.SIZE_ELEMENTS, np.int64),
+            own=np.zeros((_POOL_ROWS_START, 3), np.int64),
+            merged=np.zeros((_POOL_ROWS_START, kernels.POOL_COLUMNS), np.int64),
+            fields=np.zeros(kernels.KEY_COLUMNS, np.int64),
+        )
+        self._quarantined: list[Finding] = []
+        self._unknown_field_count = 0
+        self._is_finished = False
+        if after is not None:
+            self._take_over(after)
+        if state is not None:
+            self._import(state)
+
+    def feed(self, chunk: RecordChunk) -> ColumnarOutput:
+        """Replay the records of a chunk. Gives the rows which ended, and the transitions.
+
+        The chunk's own findings are the caller's. Raises ColumnarReplayError after `finish`.
+        """
+        if self._is_finished:
+            raise ColumnarReplayError("the lane is finished")
+        records = kernels.Records(
+            data=_read_only(chunk.data),
+            is_control=np.ascontiguousarray(chunk.batches.is_control),
+            batch_index=np.ascontiguousarray(chunk.records.batch_index),
+            offset=np.ascontiguousarray(chunk.records.offset),
+            timestamp_ms=np.ascontiguousarray(chunk.records.timestamp_ms),
+            key_position=np.ascontiguousarray(chunk.records.key_position),
+            key_length=np.ascontiguousarray(chunk.records.key_length),
+            value_position=np.ascontiguousarray(chunk.records.value_position),
+            value_length=np.ascontiguousarray(chunk.records.value_length),
+        )
+        self._reserve(records)
+        at = self._replay(records, 0)
+        while at < len(records.offset):
+            self._replay_unusual(records, at, int(chunk.batches.base_offset[records.batch_index[at]]))
+            at = self._replay(records, at + 1)
+        output = self._output()
+        if output.counts.unknown_type:
+            output = replace(output, findings=(*output.findings, *_unknown_types(chunk)))
+        return output
+
+    def finish(self) -> ColumnarOutput:
+        """The rows which are still open. The columnar replay takes no more chunks; export its state before, if it is to
+        go on.
+        """
+        if self._is_finished:
+            raise ColumnarReplayError("the lane is finished")
+        self._is_finished = True
+        sizes = self._columnar.sizes
+        return ColumnarOutput(
+            keys=self._dictionary(),
+            partition_states=self._state_rows(np.arange(sizes[kernels.N_STATES])),
+            state_batches=self._open_batch_rows(),
+            transitions=TransitionRows(*kernels.cut_transitions(self._columnar.transitions, 0)),
+            counts=ColumnarCounts(),
+            findings=(),
+        )
+
+    def export_state(self) -> ColumnarState:
+        """What a new columnar replay needs to go on from here. Take it between two feeds."""
+        count, columnar = len(self._keys.group_ids), self._columnar
+        return ColumnarState(
+            group_ids=tuple(self._keys.group_ids),
+            topic_ids=tuple(self._keys.topic_ids),
+            partitions=np.array(self._keys.partitions, np.int32),
+            key_columns=columnar.keys[:count].copy(),
+            batches=columnar.pool[self._pool_rows()],
+            open_states=columnar.states[: columnar.sizes[kernels.N_STATES]].T.copy(),
+            open_changed=columnar.changed[: columnar.sizes[kernels.N_CHANGED]].T.copy(),
+        )
+
+    def _take_over(self, other: "ColumnarShareReplay") -> None:
+        if not other._is_finished:
+            raise ColumnarReplayError("only a finished lane gives its buffers away")
+        of_keys = self._columnar
+        self._set_columnar(
+            other._columnar._replace(
+                key_ids=of_keys.key_ids, keys=of_keys.keys, sizes=of_keys.sizes, fields=of_keys.fields
+            )
+        )
+        other._columnar = of_keys
+
+    def _import(self, state: ColumnarState) -> None:
+        named = zip(state.group_ids, state.topic_ids, state.partitions.tolist(), strict=True)
+        for group_id, topic_id, partition in named:
+            self._keys.number(SharePartitionKey(group_id, topic_id, partition))
+        keys = state.key_columns.copy()
+        lengths = keys[:, kernels.K_LENGTH]
+        keys[:, kernels.K_REGION] = np.cumsum(lengths) - lengths
+        keys[:, kernels.K_CAPACITY] = lengths
+        keys[:, kernels.K_HEAD] = 0
+        sizes = self._columnar.sizes
+        sizes[kernels.N_POOL] = len(state.batches)
+        sizes[kernels.N_STATES] = state.open_states.shape[1]
+        sizes[kernels.N_CHANGED] = state.open_changed.shape[1]
+        self._columnar = self._columnar._replace(
+            keys=keys,
+            pool=np.concatenate((state.batches, np.zeros((_POOL_ROWS_START, kernels.POOL_COLUMNS), np.int64))),
+            states=_with_room(np.ascontiguousarray(state.open_states.T), sizes[kernels.N_STATES], _ROWS_START),
+            changed=_with_room(np.ascontiguousarray(state.open_changed.T), sizes[kernels.N_CHANGED], _ROWS_START),
+        )
+
+    # --- replay ---
+
+    def _replay(self, records: kernels.Records, start: int) -> int:
+        """Replay up to the next record which the codec must see; returns its index, or the number of records."""
+        at = start
+        while True:
+            status, at = kernels.replay_records(records, self._interner.table, self._columnar, at)
+            if status == kernels.NEED_KEY:
+                self._learn_keys(records, at)
+            elif status == kernels.NEED_ROOM:
+                self._make_room()
+            else:
+                return int(at)
+
+    def _learn_keys(self, records: kernels.Records, start: int) -> None:
+        """Number the keys of all records from `start` on, so that the loop need not stop at each new one."""
+        known = len(self._interner)
+        at = kernels.intern_keys(records, self._interner.table, start)
+        while at < len(records.offset):
+            self._interner.grow(int(records.key_length[at]))
+            at = kernels.intern_keys(records, self._interner.table, at)
+        numbers = []
+        for raw in self._interner.keys(known):
+            key = codec.decode_key(TOPIC, b"\x00\x00" + raw).fields
+            numbers.append(self._keys.number(SharePartitionKey(key.group_id, key.topic_id, key.partition)))
+        keys = self._columnar.keys
+        missing = len(self._keys.group_ids) - len(keys)
+        if missing > 0:
+            fresh = np.zeros((missing + len(keys), kernels.KEY_COLUMNS), np.int64)
+            fresh[:, kernels.K_PASSED] = -1
+            fresh[:, kernels.K_ROW] = -1
+            keys = np.concatenate((keys, fresh))
+        key_ids = np.concatenate((self._columnar.key_ids, np.array(numbers, np.int64)))
+        self._columnar = self._columnar._replace(key_ids=key_ids, keys=keys)
+
+    def _reserve(self, records: kernels.Records) -> None:
+        """Room for what a chunk usually makes, so that the loop seldom stops. What it has not room for, it
+        says.
+        """
+        columnar, sizes = self._columnar, self._columnar.sizes
+        record_count = len(records.offset)
+        values = records.value_length
+        batch_count = int(values.sum(where=values > 0, dtype=np.int64)) // kernels.STATE_BATCH_BYTES
+        self._set_columnar(
+            columnar._replace(
+                states=_with_room(columnar.states, sizes[kernels.N_STATES], record_count),
+                changed=_with_room(columnar.changed, sizes[kernels.N_CHANGED], batch_count),
+                batches=_with_room(columnar.batches, sizes[kernels.N_BATCHES], batch_count),
+                transitions=_with_room(columnar.transitions, sizes[kernels.N_TRANSITIONS], batch_count + record_count),
+            )
+        )
+
+    def _set_columnar(self, columnar: kernels.ColumnarArrays) -> None:
+        """Take larger arrays into use, and tell the loops how large they are."""
+        self._columnar = columnar
+        columnar.sizes[kernels.N_CAPACITIES :] = (
+            len(columnar.states),
+            len(columnar.changed),
+            len(columnar.batches),
+            len(columnar.transitions),
+            len(columnar.findings),
+            len(columnar.pool),
+            len(columnar.own),
+            len(columnar.merged),
+        )
+
+    def _make_room(self) -> None:
+        """Room for the record at which the loop stopped, and as much again as there is of whatever was short."""
+        columnar = self._columnar
+        sizes = columnar.sizes
+        key, count = int(sizes[kernels.N_NEED_KEY]), int(sizes[kernels.N_NEED_COUNT])
+        length = int(columnar.keys[key, kernels.K_LENGTH])
+        pieces = length + 4 * count + 2
+        pool = columnar.pool
+        if sizes[kernels.N_POOL] + 2 * pieces > len(pool):
+            key_count = len(self._keys.group_ids)
+            used = int(columnar.keys[:key_count, kernels.K_CAPACITY].sum())
+            pool = np.empty((2 * (used + 2 * pieces), kernels.POOL_COLUMNS), np.int64)
+            kernels.pack_pool(columnar, pool, key_count)
+        own, merged = columnar.own, columnar.merged
+        if len(own) < 2 * count:
+            own = np.empty((4 * count, own.shape[1]), np.int64)
+        if len(merged) < 2 * pieces:
+            merged = np.empty((4 * pieces, merged.shape[1]), np.int64)
+        self._set_columnar(
+            columnar._replace(
+                pool=pool,
+                states=_with_room(columnar.states, sizes[kernels.N_STATES], 1),
+                changed=_with_room(columnar.changed, sizes[kernels.N_CHANGED], 2 * count),
+                batches=_with_room(columnar.batches, sizes[kernels.N_BATCHES], length),
+                transitions=_with_room(columnar.transitions, sizes[kernels.N_TRANSITIONS], 4 * pieces),
+                findings=_with_room(columnar.findings, sizes[kernels.N_FINDINGS], kernels.FINDINGS_PER_RECORD_MAX),
+                own=own,
+                merged=merged,
+            )
+        )
+
+    def _replay_unusual(self, records: kernels.Records, at: int, base_offset: int) -> None:
+        """Let the codec say what a record is: of an unknown type, not to be read, or fine and written another
+        way.
+
+        One that is fine goes through the same loop, encoded as Kafka 4.3 would.
+        """
+        offset = int(records.offset[at])
+        raw_key = _bytes(records.data, int(records.key_position[at]), int(records.key_length[at]))
+        raw_value = _bytes(records.data, int(records.value_position[at]), int(records.value_length[at]))
+        payload = raw_key or b""
+        group_id: str | None = None
+        try:
+            if raw_key is None:
+                raise NullNotAllowed("a record of a coordinator's log has a key")
+            key = codec.decode_key(TOPIC, raw_key)
+            group_id = key.fields.group_id
+            payload = raw_value or b""
+            value = None
+            if raw_value is not None:
+                decoded = codec.decode_value(TOPIC, key.record_type, raw_value)
+                value = _canonical_value(decoded)
+                self._unknown_field_count += codec.has_unknown_tags(decoded)
+        except DecodeError as error:
+            self._quarantined.append(
+                Finding(
+                    stage="VALUE",
+                    code=error.code,
+                    message=error.message,
+                    base_offset=base_offset,
+                    offset=offset,
+                    byte_position=error.byte_position,
+                    payload=payload[:QUARANTINE_BYTES_MAX],
+                    group_id=group_id,
+                )
+            )
+            return
+        one = _one_record(
+            codec.encode_key(TOPIC, key.record_type, key.fields), value, offset, int(records.timestamp_ms[at])
+        )
+        if self._replay(one, 0) != 1:
+            raise ColumnarReplayError(f"the record at offset {offset} is not what its decoded form encodes to")
+
+    # --- output ---
+
+    def _output(self) -> ColumnarOutput:
+        """Cut out the rows which ended, and keep the open ones at the front of their buffers."""
+        columnar = self._columnar
+        sizes = columnar.sizes
+        is_open = columnar.states[: sizes[kernels.N_STATES], kernels.S_TO] == kernels.OPEN
+        output = ColumnarOutput(
+            keys=self._dictionary(),
+            partition_states=self._state_rows(np.flatnonzero(~is_open)),
+            state_batches=StateBatchRows(*kernels.cut_batches(columnar.batches, int(sizes[kernels.N_BATCHES]))),
+            transitions=TransitionRows(
+                *kernels.cut_transitions(columnar.transitions, int(sizes[kernels.N_TRANSITIONS]))
+            ),
+            counts=ColumnarCounts(
+                decoded=int(sizes[kernels.N_DECODED]),
+                tombstones=int(sizes[kernels.N_TOMBSTONES]),
+                control=int(sizes[kernels.N_CONTROL]),
+                unknown_type=int(sizes[kernels.N_UNKNOWN_TYPE]),
+                quarantined=len(self._quarantined),
+                unknown_field=self._unknown_field_count,
+            ),
+            findings=(*self._quarantined, *self._replay_findings()),
+        )
+        kept = columnar.states[np.flatnonzero(is_open)]
+        changed = columnar.changed[ranges(kept[:, kernels.S_CHANGED], kept[:, kernels.S_CHANGED_COUNT])]
+        kept[:, kernels.S_CHANGED] = np.cumsum(kept[:, kernels.S_CHANGED_COUNT]) - kept[:, kernels.S_CHANGED_COUNT]
+        columnar.keys[kept[:, kernels.S_KEY], kernels.K_ROW] = np.arange(len(kept))
+        columnar.states[: len(kept)] = kept
+        columnar.changed[: len(changed)] = changed
+        pool_end = sizes[kernels.N_POOL]
+        sizes[: kernels.N_CAPACITIES] = 0
+        sizes[kernels.N_POOL] = pool_end
+        sizes[kernels.N_STATES] = len(kept)
+        sizes[kernels.N_CHANGED] = len(changed)
+        self._quarantined = []
+        self._unknown_field_count = 0
+        return output
+
+    def _dictionary(self) -> KeyDictionary:
+        return KeyDictionary(self._keys.group_ids, self._keys.topic_ids, np.array(self._keys.partitions, np.int32))
+
+    def _replay_findings(self) -> list[Finding]:
+        findings = []
+        rows = self._columnar.findings[: self._columnar.sizes[kernels.N_FINDINGS]]
+        for key, code, offset, before, after in rows.tolist():
+            name, text = _FINDINGS[code]
+            place = (
+                f"group {self._keys.group_ids[key]!r} topic id {self._keys.topic_ids[key]!r} "
+                f"partition {self._keys.partitions[key]}"
+            )
+            message = f"{place}: {text.format(before=before, after=after)}"
+            findings.append(Finding(stage="REPLAY", code=name, message=message, offset=offset))
+        return findings
+
+    def _state_rows(self, rows: I64) -> PartitionStateRows:
+        states = self._columnar.states
+        changed = StateBatchLists(*kernels.cut_changed(states, rows, self._columnar.changed))
+        return PartitionStateRows(*kernels.cut_states(states, rows), changed)
+
+    def _pool_rows(self) -> I64:
+        """The rows of the pool which hold batches, key by key."""
+        keys = self._columnar.keys[: len(self._keys.group_ids)]
+        return ranges(keys[:, kernels.K_REGION] + keys[:, kernels.K_HEAD], keys[:, kernels.K_LENGTH])
+
+    def _open_batch_rows(self) -> StateBatchRows:
+        columnar, key_count = self._columnar, len(self._keys.group_ids)
+        count = int(columnar.keys[:key_count, kernels.K_LENGTH].sum())
+        rows = np.empty((count, kernels.BATCH_COLUMNS), np.int64)
+        kernels.open_batches(columnar.keys, columnar.pool, key_count, rows)
+        return StateBatchRows(*kernels.cut_batches(rows, count))
+
+
+def ranges(starts: I64, lengths: I64) -> I64:
+    """The numbers of all ranges `start .. start + length`, one behind the other."""
+    total = int(lengths.sum())
+    shifts = starts - (np.cumsum(lengths) - lengths)
+    numbers: I64 = np.arange(total, dtype=np.int64) + np.repeat(shifts, lengths)
+    return numbers
+
+
+def _unknown_types(chunk: RecordChunk) -> Iterator[Finding]:
+    """The records which the loop passed over, as Kafka does: of a type which no declaration knows."""
+    records, data = chunk.records, chunk.data
+    is_data = ~chunk.batches.is_control[records.batch_index]
+    for row in np.flatnonzero(is_data & (records.key_length >= 2)).tolist():
+        position = int(records.key_position[row])
+        raw_key = data[position : position + int(records.key_length[row])].tobytes()
+        if raw_key[:2] in _KNOWN_TYPES:
+            continue
+        try:
+            codec.decode_key(TOPIC, raw_key)
+        except UnknownRecordType as error:
+            yield Finding(
+                stage="VALUE",
+                code=error.code,
+                message=error.message,
+                base_offset=int(chunk.batches.base_offset[records.batch_index[row]]),
+                offset=int(records.offset[row]),
+                byte_position=error.byte_position,
+                payload=raw_key[:QUARANTINE_BYTES_MAX],
+            )
+
+
+def _with_room(rows: I64, used: int, more: int) -> I64:
+    """The same rows, with room for `more`; at least twice the room where there was too little."""
+    capacity = len(rows)
+    if used + more <= capacity:
+        return rows
+    larger = np.empty((max(2 * capacity, int(used) + more), rows.shape[1]), np.int64)
+    larger[:used] = rows[:used]
+    return larger
+
+
+def _read_only(data: U8) -> U8:
+    """The loops are compiled for one type: bytes which nobody writes."""
+    view = np.ascontiguousarray(data).view()
+    view.flags.writeable = False
+    return view
+
+
+def _bytes(data: U8, position: int, length: int) -> bytes | None:
+    return None if length < 0 else data[position : position + length].tobytes()
+
+
+def _canonical_value(decoded: codec.CoordinatorValue) -> bytes:
+    """Encode a value as this code would, without tags which it does not know."""
+    fields = {f.name: getattr(decoded.fields, f.name) for f in decoded.message.fields}
+    fields["state_batches"] = tuple(
+        codec.make(STATE_BATCH, **{f.name: getattr(batch, f.name) for f in STATE_BATCH.fields})
+        for batch in decoded.fields.state_batches
+    )
+    record_type = decoded.message.record_type
+    assert record_type is not None, "a value of a record"
+    return codec.encode_value(TOPIC, record_type, decoded.version, codec.make(decoded.message, **fields))
+
+
+def _one_record(key: bytes, value: bytes | None, offset: int, timestamp_ms: int) -> kernels.Records:
+    return kernels.Records(
+        data=_read_only(np.frombuffer(key + (value or b""), np.uint8)),
+        is_control=np.zeros(1, np.bool_),
+        batch_index=np.zeros(1, np.int32),
+        offset=np.array([offset], np.int64),
+        timestamp_ms=np.array([timestamp_ms], np.int64),
+        key_position=np.zeros(1, np.int64),
+        key_length=np.array([len(key)], np.int32),
+        value_position=np.array([len(key)], np.int64),
+        value_length=np.array([-1 if value is None else len(value)], np.int32),
+    )

@@ -1,0 +1,204 @@
+"""Heartbeats, and how to leave out those which change nothing.
+
+A member whose last heartbeat was answered without error, in a group which is quiet, *sleeps*: its heartbeats are known
+to arrive at `first_ms + k * interval_ms + latency_ms`, and each would only start its session anew. So its session timer
+is taken out of the coordinator (parked), and no heartbeat is sent. Before anything can look at the group, and when the
+member itself is about to change, it is woken: the timer goes back with the deadline which the last heartbeat gave it,
+heartbeats under way arrive, and later ones are sent.
+
+Heartbeats which arrive at one time do so in the order of the clients, and after all else of that time: else a run
+which leaves them out could not know the order of a run which does not.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from coordinator_core.coordinator.timers import Timer
+from coordinator_core.simulate.clock import EventLoop
+
+
+class HeartbeatSender(Protocol):
+    """A process whose client sends heartbeats. `rank` is its own number, from 1."""
+
+    rank: int
+    latency_ms: int
+    group_id: str
+
+    def heartbeat(self) -> Any:
+        """The request as it would be sent now."""
+        ...
+
+    def session_key(self) -> str:
+        """Key of the member's session timer in its coordinator."""
+        ...
+
+    def heartbeat_arrives(self, request: Any) -> None:
+        """One which was sent a latency ago reaches its broker now."""
+        ...
+
+
+class Sessions(Protocol):
+    """The coordinators, as far as sessions go."""
+
+    def is_quiet(self, group_id: str) -> bool:
+        """Whether heartbeats of the group's members change nothing."""
+        ...
+
+    def park_session(self, group_id: str, key: str) -> Timer | None:
+        """Take the session timer of a member out; None where there is none."""
+        ...
+
+    def restore_session(self, group_id: str, timer: Timer, deadline_ms: int) -> None:
+        """Set it again."""
+        ...
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Heartbeats of one process. `next_ms`: when the next one is to be sent."""
+
+    process: HeartbeatSender
+    interval_ms: int
+    next_ms: int
+    token: int = 0
+    """Goes up when the sending which is scheduled becomes void."""
+    parked: Timer | None = None
+    """The session timer, while it sleeps."""
+    signed_ms: int = 0
+    """When the sign of life arrived that set the parked timer."""
+    request: Any = None
+    """The heartbeat which it would send while it sleeps."""
+
+
+class Heartbeats:
+    """All heartbeats of a simulation."""
+
+    def __init__(self, loop: EventLoop, sessions: Sessions, *, skips: bool) -> None:
+        self._loop = loop
+        self._sessions = sessions
+        self._skips = skips
+        self._heartbeats: dict[int, Heartbeat] = {}
+        """By rank of the process."""
+        self._asleep: dict[str, dict[int, Heartbeat]] = {}
+        """Group id -> sleepers by rank."""
+        self.sent_count = 0
+        self.skipped_count = 0
+
+    def start(self, process: HeartbeatSender, interval_ms: int, first_ms: int | None = None) -> None:
+        """A heartbeat every so often from now on, the first at `first_ms`; interval 0: none."""
+        self.stop(process)
+        if interval_ms:
+            first_ms = self._loop.now_ms + interval_ms if first_ms is None else first_ms
+            beat = Heartbeat(process, interval_ms, first_ms)
+            self._heartbeats[process.rank] = beat
+            self._schedule(beat)
+
+    def stop(self, process: HeartbeatSender) -> int:
+        """No heartbeat any more; the interval so far, 0 where there was none."""
+        self.wake_one(process)
+        beat = self._heartbeats.pop(process.rank, None)
+        if beat is None:
+            return 0
+        beat.token += 1
+        return beat.interval_ms
+
+    def answered(self, process: HeartbeatSender) -> None:
+        """The answer to a heartbeat said that all is well: the process may sleep."""
+        beat = self._heartbeats.get(process.rank)
+        if beat is None or not self._skips or beat.parked is not None:
+            return
+        if not self._sessions.is_quiet(process.group_id):
+            return
+        timer = self._sessions.park_session(process.group_id, process.session_key())
+        if timer is None:
+            return
+        beat.parked = timer
+        beat.request = process.heartbeat()
+        beat.signed_ms = beat.next_ms - beat.interval_ms + process.latency_ms
+        beat.token += 1
+        self._asleep.setdefault(process.group_id, {})[process.rank] = beat
+
+    def is_asleep(self, process: HeartbeatSender) -> bool:
+        """Whether its heartbeats are left out now."""
+        beat = self._heartbeats.get(process.rank)
+        return beat is not None and beat.parked is not None
+
+    def signed(self, process: HeartbeatSender) -> None:
+        """A sleeper's commit has set its session timer: that is the one to keep now."""
+        beat = self._heartbeats.get(process.rank)
+        if beat is None or beat.parked is None:
+            return
+        timer = self._sessions.park_session(process.group_id, beat.parked.key)
+        if timer is not None:
+            beat.signed_ms += timer.deadline_ms - beat.parked.deadline_ms
+            beat.parked = timer
+
+    def wake(self, group_id: str) -> None:
+        """Something is about to look at the group: its sleepers send heartbeats again."""
+        sleepers = self._asleep.pop(group_id, None)
+        if sleepers is not None:
+            for beat in sorted(sleepers.values(), key=lambda beat: (self._last_sign_ms(beat), beat.process.rank)):
+                self._rouse(beat)
+
+    def wake_one(self, process: HeartbeatSender) -> None:
+        """The process itself is about to change."""
+        beat = self._heartbeats.get(process.rank)
+        if beat is None or beat.parked is None:
+            return
+        sleepers = self._asleep[process.group_id]
+        del sleepers[process.rank]
+        if not sleepers:
+            del self._asleep[process.group_id]
+        self._rouse(beat)
+
+    def wake_where(self, is_wanted: Callable[[str], bool]) -> None:
+        """Wake the groups which are wanted, in the order of their ids."""
+        for group_id in self.sleeping_groups(is_wanted):
+            self.wake(group_id)
+
+    def sleeping_groups(self, is_wanted: Callable[[str], bool]) -> Iterable[str]:
+        """Groups with sleepers, by id."""
+        return sorted(group_id for group_id in self._asleep if is_wanted(group_id))
+
+    def _last_sign_ms(self, beat: Heartbeat) -> int:
+        """When the last heartbeat arrived which did so before now; the commit after it, if there was one."""
+        first_arrival_ms = beat.next_ms + beat.process.latency_ms
+        if first_arrival_ms >= self._loop.now_ms:
+            return beat.signed_ms
+        elapsed_ms = self._loop.now_ms - 1 - first_arrival_ms
+        return max(beat.signed_ms, first_arrival_ms + elapsed_ms // beat.interval_ms * beat.interval_ms)
+
+    def _rouse(self, beat: Heartbeat) -> None:
+        """Give the member its session timer back, and its heartbeats which are under way or to come."""
+        process, now_ms = beat.process, self._loop.now_ms
+        parked, beat.parked = beat.parked, None
+        assert parked is not None
+        deadline_ms = parked.deadline_ms + self._last_sign_ms(beat) - beat.signed_ms
+        self._sessions.restore_session(process.group_id, parked, deadline_ms)
+        while beat.next_ms < now_ms:
+            missed_count = max(1, (now_ms - process.latency_ms - beat.next_ms) // beat.interval_ms)
+            if beat.next_ms + process.latency_ms >= now_ms:
+                self._loop.at(
+                    beat.next_ms + process.latency_ms,
+                    process.heartbeat_arrives,
+                    beat.request,
+                    rank=process.rank,
+                )
+                missed_count = 1
+            else:
+                self.skipped_count += missed_count
+            beat.next_ms += missed_count * beat.interval_ms
+        self._schedule(beat)
+
+    def _schedule(self, beat: Heartbeat) -> None:
+        self._loop.at(beat.next_ms, self._send, beat, beat.token, rank=beat.process.rank)
+
+    def _send(self, beat: Heartbeat, token: int) -> None:
+        if token != beat.token:
+            return
+        beat.next_ms += beat.interval_ms
+        self.sent_count += 1
+        self._schedule(beat)
+        process = beat.process
+        self._loop.after(process.latency_ms, process.heartbeat_arrives, process.heartbeat(), rank=process.rank)

@@ -1,0 +1,249 @@
+"""A whole simulation: the cluster, its data, its clients and what befalls them, from the start to the end."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator_core.runtime.partition import PartitionLog
+from coordinator_core.simulate.clients.classic import ClassicConsumer
+from coordinator_core.simulate.clients.consumer import ConsumerMember
+from coordinator_core.simulate.clients.machine import Client
+from coordinator_core.simulate.clients.offsets import ConsumerConfig
+from coordinator_core.simulate.clients.share import ShareConfig, ShareConsumer
+from coordinator_core.simulate.clock import EventLoop
+from coordinator_core.simulate.cluster import Cluster
+from coordinator_core.simulate.faults import Faults
+from coordinator_core.simulate.heartbeats import Heartbeats
+from coordinator_core.simulate.other_logs import METADATA_TOPIC_ID
+from coordinator_core.simulate.process import Process
+from coordinator_core.simulate.random_streams import kafka_uuid, stream
+from coordinator_core.simulate.scenario import GroupSpec, Scenario
+from coordinator_core.simulate.share_leader import ShareLeaders
+from coordinator_core.simulate.topics import Topics
+from coordinator_core.simulate.truth import Sink, Truth
+from coordinator_core.simulate.truth_recorder import TruthRecorder
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
+
+HOST_BLOCK = 250
+"""Clients have the addresses 10.0.<block>.<1..250>, as they come in the scenario."""
+
+
+DEFAULT_ASSIGNORS: Final = {"classic": ("range", "cooperative-sticky"), "consumer": (), "share": ()}
+"""partition.assignment.strategy by default; members of the other protocols leave it to the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a simulation did."""
+
+    scenario: str
+    seed: int
+    from_ms: int
+    to_ms: int
+    group_count: int
+    client_count: int
+    event_count: int
+    request_count: int
+    heartbeat_count: int
+    """Heartbeats which were sent, and those which were left out."""
+    skipped_heartbeat_count: int
+    truth_lines: dict[str, int]
+    """Lines by file."""
+
+
+class Simulation:
+    """One simulation. `run` once; then the logs are in `cluster`."""
+
+    def __init__(
+        self, scenario: Scenario, sink: Sink, *, seed: int | None = None, skips_heartbeats: bool = True
+    ) -> None:
+        """`seed` stands for the scenario's. `skips_heartbeats` changes how long a run takes, and nothing else."""
+        self.scenario = scenario
+        self.seed = scenario.seed if seed is None else seed
+        self.loop = EventLoop(scenario.start_ms)
+        self.truth = Truth(sink)
+        self.topics = Topics(
+            scenario.topics,
+            start_ms=scenario.start_ms,
+            retention_check_interval_ms=scenario.cluster.retention_check_interval_ms,
+            seed=self.seed,
+        )
+        self.processes: dict[str, Process] = {}
+        """By client id."""
+        self.members: dict[str, list[Process]] = {}
+        """Group id -> processes, by index."""
+        self.truth_recorder = TruthRecorder(self.truth, self.processes.get, lambda: self.loop.now_ms)
+        self.cluster = Cluster(scenario.cluster, self.loop, self.topics, self.truth_recorder)
+        self.heartbeats = Heartbeats(self.loop, self.cluster, skips=skips_heartbeats)
+        self.truth_recorder.heartbeats = self.heartbeats
+        offset_resets = {
+            group_id: spec.offset_reset
+            for spec in scenario.groups
+            if spec.protocol == "share"
+            for group_id in spec.group_ids()
+        }
+        self.share_leaders = ShareLeaders(self.cluster, self.loop, self.topics, self.truth, offset_resets, self.seed)
+        for spec in scenario.groups:
+            for group_id in spec.group_ids():
+                self.members[group_id] = [self._member(spec, group_id, index) for index in range(spec.members)]
+
+    def run(self) -> Summary:
+        """Run to the end of the scenario, and write the truth."""
+        start_ms, end_ms = self.scenario.start_ms, self.scenario.end_ms
+        self._write_metadata()
+        self._tell_topics(start_ms)
+        for spec in self.scenario.groups:
+            for group_id in spec.group_ids():
+                for index, process in enumerate(self.members[group_id]):
+                    at_ms = start_ms + spec.start_after_ms + index * spec.stagger_ms
+                    self.loop.at(at_ms + process.uuids.randrange(1000), process.start)
+        Faults(self).schedule()
+        self.loop.run_until(end_ms)
+        self.heartbeats.wake_where(lambda _group_id: True)
+        self.cluster.settle()
+        self._tell_end(end_ms)
+        return Summary(
+            self.scenario.name,
+            self.seed,
+            start_ms,
+            end_ms,
+            len(self.members),
+            len(self.processes),
+            self.loop.event_count,
+            self.cluster.request_count,
+            self.heartbeats.sent_count,
+            self.heartbeats.skipped_count,
+            dict(sorted(self.truth.counts.items())),
+        )
+
+    def logs(self) -> Iterator[tuple[PartitionLog, str]]:
+        """The logs of the internal topics which the cluster has, each with its topic's id."""
+        yield self.cluster.metadata.log, METADATA_TOPIC_ID
+        for topic, logs in self._internal_topics():
+            topic_id = self._internal_topic_id(topic)
+            for log in logs:
+                yield log, topic_id
+
+    def _internal_topics(self) -> Iterator[tuple[str, list[PartitionLog]]]:
+        """Those which somebody has asked for: brokers make internal topics at their first use."""
+        protocols = {spec.protocol for spec in self.scenario.groups}
+        yield OFFSETS_TOPIC, self.cluster.groups.logs
+        if "share" in protocols:
+            yield SHARE_TOPIC, self.cluster.shares.logs
+        if self._has_transactions:
+            yield TRANSACTIONS_TOPIC, self.cluster.transaction_logs.logs
+
+    @property
+    def _has_transactions(self) -> bool:
+        return any(spec.commits == "transactional" for spec in self.scenario.groups)
+
+    def _internal_topic_id(self, topic: str) -> str:
+        return kafka_uuid(stream(self.seed, "topic", topic))
+
+    def _write_metadata(self) -> None:
+        """What the controller has written before the scenario starts."""
+        controller = self.cluster.metadata
+        controller.set_up(self.scenario.groups)
+        for topic, logs in self._internal_topics():
+            configs = [("cleanup.policy", "compact"), ("segment.bytes", str(self.scenario.cluster.segment_bytes))]
+            controller.make_topic(topic, self._internal_topic_id(topic), len(logs), configs)
+        for spec in self.scenario.topics:
+            retention = [] if spec.retention_ms is None else [("retention.ms", str(spec.retention_ms))]
+            controller.make_topic(spec.name, self.topics.topic_id(spec.name), spec.partitions, retention)
+
+    # --- clients ---
+
+    def _member(self, spec: GroupSpec, group_id: str, index: int) -> Process:
+        rank = len(self.processes) + 1
+        client_id = f"{group_id}-{index}"
+        draws = stream(self.seed, "process", client_id)
+        process = Process(
+            rank=rank,
+            group_id=group_id,
+            client_id=client_id,
+            host=f"/10.0.{rank // HOST_BLOCK % 256}.{rank % HOST_BLOCK + 1}",
+            latency_ms=draws.randint(*self.scenario.cluster.latency_ms),
+            uuids=draws,
+            make=self._maker(spec, group_id, client_id, index),
+            draws=lambda incarnation: stream(self.seed, "client", client_id, incarnation),
+            loop=self.loop,
+            network=self.cluster,
+            heartbeats=self.heartbeats,
+            truth=self.truth,
+        )
+        self.processes[client_id] = process
+        return process
+
+    def _maker(self, spec: GroupSpec, group_id: str, client_id: str, index: int) -> Callable[[random.Random], Client]:
+        config = ConsumerConfig(
+            group_id=group_id,
+            client_id=client_id,
+            topics=spec.topics,
+            assignors=spec.assignors or DEFAULT_ASSIGNORS[spec.protocol],
+            instance_id=f"{group_id}-instance-{index}" if spec.static else None,
+            session_timeout_ms=spec.session_timeout_ms,
+            heartbeat_interval_ms=spec.heartbeat_interval_ms,
+            max_poll_interval_ms=spec.max_poll_interval_ms,
+            poll_interval_ms=spec.poll_interval_ms,
+            auto_commit_interval_ms=None if spec.commits == "none" else spec.commit_interval_ms,
+            records_per_second=spec.rate,
+            stops_at_poison=spec.on_poison == "stuck",
+            offset_reset=spec.offset_reset,
+            transactional_id=client_id if spec.commits == "transactional" else None,
+            abort_every=spec.abort_every,
+        )
+        if spec.protocol == "share":
+            share_config = ShareConfig(
+                group_id,
+                client_id,
+                spec.topics,
+                spec.poll_interval_ms,
+                spec.max_poll_records,
+                spec.acknowledge == "explicit",
+                spec.on_poison,
+                spec.release_every,
+                spec.max_poll_interval_ms,
+            )
+            return lambda draws: ShareConsumer(
+                share_config, self.topics, draws, self.topics.names(), self.cluster.data_leader
+            )
+        if spec.protocol == "consumer":
+            return lambda draws: ConsumerMember(config, self.topics, draws, self.topics.names())
+        return lambda draws: ClassicConsumer(config, self.topics, draws)
+
+    # --- the truth's frame ---
+
+    def _tell_topics(self, now_ms: int) -> None:
+        for spec in self.scenario.topics:
+            facts = {
+                "topic": spec.name,
+                "topic_id": self.topics.topic_id(spec.name),
+                "partition_count": spec.partitions,
+            }
+            self.truth.tell("topics", now_ms, facts)
+
+    def _tell_end(self, now_ms: int) -> None:
+        for client_id, process in self.processes.items():
+            if process.client is not None:
+                self.truth.gave(process.group_id, client_id, process.client.positions(now_ms), "STILL", now_ms)
+        for group_id, state in sorted(self.cluster.dump().items()):
+            self.truth.tell("end", now_ms, {"group": group_id, "state": state})
+        for key, partition in sorted(self.cluster.share_partitions().items()):
+            facts = {
+                "group": key.group_id,
+                "topic_id": key.topic_id,
+                "partition": key.partition,
+                "state_epoch": partition.state_epoch,
+                "start_offset": partition.start_offset,
+                "state_batches": [
+                    [batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count]
+                    for batch in partition.state_batches
+                ],
+            }
+            self.truth.tell("end_share", now_ms, facts)
+        for log, _ in self.logs():
+            facts = {"topic": log.topic, "partition": log.partition, "end_offset": log.end_offset}
+            self.truth.tell("log_ends", now_ms, facts)

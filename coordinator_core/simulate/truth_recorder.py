@@ -1,0 +1,371 @@
+"""Turns what coordinators do into lines of the truth, and says why groups rebalance.
+
+What a coordinator writes is true once the log has committed it: until then its lines wait, and those of records which
+the log lost are never written.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from coordinator_core.classic.live import EMPTY, PREPARING_REBALANCE, STABLE, LiveClassicGroup
+from coordinator_core.classic.state import ClassicGroupState
+from coordinator_core.client_protocols import TopicPartitions, decode_assignment
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerGroupState
+from coordinator_core.coordinator.operation import Outcome
+from coordinator_core.coordinator.records import AppendedRecord, Producer
+from coordinator_core.errors import DecodeError
+from coordinator_core.member_epochs import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+)
+from coordinator_core.runtime.messages import Request
+from coordinator_core.share.state import ShareGroup
+from coordinator_core.simulate.heartbeats import Heartbeats
+from coordinator_core.simulate.observe import ObservedMachine, group_id_of
+from coordinator_core.simulate.process import Process
+from coordinator_core.simulate.truth import Facts, Truth
+from schemas.consumer_offsets import RecordType
+from schemas.group_types import GroupType
+
+HEARTBEATS: Final = frozenset({"classic_heartbeat", "consumer_group_heartbeat", "share_group_heartbeat"})
+COMMITS: Final = frozenset({"commit_offset", "commit_transactional_offset"})
+MEMBERSHIP: Final = frozenset({"classic_join", "classic_sync", "classic_leave"})
+MODERN_HEARTBEATS: Final = HEARTBEATS - {"classic_heartbeat"}
+HARMLESS: Final = HEARTBEATS | COMMITS | {"fetch_offsets"}
+"""Operations which leave the sleepers of a quiet group alone; after a heartbeat it may be quiet no more."""
+
+UUID_CHARACTERS: Final = 22
+"""The end of a member id which names the member: whole UUIDs are longer."""
+
+ABSENT: Final = (None, -1)
+"""State and generation of a group which is not there."""
+
+REASONS: Final = {
+    "cached metadata has changed": "TOPIC_CHANGED",
+    "need to revoke partitions and re-join": "REVOKED_PARTITIONS",
+    "consumer poll timeout has expired.": "POLL_EXPIRED",
+    "the consumer is being closed": "MEMBER_LEFT",
+}
+"""What a request says of its reason -> the reason in the truth."""
+
+EPOCH_REASONS: Final = {
+    JOIN_GROUP_MEMBER_EPOCH: "MEMBER_JOINED",
+    LEAVE_GROUP_MEMBER_EPOCH: "MEMBER_LEFT",
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH: "STATIC_MEMBER_AWAY",
+}
+"""Member epoch of a heartbeat which made a new group epoch -> the reason."""
+
+GROUP_TYPES: Final = {
+    RecordType.CONSUMER_GROUP_METADATA: GroupType.CONSUMER,
+    RecordType.SHARE_GROUP_METADATA: GroupType.SHARE,
+}
+"""Record of a new group epoch -> the type of the group."""
+
+TIMER_REASONS: Final = {
+    "heartbeat": "SESSION_EXPIRED",
+    "session": "SESSION_EXPIRED",
+    "share": "SESSION_EXPIRED",
+    "sync": "SYNC_EXPIRED",
+    "rebalance": "REBALANCE_EXPIRED",
+}
+"""First word of a timer's key -> the reason."""
+
+
+class TruthRecorder:
+    """The observer of all group coordinators."""
+
+    def __init__(self, truth: Truth, processes: Callable[[str], Process | None], now_ms: Callable[[], int]) -> None:
+        self.heartbeats: Heartbeats | None = None
+        """Set once there are any: heartbeats need the coordinators, and these their observer."""
+        self._truth = truth
+        self._process = processes
+        self._now_ms = now_ms
+        self._waiting: dict[int, deque[tuple[int, int, str, Facts]]] = {}
+        """Partition -> (last offset, time, file, facts), in the order of the log."""
+        self._causes: dict[str, list[Facts]] = {}
+        """Group -> why it rebalances, since its last generation was written."""
+        self._seen: dict[str, tuple[ClassicGroupState | None, int]] = {}
+        """Group -> its state and generation when it was looked at last."""
+        self._clients: dict[str, str] = {}
+        """End of a member id -> client id."""
+        self.dirty: dict[int, None] = {}
+        """Partitions with lines that wait."""
+
+    # --- the observer ---
+
+    def before(self, machine: ObservedMachine, request: Request, now_ms: int) -> None:
+        """Wake the group where the request may change it."""
+        group_id = group_id_of(request.message)
+        if group_id is not None and self.heartbeats is not None and request.operation not in HARMLESS:
+            self.heartbeats.wake(group_id)
+        if group_id is not None and request.operation in MEMBERSHIP:
+            self._seen[group_id] = _look(machine, group_id)
+        if request.new_uuid and request.client is not None:
+            self._clients[request.new_uuid[-UUID_CHARACTERS:]] = request.client.client_id
+
+    def served(self, machine: ObservedMachine, request: Request, outcome: Outcome, now_ms: int) -> None:
+        """Note what was written, and why."""
+        group_id = group_id_of(request.message)
+        if group_id is None:
+            return
+        if request.operation in COMMITS:
+            self._note_commit(machine, request, outcome)
+            return
+        if request.operation in MODERN_HEARTBEATS:
+            self._after_modern_heartbeat(machine, group_id, request, outcome)
+            return
+        if request.operation in MEMBERSHIP:
+            process = None if request.client is None else self._process(request.client.client_id)
+            self._note_cause(machine, group_id, _reason_of(request), process, wrote=bool(outcome.records))
+        self._note_records(machine, outcome.records)
+
+    def fired(self, machine: ObservedMachine, outcome: Outcome, now_ms: int) -> None:
+        """A timer may have ended a session: groups which are quiet no more wake."""
+        for fired in outcome.fired:
+            client_id = self._clients.get(fired.key[-UUID_CHARACTERS:])
+            process = None if client_id is None else self._process(client_id)
+            if process is not None:
+                reason = TIMER_REASONS.get(fired.key.partition("-")[0], "TIMER")
+                self._note_cause(machine, process.group_id, reason, process)
+                self._note_modern_cause(process.group_id, reason, process, outcome)
+                if self.heartbeats is not None and not is_quiet(machine.coordinator.group(process.group_id)):
+                    self.heartbeats.wake(process.group_id)
+        self._note_records(machine, outcome.records)
+
+    def marked(self, machine: ObservedMachine, producer: Producer, *, is_commit: bool, offset: int) -> None:
+        """A transaction was decided."""
+        facts = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "outcome": "COMMITTED" if is_commit else "ABORTED",
+            "log": [machine.partition, offset],
+        }
+        self._wait(machine, offset, "transactions", facts)
+
+    def reverted(self, machine: ObservedMachine, from_offset: int) -> None:
+        """The log refused what came from an offset on."""
+        self.forget(machine.partition, from_offset)
+
+    # --- what the log commits ---
+
+    def committed(self, partition: int, high_watermark: int) -> None:
+        """Lines of records below the high watermark are true."""
+        waiting = self._waiting.get(partition)
+        while waiting and waiting[0][0] < high_watermark:
+            _, now_ms, file, facts = waiting.popleft()
+            self._truth.tell(file, now_ms, facts)
+        if not waiting:
+            self.dirty.pop(partition, None)
+
+    def forget(self, partition: int, from_offset: int) -> None:
+        """The log lost what it had from an offset on."""
+        waiting = self._waiting.get(partition)
+        while waiting and waiting[-1][0] >= from_offset:
+            waiting.pop()
+
+    def _wait(self, machine: ObservedMachine, last_offset: int, file: str, facts: Facts) -> None:
+        self._waiting.setdefault(machine.partition, deque()).append((last_offset, self._now_ms(), file, facts))
+        self.dirty[machine.partition] = None
+
+    # --- lines ---
+
+    def _note_commit(self, machine: ObservedMachine, request: Request, outcome: Outcome) -> None:
+        if not outcome.records:
+            return
+        message = request.message
+        facts = {
+            "group": message.group_id,
+            "member_id": message.member_id,
+            "client_id": None if request.client is None else request.client.client_id,
+            "producer_id": outcome.records[0].producer.producer_id,
+            "log_partition": machine.partition,
+            "offsets": [
+                [entry.record.key.topic, entry.record.key.partition, entry.record.value.offset, entry.offset]
+                for entry in outcome.records
+                if entry.record.value is not None
+            ],
+        }
+        self._wait(machine, outcome.records[-1].offset, "commits", facts)
+
+    def _note_records(self, machine: ObservedMachine, records: tuple[AppendedRecord, ...]) -> None:
+        for entry in records:
+            note = NOTES.get(entry.record.record_type)
+            if note is not None:
+                note(self, machine, entry)
+
+    def _note_classic_generation(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
+        key, value = entry.record.key, entry.record.value
+        log = [machine.partition, entry.offset]
+        if value is None:
+            self._wait(machine, entry.offset, "deletions", {"group": key.group, "what": "GROUP", "log": log})
+            return
+        self._seen[key.group] = (STABLE if value.members else EMPTY, value.generation)
+        facts = {
+            "group": key.group,
+            "group_type": GroupType.CLASSIC,
+            "generation": value.generation,
+            "causes": self._causes.pop(key.group, []) if value.generation else [],
+            "leader": value.leader,
+            "protocol_name": value.protocol,
+            "members": {
+                member.member_id: {
+                    "client_id": member.client_id,
+                    "instance_id": member.group_instance_id,
+                    "assignment": _assignment(member.assignment),
+                }
+                for member in value.members
+            },
+            "log": log,
+        }
+        self._wait(machine, entry.offset, "generations", facts)
+
+    def _note_offset(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
+        if entry.record.value is None:
+            key = entry.record.key
+            facts = {
+                "group": key.group,
+                "what": "OFFSET",
+                "topic": key.topic,
+                "partition": key.partition,
+                "log": [machine.partition, entry.offset],
+            }
+            self._wait(machine, entry.offset, "deletions", facts)
+
+    def _note_epoch(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
+        """A group epoch of a consumer or share group."""
+        group_id, value = entry.record.key.group_id, entry.record.value
+        log = [machine.partition, entry.offset]
+        if value is None:
+            self._wait(machine, entry.offset, "deletions", {"group": group_id, "what": "GROUP", "log": log})
+            return
+        group = machine.coordinator.group(group_id)
+        facts = {
+            "group": group_id,
+            "group_type": GROUP_TYPES[entry.record.record_type],
+            "generation": value.epoch,
+            "causes": self._causes.pop(group_id, []),
+            "members": {
+                member_id: {"client_id": member.client_id} for member_id, member in sorted(group.members.items())
+            },
+            "log": log,
+        }
+        self._wait(machine, entry.offset, "generations", facts)
+
+    def _note_current_assignment(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
+        """What a member of a consumer or share group owns from now on, as its coordinator sees it."""
+        key, value = entry.record.key, entry.record.value
+        pending = getattr(value, "partitions_pending_revocation", ())
+        facts = {
+            "group": key.group_id,
+            "member_id": key.member_id,
+            "member_epoch": None if value is None else value.member_epoch,
+            "assigned": [] if value is None else _by_topic_id(value.assigned_partitions),
+            "pending_revocation": _by_topic_id(pending or ()),
+            "log": [machine.partition, entry.offset],
+        }
+        self._wait(machine, entry.offset, "assignments", facts)
+
+    # --- causes ---
+
+    def _after_modern_heartbeat(
+        self, machine: ObservedMachine, group_id: str, request: Request, outcome: Outcome
+    ) -> None:
+        """A heartbeat of the consumer or share protocol may be anything: who joins, leaves, or reconciles."""
+        if request.client is not None:
+            self._clients[request.message.member_id[-UUID_CHARACTERS:]] = request.client.client_id
+        if not outcome.records:
+            return
+        is_share = request.operation == "share_group_heartbeat"
+        # A share group's partitions change once the share coordinators have their state.
+        unasked = "PARTITIONS_CHANGED" if is_share else "TOPIC_CHANGED"
+        reason = EPOCH_REASONS.get(request.message.member_epoch, unasked)
+        process = None if request.client is None else self._process(request.client.client_id)
+        self._note_modern_cause(group_id, reason, process, outcome)
+        self._note_records(machine, outcome.records)
+        if self.heartbeats is not None and not is_quiet(machine.coordinator.group(group_id)):
+            self.heartbeats.wake(group_id)
+
+    def _note_modern_cause(self, group_id: str, reason: str, process: Process | None, outcome: Outcome) -> None:
+        """A new group epoch is written in the step which made it."""
+        if any(entry.record.record_type in GROUP_TYPES for entry in outcome.records):
+            self._add_cause(group_id, reason, process)
+
+    def _note_cause(
+        self, machine: ObservedMachine, group_id: str, reason: str, process: Process | None, *, wrote: bool = False
+    ) -> None:
+        """A group which has to rebalance since this step does so for this reason."""
+        (state_before, generation_before), (state, generation) = (
+            self._seen.get(group_id, ABSENT),
+            _look(machine, group_id),
+        )
+        self._seen[group_id] = (state, generation)
+        begins = state_before is not PREPARING_REBALANCE and (
+            state is PREPARING_REBALANCE or generation > generation_before >= 0
+        )
+        is_static_back = wrote and state is STABLE
+        if not begins and not is_static_back:
+            return
+        if self.heartbeats is not None:
+            self.heartbeats.wake(group_id)
+        self._add_cause(group_id, "STATIC_MEMBER_BACK" if is_static_back else reason, process)
+
+    def _add_cause(self, group_id: str, reason: str, process: Process | None) -> None:
+        facts = {
+            "reason": reason,
+            "at_ms": self._now_ms(),
+            "client_id": None if process is None else process.client_id,
+            "fault": None if process is None else process.fault,
+        }
+        self._causes.setdefault(group_id, []).append(facts)
+
+
+def _look(machine: ObservedMachine, group_id: str) -> tuple[ClassicGroupState | None, int]:
+    group = machine.coordinator.group(group_id)
+    return (group.state, group.generation_id) if isinstance(group, LiveClassicGroup) else ABSENT
+
+
+def is_quiet(group: Any) -> bool:
+    """Whether heartbeats of members which have nothing to say change nothing."""
+    if isinstance(group, LiveClassicGroup):
+        return group.state is STABLE
+    if isinstance(group, ConsumerGroup):
+        return group.state is ConsumerGroupState.STABLE
+    return isinstance(group, ShareGroup) and all(
+        member.member_epoch == group.group_epoch == group.assignment_epoch for member in group.members.values()
+    )
+
+
+def _reason_of(request: Request) -> str:
+    message = request.message
+    if request.operation == "classic_leave":
+        return REASONS.get(message.members[0].reason or "", "MEMBER_LEFT")
+    known = REASONS.get(getattr(message, "reason", None) or "")
+    if known is not None:
+        return known
+    return "MEMBER_JOINED"
+
+
+def _by_topic_id(partitions: Sequence[Any]) -> list[list[Any]]:
+    return [[entry.topic_id, list(entry.partitions)] for entry in partitions]
+
+
+def _assignment(data: bytes) -> TopicPartitions | None:
+    """Partitions by topic of a consumer's assignment; None where it is none."""
+    try:
+        decoded = decode_assignment(data)
+    except DecodeError:
+        return None
+    return () if decoded is None else decoded.assigned_partitions
+
+
+NOTES: Final = {
+    RecordType.GROUP_METADATA: TruthRecorder._note_classic_generation,
+    RecordType.OFFSET_COMMIT: TruthRecorder._note_offset,
+    RecordType.CONSUMER_GROUP_METADATA: TruthRecorder._note_epoch,
+    RecordType.SHARE_GROUP_METADATA: TruthRecorder._note_epoch,
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: TruthRecorder._note_current_assignment,
+    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: TruthRecorder._note_current_assignment,
+}
+"""Record type -> how it becomes a line."""

@@ -1,0 +1,238 @@
+"""Hypotheses of the log: what may have happened, as acts on a clock, where the log tells only what came of it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+from typing import Final
+
+from coordinator_core.whatif.lifetimes import POLL_MS, End, Lifetime
+from coordinator_core.whatif.timeline import BEGAN, ENDED, GREW, Mark, Rebalance, Timeline
+from schemas.group_types import GroupType
+
+WARM_UP_MS: Final = 15 * 60_000
+"""Members which were there before the window start so long before it, to be settled when it begins."""
+JUST_MS: Final = 50
+"""Just after, or just before."""
+
+
+class What(StrEnum):
+    """What a process does, or what is done to it."""
+
+    START = "START"
+    STOP = "STOP"
+    CRASH = "CRASH"
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+    SLOW_POLL = "SLOW_POLL"
+    GROW = "GROW"
+
+
+HYPOTHESES_MIN: Final = 8
+"""The phases of heartbeats are always open: even a timeline without a doubt is played so often, each time with
+others."""
+
+STARTING: Final = frozenset({What.START, What.RESUME})
+ENDING: Final = frozenset({What.STOP, What.CRASH, What.PAUSE, What.SLOW_POLL})
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Something which happens at a time. `mark`: what it makes of the group; `slot` -1: to the topics."""
+
+    at_ms: int
+    what: What
+    slot: int
+    mark: Mark
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One way to read what the log leaves open. `number` seeds the draws of the clients."""
+
+    number: int
+    silence_is_a_pause: bool
+    """Who expired and came back was paused; else it died and was started anew."""
+    unknown_end_is_expiry: bool
+    """Whose end the log cannot tell expired; else it left."""
+    joins_late: bool
+    """Members of a first generation came late within each delay; else early."""
+    falls_silent_late: bool
+    """The last heartbeat of who expired came just before it died; else it was due again."""
+
+
+def hypotheses_of(timeline: Timeline) -> tuple[Hypothesis, ...]:
+    """All combinations of what is open in this timeline."""
+    pauses = (False, True) if any(_may_be_paused(timeline, life) for life in timeline.lifetimes) else (False,)
+    ends = (False, True) if any(life.end is End.UNKNOWN for life in timeline.lifetimes) else (False,)
+    joins = (False, True) if any(one.is_first and one.member_count > 1 for one in timeline.rebalances) else (False,)
+    choices = list(product(pauses, ends, joins, (False, True)))
+    choices *= max(1, HYPOTHESES_MIN // len(choices))
+    return tuple(Hypothesis(number, *choice) for number, choice in enumerate(choices))
+
+
+def next_lifetime(timeline: Timeline, life: Lifetime) -> Lifetime | None:
+    """The next one of the same process."""
+    later = [
+        other
+        for other in timeline.lifetimes
+        if other.slot == life.slot and other.member.from_log_offset > life.member.from_log_offset
+    ]
+    return min(later, key=lambda other: other.member.from_log_offset, default=None)
+
+
+def _may_be_paused(timeline: Timeline, life: Lifetime) -> bool:
+    """Expired, and the same process joined only after that: it may have stood still, or have been started anew."""
+    if life.end not in {End.EXPIRED, End.UNKNOWN}:
+        return False
+    following = next_lifetime(timeline, life)
+    return following is not None and _comes_after(following, life)
+
+
+def _comes_after(following: Lifetime, life: Lifetime) -> bool:
+    place = life.member.to_log_offset
+    return place is not None and following.member.from_log_offset > place
+
+
+def open_facts(timeline: Timeline, mark: Mark) -> frozenset[str]:
+    """Names of what the log leaves open about a mark (`answer.ASSUMPTIONS`)."""
+    if mark.what == GREW:
+        return frozenset()
+    life = timeline.lifetimes[mark.number]
+    names = {"SAME_CLIENT"} if life.has_twin else set()
+    if mark.what == ENDED:
+        names |= {"LEFT_OR_EXPIRED"} if life.end is End.UNKNOWN else set()
+        names |= {"PAUSED_OR_CRASHED"} if _may_be_paused(timeline, life) else set()
+    else:
+        before = [other for other in timeline.lifetimes if next_lifetime(timeline, other) is life]
+        names |= {"PAUSED_OR_CRASHED"} if any(_may_be_paused(timeline, other) for other in before) else set()
+    return frozenset(names)
+
+
+def acts_of(timeline: Timeline, hypothesis: Hypothesis) -> tuple[Act, ...]:
+    """What happened, in the order of time."""
+    by_mark = {mark: rebalance for rebalance in timeline.rebalances for mark in rebalance.marks}
+    acts = [_grow(mark, rebalance) for mark, rebalance in by_mark.items() if mark.what == GREW]
+    resumed: set[int] = set()
+    for life in timeline.lifetimes:
+        acts.extend(_end_acts(timeline, hypothesis, life, by_mark, resumed))
+    for life in timeline.lifetimes:
+        if life.number not in resumed:
+            acts.append(_start(timeline, hypothesis, life, by_mark))
+    return tuple(sorted(_in_order(acts), key=lambda act: (act.at_ms, act.slot)))
+
+
+def _grow(mark: Mark, rebalance: Rebalance) -> Act:
+    return Act(rebalance.began_ms, What.GROW, -1, mark)
+
+
+def _start(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, by_mark: dict[Mark, Rebalance]) -> Act:
+    mark = Mark(BEGAN, life.number)
+    rebalance = by_mark.get(mark)
+    if life.was_there_before:
+        at_ms = timeline.from_ms - WARM_UP_MS + 100 * life.slot
+    elif rebalance is None:
+        at_ms = life.member.valid_from - JUST_MS  # a static member which came back: no rebalance
+    elif rebalance.is_first:
+        at_ms = _first_join_ms(timeline, hypothesis, life, rebalance)
+    else:
+        at_ms = rebalance.began_ms
+    return Act(at_ms, What.START, life.slot, mark)
+
+
+def _first_join_ms(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, rebalance: Rebalance) -> int:
+    """When a member of a first generation came: each round of the delay but the last had a newcomer."""
+    if timeline.group_type != GroupType.CLASSIC:
+        return rebalance.at_ms - JUST_MS
+    delay_ms = timeline.initial_rebalance_delay_ms
+    joined = sorted(mark.number for mark in rebalance.marks if mark.what == BEGAN)
+    index = joined.index(life.number)
+    rounds = 1 if len(joined) == 1 else 2
+    if rebalance.created_ms is not None and delay_ms:
+        rounds = max(rounds, round((rebalance.at_ms - rebalance.created_ms) / delay_ms))
+    began_ms = rebalance.created_ms if rebalance.created_ms is not None else rebalance.at_ms - rounds * delay_ms
+    if index == 0:
+        return began_ms - JUST_MS
+    number = (index - 1) * (rounds - 1) // max(len(joined) - 1, 1)
+    within_ms = delay_ms * (index + 1) // (len(joined) + 1) if hypothesis.joins_late else JUST_MS
+    return began_ms + number * delay_ms + within_ms
+
+
+def _end_acts(
+    timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, by_mark: dict[Mark, Rebalance], resumed: set[int]
+) -> Iterator[Act]:
+    """How a life ended, and what came of its process then, where that is one timeline."""
+    if life.end is End.STILL:
+        return
+    mark = Mark(ENDED, life.number)
+    following = next_lifetime(timeline, life)
+    end = life.end
+    if end is End.UNKNOWN:
+        end = End.EXPIRED if hypothesis.unknown_end_is_expiry else End.LEFT
+    gone_ms = _gone_ms(timeline, hypothesis, life, by_mark.get(mark), end)
+    back_ms = None if following is None else _start(timeline, hypothesis, following, by_mark).at_ms
+    if back_ms is not None:
+        gone_ms = min(gone_ms, back_ms - JUST_MS)
+    is_back_later = following is not None and _comes_after(following, life)
+    if end is End.EXPIRED and is_back_later and hypothesis.silence_is_a_pause and life.member.instance_id is None:
+        assert following is not None and back_ms is not None
+        resumed.add(following.number)
+        yield Act(gone_ms, What.PAUSE, life.slot, mark)
+        yield Act(back_ms, What.RESUME, life.slot, Mark(BEGAN, following.number))
+    elif end is End.POLL_EXPIRED:
+        until_ms = timeline.to_ms + 1 if back_ms is None else back_ms
+        if following is not None:
+            resumed.add(following.number)
+            yield Act(until_ms, What.RESUME, life.slot, Mark(BEGAN, following.number))
+        yield Act(gone_ms, What.SLOW_POLL, life.slot, mark, max(until_ms - gone_ms, 1))
+    elif end is End.EXPIRED or (end is End.REPLACED and life.away_ms is None):
+        yield Act(gone_ms, What.CRASH, life.slot, mark)
+    else:
+        yield Act(gone_ms, What.STOP, life.slot, mark)
+
+
+def _gone_ms(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, rebalance: Rebalance | None, end: End) -> int:
+    """When the process ceased to be a member of its own accord, or fell silent."""
+    ended_ms = life.member.valid_to
+    assert ended_ms is not None
+    last_ms = life.commits_ms[-1] if life.commits_ms else None
+    heartbeat_ms = timeline.heartbeat_interval_ms
+    if life.away_ms is not None:
+        return life.away_ms - JUST_MS
+    if rebalance is not None:
+        ended_ms = _struck_ms(timeline, rebalance, end)
+    if end is End.EXPIRED:
+        silent_ms = ended_ms - life.session_timeout_ms + (0 if hypothesis.falls_silent_late else heartbeat_ms - JUST_MS)
+        return silent_ms if last_ms is None else max(silent_ms, last_ms)
+    if end is End.POLL_EXPIRED:
+        return ended_ms - life.poll_timeout_ms
+    if end is End.REPLACED and last_ms is not None:
+        return last_ms
+    if last_ms is not None and ended_ms - heartbeat_ms - POLL_MS <= last_ms:
+        return last_ms  # consumers commit when they are closed
+    return ended_ms - JUST_MS
+
+
+def _struck_ms(timeline: Timeline, rebalance: Rebalance, end: End) -> int:
+    """A session that ran out ended the wait of a rebalance which others had begun, or began one."""
+    waited_ms = rebalance.at_ms - rebalance.began_ms
+    is_long = waited_ms > 2 * timeline.heartbeat_interval_ms + 2 * POLL_MS
+    return rebalance.at_ms if end is End.EXPIRED and is_long else rebalance.began_ms
+
+
+def _in_order(acts: Sequence[Act]) -> Iterator[Act]:
+    """A process ends one life before it begins the next: acts of one slot keep the order of its lifetimes."""
+    by_slot: dict[int, list[Act]] = {}
+    for act in acts:
+        by_slot.setdefault(act.slot, []).append(act)
+    for slot, of_slot in by_slot.items():
+        if slot < 0:
+            yield from of_slot
+            continue
+        of_slot.sort(key=lambda act: (act.mark.number, act.mark.what == ENDED))
+        at_ms = 0
+        for act in of_slot:
+            at_ms = max(act.at_ms, at_ms)
+            yield Act(at_ms, act.what, act.slot, act.mark, act.duration_ms)
+            at_ms += JUST_MS

@@ -1,0 +1,361 @@
+"""A group's timeline, as the log tells it: the lifetimes of its members, its rebalances, and what made each of them.
+
+Consumers commit before they join again, so the last commits before a new generation tell when the others found out.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from coordinator_core.assignors import CLIENT_ASSIGNORS
+from coordinator_core.errors import WhatIfError
+from coordinator_core.history.rows import GenerationRow, MemberRow
+from coordinator_core.inference.configs import NO_CONFIGS, SESSION_TIMEOUTS, Configs
+from coordinator_core.inference.last_commit_times import last_commit_times
+from coordinator_core.inference.leave_reasons import LeaveReasons, find_leave_reasons
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.owners import partition_owners
+from coordinator_core.inference.rollouts import by_others, find_rollouts
+from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
+from coordinator_core.whatif.lifetimes import DEFAULT_SESSION_TIMEOUT_MS, POLL_MS, End, Lifetime, lifetimes_of
+from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Recorded
+from schemas.group_types import GroupType
+
+CONSUMER_SESSION_TIMEOUT: Final = SESSION_TIMEOUTS[GroupType.CONSUMER]
+"""As groups have it; brokers have `group.consumer.session.timeout.ms`."""
+HEARTBEAT_MS: Final = 3000
+"""heartbeat.interval.ms by default."""
+CONSUMER_HEARTBEAT_MS: Final = 5000
+"""group.consumer.heartbeat.interval.ms by default."""
+DEFAULT_INITIAL_DELAY_MS: Final = 3000
+
+
+class Mark(NamedTuple):
+    """A fact that makes a group rebalance: `what` is BEGAN, ENDED (of the life of this number) or GREW."""
+
+    what: str
+    number: int
+
+
+BEGAN: Final = "BEGAN"
+ENDED: Final = "ENDED"
+GREW: Final = "GREW"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """A recorded generation or group epoch, with the marks which made it; none: a follow-up, or a cause not seen."""
+
+    generation: int
+    incarnation: int
+    at_ms: int
+    began_ms: int
+    """When its cause struck, as well as the commits tell."""
+    marks: frozenset[Mark]
+    member_count: int
+    is_first: bool
+    """The group was empty before."""
+    created_ms: int | None
+    """When the group was made, where this generation is its first and the log has it."""
+    previous_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A topic had so many partitions from a rebalance on."""
+
+    number: int
+    topic: str
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All that the log tells of a group's members in a window of time."""
+
+    group_id: str
+    group_type: str
+    from_ms: int
+    to_ms: int
+    protocol_name: str | None
+    lifetimes: tuple[Lifetime, ...]
+    rebalances: tuple[Rebalance, ...]
+    topics: dict[str, int]
+    """Topic -> partitions at the beginning."""
+    growths: tuple[Growth, ...]
+    initial_rebalance_delay_ms: int
+    heartbeat_interval_ms: int
+    session_timeout_ms: int
+    """consumer.session.timeout.ms of the group, else group.consumer.session.timeout.ms; for the consumer protocol."""
+    is_session_known: bool
+    """The log tells it, for all of the time; else what was told, or the default, was assumed."""
+    kafka_version: KafkaVersion = DEFAULT_VERSION
+    """The release whose rules the coordinator follows."""
+
+
+def timeline_of(
+    life: GroupLife,
+    recorded: Recorded,
+    configs: Configs = NO_CONFIGS,
+    *,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+) -> Timeline:
+    """The timeline of a classic or consumer group. Raises WhatIfError for groups whose timeline cannot be played."""
+    generations = _generations(life, from_ms, to_ms)
+    group_type = generations[0].group_type
+    first_ms = generations[0].valid_from if from_ms is None else from_ms
+    last_ms = _last_ms(life) if to_ms is None else to_ms
+    members = [row for row in life.members if row.group_type == group_type and _overlaps(row, first_ms, last_ms)]
+    if not members:
+        raise WhatIfError(f"group {life.group_id} had no members then: there is nothing to play")
+    heartbeat_ms = (
+        _heartbeat_interval_ms(members, recorded) if group_type == GroupType.CLASSIC else CONSUMER_HEARTBEAT_MS
+    )
+    session_ms, is_session_known = _consumer_session(life.group_id, group_type, members, recorded, configs, last_ms)
+    if group_type == GroupType.CONSUMER:
+        members = [row._replace(session_timeout_ms=session_ms) for row in members]
+    leave_reasons = _departed(life, recorded, configs)
+    lifetimes = lifetimes_of(life, members, generations[0], first_ms, heartbeat_ms, leave_reasons)
+    topics, growths = _topics(life, generations, first_ms)
+    if not topics:
+        raise WhatIfError(f"group {life.group_id} was never assigned a partition: there is nothing to compare")
+    rebalances = _rebalances(life, generations, lifetimes, growths, first_ms, heartbeat_ms)
+    return Timeline(
+        life.group_id,
+        group_type,
+        first_ms,
+        last_ms,
+        _protocol(life.group_id, generations, group_type),
+        lifetimes,
+        rebalances,
+        topics,
+        tuple(growth for _, growth in growths),
+        _initial_delay_ms(rebalances, recorded),
+        heartbeat_ms,
+        session_ms,
+        is_session_known,
+        recorded.kafka_version,
+    )
+
+
+def _departed(life: GroupLife, recorded: Recorded, configs: Configs) -> LeaveReasons:
+    """Why members went, as gold has it."""
+    settings = InferenceSettings(modern_session_timeout_ms=recorded.consumer_session_timeout_ms)
+    heard = last_commit_times(life.commits, partition_owners(life), life.members, {})
+    leave_reasons = find_leave_reasons(life, heard, settings, configs)
+    return {**leave_reasons, **by_others(find_rollouts(life.members, leave_reasons, settings), leave_reasons)}
+
+
+def _generations(life: GroupLife, from_ms: int | None, to_ms: int | None) -> list[GenerationRow]:
+    rows = [
+        row
+        for row in life.generations
+        if (from_ms is None or row.valid_to is None or row.valid_to > from_ms)
+        and (to_ms is None or row.valid_from < to_ms)
+    ]
+    if not rows:
+        raise WhatIfError(f"group {life.group_id} has no generation in the log then: choose another time or group")
+    types = {row.group_type for row in rows if row.member_count or row.group_type != GroupType.CLASSIC}
+    if len(types) > 1:
+        raise WhatIfError(
+            f"group {life.group_id} was converted ({' and '.join(sorted(types))}): ask with --from and --to for a time "
+            "in which it had one type"
+        )
+    kind = next(iter(types), GroupType.CLASSIC)
+    if kind not in {GroupType.CLASSIC, GroupType.CONSUMER}:
+        raise WhatIfError(f"group {life.group_id} is a {kind.lower()} group: its members cannot be played")
+    return [row for row in rows if row.group_type == kind]
+
+
+def _heartbeat_interval_ms(members: Sequence[MemberRow], recorded: Recorded) -> int:
+    """As told; else Kafka's default, or the third of the session which Kafka recommends where that is less."""
+    if recorded.heartbeat_interval_ms is not None:
+        return recorded.heartbeat_interval_ms
+    shortest_ms = min(row.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS for row in members)
+    return max(1, min(HEARTBEAT_MS, shortest_ms // 3))
+
+
+def _consumer_session(
+    group_id: str, group_type: str, members: Sequence[MemberRow], recorded: Recorded, configs: Configs, last_ms: int
+) -> tuple[int, bool]:
+    """The session time-out of the consumer protocol, in ms, and whether the log tells it for all of the time.
+
+    It is asked for whenever a member came or went, and at the end: the play knows one value only.
+    """
+    times = {row.valid_from for row in members} | {row.valid_to for row in members if row.valid_to is not None}
+    at_ms = np.array(sorted({time_ms for time_ms in times if time_ms < last_ms} | {last_ms - 1}), np.int64)
+    group = np.zeros(len(at_ms), np.int64)
+    default_ms = recorded.consumer_session_timeout_ms
+    found = configs.numbers(CONSUMER_SESSION_TIMEOUT, (group_id,), group, at_ms, default_ms)
+    values: list[int] = np.unique(found.values).tolist()
+    if len(values) > 1 and group_type == GroupType.CONSUMER:
+        raise WhatIfError(
+            f"group {group_id} had {CONSUMER_SESSION_TIMEOUT} {' and '.join(map(str, values))}: ask with --from and "
+            "--to for a time in which it had one, or tell with --recorded what it was where the log does not"
+        )
+    return int(found.values[-1]), len(values) == 1 and bool(found.is_known.all())
+
+
+def _protocol(group_id: str, generations: Sequence[GenerationRow], group_type: str) -> str | None:
+    types = {row.protocol_type for row in generations if row.member_count and row.protocol_type}
+    if group_type == GroupType.CLASSIC and types - {"consumer"}:
+        raise WhatIfError(
+            f"group {group_id} is no group of consumers ({', '.join(sorted(types))}): it cannot be played"
+        )
+    names = dict.fromkeys(row.protocol_name for row in generations if row.protocol_name)
+    if group_type == GroupType.CLASSIC and len(names) > 1:
+        raise WhatIfError(
+            f"group {group_id} changed its assignor ({', '.join(names)}): ask with --from and --to for a time in which "
+            "it had one"
+        )
+    name = next(iter(names), None)
+    known = CLIENT_ASSIGNORS if group_type == GroupType.CLASSIC else SERVER_ASSIGNORS
+    if name is not None and name not in known:
+        raise WhatIfError(
+            f"group {group_id} has the assignor {name}, which is none of Kafka's own: it cannot be played"
+        )
+    return name
+
+
+def _overlaps(row: MemberRow, from_ms: int, to_ms: int) -> bool:
+    return row.valid_from < to_ms and (row.valid_to is None or row.valid_to > from_ms)
+
+
+def _last_ms(life: GroupLife) -> int:
+    """The last thing that the log tells of the group, and a little more, so that it still is in the window."""
+    times = [row.valid_from for row in life.generations]
+    times += [row.valid_to for row in life.members if row.valid_to is not None]
+    if len(life.commits):
+        times.append(int(life.commits.recorded_at_ms.max()))
+    return max(times) + 1
+
+
+# --- topics ---
+
+
+def _topics(
+    life: GroupLife, generations: Sequence[GenerationRow], first_ms: int
+) -> tuple[dict[str, int], list[tuple[int, Growth]]]:
+    """Partitions of each topic at first, and (log offset, growth).
+
+    The first assignment of a topic holds all its partitions, since every group assigns all of what it reads.
+    """
+    first: dict[str, int] = {}
+    known: dict[str, tuple[int, int]] = {}
+    """Topic -> (partitions, log offset of the assignment which showed them)."""
+    growths: list[tuple[int, Growth]] = []
+    for row in sorted(life.assignments, key=lambda row: (row.from_log_offset, -row.partition)):
+        topic = row.topic or row.topic_id
+        if row.group_type != generations[0].group_type or topic is None or row.partition < 0:
+            continue
+        count, place = known.get(topic, (0, row.from_log_offset))
+        if row.partition < count:
+            continue
+        known[topic] = row.partition + 1, row.from_log_offset
+        if row.valid_from <= first_ms or place == row.from_log_offset:
+            first[topic] = row.partition + 1
+        else:
+            growths.append((row.from_log_offset, Growth(len(growths), topic, row.partition + 1)))
+    return first, growths
+
+
+# --- rebalances ---
+
+
+def _rebalances(
+    life: GroupLife,
+    generations: Sequence[GenerationRow],
+    lifetimes: Sequence[Lifetime],
+    growths: Sequence[tuple[int, Growth]],
+    first_ms: int,
+    heartbeat_ms: int,
+) -> tuple[Rebalance, ...]:
+    found: list[Rebalance] = []
+    was_empty, previous_ms, created_ms = True, first_ms, None
+    for row in generations:
+        if row.generation == 0:
+            created_ms, was_empty = row.valid_from, True
+            continue
+        marks = _marks(row, lifetimes, growths)
+        if row.valid_from >= first_ms and not any(one.was_there_before and _is_of(one, row) for one in lifetimes):
+            began_ms = _began_ms(row, lifetimes, previous_ms, heartbeat_ms)
+            found.append(
+                Rebalance(
+                    row.generation,
+                    row.incarnation,
+                    row.valid_from,
+                    began_ms,
+                    marks,
+                    row.member_count,
+                    was_empty and row.member_count > 0,
+                    created_ms if was_empty else None,
+                    previous_ms,
+                )
+            )
+        was_empty, previous_ms, created_ms = row.member_count == 0, row.valid_from, None
+    return tuple(found)
+
+
+def _is_of(life: Lifetime, row: GenerationRow) -> bool:
+    """Whether it is the window's first generation, which has members that came before it."""
+    return life.member.from_log_offset == row.from_log_offset
+
+
+def _marks(row: GenerationRow, lifetimes: Sequence[Lifetime], growths: Sequence[tuple[int, Growth]]) -> frozenset[Mark]:
+    """What is new in this generation: its operation is where lifetimes begin and end in the log."""
+    place, next_place = row.from_log_offset, row.to_log_offset
+    marks = [Mark(BEGAN, life.number) for life in lifetimes if life.member.from_log_offset == place]
+    marks += [
+        Mark(ENDED, life.number)
+        for life in lifetimes
+        if life.member.to_log_offset == place and life.end not in {End.REPLACED, End.STILL}
+    ]
+    marks += [
+        Mark(GREW, growth.number)
+        for offset, growth in growths
+        if place <= offset and (next_place is None or offset < next_place)
+    ]
+    return frozenset(marks)
+
+
+def _began_ms(row: GenerationRow, lifetimes: Sequence[Lifetime], previous_ms: int, heartbeat_ms: int) -> int:
+    """When the others found out, less the half of a heartbeat interval which that takes; epochs begin as written."""
+    if row.group_type == GroupType.CONSUMER:
+        return row.valid_from
+    others = [
+        life
+        for life in lifetimes
+        if life.member.from_log_offset < row.from_log_offset
+        and (life.member.to_log_offset is None or life.member.to_log_offset > row.from_log_offset)
+    ]
+    if not others:
+        return row.valid_from
+    last_signs = []
+    for life in others:
+        index = bisect_left(life.commits_ms, row.valid_from)
+        if index and life.commits_ms[index - 1] > previous_ms:
+            last_signs.append(life.commits_ms[index - 1])
+    if len(last_signs) == len(others):
+        return max(min(last_signs) - POLL_MS // 2 - heartbeat_ms // (len(others) + 1), previous_ms + 1)
+    return max(row.valid_from - POLL_MS // 2 - heartbeat_ms * len(others) // (len(others) + 1), previous_ms + 1)
+
+
+def _initial_delay_ms(rebalances: Iterable[Rebalance], recorded: Recorded) -> int:
+    """What was told; else what the first generation after the group was made shows; else Kafka's default.
+
+    One member waits for the delay once, several twice: the first of the others makes it wait again.
+    """
+    if recorded.initial_rebalance_delay_ms is not None:
+        return recorded.initial_rebalance_delay_ms
+    for rebalance in rebalances:
+        if rebalance.created_ms is not None:
+            waited_ms = rebalance.at_ms - rebalance.created_ms
+            seen_ms = waited_ms if rebalance.member_count == 1 else waited_ms // 2
+            if seen_ms < DEFAULT_INITIAL_DELAY_MS - POLL_MS // 2:
+                return 0 if seen_ms < POLL_MS // 2 else round(seen_ms, -2)
+    return DEFAULT_INITIAL_DELAY_MS

@@ -1,0 +1,225 @@
+"""What a run leaves behind: a replay that goes on from it gives the rows of one that never stopped."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from zlib import crc32
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator_core.errors import StateUnreadable
+from coordinator_core.history import checkpoint
+from coordinator_core.history.groups import GroupHistory
+from coordinator_core.history.log_checkpoint import (
+    pack_offset_state,
+    pack_share_state,
+    unpack_offset_state,
+    unpack_share_state,
+)
+from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
+from coordinator_core.history.open_intervals import Held, Open, OpenIntervals
+from coordinator_core.history.operations import GroupRecord, Operation
+from coordinator_core.history.rows import GroupRows, TopicKey
+from coordinator_core.log.chunk import RecordChunk
+from coordinator_core.log.records import decode_chunk
+from coordinator_core.log.scan import scan_segment
+from coordinator_core.share_state.columnar import ColumnarShareReplay
+from tests.coordinator_core.group_records import Record, any_records
+from tests.coordinator_core.offsets.reference import Row, rows_of
+from tests.coordinator_core.share_state.reference import columnar_rows
+from tests.recorded import RECORDINGS
+
+
+def operations_of(records: Sequence[Record]) -> list[Operation]:
+    """Each record an operation of its group, a second after the one before."""
+    operations = []
+    for offset, (record_type, key, value) in enumerate(records):
+        group_id = str(getattr(key, "group_id", None) or getattr(key, "group", ""))
+        made = GroupRecord(offset, record_type, key, value)
+        operations.append(Operation(group_id, 1_000 * offset, offset, [made]))
+    return operations
+
+
+@dataclass
+class Night:
+    """Rows of several runs together: those settled, and by group the rows that the last run left open."""
+
+    settled: GroupRows = field(default_factory=GroupRows)
+    open: dict[str, GroupRows] = field(default_factory=dict)
+    state: dict[str, bytes] = field(default_factory=dict)
+
+    def run(self, operations: Iterable[Operation]) -> None:
+        """Go on from the state of the run before."""
+        history = GroupHistory(saved=self.state)
+        for operation in operations:
+            history.apply(operation)
+        self.settled.extend(history.take())
+        self.state = history.save()
+        self.open = {group_id: rows for group_id, rows in self.open.items() if group_id in history.asleep}
+        for group_id, rows in by_group(history.finish()).items():
+            assert group_id not in self.open, "a group which slept was given again"
+            self.open[group_id] = rows
+
+    def rows(self) -> list[str]:
+        """All of them, in an order of their own."""
+        together = GroupRows()
+        together.extend(self.settled)
+        for rows in self.open.values():
+            together.extend(rows)
+        return texts(together)
+
+
+def by_group(rows: GroupRows) -> dict[str, GroupRows]:
+    parts: dict[str, GroupRows] = {}
+    for name in ("generations", "members"):
+        for row in getattr(rows, name):
+            getattr(parts.setdefault(row.group_id, GroupRows()), name).append(row)
+    for run, assigned in rows.assignments.by_run():
+        parts.setdefault(run.group_id, GroupRows()).assignments.append(run, assigned)
+    return parts
+
+
+def texts(rows: GroupRows) -> list[str]:
+    return sorted(map(repr, (*rows.generations, *rows.members, *rows.assignments, *rows.events)))
+
+
+@settings(deadline=None)
+@given(records=any_records(), cuts=st.lists(st.integers(0, 40), max_size=6))
+def test_groups_go_on_from_what_was_saved(records: list[Record], cuts: list[int]) -> None:
+    """Any records, cut anywhere into runs: the rows are those of one run, and each open row is given once."""
+    operations = operations_of(records)
+    whole, parts = Night(), Night()
+    whole.run(operations)
+    ends = sorted({*cuts, len(operations)})
+    for first, last in zip([0, *ends], ends, strict=False):
+        parts.run(operations[first:last])
+    assert parts.rows() == whole.rows()
+    assert parts.state == whole.state
+
+
+def segments(recording: str, topic: str) -> Iterator[Path]:
+    for folder in sorted((RECORDINGS / recording / "logs").glob(f"{topic}-*")):
+        yield from sorted(folder.glob("*.log"))
+
+
+def batches_of(path: Path) -> list[bytes]:
+    data = np.frombuffer(path.read_bytes(), np.uint8)
+    scan = scan_segment(data, base_offset=int(path.stem), is_last=True)
+    places = zip(scan.batches.position.tolist(), scan.batches.size.tolist(), strict=True)
+    return [data[start : start + size].tobytes() for start, size in places]
+
+
+def chunk_of(batches: Sequence[bytes]) -> RecordChunk:
+    return decode_chunk(np.frombuffer(b"".join(batches), np.uint8), bytes_max=2**26, chunk_bytes_max=2**29, crc="skip")
+
+
+def runs_of(batches: Sequence[bytes], size: int) -> Iterator[RecordChunk]:
+    for start in range(0, len(batches), size):
+        yield chunk_of(batches[start : start + size])
+
+
+@pytest.mark.parametrize("recording", ["full-a", "compact-partial", "old-40"])
+def test_offset_logs_go_on_from_bytes(recording: str) -> None:
+    """Real logs with open transactions, a run every 97 batches, each begun from the bytes which the last one left."""
+    paths = [path for path in segments(recording, "__consumer_offsets") if path.stat().st_size]
+    assert paths
+    for path in paths:
+        batches = batches_of(path)
+        whole = OffsetsLogReplay()
+        output = whole.feed(chunk_of(batches))
+        expected_state = whole.export_state()
+        expected = {row.log_offset: row for part in (output.commits, whole.finish().commits) for row in rows_of(part)}
+        state: OffsetsLogState | None = None
+        commits: dict[int, Row] = {}
+        events: list[str] = []
+        for chunk in runs_of(batches, 97):
+            replay = OffsetsLogReplay(state)
+            part = replay.feed(chunk)
+            events += map(repr, part.groups.events)
+            left = replay.export_state()
+            state = OffsetsLogState(unpack_offset_state(pack_offset_state(left.columnar)), left.groups)
+            open_rows = replay.finish().commits
+            commits |= {row.log_offset: row for columns in (part.commits, open_rows) for row in rows_of(columns)}
+        assert state is not None
+        assert commits == expected
+        assert events == [repr(event) for event in output.groups.events]
+        assert state.groups == expected_state.groups
+
+
+@pytest.mark.parametrize("recording", ["full-a", "compact-partial"])
+def test_share_logs_go_on_from_bytes(recording: str) -> None:
+    """The same of share partitions: rows settled in each run, with those open at the end, are the rows of one run."""
+    for path in segments(recording, "__share_group_state"):
+        batches = batches_of(path)
+        whole = ColumnarShareReplay()
+        expected = columnar_rows([whole.feed(chunk_of(batches)), whole.finish()])
+        outputs = []
+        columnar = ColumnarShareReplay()
+        for chunk in runs_of(batches, 41):
+            columnar = ColumnarShareReplay(unpack_share_state(pack_share_state(columnar.export_state())))
+            outputs.append(columnar.feed(chunk))
+        assert columnar_rows([*outputs, columnar.finish()]) == expected
+
+
+def test_keys_are_saved_in_one_order() -> None:
+    """Whatever order they came in, and whatever they are."""
+    keys_of_groups: tuple[list[TopicKey], ...] = (
+        ["t", "b", "a"],
+        [("ACTIVE", "t"), ("STANDBY", "a"), ("ACTIVE", "a")],
+    )
+    for keys in keys_of_groups:
+        packed = set()
+        for order in (keys, keys[::-1], keys[2:] + keys[:2]):
+            intervals = OpenIntervals(
+                assignments={"m": {"TARGET": [Held(Open(1, 2, 3, 4), dict.fromkeys(order, (0, 3)))]}}
+            )
+            packed.add(checkpoint.pack_group(checkpoint.GroupCheckpoint(None, None, intervals)))
+        assert len(packed) == 1
+        assert checkpoint.unpack_group(packed.pop()).intervals == intervals
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"\x00",
+        b"PK\x03\x04 no archive",
+        b"\xc1",
+        b"\x80",
+        msgpack.packb([["NoGroup", ["g"]], None, None]),
+        msgpack.packb([["ClassicGroup", ["g", "a field too few"]], None, None]),
+        msgpack.packb([None, None, None, "a field too many"]),
+        msgpack.packb([None, None, [0, None, {}, {"m": {"TARGET": [[1, 2, 3, 4, [], [[0]]]]}}, {}, {}]]),
+    ],
+)
+def test_what_is_no_state_is_unreadable(damage: bytes) -> None:
+    """Bytes of somebody else are one error, whatever they are."""
+    for read in (checkpoint.unpack_group, unpack_offset_state, unpack_share_state):
+        with pytest.raises(StateUnreadable):
+            read(damage)
+
+
+@pytest.mark.parametrize("place", [0, 10, -1])
+def test_a_changed_byte_of_a_lane_is_noticed(place: int) -> None:
+    """The checksum finds what the disk changed, be it in the checksum itself."""
+    packed = bytearray(pack_offset_state(OffsetsLogReplay().export_state().columnar))
+    packed[place] ^= 1
+    with pytest.raises(StateUnreadable, match="damaged"):
+        unpack_offset_state(bytes(packed))
+
+
+@pytest.mark.parametrize("columns", [{"a": ("|O", (1,), b"12345678")}, {"a": ("<i8", (2,), b"12345678")}, ["a"], {}])
+def test_a_forged_lane_is_unreadable(columns: object) -> None:
+    """Whoever writes a right checksum gets no objects made, nor an error of another kind."""
+    forged = msgpack.packb(columns)
+    with pytest.raises(StateUnreadable):
+        unpack_share_state(crc32(forged).to_bytes(4, "big") + forged)
+
+
+def test_the_format_changes_with_its_number() -> None:
+    """Whoever changes what is saved raises STATE_FORMAT, so that no run reads the other's state; then this sum."""
+    assert (checkpoint.STATE_FORMAT, checkpoint.fingerprint()) == (7, "a9dea59f0471d753")
