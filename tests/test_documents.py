@@ -44,7 +44,7 @@ CAPTURED_AT: Final = datetime(2026, 12, 1, tzinfo=UTC)
 JOBS_SHOWN: Final = {"nightly", "owner", "sql", "describe", "audit", "restore", "whatif"}
 """In README and docs/questions.md, with their answers."""
 README_LINES_MAX: Final = 200
-IN_A_ROW: Final = {"audit_runs.py", "departures.py", "deletions.py", "replay.py", "lane.py"}
+IN_A_ROW: Final = {"audit_runs.py", "leave_reasons.py", "deletions.py", "replay.py", "columnar.py"}
 """Beside the file that is named before them."""
 
 Printed = Callable[[Example], str]

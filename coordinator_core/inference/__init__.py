@@ -16,14 +16,14 @@ Inputs are sorted here before they are used, so that the answer is a function of
 * `configs.Configs`: what the metadata log tells of them, over time.
 * `life.GroupLife`, `life.GroupCommits`: all silver rows of one group.
 * `groups.judge_group`: owners, rebalances, commit anomalies and the days of one group. It calls `owners`, `heard`,
-  `leave_reasons` (left or expired), `rebalances` (with `causes`, `movement`, `storms`) and `commit_anomalies`.
+  `leave_reasons` (left or expired), `rebalances` (with `causes`, `reassignment`, `storms`) and `commit_anomalies`.
 * `share_log.ShareLog`: the silver rows of the share partitions of one log partition, as columns.
 * `shares.audit_share_log`: their redeliveries, archived records and days. It calls `evidence`, `redeliveries` and
   `archived`.
 * `share_past`, `group_past`: what an audit keeps of share partitions and of groups, so that the next one goes on.
-  `settled`: the past of a group that need not be judged again. `quiet`: of which groups nothing but commits is new;
-  `standing`: of which these say more, and nothing else is new.
-* `lag.lag_history`: lag at each commit, where end offsets were sampled. `broken_rules`: where a log breaks the
+  `audit_watermark`: the past of a group that need not be judged again. `commits_only`: of which groups nothing but
+  commits is new; `unchanged_groups`: of which these say more, and nothing else is new.
+* `lag.lag_history`: lag at each commit, where end offsets were sampled. `log_anomalies`: where a log breaks the
   coordinators' rules, and what that means.
 * `rows`: gold rows, as declared, less `cluster_id`.
 """

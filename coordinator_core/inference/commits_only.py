@@ -5,7 +5,8 @@ group: what it said of owners, rebalances and odd commits stays, and the commits
 A commit is looked at, with its group, where
 
 * it is aborted, goes back, deletes, jumps by `skip_offset_count`, or has stayed for `stalled_ms`;
-* it may be the first one to a partition again after the group was deleted (`broken_rules`), or after a topic of it was;
+* it may be the first one to a partition again after the group was deleted (`log_anomalies`), or after a topic of it
+  was;
 * anything before makes every commit to the group say more (`GroupFacts.is_watched`).
 """
 

@@ -290,15 +290,15 @@ class _Made:
         self._write()
         made_anew = self._pasts.keys() | self._not_judged
         days = {group_id: found for group_id, found in others.days.items() if group_id not in made_anew}
-        watermark = {group_id: found for group_id, found in others.watermark.items() if group_id not in made_anew}
+        watermarks = {group_id: found for group_id, found in others.watermarks.items() if group_id not in made_anew}
         pasts = {group_id: found for group_id, found in others.pasts.items() if group_id not in self._not_judged}
-        watermark |= {group_id: packed_watermark(found) for group_id, found in self._watermarks.items()}
+        watermarks |= {group_id: packed_watermark(found) for group_id, found in self._watermarks.items()}
         return SavedGroups(
             pasts | self._stood | self._pasts,
             days | self._days,
             commits,
             self._heard.built(heard),
-            watermark,
+            watermarks,
             frozenset(self._not_judged),
         )
 
@@ -460,11 +460,11 @@ class _NewAudit:
                 noted.add(group_id)
         self._noted |= noted
         self._heard = self._heard.and_new(new, self._place)
-        watermark = {
-            group_id: unpacked_watermark(saved.watermark[group_id]) for group_id in noted & saved.watermark.keys()
+        watermarks = {
+            group_id: unpacked_watermark(saved.watermarks[group_id]) for group_id in noted & saved.watermarks.keys()
         }
         stand = odd - noted
-        needed = watermark | dict.fromkeys(stand, OPEN_ROWS)
+        needed = watermarks | dict.fromkeys(stand, OPEN_ROWS)
         slices = commits.slices() if noted or stand else {}
         for some, bundle in bundles_with(self._work.files, self._log_partition, noted | stand, commits, needed):
             # of a group that was not there before all commits are new
@@ -475,7 +475,7 @@ class _NewAudit:
                 if life.group_id in stand:
                     self._judge_standing(life, is_new[rows])
                 else:
-                    self._judge(life, is_new[rows], watermark.get(life.group_id))
+                    self._judge(life, is_new[rows], watermarks.get(life.group_id))
 
     def _add_counts(self, group_id: str, day: int, counts: DayCounts) -> bool:
         """Add to the counts of a day, be there a row of it or not. False: what that row would say is not known."""

@@ -32,7 +32,7 @@ class SavedGroups:
     """Of share groups."""
     commits: GroupedCommits = field(default_factory=lambda: GroupedCommits.of(()))
     heard: MembersHeard = field(default_factory=MembersHeard)
-    watermark: dict[str, bytes] = field(default_factory=dict)
+    watermarks: dict[str, bytes] = field(default_factory=dict)
     """Of groups whose past is settled until a place, by `packed_watermark`: it is needed of few of them."""
     not_judged: frozenset[str] = frozenset()
     """Groups that could not be judged: nothing is kept of them, the next audit judges them from their beginning."""
@@ -47,21 +47,21 @@ class SavedGroups:
             {group_id: days for part in parts for group_id, days in part.days.items()},
             GroupedCommits.of([part.commits.piece for part in parts]),
             MembersHeard.together([part.heard for part in parts]),
-            {group_id: watermark for part in parts for group_id, watermark in part.watermark.items()},
+            {group_id: watermark for part in parts for group_id, watermark in part.watermarks.items()},
             frozenset(chain.from_iterable(part.not_judged for part in parts)),
         )
 
     def of_bucket(self, bucket: KeyBucket) -> Self:
         """Of the groups of one task."""
         members = {group_id for group_id, _, _ in self.heard.members}
-        names = sorted({*self.pasts, *self.days, *self.watermark, *self.not_judged, *self.commits.group_ids, *members})
+        names = sorted({*self.pasts, *self.days, *self.watermarks, *self.not_judged, *self.commits.group_ids, *members})
         own = frozenset(compress(names, bucket.has_groups(names).tolist()))
         return type(self)(
             {group_id: past for group_id, past in self.pasts.items() if group_id in own},
             {group_id: days for group_id, days in self.days.items() if group_id in own},
             self.commits.alone(own),
             self.heard.without(members - own),
-            {group_id: watermark for group_id, watermark in self.watermark.items() if group_id in own},
+            {group_id: watermark for group_id, watermark in self.watermarks.items() if group_id in own},
             self.not_judged & own,
         )
 
@@ -100,7 +100,7 @@ class SavedGroups:
                 "latest": _bytes(heard.latest.reshape(-1)),
                 "held_topics": heard.topics,
                 "held": {name: _bytes(getattr(heard, name)) for name in HELD_COLUMNS},
-                "settled": self.watermark,
+                "watermarks": self.watermarks,
                 "not_judged": sorted(self.not_judged),
             }
         )
@@ -127,7 +127,7 @@ class SavedGroups:
                 {group_id: [ShareGroupDayRow(*day) for day in found] for group_id, found in told["days"].items()},
                 GroupedCommits(tuple(group_ids), _numbers(group), commits),
                 heard,
-                told["settled"],
+                told["watermarks"],
                 frozenset(told["not_judged"]),
             )
         except (AttributeError, IndexError, KeyError, TypeError, ValueError, msgpack.UnpackException) as error:

@@ -38,13 +38,15 @@ class GroupTable:
     """Up to which place rows of a group with a settled past stay."""
 
     def written_again(
-        self, noted: Set[str], whole: Set[str], watermark: Mapping[str, AuditWatermark]
+        self, noted: Set[str], whole: Set[str], watermarks: Mapping[str, AuditWatermark]
     ) -> dict[str, int]:
         """The groups of which rows are written again, and the place behind which they are. `noted`: of which more than
         commits is new; `whole`: those of them that are audited from their beginning."""
         if self.watermark is None:
             return dict.fromkeys(whole, NO_PLACE)
-        return dict.fromkeys(noted, NO_PLACE) | {group_id: self.watermark(past) for group_id, past in watermark.items()}
+        return dict.fromkeys(noted, NO_PLACE) | {
+            group_id: self.watermark(past) for group_id, past in watermarks.items()
+        }
 
     def places(self, rows: pa.Table) -> I64:
         """Where rows of gold are."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from coordinator_core.share_partition import acquire
+from coordinator_core.share_partition import acknowledge, acquire
 from coordinator_core.share_partition.errors import InvalidRecordState, SharePartitionError
 from coordinator_core.share_partition.in_flight import (
     ACQUIRED,

@@ -42,7 +42,7 @@ def test_what_is_kept_comes_back() -> None:
     """Facts, why members went, days, commits, and when members committed last."""
     before = saved()
     after = SavedGroups.unpacked(before.packed())
-    assert (after.pasts, after.days, after.watermark) == (before.pasts, before.days, before.watermark)
+    assert (after.pasts, after.days, after.watermarks) == (before.pasts, before.days, before.watermarks)
     assert after.commits.group_ids == before.commits.group_ids == (GROUP,)
     assert after.commits.commits.log_offset.tolist() == before.commits.commits.log_offset.tolist()
     assert after.commits.commits.is_transactional.dtype == np.bool_
@@ -53,7 +53,7 @@ def test_what_is_kept_comes_back() -> None:
 
 def test_a_settled_past_comes_back() -> None:
     """Its words are events again, what it held is found by place; what is cut off anywhere is refused."""
-    (packed,) = saved().watermark.values()
+    (packed,) = saved().watermarks.values()
     watermark = unpacked_watermark(packed)
     assert packed_watermark(watermark) == packed
     assert watermark.day == DAY_MS

@@ -155,7 +155,7 @@ def test_weeks_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     places: list[tuple[str, int]] = []
 
     def judged(life: GroupLife, *arguments: Any) -> Judged:
-        settled = next((one.settled for one in arguments if isinstance(one, GroupBefore)), None)
+        settled = next((one.watermark for one in arguments if isinstance(one, GroupBefore)), None)
         if settled is not None:
             ends = ends_of(life)
             assert all(end is None or end > settled.generation_at for end in ends)
