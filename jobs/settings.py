@@ -140,6 +140,8 @@ class Settings:
     """How maintain goes about it."""
     metrics_textfile: str
     """Path of the Prometheus textfile, absolute; empty: none is written."""
+    metrics_groups: int
+    """Groups with metrics of their own; those that need somebody first."""
     report_file: str
     """HTML file or URI that nightly writes at its end, absolute; empty: none."""
     privacy_hosts: str
@@ -198,6 +200,7 @@ KEYS: Final[Mapping[str, str]] = {
     "retention.vacuum_after_ms": "vacuum_after_ms",
     "retention.days": "retention_days",
     "metrics.textfile": "metrics_textfile",
+    "metrics.groups": "metrics_groups",
     "report.file": "report_file",
     "privacy.hosts": "privacy_hosts",
     "privacy.key_file": "privacy_key_file",
@@ -244,6 +247,7 @@ NUMBER_FIELDS: Final = frozenset(
         "request_timeout_ms",
         "fetch_bytes_max",
         "dump_partition_count",
+        "metrics_groups",
         "batch_decompressed_bytes_max",
         *(name for name in CAPTURE_FIELDS if name not in TEXT_FIELDS),
         *MAINTAIN_FIELDS,
@@ -485,6 +489,7 @@ def _checked(values: Mapping[str, Any]) -> Settings:
             retention_days=dict(values["retention_days"]),
         ),
         metrics_textfile=_absolute(values["metrics_textfile"], here) if values["metrics_textfile"] else "",
+        metrics_groups=values["metrics_groups"],
         report_file=_absolute(values["report_file"], here) if values["report_file"] else "",
         privacy_hosts=values["privacy_hosts"],
         privacy_key_file=_absolute(values["privacy_key_file"], here) if values["privacy_key_file"] else "",

@@ -83,6 +83,7 @@ def start_run(job: str, settings: Settings, *, meanwhile: str | None = None, has
         run_id=run.run_id,
         clock=lambda: datetime.now(UTC),
         textfile=settings.metrics_textfile,
+        groups_max=settings.metrics_groups,
         say=steps.say,
     )
     return RunContext(session, warehouse, settings, run.run_id, run.started_at, steps, metrics if has_metrics else None)

@@ -1,16 +1,20 @@
 """Metrics of the runs: a row in state.run_metrics for each job of a run, and a Prometheus textfile for who watches.
 
-The textfile is what node_exporter's textfile collector reads: `[metrics] textfile` names it, each job writes one of its
-own beside it (`groupledger.prom` -> `groupledger.replay.prom`), always whole. Metrics never make a run fail: what keeps
-them from being written is said, and the run goes on.
+The textfile is what node_exporter's textfile collector reads: `[metrics] textfile` names it, each job of a cluster
+writes one of its own beside it (`groupledger.prom` -> `groupledger.orders.replay.prom`), always whole, so that neither
+two jobs nor two clusters of one machine write over each other. What groups did is in one more
+(`groupledger.orders.groups.prom`). Metrics never make a run fail: what keeps them from being written is said, and the
+run goes on.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -57,11 +61,17 @@ LABELLED: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Gauges with a label of their own beside cluster and job."""
 PREFIX: Final = "groupledger_"
+GROUPS: Final = "groups"
+"""In place of a job, in the name of the textfile of groups."""
+CLUSTER_CHARACTERS_MAX: Final = 64
+"""Of a cluster's name in a file's name; of a longer one a digest is there."""
 
 
 def metric_names() -> frozenset[str]:
     """All that may stand in a textfile."""
-    return frozenset(PREFIX + name for name in (*OF_RUN, *COUNTS, *LABELLED))
+    from jobs.operations import group_metrics  # noqa: PLC0415
+
+    return frozenset(PREFIX + name for name in (*OF_RUN, *COUNTS, *LABELLED, *group_metrics.GAUGES))
 
 
 @dataclass(slots=True)
@@ -98,6 +108,7 @@ class Metrics:
         run_id: str,
         clock: Callable[[], datetime],
         textfile: str = "",
+        groups_max: int = 0,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._warehouse = warehouse
@@ -105,6 +116,7 @@ class Metrics:
         self._run_id = run_id
         self._clock = clock
         self._textfile = Path(textfile) if textfile else None
+        self._groups_max = groups_max
         self._say = say
 
     @contextmanager
@@ -125,10 +137,28 @@ class Metrics:
     def expose(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> None:
         """Write the textfile of a job, if one is wanted: whole, or not at all."""
         if self._textfile is not None:
-            from prometheus_client import write_to_textfile  # noqa: PLC0415  (most runs write none)
+            self._write_textfile(name, lambda: self._registry(name, run, started_at, ended_at))
 
-            path = textfile_of(self._textfile, name)
-            self._guarded(lambda: write_to_textfile(str(path), self._registry(name, run, started_at, ended_at)))
+    def expose_groups(self) -> None:
+        """Write the textfile of groups, if one is wanted."""
+        if self._textfile is not None:
+            self._write_textfile(GROUPS, self._registry_of_groups)
+
+    def _write_textfile(self, name: str, registry: "Callable[[], CollectorRegistry]") -> None:
+        from prometheus_client import write_to_textfile  # noqa: PLC0415  (most runs write none)
+
+        assert self._textfile is not None
+        path = textfile_of(self._textfile, self._cluster_id, name)
+        without_cluster = _without_cluster(self._textfile, name)
+        label = f'cluster_id="{self._cluster_id}"'
+
+        def write() -> None:
+            write_to_textfile(str(path), registry())
+            # the same series in two files is an error to the collector
+            if without_cluster.is_file() and label in without_cluster.read_text(encoding="utf-8"):
+                without_cluster.unlink()
+
+        self._guarded(write)
 
     def _guarded(self, write: Callable[[], None]) -> None:
         try:
@@ -201,6 +231,26 @@ class Metrics:
                     gauge(metric, about, number, **{label: of})
         return registry
 
+    def _registry_of_groups(self) -> "CollectorRegistry":
+        from prometheus_client import CollectorRegistry, Gauge  # noqa: PLC0415
+
+        # what reads silver and gold takes a while to load, and most runs write no textfile
+        from jobs.operations import group_metrics  # noqa: PLC0415
+        from jobs.queries.group_verdicts import group_verdicts, newest_record_ms  # noqa: PLC0415
+
+        registry = CollectorRegistry()
+        gauges: dict[str, Gauge] = {}
+        verdicts = group_verdicts(self._warehouse, self._cluster_id)
+        newest_ms = newest_record_ms(self._warehouse, self._cluster_id)
+        for sample in group_metrics.samples(verdicts, newest_ms, self._groups_max):
+            labels = {"cluster_id": self._cluster_id, **sample.labels}
+            gauge = gauges.get(sample.gauge)
+            if gauge is None:
+                about = group_metrics.GAUGES[sample.gauge]
+                gauge = gauges[sample.gauge] = Gauge(PREFIX + sample.gauge, about, list(labels), registry=registry)
+            gauge.labels(**labels).set(sample.value)
+        return registry
+
     def _last_success(self, name: str) -> datetime | None:
         rows = self._warehouse.read(
             RUN_METRICS, ["ended_at", "exit_code"], where={"cluster_id": self._cluster_id, "job": name}
@@ -225,6 +275,14 @@ def ledger_counts(counts: LedgerCounts) -> dict[str, int]:
     }
 
 
-def textfile_of(textfile: Path, job: str) -> Path:
-    """The file of one job: jobs end at times of their own, and a file is written as a whole."""
+def textfile_of(textfile: Path, cluster_id: str, job: str) -> Path:
+    """The file of one job of a cluster: jobs end at times of their own, and a file is written as a whole."""
+    cluster = quote(cluster_id, safe="")
+    if len(cluster) > CLUSTER_CHARACTERS_MAX:
+        cluster = hashlib.sha256(cluster_id.encode()).hexdigest()[:CLUSTER_CHARACTERS_MAX]
+    return textfile.with_name(f"{textfile.stem}.{cluster}.{job}{textfile.suffix or '.prom'}")
+
+
+def _without_cluster(textfile: Path, job: str) -> Path:
+    """The file of a job as older versions named it."""
     return textfile.with_name(f"{textfile.stem}.{job}{textfile.suffix or '.prom'}")

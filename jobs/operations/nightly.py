@@ -100,6 +100,8 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
         lacks = audit_lacks(run.warehouse, run.settings.cluster_id)
         unjudged = groups_not_judged(run.warehouse, run.settings.cluster_id)
         told.exit_code = INCOMPLETE if unjudged or lacks else DONE
+    if run.metrics is not None:
+        run.metrics.expose_groups()
     if summary.replaced_version is not None:
         run.steps.say(f"gold is of {summary.replaced_version}: made anew")
     run.steps.facts["inferred"] = {

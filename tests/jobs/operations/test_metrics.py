@@ -3,22 +3,30 @@
 import ast
 import json
 import re
+import shutil
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from coordinator_core.ledger import LedgerCounts
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
+from jobs.operations.group_metrics import GAUGES
 from jobs.operations.metrics import JobRun, Metrics, job_of, metric_names, textfile_of
+from jobs.queries.group_verdicts import group_verdicts
 from schemas.tables.state import RUN_METRICS
+from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.conftest import PROJECT_ROOT
+from tests.recorded import RECORDINGS
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EXAMPLES = PROJECT_ROOT / "examples"
+PROMTOOL = shutil.which("promtool")
 
 
 class Clock:
@@ -71,13 +79,13 @@ def test_a_run_leaves_a_row_and_a_textfile(warehouse: Warehouse, tmp_path: Path)
     assert (row["job"], row["exit_code"], row["row_count"], row["gap_count"]) == ("replay", 3, 10, 1)
     assert dict(row["ledger"])["control"] == 1
     assert dict(row["lag_records"]) == {"__consumer_offsets": 7, "__share_group_state": 1}
-    found = samples(tmp_path / "groupledger.replay.prom")
+    found = samples(tmp_path / "groupledger.c.replay.prom")
     assert found["groupledger_run_duration_seconds", ""] == 60
     assert found["groupledger_run_success_timestamp_seconds", ""] == (START + timedelta(minutes=1)).timestamp()
     assert found["groupledger_written_rows", "silver.topics"] == 4
     assert found["groupledger_capture_lag_seconds", "__consumer_offsets"] == 1.5
     assert ("groupledger_capture_lag_seconds", "__share_group_state") not in found
-    assert {name for name, _ in found} == metric_names()
+    assert {name for name, _ in found} == metric_names() - {f"groupledger_{name}" for name in GAUGES}
 
 
 def test_a_run_that_failed_is_told_of(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -92,7 +100,7 @@ def test_a_run_that_failed_is_told_of(warehouse: Warehouse, tmp_path: Path) -> N
     ):
         raise WarehouseError("no")
     assert sorted(row["exit_code"] for row in warehouse.read(RUN_METRICS).to_pylist()) == [0, 1]
-    found = samples(textfile_of(textfile, "replay"))
+    found = samples(textfile_of(textfile, "c", "replay"))
     assert found["groupledger_run_exit_code", ""] == 1
     assert found["groupledger_run_success_timestamp_seconds", ""] == (START + timedelta(minutes=1)).timestamp()
 
@@ -139,6 +147,92 @@ def test_the_dashboard_asks_for_what_is_written() -> None:
     assert asked <= metric_names()
     assert len(expressions) >= 10 and all("groupledger_" in expression for expression in expressions)
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_alert_rules_are_prometheus_own(tmp_path: Path) -> None:
+    """promtool takes them, and finds no fault in the textfiles that they are about."""
+    rules = EXAMPLES / "prometheus" / "groupledger.rules.yml"
+    assert set(re.findall(r"groupledger_[a-z_]+", rules.read_text())) <= metric_names()
+    if PROMTOOL is None:
+        pytest.skip("no promtool: apt install prometheus")
+    done = subprocess.run([PROMTOOL, "check", "rules", str(rules)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "7 rules found" in done.stdout, done.stdout + done.stderr
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(RECORDINGS / "full-a" / "logs")
+    of_run = Metrics(
+        ledger.warehouse, cluster_id=CLUSTER_ID, run_id="r", clock=Clock(), textfile=f"{tmp_path}/g.prom", groups_max=9
+    )
+    with of_run.job("replay") as run:
+        filled(run)
+    of_run.expose_groups()
+    for path in (tmp_path / "g.case.replay.prom", tmp_path / "g.case.groups.prom"):
+        done = subprocess.run(
+            [PROMTOOL, "check", "metrics"], input=path.read_text(), capture_output=True, text=True, check=False
+        )
+        # promtool takes names of ours that end in _count for a summary's
+        faults = [line for line in done.stderr.splitlines() if "_count" not in line]
+        assert faults == [], path
+
+
+def groups_file(ledger: Ledger, textfile: Path, groups_max: int) -> list[Sample]:
+    """What the textfile of groups says."""
+    of_run = Metrics(
+        ledger.warehouse,
+        cluster_id=CLUSTER_ID,
+        run_id="r",
+        clock=Clock(),
+        textfile=str(textfile),
+        groups_max=groups_max,
+    )
+    of_run.expose_groups()
+    text = textfile_of(textfile, CLUSTER_ID, "groups").read_text()
+    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+
+def test_groups_have_metrics_of_their_own(tmp_path: Path) -> None:
+    """Those that need somebody first, as many as the settings say; sums are of all; each verdict has its rule."""
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(RECORDINGS / "full-a" / "logs")
+    verdicts = {it.group_id: it for it in group_verdicts(ledger.warehouse, CLUSTER_ID)}
+    found = groups_file(ledger, tmp_path / "g.prom", 20)
+    assert {sample.name for sample in found} == {f"groupledger_{name}" for name in GAUGES} - {
+        "groupledger_group_lag_records"
+    }
+    of_groups = [sample for sample in found if sample.name == "groupledger_group_verdict"]
+    assert len(of_groups) == 20
+    warned = {name for name, it in verdicts.items() if it.verdict == "WARN"}
+    assert warned == {sample.labels["group_id"] for sample in of_groups if sample.value == 1}
+    by_rule = {sample.labels["group_id"]: sample.labels["rule"] for sample in of_groups}
+    assert (by_rule["k03-static"], by_rule["c08-simple"], by_rule["s05-limit"]) == (
+        "IN_STORM",
+        "OFFSETS_WENT_BACK",
+        "RECORDS_GIVEN_UP",
+    )
+    values = {(it.name, it.labels.get("group_id") or it.labels.get("verdict")): it.value for it in found}
+    assert values["groupledger_cluster_rebalances", None] == sum(it.rebalance_count for it in verdicts.values()) > 200
+    assert values["groupledger_cluster_groups", "WARN"] == len(warned)
+    assert values["groupledger_group_given_up_records", "s05-limit"] == 16
+    few = groups_file(ledger, tmp_path / "g.prom", 1)
+    assert len([sample for sample in few if sample.name == "groupledger_group_verdict"]) == 1
+    assert {(it.name, it.value) for it in few if "cluster_" in it.name} == {
+        (it.name, it.value) for it in found if "cluster_" in it.name
+    }
+
+
+def test_clusters_of_one_machine_have_files_of_their_own(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Whatever their names; a file that an older version left, without the cluster in its name, goes."""
+    textfile = tmp_path / "g.prom"
+    old, other = tmp_path / "g.replay.prom", tmp_path / "g.audit.prom"
+    old.write_text('groupledger_run_exit_code{cluster_id="c",job="replay"} 0\n')
+    other.write_text('groupledger_run_exit_code{cluster_id="d",job="audit"} 0\n')
+    names = ("c", "../d", "e" * 300, "e" * 299)
+    for name in names:
+        of_run = Metrics(warehouse, cluster_id=name, run_id="r", clock=Clock(), textfile=str(textfile))
+        for job in ("replay", "audit"):
+            with of_run.job(job):
+                pass
+    files = {textfile_of(textfile, name, job) for name in names for job in ("replay", "audit")}
+    assert {*tmp_path.glob("*.prom")} == {*files, other} and len(files) == 8
 
 
 def test_the_dag_is_python_and_runs_jobs_that_there_are() -> None:

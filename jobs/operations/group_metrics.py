@@ -1,0 +1,79 @@
+"""Metrics of groups for the Prometheus textfile: what happened to a cluster and to each group in the day that ends with
+the log, and the verdict of each group with its rule.
+
+A cluster may have more groups than Prometheus should have series: those that need somebody first have metrics of their
+own, as many as `[metrics] groups` says; sums over the cluster are of all groups.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict
+
+OF_DAY: Final[Mapping[str, str]] = {
+    "rebalances": "Rebalances",
+    "storm_rebalances": "Rebalances in storms",
+    "unowned_seconds": "Time in which partitions had no owner, summed over partitions",
+    "given_up_records": "Records that share groups gave up",
+    "redelivered_records": "Records that were handed back or given out again",
+    "rewinds": "Commits that went back",
+}
+"""What is counted, of a group and of a cluster."""
+LAG: Final = "group_lag_records"
+VERDICT: Final = "group_verdict"
+GROUPS: Final = "cluster_groups"
+LOG_END: Final = "cluster_log_end_timestamp_seconds"
+GAUGES: Final[Mapping[str, str]] = {
+    VERDICT: "How a group is: 0 OK, 1 WARN, 2 STALLED; `rule`: by which rule, the worst one.",
+    **{f"group_{name}": f"{about}, of a group, in the day that ends with the log." for name, about in OF_DAY.items()},
+    LAG: "Newest known lag of a group, all partitions together; not there where no end of a topic was sampled.",
+    GROUPS: "Groups of the cluster by verdict.",
+    **{
+        f"cluster_{name}": f"{about}, of a cluster, in the day that ends with the log."
+        for name, about in OF_DAY.items()
+    },
+    LOG_END: "Up to when the coordinators' log was read.",
+}
+
+
+class Sample(NamedTuple):
+    """A value of a gauge, and the labels beside the cluster."""
+
+    gauge: str
+    value: float
+    labels: Mapping[str, str]
+
+
+def samples(verdicts: Sequence[GroupVerdict], newest_ms: int, groups_max: int) -> Iterator[Sample]:
+    """Of a cluster and of its groups. Every group has the same labels, however it is, so that series do not come and
+    go by the night."""
+    found: Counter[str] = Counter(it.verdict for it in verdicts)
+    for verdict in SEVERITIES:
+        yield Sample(GROUPS, found[verdict], {"verdict": verdict})
+    sums: Counter[str] = Counter()
+    for it in verdicts:
+        sums.update(_of_day(it))
+    for name in OF_DAY:
+        yield Sample(f"cluster_{name}", sums[name], {})
+    if newest_ms:
+        yield Sample(LOG_END, newest_ms / 1000, {})
+    for it in sorted(verdicts, key=_worst_first)[:groups_max]:
+        labels = {"group_id": it.group_id, "group_type": it.group_type}
+        rule = next(iter(it.rules), OK)
+        yield Sample(VERDICT, SEVERITIES[::-1].index(it.verdict), {**labels, "rule": rule})
+        for name, value in _of_day(it).items():
+            yield Sample(f"group_{name}", value, labels)
+        if it.lag is not None:
+            yield Sample(LAG, it.lag, labels)
+
+
+def _of_day(it: GroupVerdict) -> dict[str, float]:
+    counts = it.rebalance_count, it.storm_count, it.unowned_ms / 1000
+    offsets = it.given_up_count, it.redelivered_count, it.rewind_count
+    return dict(zip(OF_DAY, (*counts, *offsets), strict=True))
+
+
+def _worst_first(it: GroupVerdict) -> tuple[int, int, int, str]:
+    """Those that need somebody; then those of which most is to be told."""
+    return SEVERITIES.index(it.verdict), -it.rebalance_count, -it.redelivered_count, it.group_id
