@@ -34,13 +34,11 @@ def open_tables(job: str, settings: Settings) -> "Warehouse":
 def remarks_in_log(
     tables: "Warehouse", settings: Settings, at_ms: int | None, group_ids: list[str] | None = None
 ) -> list[str]:
-    """What of the log is in no source or not replayed yet, and up to when an answer is known to hold, where the time is
-    behind that. Raises ArgumentError for a time before the log begins."""
-    from jobs.delta.silver_format import require_current_silver  # noqa: PLC0415
+    """Of `open_tables`: what of the log is in no source or not replayed yet, and up to when an answer is known to hold,
+    where the time is behind that. Raises ArgumentError for a time before the log begins."""
     from jobs.queries.behind import not_replayed_lines  # noqa: PLC0415
     from jobs.queries.in_log import GROUPS_LOG, remarks_behind, require_begun, unread_remarks  # noqa: PLC0415
 
-    require_current_silver(tables, settings.cluster_id)
     all_ends = require_begun(tables, settings.cluster_id, at_ms)
     return [
         *unread_remarks(all_ends, group_ids or None),
