@@ -42,7 +42,6 @@ ConnectorTasks = tuple[tuple[str, tuple[int, ...]], ...]
 """((connector, (task, ...)), ...); task -1 is the connector itself."""
 
 GENERATION_NONE: Final = -1
-CONNECTOR_TASK: Final = -1
 
 
 @quickly_made

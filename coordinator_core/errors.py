@@ -57,12 +57,6 @@ class NullNotAllowed(DecodeError):
     code = "NULL_NOT_ALLOWED"
 
 
-class InvalidTag(DecodeError):
-    """Tags out of order, twice, or with a size that is not theirs."""
-
-    code = "INVALID_TAG"
-
-
 class UnknownRecordType(DecodeError):
     """A key type no declaration knows. Kafka warns and skips it (UnknownRecordTypeException); so does replay."""
 

@@ -117,8 +117,6 @@ class Records:
     frame: DataFrame
     has_cluster: bool
     has_topic: bool
-    has_operations: bool
-    """`operation` is there. Else records of one time whose offsets follow one another are one operation."""
     has_producers: bool
     """`producer_id` and `is_transactional` are there."""
     has_markers: bool
@@ -167,7 +165,6 @@ def read_records(records: DataFrame, columns: ColumnNames | None = None) -> Reco
         frame,
         has_cluster="cluster_id" in found,
         has_topic="topic" in found,
-        has_operations="base_offset" in found,
         has_producers=has_producers,
         has_markers=has_producers and is_control is not None,
     )
@@ -249,7 +246,6 @@ def _opened(records: DataFrame) -> Records:
         frame,
         has_cluster=has_cluster,
         has_topic=True,
-        has_operations=True,
         has_producers=True,
         has_markers=True,
         batches=records.select(*kept),

@@ -23,8 +23,6 @@ from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_STATE_TOPIC
 from schemas.transaction_state import TOPIC as TRANSACTION_TOPIC
 
-BATCHED_FROM_VERSION: Final = 4
-"""From here on a request has several keys (KIP-699)."""
 SHARE_FROM_VERSION: Final = 6
 """From here on it may ask for share coordinators (KIP-932)."""
 NO_NODE_ID: Final = -1

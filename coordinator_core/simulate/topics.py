@@ -35,7 +35,6 @@ class DataPartition:
     """(time, log start offset from then on), in the order of time."""
     poison: list[int] = field(default_factory=list)
     """Offsets of single poison records, sorted."""
-    next_stretch: int = 0
 
     def end_offset(self, now_ms: int) -> int:
         """The offset which the next record gets. Batches come whole."""

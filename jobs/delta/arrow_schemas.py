@@ -151,11 +151,6 @@ def _delta_type(type_: Type) -> Any:
             return {"type": "struct", "fields": fields}
 
 
-def ddl(columns: Iterable[Column]) -> str:
-    """Columns as DDL with COMMENTs: what `CREATE TABLE name (...)` takes, and what a reader can read."""
-    return ", ".join(f"{column.name} {sql_type(column.type)} COMMENT {_sql_text(column.comment)}" for column in columns)
-
-
 def sql_type(type_: Type) -> str:
     """The SQL name of a declared type."""
     match type_:
@@ -167,11 +162,6 @@ def sql_type(type_: Type) -> str:
             return f"MAP<{sql_type(type_.key)}, {sql_type(type_.value)}>"
         case StructOf():
             return "STRUCT<" + ", ".join(f"{name}: {sql_type(field)}" for name, field in type_.fields) + ">"
-
-
-def _sql_text(text: str) -> str:
-    """A text of our own as a SQL literal."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def statistics_columns(table: Table) -> tuple[str, ...]:

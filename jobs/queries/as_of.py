@@ -538,10 +538,6 @@ def _share_key(row: Row) -> SharePartitionKey:
     return SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])
 
 
-def _ms_or_none(at: datetime | None) -> int | None:
-    return None if at is None else epoch_ms(at)
-
-
 def _times_or_none(column: pa.ChunkedArray) -> list[int | None]:
     """As epoch milliseconds."""
     times: list[int | None] = epoch_ms_column(column).tolist()

@@ -1,5 +1,6 @@
 """Packs the rows of a dump into batches, as a read of a segment gives them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -55,7 +56,7 @@ def _is_new(rows: pa.Table, column: str, known: Sequence[tuple[int, int]]) -> Bo
     return is_new
 
 
-class _Packer:
+class _Packer(ABC):
     """What both kinds share: rows wait until there is enough to make a read of."""
 
     def __init__(self, log: DumpLog) -> None:
@@ -77,8 +78,9 @@ class _Packer:
         """There are no more."""
         yield from self._flush(is_end=True)
 
+    @abstractmethod
     def _flush(self, *, is_end: bool) -> Iterator[SegmentRead]:
-        raise NotImplementedError
+        """Read what waits, at the end all of it."""
 
     def _read(self, data: U8, base_offset: int) -> SegmentRead:
         columns, _, end_position, stop = kernels.frame_batches(data, 0, len(data))

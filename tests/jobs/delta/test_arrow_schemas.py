@@ -6,13 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from jobs.delta.arrow_schemas import (
     TIMESTAMP_MS_MAX,
     TIMESTAMP_MS_MIN,
     arrow_schema,
-    ddl,
     delta_schema,
     file_schema,
     spark_schema,
@@ -37,18 +35,6 @@ def test_arrow_and_delta_agree(table: Table) -> None:
 def test_spark_and_delta_agree(table: Table) -> None:
     """Delta's log holds Spark's own JSON of the schema."""
     assert json.loads(delta_schema(table).to_json()) == json.loads(spark_schema(table).json())
-
-
-@pytest.mark.spark
-def test_ddl_and_spark_agree(spark: SparkSession) -> None:
-    """Spark reads the DDL of every table as the same types, names and comments."""
-    for table in TABLES.values():
-        parsed, derived = StructType.fromDDL(ddl(table.columns)), spark_schema(table)
-        assert isinstance(parsed, StructType)
-        assert [(f.name, f.dataType.simpleString()) for f in parsed] == [
-            (f.name, f.dataType.simpleString()) for f in derived
-        ]
-        assert [f.metadata for f in parsed] == [f.metadata for f in derived]
 
 
 @pytest.mark.spark
