@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -74,9 +74,6 @@ class BootstrapError(Exception):
 def say(text: str) -> None:
     """A line on stderr: stdout belongs to the job."""
     print(text, file=sys.stderr, flush=True)
-
-
-# Where things are
 
 
 @dataclass(frozen=True)
@@ -133,13 +130,10 @@ class Places:
         if not self.is_installed:
             return next(self.venv.glob("lib/python3.*/site-packages/pyspark"), self.venv / "pyspark")
         code = 'from importlib.util import find_spec; print(find_spec("pyspark").submodule_search_locations[0])'
-        find = [self.python, "-c", code]
-        done = subprocess.run(find, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-        if done.returncode:
-            raise BootstrapError(
-                FAILED, f"{self.python} has no pyspark: install the package groupledger again with pip"
-            )
-        return Path(done.stdout.strip())
+        found = _printed([self.python, "-c", code])
+        if found is None:
+            raise BootstrapError(FAILED, f"{self.python} has no pyspark: install groupledger again with pip")
+        return Path(found.strip())
 
 
 def find_places(root: Path, environment: Mapping[str, str]) -> Places:
@@ -166,9 +160,6 @@ def checksum(files: Iterable[Path]) -> str:
         data = path.read_bytes()
         crc, size = zlib.crc32(data, crc), size + len(data)
     return f"{crc:08x}-{size}"
-
-
-# Set-up
 
 
 def run_logged(
@@ -241,17 +232,10 @@ def make_environment(places: Places, kind: str, environment: Mapping[str, str]) 
         run_logged([python, "-m", "venv", places.venv], log, "python -m venv failed", environment)
     lock = places.root / LOCKS[kind][-1]
     if not _installed_by_uv(places, lock, log, environment):
-        pip: list[str | Path] = [
-            places.python,
-            "-m",
-            "pip",
-            "install",
-            "--disable-pip-version-check",
-            "--no-input",
-            "-r",
-            lock,
-        ]
-        run_logged(pip, log, "pip could not install the packages (network? proxy?)", environment)
+        install = ["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-r"]
+        run_logged(
+            [places.python, *install, lock], log, "pip could not install the packages (network? proxy?)", environment
+        )
     for made in (RUN, kind):
         _stamp(places, made).write_text(_lock_checksum(places, made))
 
@@ -261,10 +245,8 @@ def _installed_by_uv(places: Places, lock: Path, log: Path, environment: Mapping
     uv = shutil.which("uv", path=environment.get("PATH"))
     if uv is None:
         return False
-    configured = subprocess.run(
-        [places.python, "-m", "pip", "config", "list"], stdout=subprocess.PIPE, env=environment, check=False
-    )
-    if configured.returncode or configured.stdout.strip():
+    settings = _printed([places.python, "-m", "pip", "config", "list"], environment)
+    if settings is None or settings.strip():
         return False
     try:
         run_logged([uv, "pip", "install", "--python", places.python, "-r", lock], log, "uv failed", environment)
@@ -283,11 +265,17 @@ def _lock_checksum(places: Places, kind: str) -> str:
 
 
 def _runs(python: str, code: str) -> bool:
+    return _printed([python, "-c", code]) is not None
+
+
+def _printed(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str | None:
+    """What a command prints; None where it fails, or cannot be run."""
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:
-        done = subprocess.run([python, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        done = subprocess.run(command, stdout=pipe, stderr=null, env=environment, errors="replace", check=False)
     except OSError:
-        return False
-    return done.returncode == 0
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 def find_python(environment: Mapping[str, str]) -> str:
@@ -321,27 +309,22 @@ class Java:
 
 def find_java(environment: Mapping[str, str]) -> Java:
     """Java 17 or newer, with the incubator's vector module, which Spark 4.2 loads. Else raises BootstrapError."""
-    if home := environment.get("JAVA_HOME"):
-        path: str | None = f"{home}/bin/java"
-        if not os.access(f"{home}/bin/java", os.X_OK):
-            raise BootstrapError(WRONG, f"JAVA_HOME={home} has no bin/java: {INSTALL_JAVA}")
-    else:
-        path = shutil.which("java", path=environment.get("PATH"))
+    home = environment.get("JAVA_HOME")
+    path = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH"))
     if path is None:
-        raise BootstrapError(WRONG, f"no Java: {INSTALL_JAVA}")
+        lacking = f"JAVA_HOME={home} has no bin/java" if home else "no Java"
+        raise BootstrapError(WRONG, f"{lacking}: {INSTALL_JAVA}")
+    asking = [path, "--list-modules"]
     try:
-        listed = subprocess.run(
-            [path, "--list-modules"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
-        )
+        listed = subprocess.run(asking, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     except OSError as error:
         raise BootstrapError(WRONG, f"{path} cannot be run ({error.strerror}): {INSTALL_JAVA}") from None
     java = Java(path, listed.stdout)
     if java.version < JAVA_MIN:
         raise BootstrapError(WRONG, f"{path} is older than Java {JAVA_MIN}: {INSTALL_JAVA}")
     if "jdk.incubator.vector" not in java.modules:
-        raise BootstrapError(
-            WRONG, f"{path} lacks the module jdk.incubator.vector, as cut-down runtimes do: {INSTALL_JAVA}"
-        )
+        lacking = f"{path} lacks the module jdk.incubator.vector, as cut-down runtimes do"
+        raise BootstrapError(WRONG, f"{lacking}: {INSTALL_JAVA}")
     return java
 
 
@@ -349,9 +332,7 @@ def delta_version(places: Places) -> str:
     """The version of Delta's jars in Spark's settings."""
     found = re.search(r"^spark\.jars\.packages\s.*:([^:\s]+)\s*$", places.defaults.read_text("utf-8"), re.MULTILINE)
     if found is None:
-        raise BootstrapError(
-            FAILED, f"{places.defaults} has no line spark.jars.packages GROUP:NAME:VERSION: restore it"
-        )
+        raise BootstrapError(FAILED, f"{places.defaults} lacks spark.jars.packages GROUP:NAME:VERSION: restore it")
     return found[1]
 
 
@@ -406,17 +387,11 @@ def compile_kernels(places: Places, environment: Mapping[str, str]) -> None:
 
 def set_up(places: Places, environment: Mapping[str, str]) -> None:
     """Fetch the jars and compile the kernels, both at a time, where they are missing."""
-    steps: tuple[tuple[Callable[[Places], bool], Callable[[Places, Mapping[str, str]], None]], ...]
     steps = ((have_jars, fetch_jars), (have_kernels, compile_kernels))
-    if all(is_done(places) for is_done, _ in steps):
-        return
-    with locked(places.cache), ThreadPoolExecutor() as pool:
-        running = [pool.submit(make, places, environment) for is_done, make in steps if not is_done(places)]
-        for future in running:
-            future.result()
-
-
-# What Spark is given
+    if not all(is_done(places) for is_done, _ in steps):
+        with locked(places.cache), ThreadPoolExecutor() as pool:
+            for future in [pool.submit(make, places, environment) for is_done, make in steps if not is_done(places)]:
+                future.result()
 
 
 @dataclass
@@ -450,7 +425,8 @@ class SparkOptions:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise BootstrapError(WRONG, f"--properties-file {path} cannot be read: {_reason(error)}") from None
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise BootstrapError(WRONG, f"--properties-file {path} cannot be read: {reason}") from None
         for number, line in enumerate(lines, 1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
@@ -466,10 +442,6 @@ class SparkOptions:
             self.master = setting
         elif name in ("--deploy-mode", "spark.submit.deployMode"):
             self.deploy_mode = setting
-
-
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"
 
 
 def split_words(words: Sequence[str]) -> tuple[SparkOptions, list[str]]:
@@ -638,9 +610,6 @@ def packed(places: Places, environment: Mapping[str, str]) -> str:
                 log = places.cache / "pack.log"
                 run_logged(packing, log, "the environment could not be packed", environment, places.root)
     return f"{packages}#environment,{code}#groupledger"
-
-
-# Start
 
 
 def bootstrap(words: Sequence[str], root: Path, environment: Mapping[str, str]) -> int:
