@@ -144,9 +144,7 @@ def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition:
         and _is_so(row, life.log_partition, newest)
     }
     in_order = sorted(readers, key=lambda it: (string_order(it.group_id), it.member_id))
-    return Owners(
-        owners, bool(ever), tuple(caveats), in_order, share_groups, unread, () if owners else unread_records(newest)
-    )
+    return Owners(owners, bool(ever), tuple(caveats), in_order, share_groups, unread, unread_records(newest))
 
 
 def _client_id(life: GroupLife, member_id: str) -> str | None:
@@ -233,13 +231,14 @@ def _remarks(found: Owners, topic: str, partition: int) -> Iterator[str]:
     if found.unread:
         told = "" if found.owners else "no owner is known then; " if found.is_known else "no owner is known; "
         yield f"{told}{unread_text(found.unread)}"
-    elif found.unread_records:
-        told = "no owner is known then" if found.is_known else "no owner is known"
-        yield f"{told}; {unread_owners_text(found.unread_records)}"
+    elif found.unread_records and not found.owners:
+        yield "no owner is known then" if found.is_known else "no owner is known"
     elif not found.is_known and not found.share_groups:
         yield f"no group was ever assigned {place}, as far as the log tells"
     elif found.is_known and not found.owners:
         yield "nobody owned it then, as far as the log tells"
+    if found.unread_records:
+        yield unread_owners_text(found.unread_records)
     for group_id in found.share_groups:
         group = f"share group {printable(group_id)[:100]}"
         of_group = [it for it in found.share_readers if it.group_id == group_id]

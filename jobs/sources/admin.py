@@ -24,6 +24,7 @@ from jobs.errors import BrokerError
 from jobs.sources.admin_answers import (
     CONFIG_SOURCES,
     UNANSWERED,
+    UNREADABLE,
     UNSUPPORTED,
     CommittedOffset,
     Config,
@@ -48,7 +49,7 @@ from jobs.sources.admin_questions import (
     is_not_ready,
     share_states_of,
 )
-from jobs.sources.broker import OLD_BROKER, Broker, Deadline, error_name, topic_id_of
+from jobs.sources.broker import OLD_BROKER, UNREAD_ANSWER, Broker, Deadline, error_name, topic_id_of
 from schemas.cluster_metadata import ConfigResourceType
 from schemas.group_types import GroupType
 
@@ -180,7 +181,11 @@ class Admin:
                 if (its_type or GroupType.CLASSIC) != group_type and _is_lost(described[name])
             ]
             found = self._answers(question, lost)
-            described.update((name, answer) for name, answer in found.items() if isinstance(answer, GroupDescription))
+            described.update(
+                (name, answer)
+                for name, answer in found.items()
+                if isinstance(answer, GroupDescription) or answer == UNREADABLE
+            )
         return described
 
     def committed_offsets(
@@ -252,6 +257,8 @@ class Admin:
         try:
             response = self._broker.send(question.request(part), node_id)
         except BrokerError as error:
+            if error.code == UNREAD_ANSWER:
+                return self._ask_each(question, part, node_id, str(error))
             if error.code != OLD_BROKER:
                 raise
             if question.older is None:
@@ -267,6 +274,14 @@ class Admin:
             if isinstance(told.get(item, UNANSWERED), Refusal):
                 told[item] = answer
         return {item: told.get(item, UNANSWERED) for item in part}
+
+    def _ask_each(
+        self, question: "Question[Item, Answer]", part: Sequence[Item], node_id: int, why: str
+    ) -> dict[Item, Answer | Refusal]:
+        """After an answer that cannot be read: it may be that of one item alone."""
+        if len(part) == 1:
+            return {part[0]: replace(UNREADABLE, detail=why)}
+        return {item: answer for it in part for item, answer in self._ask(question, [it], node_id).items()}
 
     def _partition_count(self, topic: str) -> int:
         found = self._broker.topics([topic])

@@ -31,6 +31,8 @@ UNANSWERED: Final = Refusal(-1, "UNANSWERED")
 """Of what a response leaves out."""
 NEGATIVE_EPOCH: Final = Refusal(-2, "LEADER_EPOCH_NOT_KNOWN")
 """The share coordinator reads no state without a leader epoch, and did not tell its own: Kafka 4.4 refuses -1."""
+UNREADABLE: Final = Refusal(-3, "UNREADABLE_ANSWER")
+"""There is an answer, in a form that cannot be read."""
 UNSUPPORTED: Final = Refusal(35, "UNSUPPORTED_VERSION")
 """What is said of a question which the broker does not know; `detail` says which request it is."""
 

@@ -60,6 +60,8 @@ RETRIABLE: Final = frozenset(
 )
 """Codes which Kafka calls retriable: a leader or coordinator moved, or is not ready yet."""
 
+UNREAD_ANSWER: Final = "UNREAD_ANSWER"
+"""Code of the BrokerError of an answer that cannot be decoded."""
 OLD_BROKER: Final = "OLD_BROKER"
 """Code of the BrokerError of a request that the broker does not know, or not in a version that we can send."""
 
@@ -369,6 +371,12 @@ class Broker:
             raise BrokerError(_too_old(request, self.api_versions(request.API_KEY)), code=OLD_BROKER) from None
         if isinstance(error, kafka_errors.InvalidReceiveError):
             raise BrokerError(f"an answer above {ANSWER_BYTES_MAX} bytes is not believed", code="ANSWER") from None
+        if type(error) is kafka_errors.KafkaProtocolError:  # its kinds pass, or are told above
+            raise BrokerError(
+                f"the broker answers {_name_of(request)} version {request.API_VERSION} in a form that cannot be read, "
+                "as early access releases do",
+                code=UNREAD_ANSWER,
+            ) from None
         found = self._look(node_id, deadline.left_ms)
         if found.is_final:
             raise BrokerError(str(found), code=found.step.name) from None
@@ -523,7 +531,7 @@ def error_name(code: int) -> str:
 
 def _too_old(request: Any, known: range) -> str:
     """Which request, and which version of it, a broker does not know."""
-    name = str(request.name).removesuffix("Request")
+    name = _name_of(request)
     if not known:
         return f"the broker does not know the request {name}"
     lowest = max(request.min_version, request._min_version or 0)
@@ -532,6 +540,10 @@ def _too_old(request: Any, known: range) -> str:
         f"the broker knows the request {name} in versions {known[0]} to {known[-1]}, "
         f"and is asked in versions {lowest} to {highest}"
     )
+
+
+def _name_of(request: Any) -> str:
+    return str(request.name).removesuffix("Request")
 
 
 def is_passing(error: BaseException) -> bool:

@@ -2,7 +2,9 @@
 
     with ReleasedBroker(release_home("3.5.2"), tmp_path / "broker") as broker:
         broker.address, broker.data / "__consumer_offsets-0"
-        broker.upgrade(release_home("3.9.1"))   # stops it, and starts the other one over the same folder
+            broker.upgrade(release_home("3.9.1"))   # stops it, and starts the other one over the same folder
+        with ReleasedClients(broker) as clients:  # those of the release itself
+            clients.ask("commit", group="g", topic="t", partition=0, offset=5)
 
 A broker runs with KRaft where its release has that, else with a ZooKeeper of its own in the same process. It is started
 by Kafka's own main class; the process ends when its standard input does (java/release/StockBroker.java).
@@ -17,14 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from tests.live.broker import SETTINGS, Node, free_ports
 from tests.live.kafka_home import HERE, LOG_CONFIGURATION
 from tests.live.program import JavaProgram, ProgramError, write_properties
 from tests.maven import CACHE, jars_and_classes, jdk_tool
 
-SOURCE: Final = HERE / "java" / "release" / "StockBroker.java"
+SOURCES: Final = tuple(sorted((HERE / "java" / "release").glob("*.java")))
 START_TIMEOUT_S: Final = 120
 FORMAT_TIMEOUT_S: Final = 60
 STARTS_MAX: Final = 3
@@ -126,7 +128,7 @@ def release_home(version: str) -> ReleaseHome:
     text = POM.format(version=version, scala=scala, logging=logging)
     if not pom.exists() or pom.read_text() != text:
         pom.write_text(text)
-    jars, classes = jars_and_classes(f"live-release-{version}", pom, [SOURCE])
+    jars, classes = jars_and_classes(f"live-release-{version}", pom, SOURCES)
     return ReleaseHome(version, jars, classes)
 
 
@@ -254,3 +256,25 @@ class ReleasedBroker:
             time.sleep(0.2)
         end = "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])
         raise ProgramError(f"Kafka {self.home.version} does not start:\n{end}")
+
+
+class ReleasedClients:
+    """Clients of a broker's own release; leave the `with` block to end them: members do not leave then."""
+
+    def __init__(self, broker: ReleasedBroker) -> None:
+        """Start them. Raises ProgramError."""
+        command = broker.home.command("ReleaseClients", broker.address)
+        self._program = JavaProgram(command, broker.folder, broker.folder / "clients.log")
+        self._program.answer(START_TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._program.stop()
+
+    def ask(self, command: str, **fields: str | int) -> Any:
+        """Let one of them do something (java/release/ReleaseClients.java), and give the answer. Raises ProgramError."""
+        return self._program.ask({"do": command, **fields})

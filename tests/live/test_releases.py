@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,10 @@ import pytest
 
 from coordinator_core.verify import Verdict
 from jobs.bronze.cluster_watch import watch_once
+from jobs.cli_enums import View
 from jobs.delta.warehouse import Warehouse
+from jobs.queries.describe import describe
+from jobs.queries.owner import run_owner
 from schemas.tables.bronze import CONFIGS, END_OFFSETS
 from schemas.tables.bronze import TOPICS as TOPICS_TABLE
 from tests.conftest import IS_TEST_LIVE
@@ -19,11 +23,12 @@ from tests.live.broker import CLIENT_SETTINGS
 from tests.live.clients import LiveClients
 from tests.live.kafka_home import KafkaHome
 from tests.live.ledger import CLUSTER_ID, Ledger
-from tests.live.release import ReleasedBroker, ReleaseHome, release_home
+from tests.live.release import ReleasedBroker, ReleasedClients, ReleaseHome, release_home
 from tests.live.test_verify import settings_of, unequal, verified
 from tests.maven import Unavailable
 
 SEED: Final = 7
+PARTITIONS: Final = 3
 CLASSIC: Final = ("classic-range", "classic-static", "classic-cooperative", "offsets", "transactions")
 CONSUMER: Final = (*CLASSIC, "consumer-uniform", "consumer-static", "mixed")
 SHARE: Final = (*CONSUMER, "share")
@@ -80,6 +85,47 @@ RELEASES: Final = (
 )
 REFUSED_REQUESTS: Final = ("Error processing describe configs", "Unexpected resource type", "InvalidRequestException")
 """What brokers log of a request that they do not take."""
+
+
+EARLY_ACCESS: Final = Release(
+    "3.7.2",
+    settings={
+        "auto.create.topics.enable": "true",
+        "num.partitions": str(PARTITIONS),
+        "group.coordinator.new.enable": "true",
+        "group.coordinator.rebalance.protocols": "classic,consumer",
+        "unstable.api.versions.enable": "true",
+    },
+)
+"""Consumer groups before they were released (KIP-848)."""
+
+
+def test_groups_of_early_access_are_not_taken_for_others(tmp_path: Path) -> None:
+    """Kafka 3.7 answers ConsumerGroupDescribe, and writes records, in forms of its own: verify cannot tell of that
+    group, and finds no difference in the rest; owner says that records of it could not be read."""
+    root, settings = tmp_path / "warehouse", {**CLIENT_SETTINGS, **EARLY_ACCESS.settings}
+    with (
+        ReleasedBroker(EARLY_ACCESS.home(), tmp_path / "broker", settings=settings) as broker,
+        ReleasedClients(broker) as clients,
+    ):
+        clients.ask("produce", topic="t", partitions=PARTITIONS, count=9)
+        for group_id, protocol in (("early", "consumer"), ("plain", "classic")):
+            clients.ask("join", client=f"{group_id}-1", group=group_id, topic="t", protocol=protocol)
+            clients.ask("consume", client=f"{group_id}-1", count=9)
+        worst, rows = verified(
+            broker.address, root, lambda: Ledger(in_process(), root, bootstrap_servers=broker.address)
+        )
+    (unknown,) = unequal(rows)
+    assert (worst, unknown["GROUP"], unknown["WHAT"]) == (Verdict.CANNOT_TELL, "early", "group")
+    assert unknown["REASON"].startswith(
+        "UNREADABLE_ANSWER: the broker answers ConsumerGroupDescribe version 0 in a form"
+    )
+    notes = {it.group.group_id: it.note for it in describe(Warehouse(str(root)), CLUSTER_ID, view=View.STATE)}
+    (said,) = run_owner(
+        Warehouse(str(root)), CLUSTER_ID, topic="t", partition=0, at_ms=None, output_format="table", out=StringIO()
+    )
+    assert said.startswith("early may have owned it: ")
+    assert notes.keys() == {"early", "plain"}
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=str)

@@ -19,6 +19,7 @@ from jobs.errors import BrokerError
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import (
     UNANSWERED,
+    UNREADABLE,
     UNSUPPORTED,
     CommittedOffset,
     GroupDescription,
@@ -28,7 +29,7 @@ from jobs.sources.admin_answers import (
     StateBatch,
 )
 from jobs.sources.api_request import ApiRequest
-from jobs.sources.broker import OLD_BROKER, Broker, Deadline, Leader, TopicInfo
+from jobs.sources.broker import OLD_BROKER, UNREAD_ANSWER, Broker, Deadline, Leader, TopicInfo
 from schemas import wire
 from schemas.admin_protocol import (
     CONSUMER_GROUP_DESCRIBE,
@@ -211,6 +212,30 @@ def test_a_group_that_one_coordinator_of_a_broker_knows_is_there(order: list[str
     answers = Admin(broker).describe_groups(dict.fromkeys(same, "CONSUMER"))
     assert answers.keys() == same
     assert all(isinstance(it, GroupDescription) for it in answers.values())
+
+
+def test_a_group_whose_answer_cannot_be_read_takes_no_other_along() -> None:
+    """Early access releases answer in forms of their own: the group is there, and the others are asked for alone."""
+    same = [name for name in "abcdefgh" if group_partition(name, PARTITION_COUNT) == 0]
+    early, gone, other = same[:3]
+    describe = consumer_response({gone: GROUP_ID_NOT_FOUND})
+
+    def answer(request: Any, to: int | None) -> Any:
+        if early in request._fields.group_ids:
+            raise BrokerError("in a form that no release declares", code=UNREAD_ANSWER)
+        return describe(request, to)
+
+    missing = dict.fromkeys((early, gone, other), GROUP_ID_NOT_FOUND)
+    broker = FakeBroker(
+        {
+            "DescribeGroupsRequest": lambda request, _: classic_response(request, missing),
+            "ConsumerGroupDescribeRequest": answer,
+        }
+    )
+    answers = Admin(broker).describe_groups(dict.fromkeys((early, gone, other), ""))
+    assert answers[early] == UNREADABLE
+    assert answers[gone] == Refusal.of(GROUP_ID_NOT_FOUND)
+    assert isinstance(answers[other], GroupDescription)
 
 
 def test_a_dead_group_is_not_there() -> None:
