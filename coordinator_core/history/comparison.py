@@ -343,6 +343,8 @@ def _replacements(
 
 def _say_assignor(step: Step, before: Mapping[str, int], after: Mapping[str, int]) -> None:
     """Another server assignor is preferred; one that is not named is the broker's default, of which no record tells."""
+    if before == after:
+        return
     names = {"from": preferred_assignor_of(before), "to": preferred_assignor_of(after)}
     if names["from"] == names["to"]:
         return

@@ -8,7 +8,7 @@ from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.consumer.subscriptions import preferred_assignor
 from coordinator_core.frozen import maker_of
 from coordinator_core.history import views
-from coordinator_core.history.open_intervals import Held, Open, OpenGeneration, OpenIntervals, in_runs, parted
+from coordinator_core.history.open_intervals import OpenAssignment, Open, OpenGeneration, OpenIntervals, in_runs, parted
 from coordinator_core.history.operations import Step
 from coordinator_core.history.rows import (
     LEFT_OR_EXPIRED,
@@ -22,6 +22,8 @@ from coordinator_core.history.rows import (
 )
 from coordinator_core.history.views import Member
 from coordinator_core.replay import Group
+
+_Interval = tuple[int, int | None, int, int | None, int, int, int]
 
 
 class Intervals(NamedTuple):
@@ -99,7 +101,10 @@ class Intervals(NamedTuple):
         self.rows.members.append(
             _make_member_row((self.group_id, views.group_type(group), member_id, *interval, ended_by, *of_member))
         )
-        self._add_attributes(group, member_id, self.intervals.attributes.pop(member_id, opened), step, of_member)
+        opened_attributes = self.intervals.attributes.pop(member_id, None)
+        if opened_attributes is not None:
+            interval = _interval(opened_attributes, step, group)
+        self._add_attributes(group, member_id, interval, of_member)
 
     def close_gone(self, step: Step, before: Group, gone: Iterable[str], replaced: Mapping[str, str]) -> None:
         """Members which are no more: away, or replaced by a new member of the same group instance id."""
@@ -121,7 +126,7 @@ class Intervals(NamedTuple):
         member_id = new.member_id
         opened = self.intervals.attributes.get(member_id, self.intervals.members[member_id])
         self.intervals.attributes[member_id] = self._opened(step, after)
-        self._add_attributes(before, member_id, opened, step, had)
+        self._add_attributes(before, member_id, _interval(opened, step, before), had)
 
     def count_assignor(self, member: Member, count: int) -> None:
         """One member more, or less, asks for the server assignor that a member asks for."""
@@ -134,7 +139,7 @@ class Intervals(NamedTuple):
         kinds = self.intervals.assignments.setdefault(member_id, {})
         kept, gone, come = parted(kinds.pop(kind, []), assigned)
         if come:
-            kept.append(Held(self._opened(step, after), come))
+            kept.append(OpenAssignment(self._opened(step, after), come))
         if kept:
             kinds[kind] = kept
         elif not kinds:
@@ -163,16 +168,13 @@ class Intervals(NamedTuple):
             )
         return step.opened
 
-    def _add_attributes(
-        self, group: Group, member_id: str, opened: Open, step: Step | None, had: views.MemberFields
-    ) -> None:
-        interval = _interval(opened, step, group)
+    def _add_attributes(self, group: Group, member_id: str, interval: _Interval, had: views.MemberFields) -> None:
         self.rows.attributes.append(
             _make_attributes_row((self.group_id, views.group_type(group), member_id, *interval, *views.attributes(had)))
         )
 
     def _close_assignments(
-        self, group: Group, member_id: str, kind: str, gone: Sequence[Held], step: Step | None
+        self, group: Group, member_id: str, kind: str, gone: Sequence[OpenAssignment], step: Step | None
     ) -> None:
         group_type = views.group_type(group)
         for opened, assigned in in_runs(gone):
@@ -200,7 +202,7 @@ def _end_ms(begin_ms: int, step: Step | None) -> int | None:
     return end_ms if end_ms < 0 else max(begin_ms, end_ms)
 
 
-def _interval(opened: Open, step: Step | None, group: Group) -> tuple[int, int | None, int, int | None, int, int, int]:
+def _interval(opened: Open, step: Step | None, group: Group) -> _Interval:
     """What rows of members and of assignments tell alike: from where and when to where and when, the incarnation, the
     first generation and the last, which is the one before the operation that ended the interval."""
     last = group if step is None else step.before

@@ -181,11 +181,8 @@ def member_fields(group: Group, member: Member) -> MemberFields:
 
 
 def _classic_fields(group: Group, member: ClassicMember) -> MemberFields:
-    topics, rack_id = None, None
-    if isinstance(group, ClassicGroup) and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-        subscription = embedded_subscription(member.subscription).subscription
-        if subscription is not None:
-            topics, rack_id = tuple(sorted(subscription.topics)), subscription.rack_id
+    is_consumer = isinstance(group, ClassicGroup) and group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    topics, rack_id = _topics_and_rack(member.subscription) if is_consumer else (None, None)
     return MemberFields(
         instance_id=member.group_instance_id,
         client_id=member.client_id,
@@ -285,7 +282,9 @@ def is_told_otherwise(old: Member, new: Member) -> bool:
     """May columns differ which neither the subscription nor the description tells? A classic member's rack is among the
     bytes of its subscription."""
     if isinstance(old, ClassicMember) and isinstance(new, ClassicMember):
-        return old.subscription != new.subscription
+        return old.subscription != new.subscription and _topics_and_rack(old.subscription) != _topics_and_rack(
+            new.subscription
+        )
     return type(old) is not type(new)
 
 
@@ -418,6 +417,13 @@ def _subscribed_topics(subscription: bytes) -> frozenset[str] | None:
     among them, change with each join."""
     read = embedded_subscription(subscription).subscription
     return None if read is None else frozenset(read.topics)
+
+
+@lru_cache(EMBEDDED_CACHE_SIZE)
+def _topics_and_rack(subscription: bytes) -> tuple[tuple[str, ...] | None, str | None]:
+    """Topics, sorted, and rack; None where they cannot be read."""
+    read = embedded_subscription(subscription).subscription
+    return (None, None) if read is None else (tuple(sorted(read.topics)), read.rack_id)
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
