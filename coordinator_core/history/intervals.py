@@ -8,7 +8,7 @@ from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.consumer.subscriptions import preferred_assignor
 from coordinator_core.frozen import maker_of
 from coordinator_core.history import views
-from coordinator_core.history.open_intervals import OpenAssignment, Open, OpenGeneration, OpenIntervals, in_runs, parted
+from coordinator_core.history.open_intervals import Open, OpenAssignment, OpenGeneration, OpenIntervals, in_runs, parted
 from coordinator_core.history.operations import Step
 from coordinator_core.history.rows import (
     LEFT_OR_EXPIRED,

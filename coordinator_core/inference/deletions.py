@@ -22,19 +22,19 @@ settings of the broker are known.
 """
 
 import json
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.history.views import TOPICS_BEFORE
-from coordinator_core.inference.life import NO_EXPIRY, NONE_MS, GroupLife
+from coordinator_core.inference.life import NO_EXPIRY, NONE_MS, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.log.chunk import I32
+from coordinator_core.log.chunk import I32, I64
+from coordinator_core.log.kernels import compiled
 from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 from schemas.group_types import GroupType
 
@@ -63,9 +63,6 @@ TOGETHER_MS: Final = 10_000
 
 _APPLIED: Final = OUTCOMES.index("APPLIED")
 _DELETE: Final = CHANGES.index("DELETE")
-
-Partition = tuple[int, int]
-"""Index of the topic, and partition."""
 
 
 class Why(NamedTuple):
@@ -106,29 +103,28 @@ class Deletions:
             for event in life.events
             if event.event_type == "GROUP_DELETED" and event.log_offset not in life.timeless
         }
-        self._applied: dict[Partition, I32] = {}
-        """Applied rows of the topics that lost an offset, by partition, in the order in which they were applied."""
-        self._of_topic: dict[int, list[tuple[int, I32]]] = {}
-        """By topic, its partitions with their applied rows."""
-        self._read_applied()
+        self._applied = _Applied.of(life.commits)
 
     def of(self, rows: Sequence[int], generation_at: Callable[[int], GenerationRow | None]) -> Mapping[int, Why]:
         """The cause of each tombstone; `rows` are those of the commits with a DELETE."""
         causes: dict[int, Why] = {}
-        for step in self._steps(rows):
+        steps, taken = self._steps(rows), self._taken(rows)
+        others = self._others(steps)
+        for step in steps:
             generation = generation_at(int(self._life.commits.log_offset[step.rows[0]]))
-            offsets = {row: self._deleted(row, generation) for row in step.rows}
+            offsets = {row: self._deleted(taken[row], generation) for row in step.rows}
             removals = self._removals(step, offsets)
             may_have_expired = all(offset.may_have_expired for offset in offsets.values())
             age_ms = min((offset.age_ms for offset in offsets.values() if offset.age_ms is not None), default=None)
             # of one topic in one operation nothing differs but what the values themselves say
             alike: dict[tuple[int, int | None, str | None], Why] = {}
             for row in step.rows:
-                expire_at_ms, removal = offsets[row].expire_at_ms, removals[row]
-                kind = int(self._life.commits.topic[row]), expire_at_ms, removal
+                topic, expire_at_ms, removal = taken[row].topic, offsets[row].expire_at_ms, removals[row]
+                kind = topic, expire_at_ms, removal
                 if kind not in alike:
                     expired = self._expired(expire_at_ms, age_ms, step.at_ms) if may_have_expired else None
-                    alike[kind] = self._why(row, step, expired, may_have_expired, generation, removal)
+                    of_others = others[step.last_log_offset, topic]
+                    alike[kind] = self._why(row, step, expired, may_have_expired, generation, removal, of_others)
                 causes[row] = alike[kind]
         return causes
 
@@ -140,8 +136,8 @@ class Deletions:
         may_have_expired: bool,
         generation: GenerationRow | None,
         removal: str | None,
+        others: "_Others",
     ) -> Why:
-        others = self._others(row, step)
         if removal == CERTAIN and not others.are_kept and not self._life.has_clock_step(-1, step.last_log_offset):
             return Why(TOPIC_DELETED, "METADATA_LOG", CERTAIN)
         if expired is not None and expired.method == EXPIRE_TIME:
@@ -213,66 +209,58 @@ class Deletions:
         )
         return LIKELY if is_near else None
 
-    def _steps(self, rows: Sequence[int]) -> Iterable[_Step]:
+    def _steps(self, rows: Sequence[int]) -> Sequence[_Step]:
         """Tombstones which follow each other in the log at one millisecond are of one operation."""
-        commits = self._life.commits
-        step: list[int] = []
-        for row in rows:
-            if step and (
-                commits.log_offset[row] != commits.log_offset[step[-1]] + 1
-                or commits.recorded_at_ms[row] != commits.recorded_at_ms[step[-1]]
-            ):
-                yield self._step(step)
-                step = []
-            step.append(row)
-        if step:
-            yield self._step(step)
+        log_offset, at_ms = self._life.commits.log_offset[rows], self._life.commits.recorded_at_ms[rows]
+        goes_on = (log_offset[1:] == log_offset[:-1] + 1) & (at_ms[1:] == at_ms[:-1])
+        ends = np.append(np.flatnonzero(~goes_on) + 1, len(rows))
+        last = ends - 1
+        steps = []
+        begin = 0
+        for end, step_ms, offset in zip(ends.tolist(), at_ms[last].tolist(), log_offset[last].tolist(), strict=True):
+            steps.append(_Step(tuple(rows[begin:end]), step_ms, offset))
+            begin = end
+        return steps
 
-    def _step(self, rows: Sequence[int]) -> _Step:
-        commits = self._life.commits
-        return _Step(tuple(rows), int(commits.recorded_at_ms[rows[-1]]), int(commits.log_offset[rows[-1]]))
+    def _taken(self, rows: Sequence[int]) -> Mapping[int, "_Taken"]:
+        """For each tombstone, the commit whose offset it took."""
+        commits, applied = self._life.commits, self._applied
+        tombstones = np.array(rows)
+        places = applied.last_before(applied.partition_of_row[tombstones], commits.log_offset[tombstones])
+        base = applied.rows[places]
+        is_known = (places >= 0) & (commits.change[base] != _DELETE)
+        columns = (
+            rows,
+            commits.topic[tombstones].tolist(),
+            commits.log_offset[tombstones].tolist(),
+            commits.recorded_at_ms[tombstones].tolist(),
+            is_known.tolist(),
+            commits.log_offset[base].tolist(),
+            commits.recorded_at_ms[base].tolist(),
+            commits.applied_at_ms[base].tolist(),
+            commits.expire_at_ms[base].tolist(),
+        )
+        return {row: _Taken(*fields) for row, *fields in zip(*columns, strict=True)}
 
-    def _read_applied(self) -> None:
-        commits = self._life.commits
-        has_lost = np.zeros(len(commits.topics), np.bool_)
-        has_lost[commits.topic[commits.change == _DELETE]] = True
-        rows, bounds = by_partition(commits, (commits.outcome == _APPLIED) & has_lost[commits.topic])
-        if not len(rows):
-            return
-        firsts = rows[bounds[:-1]]
-        found = zip(commits.topic[firsts].tolist(), commits.partition[firsts].tolist(), strict=True)
-        for (topic, partition), (first, end) in zip(found, pairwise(bounds.tolist()), strict=True):
-            self._applied[topic, partition] = rows[first:end]
-            self._of_topic.setdefault(topic, []).append((partition, rows[first:end]))
-
-    def _last_before(self, rows: I32, row: int) -> int:
-        """The place, among applied rows, of the last one that was in force when this one was written, or -1."""
-        commits = self._life.commits
-        return bisect_left(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
-
-    def _deleted(self, row: int, generation: GenerationRow | None) -> "_Deleted":
+    def _deleted(self, taken: "_Taken", generation: GenerationRow | None) -> "_Deleted":
         """The offset that a tombstone took.
 
         Its age, for the retention check, counts from the commit; in a classic group without members from when the group
         became empty.
         """
-        commits = self._life.commits
-        rows = self._applied[int(commits.topic[row]), int(commits.partition[row])]
-        place = self._last_before(rows, row)
-        if place < 0 or commits.change[rows[place]] == _DELETE:
+        if not taken.is_known:
             return _Deleted(None, None, True, None)
-        at_ms, base_ms = int(commits.recorded_at_ms[row]), int(commits.recorded_at_ms[rows[place]])
+        at_ms, base_ms = taken.at_ms, taken.base_ms
         if base_ms == NONE_MS:
             # a record that bears no time still carries that of its commit
-            base_ms = int(commits.applied_at_ms[rows[place]])
+            base_ms = taken.base_applied_ms
         committed_ms = None if base_ms == NONE_MS else base_ms
-        if NONE_MS in {at_ms, base_ms}:
+        if at_ms == NONE_MS or committed_ms is None:
             return _Deleted(None, None, True, committed_ms)
-        expire_at_ms = int(commits.expire_at_ms[rows[place]])
-        if expire_at_ms != NO_EXPIRY:
+        if taken.expire_at_ms != NO_EXPIRY:
             # the leader that wrote the tombstone went by its own clock, whatever that of the leader before
-            return _Deleted(None, expire_at_ms, at_ms >= expire_at_ms, committed_ms)
-        if self._life.has_clock_step(int(commits.log_offset[rows[place]]), int(commits.log_offset[row])):
+            return _Deleted(None, taken.expire_at_ms, at_ms >= taken.expire_at_ms, committed_ms)
+        if self._life.has_clock_step(taken.base_log_offset, taken.log_offset):
             return _Deleted(None, None, True, committed_ms)
         if generation is not None and generation.group_type == GroupType.CLASSIC and generation.member_count == 0:
             if generation.from_log_offset in self._life.timeless:
@@ -280,29 +268,117 @@ class Deletions:
             base_ms = min(base_ms, generation.valid_from)
         return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS, committed_ms)
 
-    def _others(self, row: int, step: _Step) -> "_Others":
-        """What became of the other partitions of the topic."""
-        commits = self._life.commits
-        deleted = {int(commits.partition[other]) for other in step.rows if commits.topic[other] == commits.topic[row]}
-        are_kept = outlived_expiry = False
-        for partition, rows in self._of_topic[int(commits.topic[row])]:
-            if partition in deleted:
-                continue
-            place = self._last_before(rows, row)
-            if place >= 0 and commits.change[rows[place]] != _DELETE:
-                is_kept = not self._is_deleted_with(step, rows[place + 1 :])
-                expire_at_ms = int(commits.expire_at_ms[rows[place]])
-                are_kept |= is_kept
-                outlived_expiry |= is_kept and expire_at_ms != NO_EXPIRY and expire_at_ms < step.at_ms
-        return _Others(are_kept, outlived_expiry)
+    def _others(self, steps: Sequence[_Step]) -> Mapping[tuple[int, int], "_Others"]:
+        """For each operation and topic that lost an offset in it, what became of the topic's other partitions. An
+        operation goes by its last offset in the log."""
+        commits, applied = self._life.commits, self._applied
+        rows = np.array([row for step in steps for row in step.rows])
+        step_of_row = np.repeat(np.arange(len(steps)), [len(step.rows) for step in steps])
+        _, first, pair_of_row = np.unique(
+            step_of_row * len(commits.topics) + commits.topic[rows], return_index=True, return_inverse=True
+        )
+        step_of_pair, topic_of_pair = step_of_row[first], commits.topic[rows[first]]
+        begins, counts = applied.first_of_topic[topic_of_pair], applied.count_of_topic[topic_of_pair]
+        starts = np.cumsum(counts) - counts
+        pair = np.repeat(np.arange(len(first)), counts)
+        partition = (np.arange(len(pair)) - np.repeat(starts - begins, counts)).astype(np.int32)
+        is_deleted = np.zeros(len(pair), np.bool_)
+        is_deleted[(starts - begins)[pair_of_row] + applied.partition_of_row[rows]] = True
+        places = applied.last_before(partition, commits.log_offset[rows[first]][pair])
+        base = applied.rows[places]
+        has_offset = ~is_deleted & (places >= 0) & (commits.change[base] != _DELETE)
+        at_ms = np.array([step.at_ms for step in steps])[step_of_pair][pair]
+        last_log_offset = np.array([step.last_log_offset for step in steps])[step_of_pair]
+        # is the next that becomes of it that its offset is deleted too, soon after?
+        has_next = places + 1 < applied.bounds[partition + 1]
+        following = applied.rows[np.where(has_next, places + 1, 0)]
+        is_soon = has_next & (commits.change[following] == _DELETE)
+        is_soon &= commits.applied_at_ms[following] <= at_ms + TOGETHER_MS
+        if self._life.clock_steps:
+            clock_steps = np.array(self._life.clock_steps)
+            is_soon &= np.searchsorted(clock_steps, last_log_offset[pair], "right") >= np.searchsorted(
+                clock_steps, commits.log_offset[following], "right"
+            )
+        is_kept = has_offset & ~is_soon
+        expire_at_ms = commits.expire_at_ms[base]
+        outlived = is_kept & (expire_at_ms != NO_EXPIRY) & (expire_at_ms < at_ms)
+        found = zip(
+            last_log_offset.tolist(),
+            topic_of_pair.tolist(),
+            np.logical_or.reduceat(is_kept, starts).tolist(),
+            np.logical_or.reduceat(outlived, starts).tolist(),
+            strict=True,
+        )
+        return {(offset, topic): _Others(*of_others) for offset, topic, *of_others in found}
 
-    def _is_deleted_with(self, step: _Step, rows: I32) -> bool:
-        """Is the next that becomes of a partition that its offset is deleted, soon after others?"""
-        commits = self._life.commits
-        if not len(rows) or commits.change[rows[0]] != _DELETE:
-            return False
-        is_soon = int(commits.applied_at_ms[rows[0]]) <= step.at_ms + TOGETHER_MS
-        return is_soon and not self._life.has_clock_step(step.last_log_offset, int(commits.log_offset[rows[0]]))
+
+class _Applied(NamedTuple):
+    """Applied commits of the topics that lost an offset, by partition, in the order in which they were applied."""
+
+    rows: I32
+    bounds: I64
+    """Where the rows of each partition begin, with the end. A partition goes by its place here; those of a topic follow
+    each other."""
+    log_offset: I64
+    """For each row, where it was applied."""
+    first_of_topic: I64
+    """By topic, its first partition."""
+    count_of_topic: I64
+    partition_of_row: I32
+    """For each commit, its partition; 0 for other commits."""
+
+    @classmethod
+    def of(cls, commits: GroupCommits) -> "_Applied":
+        """Those of one group."""
+        has_lost = np.zeros(len(commits.topics), np.bool_)
+        has_lost[commits.topic[commits.change == _DELETE]] = True
+        rows, bounds = by_partition(commits, (commits.outcome == _APPLIED) & has_lost[commits.topic])
+        count_of_topic = np.bincount(commits.topic[rows[bounds[:-1]]], minlength=len(commits.topics))
+        partition_of_row = np.zeros(len(commits), np.int32)
+        partition_of_row[rows] = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+        return cls(
+            rows,
+            bounds,
+            commits.applied_log_offset[rows],
+            np.cumsum(count_of_topic) - count_of_topic,
+            count_of_topic,
+            partition_of_row,
+        )
+
+    def last_before(self, partitions: I32, log_offsets: I64) -> I64:
+        """For each partition and place in the log, where in `rows` the last commit is that was in force then; -1 where
+        none was."""
+        places = np.empty(len(partitions), np.int64)
+        _find_last_before(self.log_offset, self.bounds, partitions, log_offsets, places)
+        return places
+
+
+@compiled
+def _find_last_before(applied: I64, bounds: I64, partitions: I32, log_offsets: I64, places: I64) -> None:
+    for index in range(len(partitions)):
+        first = bounds[partitions[index]]
+        low, high = first, bounds[partitions[index] + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if applied[middle] < log_offsets[index]:
+                low = middle + 1
+            else:
+                high = middle
+        places[index] = low - 1 if low > first else -1
+
+
+class _Taken(NamedTuple):
+    """A tombstone, and the commit in force before it."""
+
+    topic: int
+    log_offset: int
+    at_ms: int
+    is_known: bool
+    """False: the log does not show the commit; what follows means nothing."""
+    base_log_offset: int
+    base_ms: int
+    base_applied_ms: int
+    expire_at_ms: int
 
 
 class _Deleted(NamedTuple):

@@ -107,4 +107,4 @@ class GroupLife(NamedTuple):
     def has_clock_step(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Did the time go back behind a place and up to another? Then their times do not tell how long it was."""
         steps = self.clock_steps
-        return bisect_right(steps, from_log_offset) < bisect_right(steps, to_log_offset)
+        return bool(steps) and bisect_right(steps, from_log_offset) < bisect_right(steps, to_log_offset)

@@ -143,6 +143,8 @@ class _Changes:
     def _is_often(self, name: Name, count: int, at_ms: int) -> bool:
         """Is a change at a time one of so many within the window?"""
         times = self._times[name]
+        if len(times) < count:
+            return False
         first, end = bisect_left(times, at_ms), bisect_right(times, at_ms)
         return any(
             times[start + count - 1] - times[start] <= self._window_ms
