@@ -13,7 +13,10 @@ Theory of operation
    refuted there; what no hypothesis reproduces is beyond what the log can tell, and is left out of the comparison. What
    became of its marks under the changed settings is the verdict of that hypothesis. Where hypotheses disagree, the
    verdict is CANNOT_TELL, with all that it may be.
-5. `shares` does the same for records of share groups, from their state changes alone: bounds, no play.
+5. `bands` widens what some plays give to what may have been: clients have phases, and members of a first generation
+   joined when nobody knows (`first_generations`).
+6. `share_groups` does the same for epochs of share groups, whose members show no sign of life: bounds, no play.
+7. `shares` does the same for records of share groups, from their state changes alone: bounds, no play.
 
 Everything is a function of the rows and the question: no clock, and randomness is seeded by the number of the
 hypothesis.

@@ -3,20 +3,24 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from coordinator_core.errors import WhatIfError
-from coordinator_core.inference.configs import NO_CONFIGS, Configs
+from coordinator_core.inference.configs import NO_CONFIGS, SHARE_SESSION_TIMEOUT, Configs
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.leave_reasons import UNKNOWN
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.whatif.compare import ASSUMPTIONS, RebalanceAnswer, Totals, Verdict, compare
+from coordinator_core.whatif.compare import compare
 from coordinator_core.whatif.settings import Question
+from coordinator_core.whatif.share_groups import SHARE_MEMBER_ASSUMPTIONS, EpochAnswer, answer_share_members
 from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
 from coordinator_core.whatif.timeline import timeline_of
+from coordinator_core.whatif.verdicts import ASSUMPTIONS, GUESS, LIKELY, RebalanceAnswer, Totals, Verdict
 from schemas.group_types import GroupType
 
-ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS}
+ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS, **SHARE_MEMBER_ASSUMPTIONS}
 """Name of an assumption -> what it says."""
 
 REBALANCE: Final = "REBALANCE"
@@ -192,6 +196,7 @@ def _total_row(frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAn
         *totals.unowned_ms,
         *totals.recorded_not_served_ms,
         *totals.not_served_ms,
+        confidence=LIKELY if totals.is_whole else GUESS,
         assumptions=tuple(sorted({name for answer in answers for name in answer.assumptions})),
     )
 
@@ -204,7 +209,12 @@ def answer_share_group(
     Raises WhatIfError where the question has no meaning for share groups.
     """
     if question.changed.is_of_members:
-        raise WhatIfError(f"group {group_id} is a share group: ask for its delivery limit or its lock duration")
+        raise WhatIfError(
+            f"group {group_id} is a share group, and the log does not tell when its members polled: "
+            "ask for its delivery limit, lock duration, record locks, session time-out or heartbeat interval"
+        )
+    if question.changed.is_of_share_members:
+        raise WhatIfError("records and members of a share group are asked for one at a time")
     answers = answer_shares(transitions, question.changed, InForce(group_id, question.recorded, configs))
     asked = " ".join(question.texts)
     rows = [_record_row(group_id, asked, answer) for answer in answers]
@@ -228,6 +238,92 @@ def answer_share_group(
         assumptions=tuple(sorted({name for answer in answers for name in answer.assumptions})),
     )
     return [*rows, total]
+
+
+def answer_share_members_of(
+    life: GroupLife,
+    question: Question,
+    configs: Configs = NO_CONFIGS,
+    *,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+) -> list[WhatIfRow]:
+    """Each epoch of a share group under another session time-out or heartbeat interval, and the total.
+
+    Raises WhatIfError where the question has no meaning for share groups, or changes nothing.
+    """
+    changes, recorded = question.changed, question.recorded
+    if changes.is_of_members or changes.is_of_share_records:
+        raise WhatIfError("records and members of a share group are asked for one at a time, and by their own settings")
+    held = [
+        _held(configs, name, life, default)
+        for name, default in (
+            (SHARE_SESSION_TIMEOUT, recorded.share_session_timeout_ms),
+            ("share.heartbeat.interval.ms", recorded.share_heartbeat_interval_ms),
+        )
+    ]
+    answers, totals = answer_share_members(life, question, *held)
+    asked = " ".join(question.texts)
+    rows = [
+        _epoch_row(life.group_id, asked, answer)
+        for answer in answers
+        if (from_ms is None or answer.at_ms >= from_ms) and (to_ms is None or answer.at_ms < to_ms)
+    ]
+    total = WhatIfRow(
+        life.group_id,
+        GroupType.SHARE,
+        TOTAL,
+        asked,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        f"{totals.recorded_count} epochs",
+        None,
+        _counted(answer.verdict.value for answer in answers),
+        rebalances_before_min=totals.recorded_count,
+        rebalances_before_max=totals.recorded_count,
+        rebalances_after_min=totals.least,
+        rebalances_after_max=totals.most,
+        confidence=GUESS,
+        assumptions=totals.assumptions,
+    )
+    return [*rows, total]
+
+
+def _held(configs: Configs, name: str, life: GroupLife, default: int) -> int:
+    """What held at the last epoch."""
+    at_ms = np.array([life.generations[-1].valid_from if life.generations else 0], np.int64)
+    found = configs.numbers(name, (life.group_id,), np.zeros(1, np.int64), at_ms, default)
+    return int(found.values[0])
+
+
+def _epoch_row(group_id: str, asked: str, answer: EpochAnswer) -> WhatIfRow:
+    shift = answer.shift_ms
+    return WhatIfRow(
+        group_id,
+        GroupType.SHARE,
+        REBALANCE,
+        asked,
+        answer.at_ms,
+        answer.epoch,
+        None,
+        None,
+        None,
+        None,
+        ", ".join(answer.causes) or "partitions initialized",
+        answer.verdict.value,
+        answer.would_be,
+        None if shift is None else shift.least,
+        None if shift is None else shift.most,
+        1,
+        1,
+        *answer.rebalances,
+        confidence=answer.confidence,
+        assumptions=answer.assumptions,
+    )
 
 
 def _record_row(group_id: str, asked: str, answer: RecordAnswer) -> WhatIfRow:

@@ -1,126 +1,29 @@
 """The recorded rebalances beside those of the plays: what would have become of each."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from coordinator_core.errors import WhatIfError
 from coordinator_core.simulate.clients.offsets import COOPERATIVE
-from coordinator_core.whatif.hypotheses import Hypothesis, hypotheses_of, open_facts
+from coordinator_core.whatif.bands import Bands, Pair, Way
+from coordinator_core.whatif.hypotheses import hypotheses_of, open_facts
 from coordinator_core.whatif.lifetimes import POLL_MS, End, Lifetime
-from coordinator_core.whatif.runner import Play, Played, play
+from coordinator_core.whatif.runner import Played, play
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes
 from coordinator_core.whatif.timeline import ENDED, Mark, Rebalance, Timeline
+from coordinator_core.whatif.verdicts import (
+    ALWAYS,
+    GUESS,
+    LIKELY,
+    NOTHING,
+    Range,
+    RebalanceAnswer,
+    Totals,
+    Verdict,
+    range_of,
+)
 from schemas.group_types import GroupType
-
-
-class Verdict(StrEnum):
-    """What would have become of a recorded rebalance."""
-
-    KEPT = "KEPT"
-    """It would have been, at about the same time."""
-    MOVED = "MOVED"
-    """It would have been at another time."""
-    AVOIDED = "AVOIDED"
-    MERGED = "MERGED"
-    """It and others would have been one."""
-    SPLIT = "SPLIT"
-    """Several would have been in its place."""
-    ADDED = "ADDED"
-    """Not recorded, but it would have been."""
-    MAY_BE_ADDED = "MAY_BE_ADDED"
-    """A member committed nothing for longer than the new session: whether it sent heartbeats the log does not say."""
-    CANNOT_TELL = "CANNOT_TELL"
-    """The log can be read in several ways, and they differ here: see `possible`."""
-    NOT_REPRODUCED = "NOT_REPRODUCED"
-    """Under the recorded settings no hypothesis of the log gives it: mostly its cause is not in the log. Left out."""
-
-
-LIKELY: Final = "LIKELY"
-GUESS: Final = "GUESS"
-"""As in the gold tables. Nothing which was only played is CERTAIN."""
-
-ASSUMPTIONS: Final[Mapping[str, str]] = {
-    "CLIENTS_AS_KAFKAS": "Members are Kafka's consumers: they join, sync, poll and send heartbeats as those do.",
-    "SAME_APPLICATION": "Deploys, crashes, pauses and slow polls would have been the same under the other settings.",
-    "HEARTBEAT_INTERVAL": "heartbeat.interval.ms, which no log holds, was as told, or 3000, or a third of the session.",
-    "INITIAL_DELAY": "group.initial.rebalance.delay.ms was as told, as the log shows, or Kafka's default of 3000.",
-    "JOINS_WITHIN_DELAY": "The log does not tell when, during the delay, the members of a first generation came.",
-    "PAUSED_OR_CRASHED": "A member which expired and came back later stood still, or died and was started anew.",
-    "LEFT_OR_EXPIRED": "The commits do not tell whether a member left or expired.",
-    "SAME_CLIENT": "A member of the client id and host of one that went is the same process, come back.",
-    "ASSIGNOR_DEFAULT": "Under the other protocol members ask for its default assignor.",
-    "CONSUMER_SESSION": "consumer.session.timeout.ms, where the log does not tell it, was as told, or 45000.",
-}
-"""Name of an assumption -> what it says."""
-
-ALWAYS: Final = frozenset({"CLIENTS_AS_KAFKAS", "SAME_APPLICATION"})
-
-
-class Range(NamedTuple):
-    """From the least to the most that any hypothesis gives."""
-
-    least: int
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
-class RebalanceAnswer:
-    """A recorded rebalance, or one that would have been added. Times in epoch ms, ranges over the hypotheses."""
-
-    verdict: Verdict
-    at_ms: int
-    """As recorded; of one which is not, when it would have been at the earliest."""
-    generation: int | None
-    causes: tuple[str, ...]
-    possible: tuple[str, ...]
-    """All verdicts of the hypotheses which reproduce it."""
-    shift_ms: Range | None
-    """How much later it would have been; None where it would not have been, or may not."""
-    rebalances: Range
-    """Generations in its place, follow-ups included."""
-    recorded_rebalances: Range
-    """The same under the recorded settings."""
-    moved: Range
-    recorded_moved: Range
-    """Partitions that changed owner, as gold.rebalances counts them."""
-    unowned_ms: Range
-    recorded_unowned_ms: Range
-    """Sum over partitions of the time without an owner, as gold.rebalances counts it."""
-    not_served_ms: Range
-    recorded_not_served_ms: Range
-    """Sum over partitions of the time without a living owner: also until the coordinator found out that one died."""
-    confidence: str | None
-    assumptions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over the window, as played under the recorded settings (`recorded_`) and under the changed ones."""
-
-    recorded_count: int
-    """Generations or epochs in the log."""
-    reproduced_count: int
-    recorded_rebalances: Range
-    rebalances: Range
-    recorded_moved: Range
-    moved: Range
-    recorded_unowned_ms: Range
-    unowned_ms: Range
-    recorded_not_served_ms: Range
-    not_served_ms: Range
-    hypotheses: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Both plays of one hypothesis."""
-
-    hypothesis: Hypothesis
-    baseline: Play
-    changed: Play
 
 
 def compare(timeline: Timeline, changes: Changes) -> tuple[list[RebalanceAnswer], Totals]:
@@ -130,18 +33,19 @@ def compare(timeline: Timeline, changes: Changes) -> tuple[list[RebalanceAnswer]
     """
     check(timeline, changes)
     pairs = [
-        _Pair(hypothesis, play(timeline, hypothesis, Changes()), play(timeline, hypothesis, changes))
+        Pair(hypothesis, play(timeline, hypothesis, Changes()), play(timeline, hypothesis, changes))
         for hypothesis in hypotheses_of(timeline)
     ]
     tolerance_ms = 2 * (timeline.heartbeat_interval_ms + POLL_MS)
+    bands = Bands(timeline, changes)
     answers: list[RebalanceAnswer] = []
     reproduced_count = 0
     follow_ups_left = 0
-    for rebalance in timeline.rebalances:
+    for index, rebalance in enumerate(timeline.rebalances):
         if rebalance.marks:
             ways = [way for pair in pairs if (way := _way(rebalance, pair, tolerance_ms)) is not None]
             follow_ups_left = max((way.before.follow_up_count for way in ways), default=0)
-            answers.append(_answer(timeline, changes, rebalance, ways))
+            answers.append(bands.widened(index, _answer(timeline, changes, rebalance, ways), ways))
             reproduced_count += bool(ways)
         elif follow_ups_left:
             follow_ups_left -= 1
@@ -151,7 +55,8 @@ def compare(timeline: Timeline, changes: Changes) -> tuple[list[RebalanceAnswer]
     answers += _added(timeline, changes, pairs)
     may_be_added = _may_be_added(timeline, changes)
     answers = sorted([*answers, *may_be_added], key=lambda answer: (answer.at_ms, answer.generation or 0))
-    return answers, _totals(timeline, pairs, reproduced_count, sum(one.rebalances.most for one in may_be_added))
+    totals = _totals(timeline, pairs, reproduced_count, sum(one.rebalances.most for one in may_be_added))
+    return answers, bands.of_totals(totals, pairs, answers)
 
 
 def check(timeline: Timeline, changes: Changes) -> None:
@@ -166,6 +71,12 @@ def check(timeline: Timeline, changes: Changes) -> None:
         raise WhatIfError("members of the classic protocol go by session.timeout.ms: set that")
     if changes.session_timeout_ms is not None and changes.session_timeout_ms <= timeline.heartbeat_interval_ms:
         raise WhatIfError(f"session.timeout.ms must be above heartbeat.interval.ms, {timeline.heartbeat_interval_ms}")
+    if changes.max_poll_interval_ms is not None and all(
+        life.poll_timeout_ms == changes.max_poll_interval_ms for life in timeline.lifetimes
+    ):
+        raise WhatIfError(
+            f"members of group {timeline.group_id} had max.poll.interval.ms={changes.max_poll_interval_ms} already"
+        )
     if changes.initial_rebalance_delay_ms is not None and protocol == "consumer":
         raise WhatIfError("group.initial.rebalance.delay.ms is for the classic protocol: consumer groups do not wait")
     is_server_side = changes.assignor in SERVER_ASSIGNORS
@@ -178,16 +89,7 @@ def check(timeline: Timeline, changes: Changes) -> None:
 # --- one rebalance in one hypothesis ---
 
 
-class _Way(NamedTuple):
-    """What became of a recorded rebalance in one hypothesis."""
-
-    verdict: Verdict
-    before: Played
-    after: tuple[Played, ...]
-    shift_ms: int | None
-
-
-def _way(rebalance: Rebalance, pair: _Pair, tolerance_ms: int) -> _Way | None:
+def _way(rebalance: Rebalance, pair: Pair, tolerance_ms: int) -> Way | None:
     """None where the hypothesis does not reproduce what was recorded."""
     baseline = [one for one in pair.baseline.rebalances if one.marks & rebalance.marks]
     if len(baseline) != 1 or baseline[0].marks != rebalance.marks:
@@ -196,14 +98,16 @@ def _way(rebalance: Rebalance, pair: _Pair, tolerance_ms: int) -> _Way | None:
     if abs(before.at_ms - rebalance.at_ms) > tolerance_ms:
         return None
     after = tuple(one for one in pair.changed.rebalances if one.marks & rebalance.marks)
+    was_same = min(one.at_ms for one in (before, *after)) <= pair.same_until_ms
     if not after:
-        return _Way(Verdict.AVOIDED, before, after, None)
+        return Way(Verdict.AVOIDED, before, after, None, was_same)
     shift_ms = after[0].at_ms - before.at_ms
     if len(after) > 1:
-        return _Way(Verdict.SPLIT, before, after, shift_ms)
+        return Way(Verdict.SPLIT, before, after, shift_ms, was_same)
     if after[0].marks - rebalance.marks & _marks(pair.baseline.rebalances):
-        return _Way(Verdict.MERGED, before, after, shift_ms)
-    return _Way(Verdict.KEPT if abs(shift_ms) <= tolerance_ms else Verdict.MOVED, before, after, shift_ms)
+        return Way(Verdict.MERGED, before, after, shift_ms, was_same)
+    verdict = Verdict.KEPT if abs(shift_ms) <= tolerance_ms else Verdict.MOVED
+    return Way(verdict, before, after, shift_ms, was_same)
 
 
 def _marks(played: Iterable[Played]) -> frozenset[Mark]:
@@ -213,40 +117,56 @@ def _marks(played: Iterable[Played]) -> frozenset[Mark]:
 # --- all hypotheses ---
 
 
-def _answer(timeline: Timeline, changes: Changes, rebalance: Rebalance, ways: Sequence[_Way]) -> RebalanceAnswer:
+def _answer(timeline: Timeline, changes: Changes, rebalance: Rebalance, ways: Sequence[Way]) -> RebalanceAnswer:
     if not ways:
         return _not_reproduced(rebalance, timeline)
     possible = tuple(sorted({way.verdict.value for way in ways}))
     verdict = Verdict(possible[0]) if len(possible) == 1 else _joined(frozenset(possible))
     shifts = [way.shift_ms for way in ways if way.shift_ms is not None]
-    facts = frozenset().union(*(open_facts(timeline, mark) for mark in rebalance.marks))
-    confidence = None if verdict is Verdict.CANNOT_TELL else GUESS if facts - {"PAUSED_OR_CRASHED"} else LIKELY
+    facts = _open_facts(timeline, changes, rebalance.marks, rebalance.at_ms)
+    confidence = None if verdict is Verdict.CANNOT_TELL else _confidence(facts)
     return RebalanceAnswer(
         verdict,
         rebalance.at_ms,
         rebalance.generation,
         causes_of(timeline, rebalance.marks),
         possible,
-        _range(shifts) if len(shifts) == len(ways) else None,
-        _range([_count(way.after) for way in ways]),
-        _range([1 + way.before.follow_up_count for way in ways]),
-        _range([sum(one.moved_count for one in way.after) for way in ways]),
-        _range([way.before.moved_count for way in ways]),
-        _range([sum(one.unowned_ms for one in way.after) for way in ways]),
-        _range([way.before.unowned_ms for way in ways]),
-        _range([sum(one.not_served_ms for one in way.after) for way in ways]),
-        _range([way.before.not_served_ms for way in ways]),
+        range_of(shifts) if len(shifts) == len(ways) else None,
+        range_of([_count(way.after) for way in ways]),
+        range_of([1 + way.before.follow_up_count for way in ways]),
+        range_of([sum(one.moved_count for one in way.after) for way in ways]),
+        range_of([way.before.moved_count for way in ways]),
+        range_of([sum(one.unowned_ms for one in way.after) for way in ways]),
+        range_of([way.before.unowned_ms for way in ways]),
+        range_of([sum(one.not_served_ms for one in way.after) for way in ways]),
+        range_of([way.before.not_served_ms for way in ways]),
         confidence,
         _assumptions(timeline, changes, facts, rebalance.is_first),
     )
 
 
+def _confidence(facts: frozenset[str]) -> str:
+    """Of what all hypotheses agree on: a pause and a crash are both among them."""
+    return GUESS if facts - {"PAUSED_OR_CRASHED"} else LIKELY
+
+
+def _open_facts(timeline: Timeline, changes: Changes, marks: Iterable[Mark], at_ms: int) -> frozenset[str]:
+    """Names of what the log leaves open about a rebalance of these causes at this time."""
+    facts = frozenset().union(*(open_facts(timeline, mark) for mark in marks))
+    if timeline.group_type != GroupType.CONSUMER or not (changes.is_static is False or changes.protocol == "classic"):
+        return facts
+    # A static member that expired may have come back before: nothing of that is in the log, and now it would join.
+    refused_ms = [
+        (life.member.valid_to or 0) - life.session_timeout_ms
+        for life in timeline.lifetimes
+        if life.member.instance_id is not None and life.end is End.EXPIRED
+    ]
+    return facts | {"INSTANCE_REFUSED"} if refused_ms and min(refused_ms) <= at_ms else facts
+
+
 def _joined(possible: frozenset[str]) -> Verdict:
     """Hypotheses which differ only in whether a move is worth the name say that it moved."""
     return Verdict.MOVED if possible == {Verdict.KEPT, Verdict.MOVED} else Verdict.CANNOT_TELL
-
-
-NOTHING: Final = Range(0, 0)
 
 
 def _not_reproduced(rebalance: Rebalance, timeline: Timeline | None = None) -> RebalanceAnswer:
@@ -271,7 +191,7 @@ def _not_reproduced(rebalance: Rebalance, timeline: Timeline | None = None) -> R
     )
 
 
-def _added(timeline: Timeline, changes: Changes, pairs: Sequence[_Pair]) -> list[RebalanceAnswer]:
+def _added(timeline: Timeline, changes: Changes, pairs: Sequence[Pair]) -> list[RebalanceAnswer]:
     """Rebalances of marks which made none before: a static member that stayed away for too long."""
     by_marks: dict[frozenset[Mark], list[Played]] = {}
     for pair in pairs:
@@ -282,25 +202,26 @@ def _added(timeline: Timeline, changes: Changes, pairs: Sequence[_Pair]) -> list
     answers = []
     for marks, found in by_marks.items():
         is_in_all = len(found) >= len(pairs)
-        facts = frozenset().union(*(open_facts(timeline, mark) for mark in marks))
+        at_ms = min(one.at_ms for one in found)
+        facts = _open_facts(timeline, changes, marks, at_ms)
         count = Range(1 if is_in_all else 0, 1 + max(one.follow_up_count for one in found))
         answers.append(
             RebalanceAnswer(
                 Verdict.ADDED if is_in_all else Verdict.CANNOT_TELL,
-                min(one.at_ms for one in found),
+                at_ms,
                 None,
                 causes_of(timeline, marks),
                 (Verdict.ADDED.value,) if is_in_all else (Verdict.ADDED.value, Verdict.KEPT.value),
                 None,
                 count,
                 NOTHING,
-                _range([one.moved_count for one in found]),
+                range_of([one.moved_count for one in found]),
                 NOTHING,
-                _range([one.unowned_ms for one in found]),
+                range_of([one.unowned_ms for one in found]),
                 NOTHING,
-                _range([one.not_served_ms for one in found]),
+                range_of([one.not_served_ms for one in found]),
                 NOTHING,
-                LIKELY if is_in_all else None,
+                _confidence(facts) if is_in_all else None,
                 _assumptions(timeline, changes, facts, is_first=False),
             )
         )
@@ -310,14 +231,20 @@ def _added(timeline: Timeline, changes: Changes, pairs: Sequence[_Pair]) -> list
 def _may_be_added(timeline: Timeline, changes: Changes) -> list[RebalanceAnswer]:
     """Silent stretches of members, longer than the new session and shorter than the old one."""
     session_ms = changes.session_timeout_ms or changes.consumer_session_timeout_ms
-    if session_ms is None:
-        return []
+    answers = [] if session_ms is None else _silent(timeline, session_ms, "SESSION_EXPIRED", _silences)
+    poll_ms = changes.max_poll_interval_ms
+    return answers if poll_ms is None else answers + _silent(timeline, poll_ms, "POLL_EXPIRED", _late_polls)
+
+
+def _silent(
+    timeline: Timeline, timeout_ms: int, cause: str, silences: Callable[[Timeline, Lifetime, int], list[int]]
+) -> list[RebalanceAnswer]:
     return [
         RebalanceAnswer(
             Verdict.MAY_BE_ADDED,
-            silent_from_ms + session_ms,
+            silent_from_ms + timeout_ms,
             None,
-            (f"SESSION_EXPIRED of {life.member.client_id}",),
+            (f"{cause} of {life.member.client_id}",),
             (Verdict.ADDED.value, Verdict.KEPT.value),
             None,
             Range(0, ADDED_MAX[timeline.protocol_name == COOPERATIVE]),
@@ -332,8 +259,20 @@ def _may_be_added(timeline: Timeline, changes: Changes) -> list[RebalanceAnswer]
             tuple(sorted(ALWAYS)),
         )
         for life in timeline.lifetimes
-        for silent_from_ms in _silences(timeline, life, session_ms)
+        for silent_from_ms in silences(timeline, life, timeout_ms)
     ]
+
+
+def _late_polls(timeline: Timeline, life: Lifetime, interval_ms: int) -> list[int]:
+    """Commits which were followed by none for longer than the new interval: a consumer commits when it polls.
+
+    Rebalances meanwhile are no reason, since they wait for a member that does not poll.
+    """
+    if life.poll_timeout_ms <= interval_ms:
+        return []
+    times = [time_ms for time_ms in life.commits_ms if timeline.from_ms <= time_ms < timeline.to_ms]
+    last_ms = timeline.to_ms if life.member.valid_to is None else life.member.valid_to
+    return [earlier for earlier, later in pairwise([*times, last_ms]) if later - earlier > interval_ms]
 
 
 def _silences(timeline: Timeline, life: Lifetime, session_ms: int) -> list[int]:
@@ -395,20 +334,20 @@ def _assumptions(timeline: Timeline, changes: Changes, facts: frozenset[str], is
     return tuple(sorted(names))
 
 
-def _totals(timeline: Timeline, pairs: Sequence[_Pair], reproduced_count: int, may_be_added_count: int) -> Totals:
+def _totals(timeline: Timeline, pairs: Sequence[Pair], reproduced_count: int, may_be_added_count: int) -> Totals:
     before, after = [pair.baseline for pair in pairs], [pair.changed for pair in pairs]
-    rebalances = _range([_count(one.rebalances) for one in after])
+    rebalances = range_of([_count(one.rebalances) for one in after])
     return Totals(
         len(timeline.rebalances),
         reproduced_count,
-        _range([_count(one.rebalances) for one in before]),
+        range_of([_count(one.rebalances) for one in before]),
         rebalances._replace(most=rebalances.most + may_be_added_count),
-        _range([one.moved_count for one in before]),
-        _range([one.moved_count for one in after]),
-        _range([one.unowned_ms for one in before]),
-        _range([one.unowned_ms for one in after]),
-        _range([one.not_served_ms for one in before]),
-        _range([one.not_served_ms for one in after]),
+        range_of([one.moved_count for one in before]),
+        range_of([one.moved_count for one in after]),
+        range_of([one.unowned_ms for one in before]),
+        range_of([one.unowned_ms for one in after]),
+        range_of([one.not_served_ms for one in before]),
+        range_of([one.not_served_ms for one in after]),
         len(pairs),
     )
 
@@ -416,7 +355,3 @@ def _totals(timeline: Timeline, pairs: Sequence[_Pair], reproduced_count: int, m
 def _count(played: Iterable[Played]) -> int:
     """Generations, follow-ups included."""
     return sum(1 + one.follow_up_count for one in played)
-
-
-def _range(values: Sequence[int]) -> Range:
-    return Range(min(values), max(values)) if values else NOTHING

@@ -6,6 +6,7 @@ from enum import StrEnum
 from itertools import product
 from typing import Final
 
+from coordinator_core.simulate.random_streams import stream
 from coordinator_core.whatif.lifetimes import POLL_MS, End, Lifetime
 from coordinator_core.whatif.timeline import BEGAN, ENDED, GREW, Mark, Rebalance, Timeline
 from schemas.group_types import GroupType
@@ -29,8 +30,7 @@ class What(StrEnum):
 
 
 HYPOTHESES_MIN: Final = 8
-"""The phases of heartbeats are always open: even a timeline without a doubt is played so often, each time with
-others."""
+"""The phases of heartbeats are always open: even a timeline without a doubt is played so often, each with others."""
 
 STARTING: Final = frozenset({What.START, What.RESUME})
 ENDING: Final = frozenset({What.STOP, What.CRASH, What.PAUSE, What.SLOW_POLL})
@@ -60,6 +60,11 @@ class Hypothesis:
     """Members of a first generation came late within each delay; else early."""
     falls_silent_late: bool
     """The last heartbeat of who expired came just before it died; else it was due again."""
+    takes_other_end: bool = False
+    """Who was silent for as long as both its time-outs ended by the other one."""
+    is_spread: bool = False
+    """Joins and what else made members of classic groups rebalance came at any time which the log allows; else each as
+    the flags above say, or in the middle."""
 
 
 def hypotheses_of(timeline: Timeline) -> tuple[Hypothesis, ...]:
@@ -67,9 +72,14 @@ def hypotheses_of(timeline: Timeline) -> tuple[Hypothesis, ...]:
     pauses = (False, True) if any(_may_be_paused(timeline, life) for life in timeline.lifetimes) else (False,)
     ends = (False, True) if any(life.end is End.UNKNOWN for life in timeline.lifetimes) else (False,)
     joins = (False, True) if any(one.is_first and one.member_count > 1 for one in timeline.rebalances) else (False,)
-    choices = list(product(pauses, ends, joins, (False, True)))
-    choices *= max(1, HYPOTHESES_MIN // len(choices))
-    return tuple(Hypothesis(number, *choice) for number, choice in enumerate(choices))
+    others = (False, True) if any(life.other_end is not None for life in timeline.lifetimes) else (False,)
+    choices = list(product(pauses, ends, joins, (False, True), others))
+    copies = max(1, HYPOTHESES_MIN // len(choices))
+    return tuple(
+        Hypothesis(number, *choice, is_spread=copy > 0 or (copies == 1 and bool(number.bit_count() % 2)))
+        for copy in range(copies)
+        for number, choice in enumerate(choices, copy * len(choices))
+    )
 
 
 def next_lifetime(timeline: Timeline, life: Lifetime) -> Lifetime | None:
@@ -84,7 +94,7 @@ def next_lifetime(timeline: Timeline, life: Lifetime) -> Lifetime | None:
 
 def _may_be_paused(timeline: Timeline, life: Lifetime) -> bool:
     """Expired, and the same process joined only after that: it may have stood still, or have been started anew."""
-    if life.end not in {End.EXPIRED, End.UNKNOWN}:
+    if not {life.end, life.other_end} & {End.EXPIRED, End.UNKNOWN}:
         return False
     following = next_lifetime(timeline, life)
     return following is not None and _comes_after(following, life)
@@ -103,6 +113,7 @@ def open_facts(timeline: Timeline, mark: Mark) -> frozenset[str]:
     names = {"SAME_CLIENT"} if life.has_twin else set()
     if mark.what == ENDED:
         names |= {"LEFT_OR_EXPIRED"} if life.end is End.UNKNOWN else set()
+        names |= {"EXPIRED_OR_TOO_SLOW"} if life.other_end is not None else set()
         names |= {"PAUSED_OR_CRASHED"} if _may_be_paused(timeline, life) else set()
     else:
         before = [other for other in timeline.lifetimes if next_lifetime(timeline, other) is life]
@@ -113,7 +124,7 @@ def open_facts(timeline: Timeline, mark: Mark) -> frozenset[str]:
 def acts_of(timeline: Timeline, hypothesis: Hypothesis) -> tuple[Act, ...]:
     """What happened, in the order of time."""
     by_mark = {mark: rebalance for rebalance in timeline.rebalances for mark in rebalance.marks}
-    acts = [_grow(mark, rebalance) for mark, rebalance in by_mark.items() if mark.what == GREW]
+    acts = [_grow(timeline, hypothesis, mark, rebalance) for mark, rebalance in by_mark.items() if mark.what == GREW]
     resumed: set[int] = set()
     for life in timeline.lifetimes:
         acts.extend(_end_acts(timeline, hypothesis, life, by_mark, resumed))
@@ -123,8 +134,18 @@ def acts_of(timeline: Timeline, hypothesis: Hypothesis) -> tuple[Act, ...]:
     return tuple(sorted(_in_order(acts), key=lambda act: (act.at_ms, act.slot)))
 
 
-def _grow(mark: Mark, rebalance: Rebalance) -> Act:
-    return Act(rebalance.began_ms, What.GROW, -1, mark)
+def _grow(timeline: Timeline, hypothesis: Hypothesis, mark: Mark, rebalance: Rebalance) -> Act:
+    return Act(_began_ms(timeline, hypothesis, rebalance), What.GROW, -1, mark)
+
+
+def _began_ms(timeline: Timeline, hypothesis: Hypothesis, rebalance: Rebalance) -> int:
+    """When its cause struck: members of a classic group find out at their next heartbeats and polls."""
+    if timeline.group_type != GroupType.CLASSIC or not hypothesis.is_spread:
+        return rebalance.began_ms
+    found_out_ms = timeline.heartbeat_interval_ms + POLL_MS
+    earliest_ms = max(min(rebalance.began_ms, rebalance.at_ms - found_out_ms), rebalance.previous_ms + 1)
+    latest_ms = max(min(rebalance.at_ms, rebalance.began_ms + found_out_ms) - JUST_MS, earliest_ms)
+    return stream(hypothesis.number, "began", rebalance.generation).randint(earliest_ms, latest_ms)
 
 
 def _start(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, by_mark: dict[Mark, Rebalance]) -> Act:
@@ -137,7 +158,7 @@ def _start(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, by_mark: 
     elif rebalance.is_first:
         at_ms = _first_join_ms(timeline, hypothesis, life, rebalance)
     else:
-        at_ms = rebalance.began_ms
+        at_ms = _began_ms(timeline, hypothesis, rebalance)
     return Act(at_ms, What.START, life.slot, mark)
 
 
@@ -155,6 +176,8 @@ def _first_join_ms(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, r
     if index == 0:
         return began_ms - JUST_MS
     number = (index - 1) * (rounds - 1) // max(len(joined) - 1, 1)
+    if hypothesis.is_spread and delay_ms:
+        return began_ms + number * delay_ms + stream(hypothesis.number, "join", life.number).randrange(delay_ms)
     within_ms = delay_ms * (index + 1) // (len(joined) + 1) if hypothesis.joins_late else JUST_MS
     return began_ms + number * delay_ms + within_ms
 
@@ -167,7 +190,9 @@ def _end_acts(
         return
     mark = Mark(ENDED, life.number)
     following = next_lifetime(timeline, life)
-    end = life.end
+    end: End = life.end
+    if hypothesis.takes_other_end and life.other_end is not None:
+        end = life.other_end
     if end is End.UNKNOWN:
         end = End.EXPIRED if hypothesis.unknown_end_is_expiry else End.LEFT
     gone_ms = _gone_ms(timeline, hypothesis, life, by_mark.get(mark), end)
@@ -175,7 +200,7 @@ def _end_acts(
     if back_ms is not None:
         gone_ms = min(gone_ms, back_ms - JUST_MS)
     is_back_later = following is not None and _comes_after(following, life)
-    if end is End.EXPIRED and is_back_later and hypothesis.silence_is_a_pause and life.member.instance_id is None:
+    if end is End.EXPIRED and is_back_later and hypothesis.silence_is_a_pause:
         assert following is not None and back_ms is not None
         resumed.add(following.number)
         yield Act(gone_ms, What.PAUSE, life.slot, mark)
@@ -201,9 +226,12 @@ def _gone_ms(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, rebalan
     if life.away_ms is not None:
         return life.away_ms - JUST_MS
     if rebalance is not None:
-        ended_ms = _struck_ms(timeline, rebalance, end)
+        ended_ms = _struck_ms(timeline, hypothesis, rebalance, end)
     if end is End.EXPIRED:
-        silent_ms = ended_ms - life.session_timeout_ms + (0 if hypothesis.falls_silent_late else heartbeat_ms - JUST_MS)
+        since_ms = 0 if hypothesis.falls_silent_late else heartbeat_ms - JUST_MS
+        if hypothesis.is_spread:
+            since_ms = stream(hypothesis.number, "silent", life.number).randrange(heartbeat_ms)
+        silent_ms = ended_ms - life.session_timeout_ms + since_ms
         return silent_ms if last_ms is None else max(silent_ms, last_ms)
     if end is End.POLL_EXPIRED:
         return ended_ms - life.poll_timeout_ms
@@ -214,11 +242,11 @@ def _gone_ms(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, rebalan
     return ended_ms - JUST_MS
 
 
-def _struck_ms(timeline: Timeline, rebalance: Rebalance, end: End) -> int:
+def _struck_ms(timeline: Timeline, hypothesis: Hypothesis, rebalance: Rebalance, end: End) -> int:
     """A session that ran out ended the wait of a rebalance which others had begun, or began one."""
     waited_ms = rebalance.at_ms - rebalance.began_ms
     is_long = waited_ms > 2 * timeline.heartbeat_interval_ms + 2 * POLL_MS
-    return rebalance.at_ms if end is End.EXPIRED and is_long else rebalance.began_ms
+    return rebalance.at_ms if end is End.EXPIRED and is_long else _began_ms(timeline, hypothesis, rebalance)
 
 
 def _in_order(acts: Sequence[Act]) -> Iterator[Act]:

@@ -67,6 +67,8 @@ class Lifetime:
     """Another member had the same client id and host then: which process lived it is not certain."""
     away_ms: int | None = None
     """When a static member of a consumer group said that it goes for a while."""
+    other_end: End | None = None
+    """How else it may have ended: it was silent for as long as both its session and its poll interval last."""
 
     @property
     def session_timeout_ms(self) -> int:
@@ -105,7 +107,10 @@ def lifetimes_of(
         leave_reason = leave_reasons.get(stretch_of(member))
         end = _end_of(member, times, heartbeat_ms) if leave_reason is None else _end_by_gold(leave_reason)
         away_ms = _away_ms(life, member)
-        lifetimes.append(Lifetime(number, slots[number], member, end, times, there_before, number in twins, away_ms))
+        other = _other_end(member, times, heartbeat_ms, end)
+        lifetimes.append(
+            Lifetime(number, slots[number], member, end, times, there_before, number in twins, away_ms, other)
+        )
     return tuple(lifetimes)
 
 
@@ -164,17 +169,38 @@ def _end_of(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: int) -> 
     if not commits_ms:
         return End.UNKNOWN
     silent_ms = member.valid_to - commits_ms[-1]
-    session_ms = member.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS
-    poll_ms = member.rebalance_timeout_ms or DEFAULT_REBALANCE_TIMEOUT_MS
-    if silent_ms < min(session_ms, poll_ms) - heartbeat_ms:
+    if silent_ms < min(_session_ms(member), _poll_ms(member)) - heartbeat_ms:
         return End.LEFT
+    fits = _fitting_ends(member, commits_ms, heartbeat_ms)
+    return fits[0] if len(fits) == 1 else End.UNKNOWN
+
+
+def _session_ms(member: MemberRow) -> int:
+    return member.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS
+
+
+def _poll_ms(member: MemberRow) -> int:
+    return member.rebalance_timeout_ms or DEFAULT_REBALANCE_TIMEOUT_MS
+
+
+def _fitting_ends(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: int) -> list[End]:
+    """Of the two time-outs those which its silence is as long as."""
+    assert member.valid_to is not None
+    silent_ms = member.valid_to - commits_ms[-1]
     slack_ms = _commit_interval_ms(commits_ms) + 2 * heartbeat_ms + 2 * POLL_MS
-    fits = [
+    return [
         end
-        for end, timeout_ms in ((End.EXPIRED, session_ms), (End.POLL_EXPIRED, poll_ms))
+        for end, timeout_ms in ((End.EXPIRED, _session_ms(member)), (End.POLL_EXPIRED, _poll_ms(member)))
         if timeout_ms - heartbeat_ms <= silent_ms <= timeout_ms + slack_ms
     ]
-    return fits[0] if len(fits) == 1 else End.UNKNOWN
+
+
+def _other_end(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: int, end: End) -> End | None:
+    """The other time-out, where the silence fits it as well; static members do not leave when a poll is late."""
+    if end not in {End.EXPIRED, End.POLL_EXPIRED} or not commits_ms or member.instance_id is not None:
+        return None
+    fits = _fitting_ends(member, commits_ms, heartbeat_ms)
+    return next((other for other in fits if other is not end), None)
 
 
 def _commit_interval_ms(commits_ms: Sequence[int]) -> int:

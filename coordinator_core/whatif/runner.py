@@ -37,6 +37,8 @@ from schemas.group_types import GroupType
 
 AFTER_MS: Final = 60_000
 """The play goes on for so long after the longest session that may still run out."""
+POLL_INTERVAL_MS_MAX: Final = 3_600_000
+"""A play goes on for no longer than this for the sake of a poll interval."""
 LATENCY_MS: Final = 2
 LEEWAY_MS: Final = 60_000
 """What is played so shortly before the window is of it: only members who were there before started, and far earlier."""
@@ -56,6 +58,8 @@ class Played:
     """Partitions that changed owner, as gold.rebalances counts them."""
     unowned_ms: int = 0
     """Sum over partitions of the time without an owner, as gold.rebalances counts it."""
+    gap_count: int = 0
+    """How many partitions were not served for a while."""
     not_served_ms: int = 0
     """Sum over partitions of the time until somebody alive owned them again: a member that died owns its own until the
     coordinator finds out."""
@@ -67,6 +71,8 @@ class Play:
 
     rebalances: tuple[Played, ...]
     not_served_ms: int
+    gap_count: int
+    """Times that a partition was not served."""
 
     @property
     def moved_count(self) -> int:
@@ -90,6 +96,8 @@ class Cast:
     """None: each member's own."""
     heartbeat_interval_ms: int
     config: GroupCoordinatorConfig
+    max_poll_interval_ms: int | None = None
+    """None: each member's own."""
 
 
 def cast_of(timeline: Timeline, changes: Changes) -> Cast:
@@ -114,6 +122,7 @@ def cast_of(timeline: Timeline, changes: Changes) -> Cast:
         changes.session_timeout_ms,
         timeline.heartbeat_interval_ms if was_classic else 3000,
         config,
+        changes.max_poll_interval_ms,
     )
 
 
@@ -134,6 +143,7 @@ class _Runner:
         start_ms = min([timeline.from_ms - WARM_UP_MS, *(act.at_ms for act in self._acts)]) - 1000
         longest_ms = max(life.session_timeout_ms for life in timeline.lifetimes)
         longest_ms = max(longest_ms, cast.session_timeout_ms or 0, cast.config.group_consumer_session_timeout_ms)
+        longest_ms = max(longest_ms, min(cast.max_poll_interval_ms or 0, POLL_INTERVAL_MS_MAX))
         self._end_ms = timeline.to_ms + longest_ms + cast.config.group_initial_rebalance_delay_ms + AFTER_MS
         topics = tuple(TopicSpec(name, count) for name, count in sorted(timeline.topics.items()))
         cluster = ClusterSpec(
@@ -213,7 +223,7 @@ class _Runner:
             instance_id=instance_id,
             session_timeout_ms=cast.session_timeout_ms or life.session_timeout_ms,
             heartbeat_interval_ms=cast.heartbeat_interval_ms,
-            max_poll_interval_ms=life.poll_timeout_ms,
+            max_poll_interval_ms=cast.max_poll_interval_ms or life.poll_timeout_ms,
             auto_commit_interval_ms=None,
         )
 
@@ -276,8 +286,8 @@ class _Runner:
         """What an audit makes of the log that the play wrote."""
         (log,) = self._simulation.cluster.groups.logs
         replay, groups = OffsetsLogReplay(), GroupRows()
-        for batch in log.stored_batches():
-            groups.extend(replay.feed(decode_chunk(batch.data, crc="skip")).groups)
+        data = b"".join(batch.data for batch in log.stored_batches())
+        groups.extend(replay.feed(decode_chunk(data, crc="skip")).groups)
         groups.extend(replay.finish().groups)
         life = GroupLife(
             self._timeline.group_id,
@@ -333,7 +343,7 @@ def _with_owners(rebalances: list[Played], owners: Sequence[Mapping[str, Any]], 
     by_partition: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
     for line in owners:
         by_partition[line["topic"], line["partition"]].append(line)
-    all_not_served_ms = 0
+    all_not_served_ms = gap_count = 0
     for lines in by_partition.values():
         lines.sort(key=lambda line: line["from_ms"])
         for old, new in pairwise(lines):
@@ -342,7 +352,13 @@ def _with_owners(rebalances: list[Played], owners: Sequence[Mapping[str, Any]], 
             until_ms = new["from_ms"] if old["to_ms"] is None else old["to_ms"]
             not_served_ms = max(0, new["from_ms"] - until_ms)
             all_not_served_ms += not_served_ms
+            gap_count += not_served_ms > 0
             index = bisect_right(played, new["from_ms"], key=lambda one: one.at_ms) - 1
             if index >= 0 and until_ms <= played[index].at_ms + SETTLED_MS:
-                played[index] = replace(played[index], not_served_ms=played[index].not_served_ms + not_served_ms)
-    return Play(tuple(played), all_not_served_ms)
+                last = played[index]
+                played[index] = replace(
+                    last,
+                    not_served_ms=last.not_served_ms + not_served_ms,
+                    gap_count=last.gap_count + (not_served_ms > 0),
+                )
+    return Play(tuple(played), all_not_served_ms, gap_count)

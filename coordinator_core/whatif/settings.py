@@ -18,6 +18,8 @@ SERVER_ASSIGNORS: Final = DEFAULTS.group_consumer_assignors
 PROTOCOLS: Final = ("classic", "consumer")
 DELIVERY_LIMITS: Final = (2, 10)
 """group.share.min.delivery.count.limit and group.share.max.delivery.count.limit, by default."""
+RECORD_LOCKS: Final = (100, 4000)
+"""group.share.min.partition.max.record.locks and group.share.max.partition.max.record.locks, by default."""
 LOCK_DURATIONS_MS: Final = (15_000, 60_000)
 """group.share.min.record.lock.duration.ms and group.share.max.record.lock.duration.ms, by default."""
 TIMEOUT_MS_MAX: Final = 2**31 - 1
@@ -34,6 +36,9 @@ class Recorded:
     """This and the next two are for the times of which silver.configs does not tell them."""
     delivery_count_limit: int = 5
     record_lock_duration_ms: int = 30_000
+    record_lock_count: int = 2000
+    share_session_timeout_ms: int = DEFAULTS.group_share_session_timeout_ms
+    share_heartbeat_interval_ms: int = DEFAULTS.group_share_heartbeat_interval_ms
     kafka_version: KafkaVersion = DEFAULT_VERSION
     """The release whose rules the group's coordinator followed, and follows when it is played."""
 
@@ -50,19 +55,36 @@ class Changes:
     protocol: str | None = None
     delivery_count_limit: int | None = None
     record_lock_duration_ms: int | None = None
+    max_poll_interval_ms: int | None = None
+    record_lock_count: int | None = None
+    """share.partition.max.record.locks."""
+    share_session_timeout_ms: int | None = None
+    share_heartbeat_interval_ms: int | None = None
 
     @property
     def is_of_shares(self) -> bool:
+        """Whether it asks about share groups."""
+        return any(getattr(self, name) is not None for name in (*SHARE_FIELDS, *SHARE_MEMBER_FIELDS))
+
+    @property
+    def is_of_share_members(self) -> bool:
+        """Whether it asks about members of share groups."""
+        return any(getattr(self, name) is not None for name in SHARE_MEMBER_FIELDS)
+
+    @property
+    def is_of_share_records(self) -> bool:
         """Whether it asks about records of share groups."""
-        return self.delivery_count_limit is not None or self.record_lock_duration_ms is not None
+        return any(getattr(self, name) is not None for name in SHARE_FIELDS)
 
     @property
     def is_of_members(self) -> bool:
         """Whether it asks about members of classic and consumer groups."""
-        return self != replace(Changes(), **{name: getattr(self, name) for name in SHARE_FIELDS})
+        names = (*SHARE_FIELDS, *SHARE_MEMBER_FIELDS)
+        return self != replace(Changes(), **{name: getattr(self, name) for name in names})
 
 
-SHARE_FIELDS: Final = ("delivery_count_limit", "record_lock_duration_ms")
+SHARE_FIELDS: Final = ("delivery_count_limit", "record_lock_duration_ms", "record_lock_count")
+SHARE_MEMBER_FIELDS: Final = ("share_session_timeout_ms", "share_heartbeat_interval_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +127,11 @@ _CONSUMER_SESSION: Final = _number(45_000, 60_000)
 _DELAY: Final = _number(0, TIMEOUT_MS_MAX)
 _LIMIT: Final = _number(*DELIVERY_LIMITS)
 _LOCK: Final = _number(*LOCK_DURATIONS_MS)
+_RECORD_LOCKS: Final = _number(*RECORD_LOCKS)
+_SHARE_SESSION: Final = _number(45_000, 60_000)
+"""group.share.min.session.timeout.ms and group.share.max.session.timeout.ms, by default."""
+_SHARE_HEARTBEAT: Final = _number(5000, 15_000)
+"""group.share.min.heartbeat.interval.ms and group.share.max.heartbeat.interval.ms, by default."""
 
 CHANGED: Final[Mapping[str, tuple[str, Reader]]] = {
     "session.timeout.ms": ("session_timeout_ms", _SESSION),
@@ -118,6 +145,14 @@ CHANGED: Final[Mapping[str, tuple[str, Reader]]] = {
     "share.delivery.count.limit": ("delivery_count_limit", _LIMIT),
     "group.share.record.lock.duration.ms": ("record_lock_duration_ms", _LOCK),
     "share.record.lock.duration.ms": ("record_lock_duration_ms", _LOCK),
+    "max.poll.interval.ms": ("max_poll_interval_ms", _number(1, TIMEOUT_MS_MAX)),
+    "group.share.session.timeout.ms": ("share_session_timeout_ms", _SHARE_SESSION),
+    "share.session.timeout.ms": ("share_session_timeout_ms", _SHARE_SESSION),
+    "group.share.heartbeat.interval.ms": ("share_heartbeat_interval_ms", _SHARE_HEARTBEAT),
+    "share.heartbeat.interval.ms": ("share_heartbeat_interval_ms", _SHARE_HEARTBEAT),
+    "group.share.partition.max.record.locks": ("record_lock_count", _RECORD_LOCKS),
+    "share.partition.max.record.locks": ("record_lock_count", _RECORD_LOCKS),
+    "share.max.record.locks": ("record_lock_count", _RECORD_LOCKS),
 }
 """Setting -> field of `Changes`, and how its value is read: within what brokers accept by default."""
 
@@ -130,6 +165,12 @@ RECORDED: Final[Mapping[str, tuple[str, Reader]]] = {
     "group.share.delivery.count.limit": ("delivery_count_limit", _number(1, 100)),
     "share.record.lock.duration.ms": ("record_lock_duration_ms", _number(1, TIMEOUT_MS_MAX)),
     "group.share.record.lock.duration.ms": ("record_lock_duration_ms", _number(1, TIMEOUT_MS_MAX)),
+    "share.session.timeout.ms": ("share_session_timeout_ms", _number(1, TIMEOUT_MS_MAX)),
+    "group.share.session.timeout.ms": ("share_session_timeout_ms", _number(1, TIMEOUT_MS_MAX)),
+    "share.heartbeat.interval.ms": ("share_heartbeat_interval_ms", _number(1, TIMEOUT_MS_MAX)),
+    "group.share.heartbeat.interval.ms": ("share_heartbeat_interval_ms", _number(1, TIMEOUT_MS_MAX)),
+    "share.partition.max.record.locks": ("record_lock_count", _number(1, TIMEOUT_MS_MAX)),
+    "group.share.partition.max.record.locks": ("record_lock_count", _number(1, TIMEOUT_MS_MAX)),
 }
 """Setting -> field of `Recorded`, and how its value is read."""
 

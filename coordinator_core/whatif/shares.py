@@ -15,7 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ ARCHIVED: Final = "ARCHIVED"
 GIVEN_UP: Final = frozenset({"ARCHIVING", ARCHIVED})
 """ARCHIVING: the broker copies the record to a dead letter topic before it is ARCHIVED."""
 
+RECORD_LOCK_COUNT: Final = "share.partition.max.record.locks"
 LAST_MS: Final = 2**62
 """Later than any time."""
 LOCK_SLACK_MS: Final = 10_000
@@ -79,6 +81,8 @@ SHARE_ASSUMPTIONS: Final[Mapping[str, str]] = {
     "OUTCOME_UNKNOWN": "How a further delivery would have ended, the log cannot tell.",
     "LOCK_BY_TIMING": "A hand-back one lock duration or little more after the one before is one of the lock.",
     "DELIVERY_NOT_IN_LOG": "The log does not tell when records were delivered, so not for how long they were held.",
+    "IN_FLIGHT_NOT_IN_LOG": "The log does not tell how many records were acquired, only what came of them.",
+    "LOCKS_RECORDED": "share.partition.max.record.locks, where the log does not tell it, was as told, or 2000.",
     "LIMIT_RECORDED": "The delivery limit, where the log does not tell it, was as told, or Kafka's default of 5.",
     "LOCK_RECORDED": "The lock duration, where the log does not tell it, was as told, or Kafka's default of 30000.",
 }
@@ -138,6 +142,11 @@ class InForce:
         is_known = found.is_known & before.is_known
         return list(map(Held, found.values.tolist(), before.values.tolist(), is_known.tolist()))
 
+    def lock_counts(self, at_ms: I64) -> list[Held]:
+        """How many records of a share partition may be in flight, at each time."""
+        found = self._numbers(RECORD_LOCK_COUNT, at_ms, self.recorded.record_lock_count)
+        return list(map(Held, found.values.tolist(), found.values.tolist(), found.is_known.tolist()))
+
     def _numbers(self, name: str, at_ms: I64, default: int) -> KnownNumbers:
         return self.configs.numbers(name, (self.group_id,), np.zeros(len(at_ms), np.int64), at_ms, default)
 
@@ -165,9 +174,13 @@ class _Stretch:
 
 def answer_shares(transitions: Iterable[Transition], changes: Changes, in_force: InForce) -> list[RecordAnswer]:
     """What would have become of the records, by partition and offset. Raises WhatIfError for a change which is none."""
-    limit, lock_ms = changes.delivery_count_limit, changes.record_lock_duration_ms
-    if limit is not None and lock_ms is not None:
-        raise WhatIfError("the delivery limit and the lock duration bear on one another: ask for one at a time")
+    limit, lock_ms, lock_count = (
+        changes.delivery_count_limit,
+        changes.record_lock_duration_ms,
+        changes.record_lock_count,
+    )
+    if [limit, lock_ms, lock_count].count(None) < 2:
+        raise WhatIfError("delivery limit, lock duration and record locks bear on one another: ask for one at a time")
     rows = list(transitions)
     # Without a change, what held last is what there is to compare with.
     at_ms = np.array([row.at for row in rows] or [LAST_MS], np.int64)
@@ -175,6 +188,10 @@ def answer_shares(transitions: Iterable[Transition], changes: Changes, in_force:
         held = in_force.limits(at_ms)
         _refuse_the_same("delivery limit", "", limit, held)
         return [answer for one in _stretches(rows, held) for answer in _under_limit(one, limit)]
+    if lock_count is not None:
+        held = in_force.lock_counts(at_ms)
+        _refuse_the_same("number of record locks", "", lock_count, held)
+        return _under_lock_count(rows, held, lock_count)
     assert lock_ms is not None
     held = in_force.locks(at_ms)
     _refuse_the_same("lock duration", " ms", lock_ms, held)
@@ -410,3 +427,68 @@ def _ended(found: Sequence[tuple[_Stretch, _Change]]) -> RecordAnswer:
         None,
         ("DELIVERY_NOT_IN_LOG", "OUTCOME_UNKNOWN"),
     )
+
+
+# --- how many records may be in flight ---
+
+
+def _under_lock_count(rows: Sequence[Transition], held: Sequence[Held], count: int) -> list[RecordAnswer]:
+    """One line a share partition: from its first available record to the last one settled at most so many lay."""
+    by_partition: dict[tuple[str, int], list[tuple[Transition, Held]]] = defaultdict(list)
+    for row, value in zip(rows, held, strict=True):
+        by_partition[row.topic_id, row.partition].append((row, value))
+    return [_in_flight(found, count) for _, found in sorted(by_partition.items())]
+
+
+def _in_flight(found: Sequence[tuple[Transition, Held]], count: int) -> RecordAnswer:
+    most, at_ms = _most_in_flight([row for row, _ in found])
+    row, last = found[0][0], found[-1][1]
+    is_below = most > count
+    return RecordAnswer(
+        RecordVerdict.CANNOT_TELL if is_below else RecordVerdict.KEPT,
+        at_ms,
+        row.topic,
+        row.topic_id,
+        row.partition,
+        min(one.first_offset for one, _ in found),
+        max(one.last_offset for one, _ in found),
+        f"at least {most} records in flight at one time",
+        f"no more than {count} in flight: later ones would have waited" if is_below else "the same",
+        None,
+        (-MORE_DELIVERIES, MORE_DELIVERIES) if is_below else (0, 0),
+        None if is_below else GUESS,
+        _assumed(last, "LOCKS_RECORDED", "IN_FLIGHT_NOT_IN_LOG"),
+    )
+
+
+MORE_DELIVERIES: Final = 1
+"""What waits is delivered at another time: once more or less, as a lock runs out or a session ends meanwhile."""
+
+
+def _most_in_flight(rows: Sequence[Transition]) -> tuple[int, int]:
+    """The longest span of one change that the log proves, and when it was written.
+
+    What one record of the log settles or hands back was in flight together, with all that had been handed back before
+    and is not settled yet.
+    """
+    most, most_at_ms = 0, rows[0].at
+    available: dict[int, int] = {}
+    """First offset of what was handed back and is not settled -> its last one."""
+    for _, together in groupby(sorted(rows, key=attrgetter("log_offset")), key=attrgetter("log_offset")):
+        changes = [row for row in together if row.kind not in {"RESET", "PASSED"} and row.to_state is not None]
+        if not changes:
+            available.clear()
+            continue
+        first = min(row.first_offset for row in changes)
+        last = max(row.last_offset for row in changes)
+        first = min([first, *(offset for offset, end in available.items() if end < last)])
+        if last - first + 1 > most:
+            most, most_at_ms = last - first + 1, changes[0].at
+        for row in changes:
+            for offset in [
+                offset for offset, end in available.items() if offset <= row.last_offset and end >= row.first_offset
+            ]:
+                del available[offset]
+            if row.to_state == AVAILABLE:
+                available[row.first_offset] = row.last_offset
+    return most, most_at_ms

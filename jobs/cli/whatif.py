@@ -29,7 +29,8 @@ def whatif(
             metavar="NAME=VALUE",
             help="What is to be different; may be repeated: session.timeout.ms, group.consumer.session.timeout.ms, "
             "group.initial.rebalance.delay.ms, group.instance.id (static or dynamic), assignor, group.protocol, "
-            "share.delivery.count.limit, share.record.lock.duration.ms.",
+            "max.poll.interval.ms; of share groups share.delivery.count.limit, share.record.lock.duration.ms, "
+            "share.partition.max.record.locks, share.session.timeout.ms, share.heartbeat.interval.ms.",
         ),
     ],
     recorded: Annotated[

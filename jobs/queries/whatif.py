@@ -17,7 +17,14 @@ from coordinator_core.inference.clock import is_time, lacks_times
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.kafka_versions import kafka_version as release
 from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, TOTAL, WhatIfRow, answer_group, answer_share_group
+from coordinator_core.whatif.answer import (
+    ALL_ASSUMPTIONS,
+    TOTAL,
+    WhatIfRow,
+    answer_group,
+    answer_share_group,
+    answer_share_members_of,
+)
 from coordinator_core.whatif.settings import Question, Recorded, question_of
 from coordinator_core.whatif.shares import Transition
 from jobs.console.command_name import command
@@ -81,7 +88,7 @@ def whatif(
     known = configs(files)
     places = CoordinatorPartitions.newest(warehouse, cluster_id)
     try:
-        if question.changed.is_of_shares and not question.changed.is_of_members:
+        if question.changed.is_of_share_records and not question.changed.is_of_members:
             transitions = _transitions(files, group_id, from_ms, to_ms, places)
             if transitions:
                 return answer_share_group(group_id, transitions, question, known)
@@ -97,6 +104,8 @@ def whatif(
                 )
             )
         if {row.group_type for row in life.generations} == {GroupType.SHARE}:
+            if question.changed.is_of_share_members:
+                return answer_share_members_of(life, question, known, from_ms=from_ms, to_ms=to_ms)
             return answer_share_group(group_id, (), question, known)
         if lacks_times(life):
             raise WhatIfJobError(
@@ -184,22 +193,26 @@ def _tell_people(rows: Sequence[WhatIfRow], out: TextIO) -> None:
     answers = [row for row in rows if row.kind != TOTAL]
     total = rows[-1]
     out.write(f"group {total.group_id!r} ({total.group_type.lower()}), had it been with {total.asked}\n\n")
-    if total.group_type == GroupType.SHARE:
+    is_of_records = total.deliveries_min is not None
+    if is_of_records:
         write_answers(RECORD_COLUMNS, [_record_cells(row) for row in answers], "table", out)
     else:
         write_answers(REBALANCE_COLUMNS, [_rebalance_cells(row) for row in answers], "table", out)
     out.write(f"\nin all: {total.recorded}; {total.would_be}\n")
-    if total.group_type == GroupType.SHARE:
+    if is_of_records:
         out.write(f"deliveries: {_span(total.deliveries_min, total.deliveries_max, signed=True)}\n")
     else:
         recorded = (None, total.moved_recorded, total.unowned_ms_recorded, None)
         for name, cell, number in zip(MEASURES, _measures(total), recorded, strict=True):
+            if cell == NOT_TOLD:
+                continue
             out.write(f"{name}: {cell}\n" if number is None else f"{name}: {cell} (recorded: {number})\n")
     if total.assumptions:
         out.write("\nassumed:\n")
         out.writelines(f"  {name}: {ALL_ASSUMPTIONS[name]}\n" for name in total.assumptions)
 
 
+NOT_TOLD: Final = "? -> ?"
 MEASURES: Final = ("rebalances", "partitions moved", "unowned partition-ms", "partition-ms not served")
 REBALANCE_COLUMNS: Final = (
     "at",

@@ -11,7 +11,7 @@ from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.lookup import group_partition
 from coordinator_core.offsets.columnar import CommitColumns
-from coordinator_core.simulate.scenario import parse_scenario
+from coordinator_core.simulate.scenario import Scenario, parse_scenario
 from coordinator_core.simulate.simulation import Simulation
 from coordinator_core.simulate.truth import Facts, MemorySink
 from schemas.consumer_offsets import TOPIC
@@ -20,9 +20,11 @@ from schemas.consumer_offsets import TOPIC
 class Simulated:
     """A scenario that has run: its truth, and its groups as silver would have them."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, scenario: str | Scenario) -> None:
+        """`scenario`: a text, or one that was read."""
         self.sink = MemorySink()
-        self.simulation = Simulation(parse_scenario(text, "test.toml"), self.sink)
+        read = parse_scenario(scenario, "test.toml") if isinstance(scenario, str) else scenario
+        self.simulation = Simulation(read, self.sink)
         self.simulation.run()
 
     def life(self, group_id: str) -> GroupLife:

@@ -17,10 +17,11 @@ from coordinator_core.simulate.simulation import Simulation
 from coordinator_core.simulate.truth import MemorySink
 from coordinator_core.whatif import runner
 from coordinator_core.whatif.answer import ALL_ASSUMPTIONS, REBALANCE, TOTAL, answer_group
-from coordinator_core.whatif.compare import RebalanceAnswer, Totals, Verdict, compare
+from coordinator_core.whatif.compare import compare
 from coordinator_core.whatif.lifetimes import End
 from coordinator_core.whatif.settings import Changes, Recorded, question_of
 from coordinator_core.whatif.timeline import timeline_of
+from coordinator_core.whatif.verdicts import RebalanceAnswer, Totals, Verdict
 from tests.coordinator_core.inference.group_lives import classic, life_of
 from tests.coordinator_core.whatif.recorded import Simulated, recorded_life
 from tests.recorded import RECORDINGS
@@ -200,7 +201,7 @@ def test_a_story_is_played_as_the_release_that_it_was_recorded_with(
         played.append(scenario.cluster.kafka_version)
         return Simulation(scenario, sink)
 
-    monkeypatch.setattr(runner, "World", simulation)
+    monkeypatch.setattr(runner, "Simulation", simulation)
     case = Case(DEPLOY, protocol="consumer", assignor="", session_s=45)
     recorded = Recorded(kafka_version=version)
     timeline = timeline_of(case.run(version).life("g"), recorded)
@@ -218,7 +219,7 @@ def test_a_static_deploy_saves_all_its_rebalances() -> None:
     assert all(answer.rebalances == (0, 0) and answer.confidence == "LIKELY" for answer in avoided)
     assert "SAME_CLIENT" in avoided[0].assumptions
     assert totals.moved == (0, 0) != totals.recorded_moved
-    assert totals.not_served_ms.least > 3 * 2 * 10_000 * 0.9
+    assert 3 * 2 * 10_000 * 0.7 < totals.not_served_ms.least < 3 * 2 * 10_000 < totals.not_served_ms.most
     assert totals.unowned_ms == (0, 0)
 
 
@@ -227,7 +228,8 @@ def test_a_longer_session_costs_time_without_an_owner() -> None:
     answers, totals = _compared(Case(CRASH), "session.timeout.ms=60000")
     moved = next(answer for answer in answers if answer.verdict is Verdict.MOVED)
     assert moved.shift_ms is not None and abs(moved.shift_ms.least - 30_000) < 6000
-    longer_ms = totals.not_served_ms.least - totals.recorded_not_served_ms.least
+    middle_ms = [sum(band) / 2 for band in (totals.recorded_not_served_ms, totals.not_served_ms)]
+    longer_ms = middle_ms[1] - middle_ms[0]
     assert longer_ms == pytest.approx(2 * 30_000, rel=0.2)
     assert totals.unowned_ms == totals.recorded_unowned_ms
 

@@ -1,0 +1,202 @@
+"""Bands: from what some plays give to what may have been.
+
+A play knows neither in which phase of its heartbeats a member was, nor in which of its polls. So where a play no longer
+does as was recorded, its times are good to a heartbeat interval and a poll, and bands are as much wider (`Precision`).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Final, NamedTuple
+
+from coordinator_core.simulate.clients.offsets import COOPERATIVE
+from coordinator_core.whatif.first_generations import LATENCY_MS, FirstGeneration, first_generations
+from coordinator_core.whatif.hypotheses import Hypothesis
+from coordinator_core.whatif.lifetimes import POLL_MS, End
+from coordinator_core.whatif.runner import Play, Played
+from coordinator_core.whatif.settings import Changes
+from coordinator_core.whatif.timeline import CONSUMER_HEARTBEAT_MS, ENDED, Timeline
+from coordinator_core.whatif.verdicts import LIKELY, Range, RebalanceAnswer, Totals, Verdict
+from schemas.group_types import GroupType
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both plays of one hypothesis."""
+
+    hypothesis: Hypothesis
+    baseline: Play
+    changed: Play
+
+    @property
+    def same_until_ms(self) -> int:
+        """When the changed play first does other than its baseline."""
+        for before, after in zip_longest(self.baseline.rebalances, self.changed.rebalances):
+            if before is None or after is None or before != after:
+                return min(one.at_ms for one in (before, after) if one is not None)
+        return LAST_MS
+
+
+LAST_MS: Final = 2**62
+"""Later than any time."""
+
+
+class Way(NamedTuple):
+    """What became of a recorded rebalance in one hypothesis."""
+
+    verdict: Verdict
+    before: Played
+    after: tuple[Played, ...]
+    shift_ms: int | None
+    was_same: bool
+    """Until its cause, both plays were the same: so are the phases of its members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How far a play's times may be from what clients with other phases would do, in ms."""
+
+    found_out_ms: int
+    """Until there is a new generation after its cause: members of a classic group find out by heartbeats and polls."""
+    silent_ms: int
+    """From a member's last heartbeat to its death."""
+    gap_ms: int
+    """Until somebody else serves a partition of a member that died or left."""
+    owner_ms: int
+    """Until a partition that was revoked has its next owner."""
+
+
+def precision_of(timeline: Timeline, changes: Changes) -> Precision:
+    """By the slower of the two protocols."""
+    kind = "classic" if timeline.group_type == GroupType.CLASSIC else "consumer"
+    protocols = {kind, changes.protocol or kind}
+    heartbeats = {"classic": timeline.heartbeat_interval_ms, "consumer": CONSUMER_HEARTBEAT_MS}
+    interval_ms = max(heartbeats[one] for one in protocols)
+    is_incremental = "consumer" in protocols or COOPERATIVE in {timeline.protocol_name, changes.assignor}
+    return Precision(
+        interval_ms + POLL_MS if "classic" in protocols else LATENCY_MS,
+        interval_ms,
+        interval_ms + POLL_MS,
+        interval_ms + POLL_MS if is_incremental else LATENCY_MS,
+    )
+
+
+class Bands:
+    """Widens what the hypotheses give to what clients with other phases, and joins at other times, may give."""
+
+    def __init__(self, timeline: Timeline, changes: Changes) -> None:
+        self._timeline = timeline
+        self._precision = precision_of(timeline, changes)
+        self._firsts = first_generations(timeline, changes)
+
+    def widened(self, index: int, answer: RebalanceAnswer, ways: Sequence[Way]) -> RebalanceAnswer:
+        """The answer for the recorded rebalance of this index."""
+        if not ways:
+            return answer
+        first = self._firsts.get(index)
+        if first is not None:
+            return _of_first(answer, first)
+        rebalance = self._timeline.rebalances[index]
+        before = [one for number, one in self._firsts.items() if number < index]
+        last_first = before[-1] if before else None
+        if last_first is not None and rebalance.generation in last_first.merged | last_first.open:
+            return _of_merged(answer, last_first, is_open=rebalance.generation in last_first.open)
+        if answer.shift_ms is None:
+            return answer
+        was_same = all(way.was_same for way in ways)
+        if was_same and answer.shift_ms == (0, 0):
+            return answer
+        is_end = any(
+            mark.what == ENDED and self._timeline.lifetimes[mark.number].end is not End.LEFT for mark in rebalance.marks
+        )
+        found_out_ms = self._precision.found_out_ms if rebalance.member_count else LATENCY_MS
+        by_ms = found_out_ms + (self._precision.silent_ms if is_end and not was_same else 0)
+        return replace(answer, shift_ms=_with_phases(answer.shift_ms, by_ms))
+
+    def of_totals(self, totals: Totals, pairs: Sequence[Pair], answers: Sequence[RebalanceAnswer]) -> Totals:
+        """Each sum; rebalances by what the answers leave open."""
+        gap_ms, owner_ms = self._precision.gap_ms, self._precision.owner_ms
+        before, after = [pair.baseline for pair in pairs], [pair.changed for pair in pairs]
+        count = sum(self._timeline.topics.values())
+        open_count = sum(len(one.open) for one in self._firsts.values())
+        late_count = sum(one.late_count for one in self._firsts.values())
+        rebalances = Range(
+            max(totals.rebalances.least - open_count, 0),
+            max(totals.rebalances.most, min(totals.rebalances.least + late_count, totals.rebalances.most + 1))
+            + open_count,
+        )
+        unowned_ms = [_spread(owner_ms, [_moved(one, count) for one in plays]) for plays in (before, after)]
+        return replace(
+            totals,
+            rebalances=rebalances,
+            recorded_unowned_ms=_wider(totals.recorded_unowned_ms, unowned_ms[0], 0),
+            unowned_ms=_wider(totals.unowned_ms, unowned_ms[1], 0),
+            recorded_not_served_ms=_wider(totals.recorded_not_served_ms, _spread(gap_ms, map(_gaps, before)), 0),
+            not_served_ms=_wider(totals.not_served_ms, _spread(gap_ms, map(_gaps, after)), 0),
+            is_whole=self._is_whole(totals, answers),
+        )
+
+    def _is_whole(self, totals: Totals, answers: Sequence[RebalanceAnswer]) -> bool:
+        """Whether nothing is left out or open, so that the sums are of all that would have been."""
+        is_told = all(answer.confidence == LIKELY for answer in answers)
+        return is_told and totals.reproduced_count == totals.recorded_count
+
+
+def _of_first(answer: RebalanceAnswer, first: FirstGeneration) -> RebalanceAnswer:
+    """A first generation: its time follows from when its members may have joined, not from what was played."""
+    shift_ms = Range(first.earliest_ms - answer.at_ms, first.latest_ms - answer.at_ms)
+    most = max(answer.rebalances.most, 1 + first.late_count)
+    least = answer.rebalances.least if first.is_late_certain else 1
+    return replace(answer, shift_ms=_union(shift_ms, answer.shift_ms), rebalances=Range(least, most))
+
+
+def _of_merged(answer: RebalanceAnswer, first: FirstGeneration, *, is_open: bool) -> RebalanceAnswer:
+    """Members who came soon after a first generation: they are in it, where it would have waited for so long."""
+    shift_ms = Range(first.earliest_ms - answer.at_ms, first.latest_ms - answer.at_ms)
+    if not is_open:
+        return replace(answer, shift_ms=_union(shift_ms, answer.shift_ms))
+    possible = tuple(sorted({*answer.possible, Verdict.KEPT.value, Verdict.MERGED.value}))
+    return replace(
+        answer,
+        verdict=Verdict.CANNOT_TELL,
+        possible=possible,
+        shift_ms=_union(shift_ms, answer.shift_ms),
+        rebalances=Range(0, max(answer.rebalances.most, 1)),
+        confidence=None,
+        assumptions=tuple(sorted({*answer.assumptions, "JOINS_WITHIN_DELAY"})),
+    )
+
+
+def _union(one: Range, other: Range | None) -> Range:
+    return one if other is None else Range(min(one.least, other.least), max(one.most, other.most))
+
+
+def _with_phases(band: Range, by_ms: int) -> Range:
+    """Shifts of hypotheses which each drew two phases: as far as all phases go from their middle, and a little beyond
+    what was drawn where the hypotheses differ in more than that."""
+    half_ms = max(by_ms, (band.most - band.least) // 2 + by_ms // 4)
+    middle_ms = (band.least + band.most) // 2
+    return Range(middle_ms - half_ms, middle_ms + half_ms)
+
+
+def _wider(band: Range, by_ms: int, least: int | None = None) -> Range:
+    """As much more on both sides, but not below `least`."""
+    low = band.least - by_ms
+    return Range(low if least is None else max(low, least), band.most + by_ms)
+
+
+def _spread(each_ms: int, counts: Iterable[Sequence[int]]) -> int:
+    """How far a sum may be off. Partitions that change hands together are off by the same; rebalances are each off by
+    their own, so that they add up as squares: twice the deviation of even draws from 0 to `each_ms`."""
+    return int(2 * each_ms * max((sum(count * count for count in some) / 3 for some in counts), default=0) ** 0.5)
+
+
+def _moved(one: Play, partition_count: int) -> list[int]:
+    """Partitions that may have been without an owner, by rebalance: eager members give up all of them."""
+    return [max(played.moved_count, partition_count if played.unowned_ms else 0) for played in one.rebalances]
+
+
+def _gaps(one: Play) -> list[int]:
+    """Partitions not served, by rebalance; those that had to wait for no rebalance come each for itself."""
+    counts = [played.gap_count for played in one.rebalances]
+    return [*counts, *[1] * (one.gap_count - sum(counts))]

@@ -1,0 +1,141 @@
+"""When the first generation of a classic group would have come under another group.initial.rebalance.delay.ms: bounds.
+
+A group without members waits after the first join: one delay, then as long again for as long as each delay brought a
+new member, and no longer than the first member's rebalance time-out (GenericGroupCoordinator's initial delayed join).
+The log tells how long it waited, so in how many delays somebody came; it does not tell when within a delay. So each
+member has a window of time in which it joined, and what the windows allow is all that can have been.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from coordinator_core.whatif.lifetimes import POLL_MS
+from coordinator_core.whatif.settings import Changes
+from coordinator_core.whatif.timeline import BEGAN, Rebalance, Timeline
+from schemas.group_types import GroupType
+
+LATENCY_MS: Final = 100
+"""From a client's join to the coordinator's timer and the record: at most, where nothing is wrong."""
+
+
+class Window(NamedTuple):
+    """A member joined after `from_ms` and not after `to_ms`, since the first join."""
+
+    from_ms: int
+    to_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstGeneration:
+    """Bounds of a first generation under the changed settings, in epoch ms."""
+
+    earliest_ms: int
+    latest_ms: int
+    late_count: int
+    """Its recorded members that may have come after it: each may make a rebalance of its own."""
+    is_late_certain: bool
+    """One of them must have."""
+    merged: frozenset[int]
+    """Recorded generations after it whose members must be in it."""
+    open: frozenset[int]
+    """Recorded generations after it whose members may be in it or not."""
+
+
+def waits(windows: Sequence[Window], delay_ms: int, rebalance_timeout_ms: int) -> tuple[int, int]:
+    """The shortest and the longest wait which these joins allow."""
+    if delay_ms == 0:
+        return 0, 0
+    start_ms, end_ms = 0, delay_ms
+    remaining_ms = max(rebalance_timeout_ms - delay_ms, 0)
+    shortest_ms: int | None = None
+    last_ms = delay_ms
+    while True:
+        may_go_on = remaining_ms > 0 and any(
+            one.from_ms < end_ms + LATENCY_MS and one.to_ms > start_ms - LATENCY_MS for one in windows
+        )
+        after_ms = start_ms + LATENCY_MS if start_ms else 0
+        must_go_on = may_go_on and any(one.from_ms >= after_ms and one.to_ms < end_ms - LATENCY_MS for one in windows)
+        if shortest_ms is None and not must_go_on:
+            shortest_ms = end_ms
+        if not may_go_on:
+            return (end_ms if shortest_ms is None else shortest_ms), end_ms
+        next_ms = min(delay_ms, remaining_ms)
+        remaining_ms = max(remaining_ms - last_ms, 0)
+        start_ms, end_ms, last_ms = end_ms, end_ms + next_ms, next_ms
+
+
+def first_generations(timeline: Timeline, changes: Changes) -> Mapping[int, FirstGeneration]:
+    """Index of a recorded rebalance -> what would have become of it, where its wait would have been another."""
+    protocol = changes.protocol or ("classic" if timeline.group_type == GroupType.CLASSIC else "consumer")
+    if protocol != "classic" or (changes.initial_rebalance_delay_ms is None and changes.protocol is None):
+        return {}
+    delay_ms = changes.initial_rebalance_delay_ms
+    delay_ms = timeline.initial_rebalance_delay_ms if delay_ms is None else delay_ms
+    return {
+        index: _first_generation(timeline, index, delay_ms)
+        for index, rebalance in enumerate(timeline.rebalances)
+        if rebalance.is_first and any(mark.what == BEGAN for mark in rebalance.marks)
+    }
+
+
+def _first_generation(timeline: Timeline, index: int, delay_ms: int) -> FirstGeneration:
+    rebalance = timeline.rebalances[index]
+    lifetimes = [timeline.lifetimes[mark.number] for mark in rebalance.marks if mark.what == BEGAN]
+    timeout_ms = min(life.poll_timeout_ms for life in lifetimes)
+    bounds: list[tuple[int, int]] = []
+    late_counts: list[int] = []
+    must_be_late: list[bool] = []
+    possible = list(_recorded_waits(timeline, rebalance, len(lifetimes)))
+    for waited_ms, rounds in possible:
+        began_ms = rebalance.at_ms - waited_ms
+        own = _own_windows(len(lifetimes) - 1, rounds, timeline.initial_rebalance_delay_ms)
+        later = [window for _, window in _later_windows(timeline, index, began_ms)]
+        shortest_ms, longest_ms = waits([*own, *later], delay_ms, timeout_ms)
+        bounds.append((began_ms + shortest_ms, began_ms + longest_ms))
+        late_counts.append(min(len(lifetimes) - 1, sum(window.to_ms >= shortest_ms for window in own)))
+        must_be_late.append(any(window.from_ms >= longest_ms for window in own))
+    earliest_ms = min(first for first, _ in bounds) - LATENCY_MS
+    latest_ms = max(last for _, last in bounds) + LATENCY_MS
+    merged, still_open = set(), set()
+    for generation, window in _later_windows(timeline, index, 0):
+        if window.to_ms < earliest_ms:
+            merged.add(generation)
+        elif window.from_ms <= latest_ms:
+            still_open.add(generation)
+    return FirstGeneration(
+        earliest_ms, latest_ms, max(late_counts), all(must_be_late), frozenset(merged), frozenset(still_open)
+    )
+
+
+def _recorded_waits(timeline: Timeline, rebalance: Rebalance, member_count: int) -> Iterator[tuple[int, int]]:
+    """How long the group may have waited, and in how many delays that was: known where the log has its creation."""
+    delay_ms = timeline.initial_rebalance_delay_ms
+    if timeline.group_type != GroupType.CLASSIC or delay_ms == 0:
+        yield 0, 1
+    elif rebalance.created_ms is not None:
+        waited_ms = rebalance.at_ms - rebalance.created_ms
+        yield waited_ms, max(1, round(waited_ms / delay_ms))
+    else:
+        yield from ((rounds * delay_ms, rounds) for rounds in range(min(member_count, 2), member_count + 1))
+
+
+def _own_windows(newcomer_count: int, rounds: int, delay_ms: int) -> list[Window]:
+    """Of the members of the first generation but the first: each delay before the last one brought somebody."""
+    filled = [Window(number * delay_ms, (number + 1) * delay_ms) for number in range(rounds - 1)]
+    if newcomer_count <= len(filled):
+        return filled[:newcomer_count] if newcomer_count else []
+    return [*filled, *[Window(0, (rounds - 1) * delay_ms or LATENCY_MS)] * (newcomer_count - len(filled))]
+
+
+def _later_windows(timeline: Timeline, index: int, began_ms: int) -> Iterator[tuple[int, Window]]:
+    """Generation, and the window of those who joined in it, of each one after the first until the group is empty."""
+    found_out_ms = (
+        timeline.heartbeat_interval_ms + 2 * POLL_MS if timeline.group_type == GroupType.CLASSIC else LATENCY_MS
+    )
+    for rebalance in timeline.rebalances[index + 1 :]:
+        if rebalance.is_first:
+            return
+        if any(mark.what == BEGAN for mark in rebalance.marks):
+            from_ms = max(rebalance.previous_ms, rebalance.at_ms - found_out_ms)
+            yield rebalance.generation, Window(from_ms - began_ms, rebalance.at_ms - began_ms)

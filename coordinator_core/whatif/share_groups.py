@@ -1,0 +1,168 @@
+"""Members of share groups under another session time-out or heartbeat interval, from the recorded epochs: bounds.
+
+Members of share groups commit nothing, so the log has no sign of life of them. A member that went has left, or its
+session ran out: both look the same, and each epoch has the band of both. Joins are what they were, unless the member
+had been paused and would not have been thrown out.
+
+Sources: GroupMetadataManager (share group heartbeat, session timers), ShareGroupConfigProvider.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from coordinator_core.errors import WhatIfError
+from coordinator_core.history.rows import GenerationRow, MemberRow
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.whatif.settings import Question
+from coordinator_core.whatif.verdicts import GUESS, LIKELY, Range, Verdict
+from schemas.group_types import GroupType
+
+SHARE_MEMBER_ASSUMPTIONS: Final[Mapping[str, str]] = {
+    "LEFT_OR_SESSION": "The log does not tell whether a member of a share group left or its session ran out.",
+    "PAUSED_MEMBER": "A member that went and came back stood still, or was another process of the same name.",
+    "SILENCE_NOT_IN_LOG": "A member that was silent for longer than the shorter session shows nowhere in the log.",
+    "SESSION_RECORDED": "share.session.timeout.ms, where the log does not tell it, was as told, or 45000.",
+    "HEARTBEAT_RECORDED": "share.heartbeat.interval.ms was as told, or 5000.",
+}
+"""Name of an assumption -> what it says."""
+LATENCY_MS: Final = 100
+
+
+class EpochAnswer(NamedTuple):
+    """A recorded epoch of a share group, and what would have become of it."""
+
+    at_ms: int
+    epoch: int
+    causes: tuple[str, ...]
+    verdict: Verdict
+    would_be: str
+    shift_ms: Range | None
+    rebalances: Range
+    confidence: str | None
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTotals:
+    """Sums; `most` None: the log cannot tell."""
+
+    recorded_count: int
+    least: int
+    most: int | None
+    assumptions: tuple[str, ...]
+
+
+def answer_share_members(
+    life: GroupLife, question: Question, session_ms: int, heartbeat_ms: int
+) -> tuple[list[EpochAnswer], EpochTotals]:
+    """Every epoch, in the order of time, and the sums. `session_ms` and `heartbeat_ms` are what held.
+
+    Raises WhatIfError for a change which is none.
+    """
+    changes = question.changed
+    epochs = [row for row in life.generations if row.group_type == GroupType.SHARE]
+    if not epochs:
+        raise WhatIfError(f"group {life.group_id} has no epoch in the log then: choose another time or group")
+    if changes.share_session_timeout_ms is not None and changes.share_heartbeat_interval_ms is not None:
+        raise WhatIfError("session and heartbeat interval bear on one another: ask for one at a time")
+    if changes.share_session_timeout_ms is not None:
+        later_ms = changes.share_session_timeout_ms - session_ms
+        if later_ms == 0:
+            raise WhatIfError(f"the session time-out was {session_ms} ms already; if not, tell it with --recorded")
+        judged = _Sessions(life.members, later_ms, 0)
+        assumptions = {"SESSION_RECORDED", "LEFT_OR_SESSION"}
+    else:
+        new_ms = changes.share_heartbeat_interval_ms
+        assert new_ms is not None
+        if new_ms == heartbeat_ms:
+            raise WhatIfError(f"the heartbeat interval was {heartbeat_ms} ms already; if not, tell it with --recorded")
+        judged = _Sessions(life.members, 0, max(new_ms, heartbeat_ms))
+        assumptions = {"HEARTBEAT_RECORDED", "LEFT_OR_SESSION"}
+    answers = [judged.answer(row, tuple(sorted(assumptions))) for row in epochs]
+    most = None if judged.may_add else sum(answer.rebalances.most for answer in answers)
+    names = {name for answer in answers for name in answer.assumptions}
+    names |= {"SILENCE_NOT_IN_LOG"} if judged.may_add else set()
+    least = sum(answer.rebalances.least for answer in answers)
+    return answers, EpochTotals(len(epochs), least, most, tuple(sorted(names)))
+
+
+class _Sessions:
+    """Ends and joins of members under sessions that last `later_ms` longer, with beats up to `phase_ms` apart."""
+
+    def __init__(self, members: Sequence[MemberRow], later_ms: int, phase_ms: int) -> None:
+        self._members = [row for row in members if row.group_type == GroupType.SHARE]
+        self._later_ms = later_ms
+        self._phase_ms = phase_ms
+        self.may_add = later_ms < 0 or phase_ms > 0
+        """A member may have been silent for longer than it now may."""
+
+    def answer(self, row: GenerationRow, assumptions: tuple[str, ...]) -> EpochAnswer:
+        """One epoch."""
+        ended = [one for one in self._members if one.to_log_offset == row.from_log_offset]
+        began = [one for one in self._members if one.from_log_offset == row.from_log_offset]
+        causes = tuple(f"LEFT_OR_EXPIRED of {one.client_id}" for one in ended)
+        causes += tuple(f"MEMBER_JOINED of {one.client_id}" for one in began)
+        may_be_paused = any(self._came_back(one) for one in ended) or any(self._had_gone(one) for one in began)
+        if may_be_paused:
+            return EpochAnswer(
+                row.valid_from,
+                row.generation,
+                causes,
+                Verdict.CANNOT_TELL,
+                "one of: AVOIDED, KEPT, MOVED",
+                None,
+                Range(0, 1),
+                None,
+                tuple(sorted({*assumptions, "PAUSED_MEMBER"})),
+            )
+        if ended:
+            low_ms, high_ms = min(self._later_ms, 0) - self._phase_ms, max(self._later_ms, 0) + self._phase_ms
+            return EpochAnswer(
+                row.valid_from,
+                row.generation,
+                causes,
+                Verdict.CANNOT_TELL if self._later_ms else Verdict.KEPT,
+                "the same if it left; else when its session runs out",
+                Range(low_ms - LATENCY_MS, high_ms + LATENCY_MS),
+                Range(1, 1),
+                None if self._later_ms else LIKELY,
+                assumptions,
+            )
+        # What no member made follows at somebody's next heartbeat: an epoch of partitions that were initialized.
+        phase_ms = 0 if began else self._phase_ms
+        width_ms = phase_ms + LATENCY_MS if phase_ms else 0
+        return EpochAnswer(
+            row.valid_from,
+            row.generation,
+            causes,
+            Verdict.KEPT,
+            "the same",
+            Range(-width_ms, width_ms),
+            Range(1, 1),
+            LIKELY if began else GUESS,
+            assumptions,
+        )
+
+    def _came_back(self, ended: MemberRow) -> bool:
+        """Whether it, if it was paused, was back before its session would have run out now."""
+        return any(self._is_within(ended, one) for one in self._later_of(ended))
+
+    def _had_gone(self, began: MemberRow) -> bool:
+        return any(
+            self._is_within(one, began)
+            for one in self._members
+            if _name(one) == _name(began) and one.to_log_offset is not None
+        )
+
+    def _later_of(self, ended: MemberRow) -> Iterator[MemberRow]:
+        return (one for one in self._members if _name(one) == _name(ended))
+
+    def _is_within(self, ended: MemberRow, began: MemberRow) -> bool:
+        if ended.valid_to is None or began.valid_from < ended.valid_to or self._later_ms + self._phase_ms <= 0:
+            return False
+        return began.valid_from - ended.valid_to <= max(self._later_ms, 0) + self._phase_ms + LATENCY_MS
+
+
+def _name(member: MemberRow) -> tuple[str | None, str | None]:
+    return member.client_id, member.client_host

@@ -1,0 +1,116 @@
+"""What is said of a recorded rebalance: its verdict, its bands, and on which assumptions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class Verdict(StrEnum):
+    """What would have become of a recorded rebalance."""
+
+    KEPT = "KEPT"
+    """It would have been, at about the same time."""
+    MOVED = "MOVED"
+    """It would have been at another time."""
+    AVOIDED = "AVOIDED"
+    MERGED = "MERGED"
+    """It and others would have been one."""
+    SPLIT = "SPLIT"
+    """Several would have been in its place."""
+    ADDED = "ADDED"
+    """Not recorded, but it would have been."""
+    MAY_BE_ADDED = "MAY_BE_ADDED"
+    """A member committed nothing for longer than the new session: whether it sent heartbeats the log does not say."""
+    CANNOT_TELL = "CANNOT_TELL"
+    """The log can be read in several ways, and they differ here: see `possible`."""
+    NOT_REPRODUCED = "NOT_REPRODUCED"
+    """Under the recorded settings no hypothesis of the log gives it: mostly its cause is not in the log. Left out."""
+
+
+LIKELY: Final = "LIKELY"
+GUESS: Final = "GUESS"
+"""As in the gold tables. Nothing which was only played is CERTAIN."""
+
+ASSUMPTIONS: Final[Mapping[str, str]] = {
+    "CLIENTS_AS_KAFKAS": "Members are Kafka's consumers: they join, sync, poll and send heartbeats as those do.",
+    "SAME_APPLICATION": "Deploys, crashes, pauses and slow polls would have been the same under the other settings.",
+    "HEARTBEAT_INTERVAL": "heartbeat.interval.ms, which no log holds, was as told, or 3000, or a third of the session.",
+    "INITIAL_DELAY": "group.initial.rebalance.delay.ms was as told, as the log shows, or Kafka's default of 3000.",
+    "JOINS_WITHIN_DELAY": "The log does not tell when, during the delay, the members of a first generation came.",
+    "PAUSED_OR_CRASHED": "A member which expired and came back later stood still, or died and was started anew.",
+    "LEFT_OR_EXPIRED": "The commits do not tell whether a member left or expired.",
+    "EXPIRED_OR_TOO_SLOW": "A member was silent as long as its session and max.poll.interval.ms: either ended it.",
+    "INSTANCE_REFUSED": "Who came back while the group still had its instance was refused, which is in no log.",
+    "SAME_CLIENT": "A member of the client id and host of one that went is the same process, come back.",
+    "ASSIGNOR_DEFAULT": "Under the other protocol members ask for its default assignor.",
+    "CONSUMER_SESSION": "consumer.session.timeout.ms, where the log does not tell it, was as told, or 45000.",
+}
+"""Name of an assumption -> what it says."""
+
+ALWAYS: Final = frozenset({"CLIENTS_AS_KAFKAS", "SAME_APPLICATION"})
+
+
+class Range(NamedTuple):
+    """From the least to the most that any hypothesis gives."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceAnswer:
+    """A recorded rebalance, or one that would have been added. Times in epoch ms, ranges over the hypotheses."""
+
+    verdict: Verdict
+    at_ms: int
+    """As recorded; of one which is not, when it would have been at the earliest."""
+    generation: int | None
+    causes: tuple[str, ...]
+    possible: tuple[str, ...]
+    """All verdicts of the hypotheses which reproduce it."""
+    shift_ms: Range | None
+    """How much later it would have been; None where it would not have been, or may not."""
+    rebalances: Range
+    """Generations in its place, follow-ups included."""
+    recorded_rebalances: Range
+    """The same under the recorded settings."""
+    moved: Range
+    recorded_moved: Range
+    """Partitions that changed owner, as gold.rebalances counts them."""
+    unowned_ms: Range
+    recorded_unowned_ms: Range
+    """Sum over partitions of the time without an owner, as gold.rebalances counts it."""
+    not_served_ms: Range
+    recorded_not_served_ms: Range
+    """Sum over partitions of the time without a living owner: also until the coordinator found out that one died."""
+    confidence: str | None
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the window, as played under the recorded settings (`recorded_`) and under the changed ones."""
+
+    recorded_count: int
+    """Generations or epochs in the log."""
+    reproduced_count: int
+    recorded_rebalances: Range
+    rebalances: Range
+    recorded_moved: Range
+    moved: Range
+    recorded_unowned_ms: Range
+    unowned_ms: Range
+    recorded_not_served_ms: Range
+    not_served_ms: Range
+    hypotheses: int
+    is_whole: bool = False
+    """Nothing was left out or open."""
+
+
+NOTHING: Final = Range(0, 0)
+
+
+def range_of(values: Sequence[int]) -> Range:
+    """From the least to the most of them."""
+    return Range(min(values), max(values)) if values else NOTHING

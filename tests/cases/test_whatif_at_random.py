@@ -1,0 +1,82 @@
+"""What whatif says, against a simulation of the same story with the other setting: bands hold what comes."""
+
+import os
+import random
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from coordinator_core.simulate.scenario import Scenario
+from jobs.errors import WhatIfJobError
+from jobs.operations.simulate import write_log
+from jobs.queries.whatif import asked, whatif
+from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.whatif_stories import Asked, Figures, asked_of, judge, random_scenario
+from tests.coordinator_core.whatif.recorded import Simulated
+
+STORIES: Final = int(os.environ.get("WHATIF_STORIES", "20"))
+"""Groups, each with a setting to be changed; `make fuzz` tries 200."""
+GROUPS: Final = 10
+"""Of one world: as many stories share a run and a night."""
+PROTOCOLS: Final = ("classic", "consumer", "classic", "consumer", "classic") * 2
+LIKELY_LEAST: Final = 0.95
+
+
+def night(world: Simulated, ledger: Ledger, folder: Path) -> None:
+    """The logs of a world, through a nightly."""
+    for log, topic_id in world.simulation.logs():
+        write_log(folder / "logs", log, topic_id, world.simulation.scenario.cluster.segment_bytes)
+    done = ledger.night(folder / "logs")
+    assert done.exit_code == 0, done.text
+
+
+def ask(scenario: Scenario, number: int) -> tuple[str, Asked]:
+    """A group and what is asked of it: each setting in its turn."""
+    group = scenario.groups[number % GROUPS]
+    questions = asked_of(scenario, group)
+    names = sorted({one.text.partition("=")[0] for one in questions})
+    name = names[number // GROUPS % len(names)]
+    of_name = [one for one in questions if one.text.startswith(f"{name}=")]
+    return group.name, random.Random(number).choice(of_name)
+
+
+def test_bands_hold_what_a_simulation_gives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """CERTAIN is never wrong, LIKELY at least 19 times in 20, for each setting that can be asked."""
+    figures = Figures()
+    refused = 0
+    for seed in range((STORIES + GROUPS - 1) // GROUPS):
+        scenario = random_scenario(seed, PROTOCOLS)
+        world = Simulated(scenario)
+        ledger = Ledger(tmp_path / f"warehouse-{seed}")
+        night(world, ledger, tmp_path / f"world-{seed}")
+        for index in range(GROUPS):
+            group, question = ask(scenario, seed * GROUPS + index)
+            try:
+                rows = whatif(
+                    ledger.warehouse,
+                    cluster_id=CLUSTER_ID,
+                    group_id=group,
+                    question=asked([question.text], recorded_of(scenario), ledger.settings()),
+                )
+            except WhatIfJobError:
+                refused += 1
+                continue
+            judge(figures, world, group, question, rows)
+    with capsys.disabled():
+        print(f"\nwhatif, {STORIES} stories, {refused} refused: {figures}")
+    wrong = "\n".join(figures.misses)
+    for what, count in figures.all.items():
+        if what.startswith("CERTAIN"):
+            assert figures.held[what] == count, wrong
+    likely = [what for what in figures.all if what.startswith("LIKELY")]
+    said = sum(figures.all[what] for what in likely)
+    assert said > STORIES, figures
+    assert sum(figures.held[what] for what in likely) >= LIKELY_LEAST * said, wrong
+    assert refused <= STORIES // 10
+
+
+def recorded_of(scenario: Scenario) -> list[str]:
+    """What no log tells of the brokers."""
+    settings = scenario.cluster.settings
+    return [f"group.initial.rebalance.delay.ms={settings.group_initial_rebalance_delay_ms}"]
