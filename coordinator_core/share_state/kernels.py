@@ -31,7 +31,7 @@ def borrowing(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """As `borrowing`, and made a part of what calls it: to hand on so many arrays costs more than most parts do."""
+    """As `borrowing`, and made a part of what calls it: so many arrays cost more to hand on than most parts take."""
     result: F = njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function)
     return result
 
@@ -322,8 +322,7 @@ def _report(findings: I64, sizes: I64, key: int, code: int, offset: int, before:
 
 @inlined
 def _transition(
-    transitions: I64,
-    sizes: I64,
+    arrays: ColumnarArrays,
     key: int,
     offset: int,
     at: int,
@@ -334,32 +333,32 @@ def _transition(
     to_rank: int,
     kind: int,
 ) -> None:
+    transitions, sizes = arrays.transitions, arrays.sizes
     row = sizes[N_TRANSITIONS]
-    rows = transitions
-    rows[row, T_OFFSET] = offset
-    rows[row, T_AT] = at
-    rows[row, T_FIRST] = first
-    rows[row, T_LAST] = last
-    rows[row, T_FROM_TO] = _pair(from_rank, to_rank)
-    rows[row, T_KEY_KIND] = _pair(key, 2 * kind + leader_changed)
+    transitions[row, T_OFFSET] = offset
+    transitions[row, T_AT] = at
+    transitions[row, T_FIRST] = first
+    transitions[row, T_LAST] = last
+    transitions[row, T_FROM_TO] = _pair(from_rank, to_rank)
+    transitions[row, T_KEY_KIND] = _pair(key, 2 * kind + leader_changed)
     sizes[N_TRANSITIONS] = row + 1
 
 
 @inlined
-def _close(keys: I64, pool: I64, batches: I64, sizes: I64, key: int, at_row: int, offset: int, at: int) -> None:
+def _close(arrays: ColumnarArrays, key: int, at_row: int, offset: int, at: int) -> None:
     """End the row of a batch. One which this very record opened was never to be seen, and gives no row."""
+    keys, pool, batches, sizes = arrays.keys, arrays.pool, arrays.batches, arrays.sizes
     _count_offsets(keys, key, pool[at_row, P_FIRST], pool[at_row, P_LAST], pool[at_row, P_RANK], -1)
     if pool[at_row, P_FROM] == offset:
         return
     row = sizes[N_BATCHES]
-    rows = batches
-    rows[row, B_FIRST] = pool[at_row, P_FIRST]
-    rows[row, B_LAST] = pool[at_row, P_LAST]
-    rows[row, B_FROM] = pool[at_row, P_FROM]
-    rows[row, B_AT] = pool[at_row, P_AT]
-    rows[row, B_TO] = offset
-    rows[row, B_TO_AT] = at
-    rows[row, B_KEY_RANK] = _pair(key, 2 * pool[at_row, P_RANK] + pool[at_row, P_COMPLETE])
+    batches[row, B_FIRST] = pool[at_row, P_FIRST]
+    batches[row, B_LAST] = pool[at_row, P_LAST]
+    batches[row, B_FROM] = pool[at_row, P_FROM]
+    batches[row, B_AT] = pool[at_row, P_AT]
+    batches[row, B_TO] = offset
+    batches[row, B_TO_AT] = at
+    batches[row, B_KEY_RANK] = _pair(key, 2 * pool[at_row, P_RANK] + pool[at_row, P_COMPLETE])
     sizes[N_BATCHES] = row + 1
 
 
@@ -424,20 +423,10 @@ def _normalise(own: I64, count: int) -> int:
 
 @inlined
 def _passed(
-    keys: I64,
-    pool: I64,
-    own: I64,
-    transitions: I64,
-    sizes: I64,
-    key: int,
-    offset: int,
-    at: int,
-    leader_changed: int,
-    first: int,
-    last: int,
-    own_count: int,
+    arrays: ColumnarArrays, key: int, offset: int, at: int, leader_changed: int, first: int, last: int, own_count: int
 ) -> None:
     """The start offset moves over `first..last`: a row for each range which was never seen terminal."""
+    keys, pool = arrays.keys, arrays.pool
     region = keys[key, K_REGION] + keys[key, K_HEAD]
     length = keys[key, K_LENGTH]
     row = 0
@@ -458,16 +447,14 @@ def _passed(
                 end = min(last, batch_first - 1)
         if rank == NO_RANK or not _is_terminal(rank):
             look_from = _passed_piece(
-                own, transitions, sizes, key, offset, at, leader_changed, position, end, rank, look_from, own_count
+                arrays, key, offset, at, leader_changed, position, end, rank, look_from, own_count
             )
         position = end + 1
 
 
 @inlined
 def _passed_piece(
-    own: I64,
-    transitions: I64,
-    sizes: I64,
+    arrays: ColumnarArrays,
     key: int,
     offset: int,
     at: int,
@@ -479,6 +466,7 @@ def _passed_piece(
     own_count: int,
 ) -> int:
     """The piece less what the record itself calls terminal. Returns from which of its batches to go on."""
+    own = arrays.own
     while look_from < own_count and own[look_from, 1] < first:
         look_from += 1
     position = first
@@ -486,37 +474,24 @@ def _passed_piece(
     while look < own_count and own[look, 0] <= last:
         if _is_terminal(own[look, 2]):
             if own[look, 0] > position:
-                _transition(
-                    transitions,
-                    sizes,
-                    key,
-                    offset,
-                    at,
-                    leader_changed,
-                    position,
-                    own[look, 0] - 1,
-                    rank,
-                    NO_RANK,
-                    PASSED,
-                )
+                _transition(arrays, key, offset, at, leader_changed, position, own[look, 0] - 1, rank, NO_RANK, PASSED)
             if own[look, 1] >= last:
                 return look_from
             position = own[look, 1] + 1
         look += 1
-    _transition(transitions, sizes, key, offset, at, leader_changed, position, last, rank, NO_RANK, PASSED)
+    _transition(arrays, key, offset, at, leader_changed, position, last, rank, NO_RANK, PASSED)
     return look_from
 
 
 @inlined
-def _trim(
-    keys: I64, pool: I64, batches: I64, sizes: I64, key: int, offset: int, at: int, complete: int, start: int
-) -> None:
+def _trim(arrays: ColumnarArrays, key: int, offset: int, at: int, complete: int, start: int) -> None:
     """Drop what lies below the start offset."""
+    keys, pool = arrays.keys, arrays.pool
     while keys[key, K_LENGTH] > 0:
         row = keys[key, K_REGION] + keys[key, K_HEAD]
         if pool[row, P_FIRST] >= start:
             return
-        _close(keys, pool, batches, sizes, key, row, offset, at)
+        _close(arrays, key, row, offset, at)
         if pool[row, P_LAST] >= start:
             pool[row, P_FIRST] = start
             pool[row, P_FROM] = offset
@@ -554,13 +529,7 @@ def _append_merged(merged: I64, count: int, first: int, last: int, rank: int) ->
 
 @inlined
 def _merge_update(
-    keys: I64,
-    pool: I64,
-    own: I64,
-    merged: I64,
-    batches: I64,
-    transitions: I64,
-    sizes: I64,
+    arrays: ColumnarArrays,
     key: int,
     offset: int,
     at: int,
@@ -573,6 +542,7 @@ def _merge_update(
 
     A window has the rows which the run covers, and the neighbours on both sides, which may join.
     """
+    keys, pool, own = arrays.keys, arrays.pool, arrays.own
     low = 0
     while own_from < own_count:
         region = keys[key, K_REGION] + keys[key, K_HEAD]
@@ -587,39 +557,14 @@ def _merge_update(
             while high < length and pool[region + high, P_FIRST] - 1 <= own[own_end, 1]:
                 high += 1
             own_end += 1
-        _merge(
-            keys,
-            pool,
-            own,
-            merged,
-            batches,
-            transitions,
-            sizes,
-            key,
-            offset,
-            at,
-            leader_changed,
-            complete,
-            low,
-            high,
-            own_from,
-            own_end,
-            False,
-            False,
-        )
+        _merge(arrays, key, offset, at, leader_changed, complete, low, high, own_from, own_end, False, False)
         low = high + keys[key, K_LENGTH] - length
         own_from = own_end
 
 
 @inlined
 def _merge(
-    keys: I64,
-    pool: I64,
-    own: I64,
-    merged: I64,
-    batches: I64,
-    transitions: I64,
-    sizes: I64,
+    arrays: ColumnarArrays,
     key: int,
     offset: int,
     at: int,
@@ -637,6 +582,7 @@ def _merge(
     Each offset whose state changes goes into a transition. Returns whether a snapshot lowered or lost a state,
     which no coordinator does.
     """
+    keys, pool, own, merged = arrays.keys, arrays.pool, arrays.own, arrays.merged
     region = keys[key, K_REGION] + keys[key, K_HEAD]
     went_back = False
     count = 0
@@ -651,7 +597,7 @@ def _merge(
             is_whole = other >= own_count or last < other_first
             end = last if is_whole else other_first - 1
             if is_snapshot:
-                _transition(transitions, sizes, key, offset, at, leader_changed, first, end, rank, NO_RANK, RESET)
+                _transition(arrays, key, offset, at, leader_changed, first, end, rank, NO_RANK, RESET)
                 went_back = True
             else:
                 count = _append_merged(merged, count, first, end, rank)
@@ -667,7 +613,7 @@ def _merge(
             is_whole = row >= high or last < first
             end = last if is_whole else first - 1
             kind = FIRST_SEEN if is_first else _kind_of(NO_RANK, rank)
-            _transition(transitions, sizes, key, offset, at, leader_changed, other_first, end, NO_RANK, rank, kind)
+            _transition(arrays, key, offset, at, leader_changed, other_first, end, NO_RANK, rank, kind)
             count = _append_merged(merged, count, other_first, end, rank)
             if is_whole:
                 other += 1
@@ -684,17 +630,7 @@ def _merge(
             if other_rank > rank or (is_snapshot and other_rank != rank):
                 went_back = went_back or other_rank < rank
                 _transition(
-                    transitions,
-                    sizes,
-                    key,
-                    offset,
-                    at,
-                    leader_changed,
-                    first,
-                    end,
-                    rank,
-                    other_rank,
-                    _kind_of(rank, other_rank),
+                    arrays, key, offset, at, leader_changed, first, end, rank, other_rank, _kind_of(rank, other_rank)
                 )
                 count = _append_merged(merged, count, first, end, other_rank)
             else:
@@ -709,32 +645,21 @@ def _merge(
                 other_first = own[other, 0] if other < own_count else 0
             else:
                 other_first = end + 1
-    _open_and_close(keys, pool, merged, batches, sizes, key, offset, at, complete, region, low, high, count)
-    _splice(keys, pool, merged, key, low, high, count)
+    _open_and_close(arrays, key, offset, at, complete, region, low, high, count)
+    _splice(arrays, key, low, high, count)
     return went_back
 
 
 @inlined
 def _open_and_close(
-    keys: I64,
-    pool: I64,
-    merged: I64,
-    batches: I64,
-    sizes: I64,
-    key: int,
-    offset: int,
-    at: int,
-    complete: int,
-    region: int,
-    low: int,
-    high: int,
-    count: int,
+    arrays: ColumnarArrays, key: int, offset: int, at: int, complete: int, region: int, low: int, high: int, count: int
 ) -> None:
     """Batches which stay as they were keep their open row; the others end theirs, or begin one."""
+    keys, pool, merged = arrays.keys, arrays.pool, arrays.merged
     row = low
     for new in range(count):
         while row < high and pool[region + row, P_FIRST] < merged[new, P_FIRST]:
-            _close(keys, pool, batches, sizes, key, region + row, offset, at)
+            _close(arrays, key, region + row, offset, at)
             row += 1
         if row < high and pool[region + row, P_FIRST] == merged[new, P_FIRST]:
             if pool[region + row, P_LAST] == merged[new, P_LAST] and pool[region + row, P_RANK] == merged[new, P_RANK]:
@@ -743,14 +668,14 @@ def _open_and_close(
                 merged[new, P_COMPLETE] = pool[region + row, P_COMPLETE]
                 row += 1
                 continue
-            _close(keys, pool, batches, sizes, key, region + row, offset, at)
+            _close(arrays, key, region + row, offset, at)
             row += 1
         merged[new, P_FROM] = offset
         merged[new, P_AT] = at
         merged[new, P_COMPLETE] = complete
         _count_offsets(keys, key, merged[new, P_FIRST], merged[new, P_LAST], merged[new, P_RANK], 1)
     while row < high:
-        _close(keys, pool, batches, sizes, key, region + row, offset, at)
+        _close(arrays, key, region + row, offset, at)
         row += 1
 
 
@@ -780,8 +705,9 @@ def _move(pool: I64, source: int, target: int, count: int) -> None:
 
 
 @inlined
-def _splice(keys: I64, pool: I64, merged: I64, key: int, low: int, high: int, count: int) -> None:
+def _splice(arrays: ColumnarArrays, key: int, low: int, high: int, count: int) -> None:
     """Put `merged[:count]` in the place of the rows `low..high`, moving the shorter side where there is room."""
+    keys, pool, merged = arrays.keys, arrays.pool, arrays.merged
     region, head, length = keys[key, K_REGION], keys[key, K_HEAD], keys[key, K_LENGTH]
     growth = count - (high - low)
     behind = length - high
@@ -801,23 +727,13 @@ def _splice(keys: I64, pool: I64, merged: I64, key: int, low: int, high: int, co
 
 
 @borrowing
-def _forget(
-    keys: I64,
-    pool: I64,
-    batches: I64,
-    transitions: I64,
-    sizes: I64,
-    key: int,
-    offset: int,
-    at: int,
-    leader_changed: int,
-) -> None:
+def _forget(arrays: ColumnarArrays, key: int, offset: int, at: int, leader_changed: int) -> None:
     """All batches go: the offsets were reset, or the state was deleted."""
+    keys, pool = arrays.keys, arrays.pool
     region = keys[key, K_REGION] + keys[key, K_HEAD]
     for row in range(region, region + keys[key, K_LENGTH]):
         _transition(
-            transitions,
-            sizes,
+            arrays,
             key,
             offset,
             at,
@@ -828,7 +744,7 @@ def _forget(
             NO_RANK,
             RESET,
         )
-        _close(keys, pool, batches, sizes, key, row, offset, at)
+        _close(arrays, key, row, offset, at)
     keys[key, K_HEAD] = 0
     keys[key, K_LENGTH] = 0
 
@@ -850,56 +766,54 @@ def _effective_start(keys: I64, pool: I64, key: int) -> int:
 
 
 @inlined
-def _state_row(
-    keys: I64, pool: I64, states: I64, sizes: I64, key: int, offset: int, at: int, kind: int, changed_from: int
-) -> None:
+def _state_row(arrays: ColumnarArrays, key: int, offset: int, at: int, kind: int, changed_from: int) -> None:
     """One row of share_partition_states; the key's row before it ends here."""
-    rows = states
+    keys, pool, states, sizes = arrays.keys, arrays.pool, arrays.states, arrays.sizes
     before = keys[key, K_ROW]
     if before >= 0:
-        rows[before, S_TO] = offset
-        rows[before, S_TO_AT] = at
+        states[before, S_TO] = offset
+        states[before, S_TO_AT] = at
     row = sizes[N_STATES]
-    rows[row, S_KEY] = key
-    rows[row, S_OFFSET] = offset
-    rows[row, S_AT] = at
-    rows[row, S_TO] = OPEN
-    rows[row, S_TO_AT] = 0
-    rows[row, S_KIND] = kind
-    rows[row, S_SNAPSHOT_EPOCH] = keys[key, K_SNAPSHOT_EPOCH]
-    rows[row, S_STATE_EPOCH] = keys[key, K_STATE_EPOCH]
-    rows[row, S_LEADER_EPOCH] = keys[key, K_LEADER_EPOCH]
-    rows[row, S_START] = keys[key, K_START]
-    rows[row, S_EFFECTIVE_START] = _effective_start(keys, pool, key)
-    rows[row, S_COMPLETE_COUNT] = keys[key, K_COMPLETE_COUNT]
-    rows[row, S_CREATED] = keys[key, K_CREATED]
-    rows[row, S_WRITTEN] = keys[key, K_WRITTEN]
-    rows[row, S_CHANGED] = changed_from
-    rows[row, S_CHANGED_COUNT] = sizes[N_CHANGED] - changed_from
-    rows[row, S_BATCH_COUNT] = keys[key, K_LENGTH]
-    rows[row, S_AVAILABLE] = _saturated(keys[key, K_AVAILABLE])
-    rows[row, S_ACKNOWLEDGED] = _saturated(keys[key, K_ACKNOWLEDGED])
-    rows[row, S_ARCHIVED] = _saturated(keys[key, K_ARCHIVED])
+    states[row, S_KEY] = key
+    states[row, S_OFFSET] = offset
+    states[row, S_AT] = at
+    states[row, S_TO] = OPEN
+    states[row, S_TO_AT] = 0
+    states[row, S_KIND] = kind
+    states[row, S_SNAPSHOT_EPOCH] = keys[key, K_SNAPSHOT_EPOCH]
+    states[row, S_STATE_EPOCH] = keys[key, K_STATE_EPOCH]
+    states[row, S_LEADER_EPOCH] = keys[key, K_LEADER_EPOCH]
+    states[row, S_START] = keys[key, K_START]
+    states[row, S_EFFECTIVE_START] = _effective_start(keys, pool, key)
+    states[row, S_COMPLETE_COUNT] = keys[key, K_COMPLETE_COUNT]
+    states[row, S_CREATED] = keys[key, K_CREATED]
+    states[row, S_WRITTEN] = keys[key, K_WRITTEN]
+    states[row, S_CHANGED] = changed_from
+    states[row, S_CHANGED_COUNT] = sizes[N_CHANGED] - changed_from
+    states[row, S_BATCH_COUNT] = keys[key, K_LENGTH]
+    states[row, S_AVAILABLE] = _saturated(keys[key, K_AVAILABLE])
+    states[row, S_ACKNOWLEDGED] = _saturated(keys[key, K_ACKNOWLEDGED])
+    states[row, S_ARCHIVED] = _saturated(keys[key, K_ARCHIVED])
     is_complete = kind == KIND_TOMBSTONE or keys[key, K_FLAGS] & HAS_SNAPSHOT != 0
-    rows[row, S_COMPLETE] = 1 if is_complete else 0
+    states[row, S_COMPLETE] = 1 if is_complete else 0
     keys[key, K_ROW] = row
     sizes[N_STATES] = row + 1
 
 
 @borrowing
-def _replay_tombstone(
-    keys: I64, pool: I64, states: I64, batches: I64, transitions: I64, sizes: I64, key: int, offset: int, at: int
-) -> None:
-    _forget(keys, pool, batches, transitions, sizes, key, offset, at, 0)
+def _replay_tombstone(arrays: ColumnarArrays, key: int, offset: int, at: int) -> None:
+    keys, sizes = arrays.keys, arrays.sizes
+    _forget(arrays, key, offset, at, 0)
     keys[key, K_FLAGS] = SEEN
     keys[key, K_PASSED] = -1
     for column in range(K_SNAPSHOT_EPOCH, K_PASSED):
         keys[key, column] = 0
-    _state_row(keys, pool, states, sizes, key, offset, at, KIND_TOMBSTONE, sizes[N_CHANGED])
+    _state_row(arrays, key, offset, at, KIND_TOMBSTONE, sizes[N_CHANGED])
 
 
 @inlined
-def _keep_changed(own: I64, changed: I64, sizes: I64, own_count: int) -> int:
+def _keep_changed(arrays: ColumnarArrays, own_count: int) -> int:
+    changed, sizes, own = arrays.changed, arrays.sizes, arrays.own
     start = int(sizes[N_CHANGED])
     for row in range(own_count):
         changed[start + row, C_FIRST] = own[row, 0]
@@ -921,26 +835,11 @@ def _own_from(own: I64, own_count: int, start: int) -> int:
 
 
 @inlined
-def _replay_update(
-    keys: I64,
-    pool: I64,
-    states: I64,
-    changed: I64,
-    batches: I64,
-    transitions: I64,
-    findings: I64,
-    sizes: I64,
-    own: I64,
-    merged: I64,
-    fields: I64,
-    key: int,
-    offset: int,
-    at: int,
-    own_count: int,
-) -> None:
+def _replay_update(arrays: ColumnarArrays, key: int, offset: int, at: int, own_count: int) -> None:
     """As ShareCoordinatorShard.merge: the update's start offset and leader epoch unless -1, its count always."""
+    keys, findings, sizes, own, fields = arrays.keys, arrays.findings, arrays.sizes, arrays.own, arrays.fields
     flags = keys[key, K_FLAGS]
-    changed_from = _keep_changed(own, changed, sizes, own_count)
+    changed_from = _keep_changed(arrays, own_count)
     leader_changed = 0
     if flags & HAS_STATE == 0:
         for column in range(K_SNAPSHOT_EPOCH, K_PASSED):
@@ -961,76 +860,36 @@ def _replay_update(
                 _report(findings, sizes, key, STALE_WRITER, offset, keys[key, K_START], fields[K_START])
             keys[key, K_START] = fields[K_START]
         keys[key, K_COMPLETE_COUNT] = fields[K_COMPLETE_COUNT]
-        _move_start(keys, pool, own, transitions, sizes, key, offset, at, leader_changed, own_count)
+        _move_start(arrays, key, offset, at, leader_changed, own_count)
     start = keys[key, K_START]
     own_from = 0
     if start != UNCHANGED:
-        _trim(keys, pool, batches, sizes, key, offset, at, complete, start)
+        _trim(arrays, key, offset, at, complete, start)
         own_from = _own_from(own, own_count, start)
     if own_from < own_count:
-        _merge_update(
-            keys,
-            pool,
-            own,
-            merged,
-            batches,
-            transitions,
-            sizes,
-            key,
-            offset,
-            at,
-            leader_changed,
-            complete,
-            own_from,
-            own_count,
-        )
-    _state_row(keys, pool, states, sizes, key, offset, at, KIND_UPDATE, changed_from)
+        _merge_update(arrays, key, offset, at, leader_changed, complete, own_from, own_count)
+    _state_row(arrays, key, offset, at, KIND_UPDATE, changed_from)
 
 
 @inlined
-def _move_start(
-    keys: I64,
-    pool: I64,
-    own: I64,
-    transitions: I64,
-    sizes: I64,
-    key: int,
-    offset: int,
-    at: int,
-    leader_changed: int,
-    own_count: int,
-) -> None:
+def _move_start(arrays: ColumnarArrays, key: int, offset: int, at: int, leader_changed: int, own_count: int) -> None:
     """Rows for what the start offset passes now; what it passed before a stale writer set it back it does not
     pass again."""
+    keys = arrays.keys
     passed, start = keys[key, K_PASSED], keys[key, K_START]
     if start > passed:
         if passed >= 0:
-            _passed(keys, pool, own, transitions, sizes, key, offset, at, leader_changed, passed, start - 1, own_count)
+            _passed(arrays, key, offset, at, leader_changed, passed, start - 1, own_count)
         keys[key, K_PASSED] = start
 
 
 @inlined
-def _replay_snapshot(
-    keys: I64,
-    pool: I64,
-    states: I64,
-    changed: I64,
-    batches: I64,
-    transitions: I64,
-    findings: I64,
-    sizes: I64,
-    own: I64,
-    merged: I64,
-    fields: I64,
-    key: int,
-    offset: int,
-    at: int,
-    own_count: int,
-) -> None:
+def _replay_snapshot(arrays: ColumnarArrays, key: int, offset: int, at: int, own_count: int) -> None:
+    keys, findings, sizes, own, fields = arrays.keys, arrays.findings, arrays.sizes, arrays.own, arrays.fields
     flags = keys[key, K_FLAGS]
     had_state = flags & HAS_STATE != 0
     was_complete = flags & HAS_SNAPSHOT != 0
-    changed_from = _keep_changed(own, changed, sizes, own_count)
+    changed_from = _keep_changed(arrays, own_count)
     is_warm = fields[K_CREATED] == fields[K_WRITTEN]
     is_reset = False
     if had_state and own_count == 0:
@@ -1048,47 +907,28 @@ def _replay_snapshot(
             fields[K_SNAPSHOT_EPOCH],
         )
     if is_reset:
-        _forget(keys, pool, batches, transitions, sizes, key, offset, at, leader_changed)
+        _forget(arrays, key, offset, at, leader_changed)
     for column in range(K_SNAPSHOT_EPOCH, K_PASSED):
         keys[key, column] = fields[column]
     keys[key, K_FLAGS] = SEEN | HAS_STATE | HAS_SNAPSHOT | (flags & ORPHAN_REPORTED)
     if is_reset or not had_state:
         keys[key, K_PASSED] = fields[K_START]
     else:
-        _move_start(keys, pool, own, transitions, sizes, key, offset, at, leader_changed, own_count)
+        _move_start(arrays, key, offset, at, leader_changed, own_count)
     own_from = 0
     if fields[K_START] != UNCHANGED:
-        _trim(keys, pool, batches, sizes, key, offset, at, 1, fields[K_START])
+        _trim(arrays, key, offset, at, 1, fields[K_START])
         own_from = _own_from(own, own_count, fields[K_START])
     length = keys[key, K_LENGTH]
     is_first = flags & SEEN == 0
-    if _merge(
-        keys,
-        pool,
-        own,
-        merged,
-        batches,
-        transitions,
-        sizes,
-        key,
-        offset,
-        at,
-        leader_changed,
-        1,
-        0,
-        length,
-        own_from,
-        own_count,
-        True,
-        is_first,
-    ):
+    if _merge(arrays, key, offset, at, leader_changed, 1, 0, length, own_from, own_count, True, is_first):
         _report(findings, sizes, key, STATE_WENT_BACK, offset, 0, 0)
     kind = KIND_SNAPSHOT
     if is_reset:
         kind = KIND_RESET
     elif not is_warm:
         kind = KIND_COLD_SNAPSHOT
-    _state_row(keys, pool, states, sizes, key, offset, at, kind, changed_from)
+    _state_row(arrays, key, offset, at, kind, changed_from)
 
 
 @inlined
@@ -1171,10 +1011,11 @@ def _read_batches(data: U8, position: int, count: int, own: I64) -> tuple[int, b
 
 
 @inlined
-def _has_room(keys: I64, pool: I64, sizes: I64, key: int, count: int) -> bool:
+def _has_room(arrays: ColumnarArrays, key: int, count: int) -> bool:
     """Whether there is room for the most that a record of `count` batches can make; `ColumnarShareReplay` makes
     it.
     """
+    keys, pool, sizes = arrays.keys, arrays.pool, arrays.sizes
     length = keys[key, K_LENGTH]
     pieces = length + 4 * count + 2
     if pieces > keys[key, K_CAPACITY] and sizes[N_POOL] + 2 * pieces <= sizes[N_CAPACITIES + 5]:
@@ -1257,7 +1098,7 @@ def intern_keys(records: Records, table: InternTable, start: int) -> int:
 
 
 @borrowing
-def replay_records(records: Records, table: InternTable, columnar: ColumnarArrays, start: int) -> tuple[int, int]:
+def replay_records(records: Records, table: InternTable, arrays: ColumnarArrays, start: int) -> tuple[int, int]:
     """Replay the records from `start` on: (why it came back, at which record).
 
     DONE: all of them. Else the record was not touched: NEED_KEY, its key is new; NEED_ROOM, for
@@ -1267,10 +1108,8 @@ def replay_records(records: Records, table: InternTable, columnar: ColumnarArray
     offsets, timestamps = records.offset, records.timestamp_ms
     key_positions, key_lengths = records.key_position, records.key_length
     value_positions, value_lengths = records.value_position, records.value_length
-    key_ids, keys, pool, sizes = columnar.key_ids, columnar.keys, columnar.pool, columnar.sizes
-    states, changed, batches = columnar.states, columnar.changed, columnar.batches
-    transitions, findings = columnar.transitions, columnar.findings
-    own, merged, fields = columnar.own, columnar.merged, columnar.fields
+    key_ids, sizes, findings = arrays.key_ids, arrays.sizes, arrays.findings
+    own, fields = arrays.own, arrays.fields
     for record in range(start, len(offsets)):
         if is_control[batch_index[record]]:
             sizes[N_CONTROL] += 1
@@ -1292,12 +1131,12 @@ def replay_records(records: Records, table: InternTable, columnar: ColumnarArray
         key = key_ids[interned]
         offset, at = offsets[record], timestamps[record]
         if value_lengths[record] < 0:
-            if not _has_room(keys, pool, sizes, key, 0):
+            if not _has_room(arrays, key, 0):
                 sizes[N_NEED_KEY], sizes[N_NEED_COUNT] = key, 0
                 return NEED_ROOM, record
             sizes[N_TOMBSTONES] += 1
             if is_snapshot:
-                _replay_tombstone(keys, pool, states, batches, transitions, sizes, key, offset, at)
+                _replay_tombstone(arrays, key, offset, at)
             else:
                 _report(findings, sizes, key, UPDATE_TOMBSTONE, offset, 0, 0)
             continue
@@ -1306,7 +1145,7 @@ def replay_records(records: Records, table: InternTable, columnar: ColumnarArray
         count, position = _read_fields(data, position, end, is_snapshot, fields)
         if count < 0 or not _read_tags(data, position + count * STATE_BATCH_BYTES, end, fields):
             return UNUSUAL, record
-        if not _has_room(keys, pool, sizes, key, count):
+        if not _has_room(arrays, key, count):
             sizes[N_NEED_KEY], sizes[N_NEED_COUNT] = key, count
             return NEED_ROOM, record
         own_count, has_invalid = _read_batches(data, position, count, own)
@@ -1316,41 +1155,9 @@ def replay_records(records: Records, table: InternTable, columnar: ColumnarArray
             _report(findings, sizes, key, INVALID_STATE_BATCH, offset, 0, 0)
         sizes[N_DECODED] += 1
         if is_snapshot:
-            _replay_snapshot(
-                keys,
-                pool,
-                states,
-                changed,
-                batches,
-                transitions,
-                findings,
-                sizes,
-                own,
-                merged,
-                fields,
-                key,
-                offset,
-                at,
-                own_count,
-            )
+            _replay_snapshot(arrays, key, offset, at, own_count)
         else:
-            _replay_update(
-                keys,
-                pool,
-                states,
-                changed,
-                batches,
-                transitions,
-                findings,
-                sizes,
-                own,
-                merged,
-                fields,
-                key,
-                offset,
-                at,
-                own_count,
-            )
+            _replay_update(arrays, key, offset, at, own_count)
     return DONE, len(offsets)
 
 
