@@ -4,7 +4,7 @@ Two sides, as in a protocol: `DecodeError` says that the bytes are wrong, all el
 caller is. Any bytes either decode or raise `DecodeError`; nothing else may come out of a decoder.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class CoreError(Exception):
@@ -107,6 +107,34 @@ class InvalidRecord(DecodeError):
 
 class StateUnreadable(CoreError):
     """Saved state of an earlier run is not what this code wrote: it is to be made anew from the log."""
+
+
+class ReplayFault(Exception):
+    """A fault of the code itself at a record: any other exception than the ones on this page is its cause.
+
+    It names the group and the place, so that whoever replays can leave that group out.
+    """
+
+    def __init__(self, message: str, *, group_id: str, log_offset: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.group_id = group_id
+        self.log_offset = log_offset
+
+    @classmethod
+    def of(cls, error: Exception, group_id: str, log_offset: int | None = None) -> Self:
+        """From the exception that is its cause."""
+        place = "" if log_offset is None else f" at log offset {log_offset}"
+        message = f"replay of group {group_id!r} failed{place}: {type(error).__name__}: {error}"
+        return cls(message, group_id=group_id, log_offset=log_offset)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle with the keyword arguments: it comes from Spark workers."""
+        return _rebuild_fault, (type(self), self.message, self.group_id, self.log_offset)
+
+
+def _rebuild_fault(kind: type[ReplayFault], message: str, group_id: str, log_offset: int | None) -> ReplayFault:
+    return kind(message, group_id=group_id, log_offset=log_offset)
 
 
 class EncodeError(CoreError):

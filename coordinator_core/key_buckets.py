@@ -8,13 +8,13 @@ What belongs to no key is counted once: bucket 0 has the markers' count, batches
 framing. Markers themselves act on all groups, and every bucket gets them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from coordinator_core.codec import uuid_bytes
+from coordinator_core.codec import uuid_bytes, uuid_text
 from coordinator_core.interning import Interned, hash_bytes
 from coordinator_core.log.chunk import I16, I32, I64, U8, BoolArray, RecordChunk, RecordColumns
 from coordinator_core.log.kernels import be16, be64, read_only
@@ -29,6 +29,10 @@ BUCKET_COUNT_MAX: Final = 64
 SLOT_OF_OTHERS: Final = 0
 """Slot of keys without a group id, and of group ids that are not UTF-8: different bytes may be read as one group id
 then, with U+FFFD in it, and so it is the slot of group ids with U+FFFD, too."""
+NOBODY: Final = 255
+"""Owner of slots that are in no bucket: more than there are buckets."""
+Key = str | SharePartitionKey
+"""A group id, or a share partition."""
 _GROUP_PLACE: Final = 4
 """Where a group id's bytes begin in a key: behind the record's type and their count."""
 _SHARE_KEY_BYTES: Final = 16 + 4
@@ -62,11 +66,7 @@ class KeyBucket:
 
     def has_share_partitions(self, keys: Sequence[SharePartitionKey]) -> BoolArray:
         """Which share partitions are in it."""
-        texts = [
-            b"".join((key.group_id.encode(), uuid_bytes(key.topic_id), key.partition.to_bytes(4, "big", signed=True)))
-            for key in keys
-        ]
-        return self._has(_slots_of_texts(texts, _SHARE_KEY_BYTES))
+        return self._has(_slots_of_texts(list(map(_share_text, keys)), _SHARE_KEY_BYTES))
 
     def own_records(self, chunk: RecordChunk) -> RecordChunk:
         """The chunk with the records of this bucket alone, and with markers; batches stay, with so many records."""
@@ -91,25 +91,115 @@ class KeyBucket:
             # batches that cannot be read have no records: what their headers say counts here
             readable = np.bincount(records.batch_index, minlength=len(batches)) > 0
             counts = np.where(readable, counts, batches.record_count).astype(np.int32)
-        return RecordChunk(
-            chunk.data,
-            replace(batches, record_count=counts),
-            RecordColumns(
-                records.batch_index[own],
-                records.offset[own],
-                records.timestamp_ms[own],
-                records.key_position[own],
-                records.key_length[own],
-                records.value_position[own],
-                records.value_length[own],
-            ),
-            chunk.findings if self.is_first else (),
-            np.diff(own, prepend=-1) != 1,
-        )
+        return replace(_some_records(chunk, own, counts), findings=chunk.findings if self.is_first else ())
 
     def _has(self, slots: I16) -> BoolArray:
         has: BoolArray = np.frombuffer(self.owners, np.uint8)[slots] == self.number
         return has
+
+
+def bucket_of_slots(slots: Iterable[int], *, is_share: bool) -> KeyBucket:
+    """A bucket of some slots alone, which counts nothing but its own records."""
+    owners = np.full(SLOT_COUNT, NOBODY, np.uint8)
+    owners[list(slots)] = 1
+    return KeyBucket(1, owners.tobytes(), is_share)
+
+
+def bucket_of_no_key(*, is_share: bool) -> KeyBucket:
+    """A bucket of what belongs to no key."""
+    return KeyBucket(0, bytes([NOBODY]) * SLOT_COUNT, is_share)
+
+
+def keys_in(chunk: RecordChunk, *, is_share: bool) -> Iterator[tuple[int, Key]]:
+    """Each record that has a key, by its row; markers and keys without a group id have none.
+
+    For the few chunks, and few records of them, that are read one by one.
+    """
+    records = chunk.records
+    raw = memoryview(chunk.data)  # type: ignore[arg-type]
+    is_control = chunk.batches.is_control[records.batch_index]
+    for row in np.flatnonzero(~is_control & (records.key_length >= _GROUP_PLACE)).tolist():
+        begin = int(records.key_position[row])
+        key = _key_of(raw[begin : begin + int(records.key_length[row])].tobytes(), is_share)
+        if key is not None:
+            yield row, key
+
+
+def without_keys(chunk: RecordChunk, keys: Set[Key], *, is_share: bool) -> tuple[RecordChunk, I64]:
+    """The chunk without the records of some keys, and the offsets of these. Their bytes are not in it either."""
+    own_bucket = bucket_of_slots(set(slots_of(keys).tolist()), is_share=is_share)
+    is_near = np.frombuffer(own_bucket.owners, np.uint8)[record_slots(chunk, is_share=is_share)] == own_bucket.number
+    near = np.flatnonzero(is_near)
+    found = [near[row] for row, key in keys_in(_some_records(chunk, near), is_share=is_share) if key in keys]
+    if not found:
+        return chunk, np.empty(0, np.int64)
+    records = chunk.records
+    is_left_out = np.zeros(len(records), np.bool_)
+    is_left_out[found] = True
+    own = np.flatnonzero(~is_left_out)
+    left_out = np.bincount(records.batch_index[is_left_out], minlength=len(chunk.batches))
+    counts = (chunk.batches.record_count - left_out).astype(np.int32)
+    kept = _some_records(chunk, own, counts)
+    return replace(kept, data=_blanked(chunk, is_left_out)), records.offset[is_left_out]
+
+
+def slots_of(keys: Iterable[Key]) -> I16:
+    """The slot of each key."""
+    of_groups = [key.encode() for key in keys if isinstance(key, str)]
+    of_shares = [_share_text(key) for key in keys if not isinstance(key, str)]
+    return np.append(_slots_of_texts(of_groups, 0), _slots_of_texts(of_shares, _SHARE_KEY_BYTES))
+
+
+def _share_text(key: SharePartitionKey) -> bytes:
+    return b"".join((key.group_id.encode(), uuid_bytes(key.topic_id), key.partition.to_bytes(4, "big", signed=True)))
+
+
+def _key_of(data: bytes, is_share: bool) -> Key | None:
+    """The group or share partition that a record's key names; None: none that can be told."""
+    length = int.from_bytes(data[2:_GROUP_PLACE], "big", signed=True)
+    end = _GROUP_PLACE + length
+    if length < 0 or end + (_SHARE_KEY_BYTES if is_share else 0) > len(data):
+        return None
+    group_id = data[_GROUP_PLACE:end].decode("utf-8", "replace")
+    if not is_share:
+        return group_id
+    partition = int.from_bytes(data[end + 16 : end + _SHARE_KEY_BYTES], "big", signed=True)
+    return SharePartitionKey(group_id, uuid_text(data[end : end + 16]), partition)
+
+
+def _some_records(chunk: RecordChunk, rows: I64, counts: I32 | None = None) -> RecordChunk:
+    """The chunk with some of its records, and as many counted of each batch as `counts` says, or as before."""
+    records = chunk.records
+    is_after_others = np.diff(rows, prepend=-1) != 1
+    if chunk.is_after_others is not None:
+        is_after_others |= chunk.is_after_others[rows]
+    return RecordChunk(
+        chunk.data,
+        chunk.batches if counts is None else replace(chunk.batches, record_count=counts),
+        RecordColumns(
+            records.batch_index[rows],
+            records.offset[rows],
+            records.timestamp_ms[rows],
+            records.key_position[rows],
+            records.key_length[rows],
+            records.value_position[rows],
+            records.value_length[rows],
+        ),
+        chunk.findings,
+        is_after_others,
+    )
+
+
+def _blanked(chunk: RecordChunk, is_left_out: BoolArray) -> U8:
+    """The bytes of a chunk, those of some keys and values overwritten."""
+    data, records = chunk.data.copy(), chunk.records
+    for row in np.flatnonzero(is_left_out).tolist():
+        for position, length in (
+            (records.key_position[row], records.key_length[row]),
+            (records.value_position[row], records.value_length[row]),
+        ):
+            data[position : position + max(length, 0)] = 0
+    return data
 
 
 def buckets_of(owners: bytes, *, is_share: bool) -> list[KeyBucket]:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
+from coordinator_core.errors import ReplayFault
 from coordinator_core.history import views
 from coordinator_core.history.checkpoint import GroupCheckpoint, pack_group, unpack_group
 from coordinator_core.history.comparison import Comparison
@@ -97,14 +98,20 @@ class GroupHistory:
         self._rows.events.extend(numbered(step.events))
 
     def save(self) -> dict[str, bytes]:
-        """By group id, what a later history needs to go on. Those still asleep are given as they came."""
+        """By group id, what a later history needs to go on. Those still asleep are given as they came.
+
+        Raises ReplayFault."""
         groups, partitions = self.shard.groups, self.shard.share_partitions
-        return self._asleep | {
-            group_id: pack_group(
-                GroupCheckpoint(groups.get(group_id), partitions.get(group_id), self._open_intervals.get(group_id))
-            )
-            for group_id in sorted({*groups, *partitions, *self._open_intervals})
-        }
+        saved = dict(self._asleep)
+        for group_id in sorted({*groups, *partitions, *self._open_intervals}):
+            intervals = self._open_intervals.get(group_id)
+            try:
+                saved[group_id] = pack_group(GroupCheckpoint(groups.get(group_id), partitions.get(group_id), intervals))
+            except MemoryError:
+                raise
+            except Exception as error:
+                raise ReplayFault.of(error, group_id) from error
+        return saved
 
     @property
     def asleep(self) -> Set[str]:
@@ -134,11 +141,17 @@ class GroupHistory:
 
     def finish(self) -> GroupRows:
         """Rows of everything still open, groups asleep aside, with the newest attributes; the history may not go on
-        afterwards."""
+        afterwards. Raises ReplayFault."""
         for group_id, intervals in self._open_intervals.items():
             group = self.shard.groups.get(group_id)
-            if group is not None:
+            if group is None:
+                continue
+            try:
                 Intervals(group_id, intervals, self._rows).close_all(group, None, None)
+            except MemoryError:
+                raise
+            except Exception as error:
+                raise ReplayFault.of(error, group_id) from error
         return self.take()
 
     def _replay(self, operation: Operation) -> Step:

@@ -17,7 +17,7 @@ import numpy as np
 
 from coordinator_core import codec
 from coordinator_core.codec import Struct
-from coordinator_core.errors import DecodeError, UnknownRecordType
+from coordinator_core.errors import DecodeError, ReplayFault, StateUnreadable, UnknownRecordType
 from coordinator_core.frozen import maker_of
 from coordinator_core.history.groups import GroupHistory
 from coordinator_core.history.last_offsets import Death, deaths_with_last_offset
@@ -162,8 +162,7 @@ class OffsetsLogReplay:
         _add_deleted_offsets(columnar, operations, {number for number, *_ in deaths})
         for added in deaths:
             operations.add(*added)
-        for operation in operations.in_order():
-            self._history.apply(operation)
+        self._apply(operations)
         rows = self._history.take()
         rows.topics.extend(self._named_by_commits(columnar.commits))
         counts = LedgerCounts(
@@ -178,6 +177,16 @@ class OffsetsLogReplay:
             + unreadable_record_count(chunk),
         )
         return OffsetsLogOutput(columnar.commits, rows, (*chunk.findings, *columnar.findings, *others.findings), counts)
+
+    def _apply(self, operations: _Operations) -> None:
+        """Raises ReplayFault where that fails of a group."""
+        for operation in operations.in_order():
+            try:
+                self._history.apply(operation)
+            except (MemoryError, StateUnreadable):
+                raise
+            except Exception as error:
+                raise ReplayFault.of(error, operation.group_id, _first_offset(operation)) from error
 
     def finish(self) -> OffsetsLogOutput:
         """Rows still open or pending at the end of the log."""
@@ -250,6 +259,12 @@ def _decode_others(
                 )
             )
             continue
+        except MemoryError:
+            raise
+        except Exception as error:
+            if of_group is None:
+                raise
+            raise ReplayFault.of(error, of_group, offset) from error
         if value is None:
             tombstone_count += 1
         else:
@@ -337,6 +352,11 @@ def _add_deleted_offsets(columnar: ColumnarOutput, operations: _Operations, with
             key = OffsetKey(group_id, topic[index], partition[index])
             record = GroupRecord(offset[index], RecordType.OFFSET_COMMIT, key, None)
             operations.add(number, group_id, at[index], record)
+
+
+def _first_offset(operation: Operation | OffsetsDeleted) -> int:
+    """Of the records of an operation."""
+    return operation.offsets[0] if isinstance(operation, OffsetsDeleted) else operation.records[0].offset
 
 
 _offset: Final = attrgetter("offset")

@@ -54,6 +54,8 @@ TIME_WENT_BACK: Final = "TIME_WENT_BACK"
 NOT_JUDGED: Final = "NOT_JUDGED"
 LOG_NOT_JUDGED: Final = "LOG_NOT_JUDGED"
 INPUT_NOT_READ: Final = "INPUT_NOT_READ"
+NOT_REPLAYED: Final = "NOT_REPLAYED"
+LOG_NOT_REPLAYED: Final = "LOG_NOT_REPLAYED"
 """No break of a rule: what is to be inferred of a group is missing from gold, through a fault of our own."""
 
 
@@ -202,6 +204,21 @@ RULES: Final[Mapping[str, Rule]] = {
         "This is a fault of Groupledger: please report it with `details`.",
         category=AUDIT,
     ),
+    NOT_REPLAYED: Rule(
+        "This group could not be replayed: silver has it as it was before the log offset that `details` name, and gold "
+        "lacks it. Other groups are not concerned. The next night replays it from there.",
+        "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
+        "partition. Until then bronze has all records of the group.",
+        category=AUDIT,
+    ),
+    LOG_NOT_REPLAYED: Rule(
+        "No group of this log partition could be replayed: silver has them as they were before the log offset that "
+        "`details` name, and gold lacks them. Other log partitions are not concerned. The next night replays it from "
+        "there.",
+        "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
+        "partition. Until then bronze has all of its records.",
+        category=AUDIT,
+    ),
     OTHER: Rule(
         "The log contradicts its own past in a way that has no description of its own.",
         ONE_CLUSTER,
@@ -296,6 +313,22 @@ def log_not_judged(error: Exception, log_partition: int) -> LogAnomalyRow:
 def input_not_read(error: Exception, what: str) -> LogAnomalyRow:
     """An input of the audit, of the whole cluster, that could not be read."""
     return _of_audit(INPUT_NOT_READ, f"{what}: {_fault_text(error)}", None, None, 0, 0)
+
+
+def not_replayed(
+    text: str,
+    log_partition: int,
+    log_offset: int,
+    *,
+    group_id: str | None,
+    group_type: str | None,
+    topic_id: str | None = None,
+    partition: int | None = None,
+) -> LogAnomalyRow:
+    """A group, a share partition of it, or without `group_id` a log partition, that could not be replayed."""
+    rule = LOG_NOT_REPLAYED if group_id is None else NOT_REPLAYED
+    row = _of_audit(rule, text, group_id, group_type, log_partition, log_offset)
+    return row._replace(topic_id=topic_id, partition=partition)
 
 
 def _fault_text(error: Exception) -> str:

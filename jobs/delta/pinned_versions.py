@@ -23,12 +23,13 @@ from schemas.tables.state import (
     GROUPS,
     LOGS,
     NAMES,
+    REPLAY_FAILURES,
     RUNS,
     STARTS,
     WATERMARKS,
 )
 
-OF_REPLAY: Final = (*SILVER_TABLES, LOGS, GROUPS, NAMES, COORDINATOR_KEYS, CONFIG_CHANGES, WATERMARKS)
+OF_REPLAY: Final = (*SILVER_TABLES, LOGS, GROUPS, NAMES, COORDINATOR_KEYS, CONFIG_CHANGES, WATERMARKS, REPLAY_FAILURES)
 OF_AUDIT: Final = (*GOLD_TABLES, AUDITED_LOGS)
 """Tables which a run writes one after another, so that one which is under way has written some of them."""
 

@@ -24,8 +24,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from coordinator_core.errors import CoreError
-from coordinator_core.inference.log_anomalies import LogAnomalyRow
+from coordinator_core.inference.log_anomalies import LogAnomalyRow, not_replayed
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.lookup import SharePartitionKey
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.locks import only_one
 from jobs.delta.other_writers import later_writes
@@ -42,7 +43,9 @@ from jobs.gold.snapshot import IS_WHOLE, Basis, Snapshot
 from jobs.gold.task import AuditDone, AuditParts, AuditWork
 from jobs.silver.checkpoints import Step
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
+from jobs.silver.isolation import ReplayFailure
 from jobs.silver.reader import SilverFiles
+from jobs.silver.replay_failures import FailuresByLog, failure_text
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from jobs.spark.tasks import run_tasks
 from schemas.group_types import GroupType
@@ -205,8 +208,8 @@ def _commit(
         SHARE_GROUP_SUMMARY: share_days(done, cluster_id, failed),
     }
     lacks += chain.from_iterable(task.lacks for task in done)
-    if failed or lacks:
-        done.append(_said_of(failed, lacks, dataclasses.replace(work, number=DRIVER_NUMBER)))
+    if failed or lacks or basis.failures:
+        done.append(_said_of(failed, lacks, basis.failures, dataclasses.replace(work, number=DRIVER_NUMBER)))
 
     def put(table: Table) -> Committed:
         if table in driver_rows:
@@ -241,8 +244,10 @@ def _commit(
     return AuditSummary(row_counts, skipped=False, replaced_version=other)
 
 
-def _said_of(failed: Sequence[LogAnomalyRow], lacks: Sequence[Lack], work: AuditWork) -> AuditDone:
-    """Groups that the driver could not judge, and what all tasks lacked, in a file of their own of
+def _said_of(
+    failed: Sequence[LogAnomalyRow], lacks: Sequence[Lack], failures: FailuresByLog, work: AuditWork
+) -> AuditDone:
+    """Groups that the driver could not judge, what all tasks lacked, and what silver lacks, in a file of their own of
     gold.log_anomalies."""
     of_topics = {True: SHARE_TOPIC, False: OFFSETS_TOPIC}
     with AuditParts(work) as parts:
@@ -251,7 +256,23 @@ def _said_of(failed: Sequence[LogAnomalyRow], lacks: Sequence[Lack], work: Audit
         # many tasks lack the same
         for number, lack in enumerate(dict.fromkeys(lacks)):
             write_broken_rules([lack.row._replace(ordinal=number)], lack.log_topic, parts)
+        for (topic, _), found in failures.items():
+            rows = [_not_replayed(failure)._replace(ordinal=number) for number, failure in enumerate(found)]
+            write_broken_rules(rows, topic, parts)
     return parts.done
+
+
+def _not_replayed(failure: ReplayFailure) -> LogAnomalyRow:
+    share = failure.key if isinstance(failure.key, SharePartitionKey) else None
+    return not_replayed(
+        failure_text(failure),
+        failure.log_partition,
+        failure.from_offset if failure.fault.log_offset is None else failure.fault.log_offset,
+        group_id=failure.group_id,
+        group_type=None if share is None else GroupType.SHARE,
+        topic_id=None if share is None else share.topic_id,
+        partition=None if share is None else share.partition,
+    )
 
 
 def audit_application(cluster_id: str) -> str:

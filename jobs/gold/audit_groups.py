@@ -83,6 +83,8 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
             hosts[log_partition] = audited.hosts
         else:
             own, only = _own_groups(work, log_partition)
+            if log_partition in work.not_replayed:
+                only = work.judged_of(log_partition, group_ids(own.files, log_partition) if only is None else only)
             left = audit_whole_log(log_partition, own, parts, known, removed, lags, only)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
@@ -125,6 +127,9 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
         try:
             own, only = _own_groups(work, log_partition)
             groups = group_ids(own.files, log_partition) if only is None else sorted(only)
+            if log_partition in work.not_replayed:
+                only = work.judged_of(log_partition, groups)
+                groups = sorted(only)
             # what is of no group: where the time of the log goes back, say
             audit(TrialParts(work), own, frozenset())
         except (MemoryError, OSError):

@@ -87,6 +87,9 @@ def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, ShareMembers]:
 def audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:
     """A log partition, from where the last audit left it. Where that fails, group by group: then it shows which one
     cannot be judged, and the others are."""
+    if log_partition in work.not_replayed:
+        audit_by_group(log_partition, work, parts, known, members)
+        return
     before = parts.row_count, len(parts.done.share_counts)
     try:
         _audit_whole_log(log_partition, work, parts, known, members)
@@ -109,7 +112,10 @@ def audit_by_group(
     log = share_log(work.files, log_partition, states)
     failed: list[LogAnomalyRow] = []
     judged: list[int] = []
+    to_judge = work.judged_of(log_partition, log.keys.group_ids)
     for code, group_id in enumerate(log.keys.group_ids):
+        if group_id not in to_judge:
+            continue
         own = of_groups(log, [code])
         try:
             gold = audit_share_log(own, known, members, work.inference)

@@ -14,6 +14,7 @@ from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.silver.checkpoints import Watermark, read_watermarks
+from jobs.silver.replay_failures import groups_left_out, read_failures
 from jobs.silver.tasks import OFFSETS_TOPIC
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.gold import HANGING_TRANSACTIONS
@@ -43,7 +44,11 @@ def _hanging(warehouse: Warehouse, run: WholeRun, cluster_id: str, failed: list[
     watermarks = read_watermarks(run, of_any_format=True)
     where = {"cluster_id": cluster_id, "topic": OFFSETS_TOPIC}
     coverage = warehouse.read(COVERAGE, where=where).to_pylist()
+    failures = read_failures(run)
     for commits in found:
+        left_out = groups_left_out(failures.get((OFFSETS_TOPIC, commits.log_partition), ()))
+        if left_out is None or commits.group_id in left_out:
+            continue  # silver may lack the marker
         ranges = [it for it in coverage if it["partition"] == commits.log_partition]
         try:
             row = _judged(commits, ranges, watermarks.get((OFFSETS_TOPIC, commits.log_partition)))

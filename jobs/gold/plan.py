@@ -16,6 +16,7 @@ from jobs.gold.snapshot import (
 )
 from jobs.gold.task import NEVER_MS, AuditWork
 from jobs.silver.checkpoints import Step, Watermark, step_of
+from jobs.silver.replay_failures import groups_left_out
 from jobs.silver.tasks import SHARE_TOPIC, LogFiles
 from jobs.spark.tasks import tapered
 from schemas.tables.gold import LOG_ANOMALIES
@@ -56,6 +57,8 @@ def make_plan(snapshot: Snapshot, *, rebuild: bool = False) -> AuditPlan:
     for place in snapshot.bronze:
         changed_from = snapshot.rewrites.since(place, before[place].capture_version) if place in before else None
         steps[place] = step_of(now[place].replayed if place in now else (), before.get(place), changed_from)
+    # what was lacking then is there now, or something is lacking now: none of it was kept
+    steps |= dict.fromkeys(basis.lacking_logs & steps.keys(), Step.AFRESH)
     next_offsets = {log: watermark.next_offset for log, watermark in before.items()}
     plan = AuditPlan(logs, steps, basis.unchanged >= SOURCES, next_offsets)
     # rows of a log partition which is audited again from its beginning are among the settled ones of all
@@ -88,6 +91,7 @@ def works(
     """Tasks of a topic, numbered from that of `work`, the heaviest first. `hot`: the buckets of log partitions that
     several tasks audit."""
     former = work.former.having(AUDITED_LOGS, "topic", topic).having(LOG_ANOMALIES, "log_topic", topic)
+    not_replayed = {log: groups_left_out(found) for log, found in snapshot.basis.failures.items()}
     are_cut = {log.partition for log in hot}
     logs = [log for log in plan.logs if log.topic == topic and log.partition not in are_cut]
     new = [new_bytes(log, plan, snapshot.watermarks) for log in logs]
@@ -103,6 +107,7 @@ def works(
             bucket=part[0].bucket,
             whole_to=_of_topic(snapshot.seen.whole_to, topic),
             gaps=_of_topic(snapshot.seen.gaps, topic),
+            not_replayed=_of_topic(not_replayed, topic),
             leader_changes=_of_topic(snapshot.seen.leader_changes, topic),
             batch_files={log.partition: log.files for log in part},
             going_on=plan.partitions(topic, Step.GO_ON, Step.REST),

@@ -4,7 +4,7 @@ settings. All of it is immutable; what the audit does is planned from it alone."
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
@@ -27,6 +27,7 @@ from jobs.silver.checkpoints import WATERMARK_COLUMNS, Watermark, read_watermark
 from jobs.silver.homes import CoordinatorPartitions
 from jobs.silver.plan import captured_files
 from jobs.silver.reader import SilverFiles
+from jobs.silver.replay_failures import FailuresByLog, read_failures
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
@@ -44,10 +45,11 @@ SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS, GROWN_TOPICS})
 REMOVED_TOPICS: Final = "removed_topics"
 REMOVED_UNTIL: Final = "removed_until_ms"
 FORMER_SHARES: Final = "former_share_logs"
-REMOVALS: Final = frozenset({REMOVED_TOPICS, REMOVED_UNTIL, FORMER_SHARES})
+NOT_REPLAYED_LOGS: Final = "not_replayed_logs"
+REMOVALS: Final = frozenset({REMOVED_TOPICS, REMOVED_UNTIL, FORMER_SHARES, NOT_REPLAYED_LOGS})
 """The same, of the topics that the metadata log shows removed: groups that lost offsets since the first one that is new
 are audited from their beginning, others not. And of share partitions that are in another log partition now: settled
-rows say so, too."""
+rows say so, too. And of log partitions of which silver lacks something: these are audited from their beginning."""
 
 
 IS_WHOLE: Final = "is_whole"
@@ -68,6 +70,8 @@ class Basis:
     settings: Mapping[str, Any]
     lacks: tuple[Lack, ...]
     """Inputs that could not be read."""
+    failures: FailuresByLog = field(default_factory=dict)
+    """What silver lacks."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str, inference: InferenceSettings) -> "Basis":
@@ -92,10 +96,18 @@ class Basis:
             REMOVED_UNTIL: max((at_ms for at_ms, _ in removals), default=-1),
             FORMER_SHARES: sum_of(sorted(places.get(SHARE_TOPIC, {}).items())),
         } | dataclasses.asdict(inference)
+        failures = read_failures(run)
+        if failures:
+            settings[NOT_REPLAYED_LOGS] = [list(log) for log in sorted(failures)]
+        settings |= {IS_WHOLE: True}
         newest = WholeAudit.newest(warehouse, cluster_id, is_writer=True)
-        return cls(
-            cluster_id, inference, run, newest, growth, removals, places, settings | {IS_WHOLE: True}, tuple(lacks)
-        )
+        return cls(cluster_id, inference, run, newest, growth, removals, places, settings, tuple(lacks), failures)
+
+    @property
+    def lacking_logs(self) -> frozenset[LogPartition]:
+        """Log partitions of which silver lacks something, or lacked it when it was audited last."""
+        of_both = (self.settings, self.newest.settings)
+        return frozenset((topic, number) for of in of_both for topic, number in of.get(NOT_REPLAYED_LOGS, ()))
 
     @property
     def is_audited(self) -> bool:

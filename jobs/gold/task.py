@@ -1,6 +1,6 @@
 """What a task of the audit is given, and what it gives."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.hosts import HostsNow
-from coordinator_core.inference.log_anomalies import NOT_JUDGED
+from coordinator_core.inference.log_anomalies import NOT_JUDGED, NOT_REPLAYED
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_days import ShareCounts
@@ -91,6 +91,8 @@ class AuditWork:
     """Groups with records in several log partitions, and the one where Kafka looks for each."""
     watermarks: Mapping[int, Watermark] = field(default_factory=dict)
     """By log partition, how far silver is of it."""
+    not_replayed: Mapping[int, frozenset[str] | None] = field(default_factory=dict)
+    """By log partition, the groups of which silver lacks something, so that they are not judged; None: all of it."""
     bucket: KeyBucket | None = None
     """Which groups of the one log partition are audited; None: all groups of all."""
 
@@ -98,6 +100,11 @@ class AuditWork:
     def is_first(self) -> bool:
         """Does the task tell what is of no group?"""
         return self.bucket is None or self.bucket.is_first
+
+    def judged_of(self, log_partition: int, group_ids: Iterable[str]) -> frozenset[str]:
+        """Of some groups those that silver lacks nothing of."""
+        left_out = self.not_replayed.get(log_partition, frozenset())
+        return frozenset() if left_out is None else frozenset(group_ids) - left_out
 
     def saved(self, log_partition: int) -> bytes | None:
         """What the last audit left of a log partition that one task audited; None: it is audited from its beginning."""
@@ -229,7 +236,8 @@ class AuditParts:
         for rows in self.former_rows(LOG_ANOMALIES, log_partition, left_out):
             is_kept = pc.and_(pc.equal(rows["log_topic"], self._work.topic), pc.less(rows["log_offset"], to_log_offset))
             # a group that could not be judged is judged again each time
-            is_kept = pc.and_(is_kept, pc.not_equal(rows["rule"], NOT_JUDGED))
+            not_judged = pc.is_in(rows["rule"], value_set=pa.array([NOT_JUDGED, NOT_REPLAYED]))
+            is_kept = pc.and_(is_kept, pc.invert(not_judged))
             self.write(LOG_ANOMALIES, rows.filter(is_kept))
 
     def former(self, table: Table, log_partition: int) -> pa.Table:

@@ -12,6 +12,7 @@ from jobs.bronze.capture import CaptureSummary, capture
 from jobs.bronze.coverage import hole_count
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines
 from jobs.console.command_name import command
+from jobs.console.names import short
 from jobs.console.progress import Steps, size_text, summary_table
 from jobs.delta.warehouse import Warehouse
 from jobs.gold.audit import audit
@@ -24,13 +25,15 @@ from jobs.settings import Settings, option_words, options_of, source_line
 from jobs.silver.hot_logs import CutRule
 from jobs.silver.privacy import host_pseudonyms
 from jobs.silver.replay import ReplaySummary, replay
+from jobs.silver.replay_failures import failure_text
 from schemas.tables.bronze import COVERAGE, QUARANTINE
-from schemas.tables.state import RUNS
+from schemas.tables.state import REPLAY_FAILURES, RUNS
 
 DONE: Final = 0
 FAILED: Final = 1
 CLUSTER_OPTION: Final = "--cluster-id"
 COVERAGE_QUERY: Final = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
+FAILURES_SHOWN_MAX: Final = 5
 INCOMPLETE: Final = 3
 """Done, but something was quarantined or is missing."""
 
@@ -206,6 +209,7 @@ def tell_replay(
         "quarantined_count": summary.quarantined_row_count,
         "hole_count": missing,
         "missing_log_partitions": _missing(ends),
+        "failures": [failure_text(failure) for failure in summary.failures],
     }
     steps.facts["ledger"] = {
         **{topic: dataclasses.asdict(counts[topic]) for topic in counts},
@@ -215,13 +219,18 @@ def tell_replay(
         steps.say(f"{summary.quarantined_row_count:,} rows in {QUARANTINE.full_name}: what could not be read, and why")
     if missing:
         steps.say(f"{missing:,} stretches of the log are missing or damaged: see {COVERAGE.full_name}")
+    for failure in summary.failures[:FAILURES_SHOWN_MAX]:
+        whose = "no group of it" if failure.group_id is None else f"group {short(failure.group_id)}"
+        steps.say(f"could not be replayed: {whose}: {failure_text(failure)}; the next run tries again")
+    if len(summary.failures) > FAILURES_SHOWN_MAX:
+        steps.say(f"... and {len(summary.failures) - FAILURES_SHOWN_MAX:,} more: see {REPLAY_FAILURES.full_name}")
     for line in missing_lines(ends):
         steps.say(line)
     show = command("sql -e 'show tables in silver'" + option_words(settings))
     steps.say(f"the tables are in {settings.warehouse}; ask them with {show}")
     if not all_counts.is_balanced:
         return FAILED
-    is_missing = missing or _missing(ends)
+    is_missing = missing or _missing(ends) or summary.failures
     return INCOMPLETE if is_missing or summary.quarantined_row_count else DONE
 
 

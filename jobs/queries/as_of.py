@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from datetime import UTC, datetime
 from functools import cache, partial, reduce
+from itertools import chain
 from operator import and_, itemgetter
 from typing import Any, Final, Self, TypeVar
 
@@ -48,6 +49,8 @@ from jobs.queries.group_model import CommittedOffset, Group, Row, SampledEnd, Sh
 from jobs.queries.group_state import PAST_COLUMNS, TELLING, Past, by_group, group_of, members_of
 from jobs.queries.newest_commits import COMMIT_KEY, newest_of
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind, Move, PartitionCounts, partition_counts
+from jobs.silver.isolation import ReplayFailure
+from jobs.silver.replay_failures import read_failures
 from schemas import consumer_offsets, share_group_state
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE
 from schemas.tables.declare import STRING, Table
@@ -268,6 +271,12 @@ class SilverAt:
     def partition_counts(self, topic: str) -> PartitionCounts:
         """The number of partitions of a coordinator topic."""
         return self._counts()[topic]
+
+    def failures(self) -> list[ReplayFailure]:
+        """What of the groups in question the last run could not replay."""
+        asked = None if self._group_ids is None else set(self._group_ids.to_pylist())
+        failures = chain.from_iterable(read_failures(self._whole).values())
+        return [it for it in failures if asked is None or it.group_id is None or it.group_id in asked]
 
     def coverage(self, topic: str) -> list[dict[str, Any]]:
         """Rows of bronze.coverage of a coordinator topic."""

@@ -25,7 +25,7 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt, timestamp_scalar
 from jobs.queries.behind import not_audited_lines, not_replayed_lines
-from jobs.queries.findings import groups_not_judged
+from jobs.queries.findings import audit_lacks, groups_not_judged
 from jobs.queries.in_log import require_in_log
 from jobs.queries.unread_assignments import unread_groups, unread_text
 from jobs.silver.homes import listed_move_text
@@ -158,6 +158,11 @@ def completeness(
         f"group {short(name)} could not be judged: see gold.log_anomalies"
         for name in groups_not_judged(warehouse, cluster_id)
         if group_ids is None or name in group_ids
+    ]
+    found += [
+        f"no group of {name} could be judged: see gold.log_anomalies"
+        for name in audit_lacks(warehouse, cluster_id)
+        if name.startswith(f"{log}-")
     ]
     found += not_replayed_lines(warehouse, cluster_id, log)
     found += not_audited_lines(warehouse, cluster_id)

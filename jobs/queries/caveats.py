@@ -17,9 +17,10 @@ from jobs.console.names import names_of, some_of
 from jobs.console.output import Value, time_text
 from jobs.delta.arrow_columns import codes_of, indices_in
 from jobs.delta.times import epoch_ms
-from jobs.queries.as_of import GROUPS_LOG, SilverAt
+from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.unread_records import unread_records, unread_records_text
 from jobs.silver.homes import PartitionCounts, move_text
+from jobs.silver.replay_failures import failure_text
 
 NOTE: Final = "NOTE"
 """Column of an answer's rows for what is to be said of them, where anything is."""
@@ -40,7 +41,7 @@ def caveats_of(silver: SilverAt, groups: Mapping[str, int], *, with_offsets: boo
 
     `with_offsets`: the answer shows committed offsets.
     """
-    found = [*_moved(silver, groups), *_untimed(silver, groups), *_gaps(silver, groups)]
+    found = [*_moved(silver, groups), *_untimed(silver, groups), *_gaps(silver, groups), *_failed(silver, groups)]
     found += (Caveat((it.group_id,), unread_records_text(it)) for it in unread_records(silver, groups))
     if with_offsets:
         found += _undecided(silver, groups)
@@ -139,6 +140,19 @@ def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
                 f"offsets {row['from_offset']} to {row['to_offset']} of {GROUPS_LOG}-{row['partition']} are "
                 f"{row['kind']} ({row['reason']}): what they held is not in this answer",
             )
+
+
+def _failed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
+    """Groups that could not be replayed to the end of the log."""
+    for failure in silver.failures():
+        of_log = failure.log_topic == SHARES_LOG or groups.get(failure.group_id or "") == failure.log_partition
+        if failure.group_id is None:
+            of_log = failure.log_topic == GROUPS_LOG
+            those = [group_id for group_id, log_partition in groups.items() if log_partition == failure.log_partition]
+        else:
+            those = [failure.group_id] if failure.group_id in groups else []
+        if those and of_log:
+            yield Caveat(tuple(sorted(those)), f"not all of it could be replayed: {failure_text(failure)}")
 
 
 def _may_be_before(silver: SilverAt, log_partition: int, offset: int, after_ms: int | None) -> bool:

@@ -24,6 +24,7 @@ from jobs.queries.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
 from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, lines_of, notes_by_group, twice
 from jobs.queries.group_model import Group, Member, SampledEnd, TopicPartition
 from jobs.queries.unread_records import unread_records, unread_records_text
+from jobs.silver.replay_failures import failure_text
 from schemas.group_types import GroupType
 
 TOOL_OF_TYPE: Final[Mapping[str, Tool]] = {
@@ -32,6 +33,7 @@ TOOL_OF_TYPE: Final[Mapping[str, Tool]] = {
     GroupType.SHARE: Tool.SHARE,
     GroupType.STREAMS: Tool.STREAMS,
 }
+
 CONSUMER_PROTOCOLS: Final = frozenset({None, "", "consumer"})
 """Protocol types of classic groups that kafka-consumer-groups lists: not Connect's, say."""
 
@@ -219,7 +221,10 @@ def describe(
 def _not_there(silver: SilverAt, missing: Sequence[str]) -> str:
     """That groups are not there, and which of them may have been."""
     unread = unread_records(silver, missing)
-    remarks = (f"; {printable(it.group_id)[:100]}: {unread_records_text(it)}" for it in unread)
+    remarks = [f"; {printable(it.group_id)[:100]}: {unread_records_text(it)}" for it in unread]
+    failures = [failure_text(it) for it in silver.failures() if it.group_id is None or it.group_id in missing]
+    if failures:
+        remarks.append(f"; not all could be replayed: {'; '.join(failures)}")
     return f"no such group then: {', '.join(printable(name)[:100] for name in missing)}{''.join(remarks)}"
 
 

@@ -21,7 +21,9 @@ from coordinator_core.inference.log_anomalies import (
     INPUT_NOT_READ,
     LOG,
     LOG_NOT_JUDGED,
+    LOG_NOT_REPLAYED,
     NOT_JUDGED,
+    NOT_REPLAYED,
 )
 from coordinator_core.inference.ordering import grouped
 from jobs.bronze.coverage import hole_count
@@ -54,6 +56,10 @@ MANY_REBALANCES: Final = 20
 TRANSACTION_MARKER: Final = "TRANSACTION_MARKER"
 """`likely_cause` of what was given up and is no record."""
 NOTE_CHARACTERS_MAX: Final = 300
+NOT_JUDGED_RULES: Final = (NOT_JUDGED, NOT_REPLAYED)
+"""Of groups that gold lacks."""
+LACKING_RULES: Final = (LOG_NOT_JUDGED, LOG_NOT_REPLAYED, INPUT_NOT_READ)
+"""Of what all of gold was made without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +311,10 @@ def audit_lacks(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
     """What the newest audit lacked: log partitions that it could not judge, and inputs that it could not read."""
     columns = ["rule", "log_topic", "log_partition", "details"]
     rows = WholeAudit.newest(warehouse, cluster_id).read(LOG_ANOMALIES, columns)
-    found = rows.filter(pc.is_in(rows["rule"], value_set=pa.array([LOG_NOT_JUDGED, INPUT_NOT_READ]))).to_pylist()
+    found = rows.filter(pc.is_in(rows["rule"], value_set=pa.array(LACKING_RULES))).to_pylist()
     names = (
         f"{row['log_topic']}-{row['log_partition']}"
-        if row["rule"] == LOG_NOT_JUDGED
+        if row["rule"] in (LOG_NOT_JUDGED, LOG_NOT_REPLAYED)
         else str(row["details"]).partition(":")[0]
         for row in found
     )
@@ -316,9 +322,10 @@ def audit_lacks(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
 
 
 def groups_not_judged(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
-    """Groups that the newest audit could not judge."""
+    """Groups that the newest audit could not judge, be it that silver lacks something of them."""
     rows = WholeAudit.newest(warehouse, cluster_id).read(LOG_ANOMALIES, ["rule", "group_id"])
-    return tuple(sorted(set(rows.filter(pc.equal(rows["rule"], NOT_JUDGED))["group_id"].to_pylist())))
+    found = rows.filter(pc.is_in(rows["rule"], value_set=pa.array(NOT_JUDGED_RULES)))
+    return tuple(sorted(set(found["group_id"].to_pylist())))
 
 
 def _parted_copies(quarantined: pa.Table) -> tuple[tuple[str, int], ...]:
@@ -508,14 +515,14 @@ def _parts_of_rules(found: Findings, options: Sequence[str]) -> Iterator[str]:
         what = f"notes on clients, by what they write, and in how many groups: {names}"
         yield _line(what, _sql(query), options)
     if found.not_judged:
-        query = f"select group_id, details, remedy from gold.log_anomalies where rule = '{NOT_JUDGED}'"
+        query = f"select group_id, details, remedy from gold.log_anomalies where rule in {NOT_JUDGED_RULES}"
         yield _line(
             f"could not be judged: {_counted(len(found.not_judged), 'group', '')}, {names_of(found.not_judged)}",
             _sql(query),
             options,
         )
     if found.audit_lacks:
-        query = f"select rule, details, remedy from gold.log_anomalies where rule in {LOG_NOT_JUDGED, INPUT_NOT_READ}"
+        query = f"select rule, details, remedy from gold.log_anomalies where rule in {LACKING_RULES}"
         yield _line(f"gold was made without: {'; '.join(found.audit_lacks)}", _sql(query), options)
 
 

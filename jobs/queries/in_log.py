@@ -14,6 +14,7 @@ from jobs.console.output import printable, time_text
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError
 from jobs.queries.as_of import SilverAt
+from jobs.silver.replay_failures import failure_text
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES
 
 GROUPS_LOG: Final = "__consumer_offsets"
@@ -31,13 +32,15 @@ def require_groups(warehouse: Warehouse, cluster_id: str, group_ids: Collection[
         unknown -= set(pc.unique(rows["group_id"]).to_pylist())
     if not unknown:
         return
+    failures = SilverAt(warehouse, cluster_id, group_ids=unknown).failures()
+    lacking = " ".join(f"Not all could be replayed: {failure_text(failure)}. " for failure in failures)
     ends = log_ends(warehouse, cluster_id)[GROUPS_LOG]
     names = ", ".join(repr(printable(name)[:100]) for name in sorted(unknown))
     missing = _missing_places(ends, unknown)
     where = f" {GROUPS_LOG}-{missing[0]}, where it would be, is in no source." if missing else ""
     raise ArgumentError(
-        f"there is no group {names} in what was captured of cluster {cluster_id!r}: {covered_text(ends)}.{where} Group "
-        "ids are case-sensitive"
+        f"there is no group {names} in what was captured of cluster {cluster_id!r}: {covered_text(ends)}.{where} "
+        f"{lacking}Group ids are case-sensitive"
     )
 
 

@@ -8,6 +8,7 @@ still has it, else from the beginning of the log partition.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.warehouse import TableFile, read_file
 from schemas.tables.declare import Table
-from schemas.tables.state import GROUPS, LOGS, WATERMARKS
+from schemas.tables.state import GROUPS, LOGS, REPLAY_FAILURES, WATERMARKS
 
 
 class Step(Enum):
@@ -190,11 +191,13 @@ def earlier_stands(
     logs: Mapping[LogPartition, tuple[OffsetRange, ...]],
     tables_of: Callable[[LogPartition], Sequence[Table]],
     rewrites: Rewrites = NO_REWRITES,
+    failed_from: Mapping[LogPartition, int] = MappingProxyType({}),
 ) -> dict[LogPartition, EarlierStand]:
     """By log partition, the first of some runs (the newest first) from which its replay can go on.
 
     That is one which had replayed all that bronze has of it (`logs`) up to some offset, and nothing else, and whose
-    state and `tables_of` the log partition can still be read. Log partitions without any are left out.
+    state and `tables_of` the log partition can still be read. Log partitions without any are left out. `failed_from`:
+    from which offset on the last run could not replay a part of a log partition.
     """
     stands: dict[LogPartition, EarlierStand] = {}
     for run in runs if logs else ():
@@ -202,12 +205,17 @@ def earlier_stands(
             break  # runs before are no more readable: VACUUM takes the oldest first
         watermarks = read_watermarks(run)
         waiting = {log: watermarks[log] for log in logs if log in watermarks and log not in stands}
+        changed = {log: rewrites.since(log, mark.capture_version) for log, mark in waiting.items()}
         able = {
             log: mark
             for log, mark in waiting.items()
             # all that it had replayed is still so; whether more came does not matter
-            if step_of(logs[log], mark, rewrites.since(log, mark.capture_version)) in (Step.GO_ON, Step.REST)
+            if step_of(logs[log], mark, _least(changed[log], failed_from.get(log))) in (Step.GO_ON, Step.REST)
         }
+        if able:
+            lacking = run.read(REPLAY_FAILURES, ["log_topic", "log_partition"]).to_pylist()
+            for row in lacking:
+                able.pop((row["log_topic"], row["log_partition"]), None)
         if not able or not run.is_readable(LOGS) or not run.is_readable(GROUPS):
             continue
         saved = saved_logs(run)
@@ -215,6 +223,10 @@ def earlier_stands(
             if log_name(*log) in saved and all(run.is_readable(table) for table in tables_of(log)):
                 stands[log] = EarlierStand(run, mark, saved[log_name(*log)])
     return stands
+
+
+def _least(*offsets: int | None) -> int | None:
+    return min((offset for offset in offsets if offset is not None), default=None)
 
 
 def saved_logs(whole: WholeRun) -> dict[str, SavedLog]:

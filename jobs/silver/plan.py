@@ -22,6 +22,8 @@ from jobs.silver.checkpoints import (
     step_of,
     watermark_of,
 )
+from jobs.silver.isolation import NOTHING_LEFT_OUT, LeftOut, ReplayFailure
+from jobs.silver.replay_failures import FailuresByLog
 from jobs.silver.tasks import METADATA_TOPIC, TABLES_OF_TOPIC, LogFiles
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
@@ -49,6 +51,8 @@ class Plan:
     """Those of which runs before made rows that this one makes anew."""
     earlier: Mapping[LogPartition, EarlierStand] = dataclasses.field(default_factory=dict)
     """From where those go on that go back."""
+    failures: tuple[ReplayFailure, ...] = ()
+    """What runs before could not replay, of log partitions that are left as they are: they cannot go back."""
 
     @property
     def is_afresh(self) -> bool:
@@ -83,20 +87,26 @@ def make_plan(
     dropped: Mapping[LogPartition, tuple[OffsetRange, ...]] = MappingProxyType({}),
     runs_before: Iterable[WholeRun] = (),
     rewrites: Rewrites = NO_REWRITES,
+    failures: FailuresByLog = MappingProxyType({}),
 ) -> Plan:
     """What to do with each log partition that bronze holds. `watermarks` and `saved` are the last run's, `runs_before`
     the runs before that, the newest first; `dropped` is what retention took out of bronze, which they had replayed;
-    `rewrites` is where captures changed what they had replayed.
+    `rewrites` is where captures changed what they had replayed, `failures` what the last run could not replay.
     """
     now = {log: tuple(union([*bronze_ranges(log_files), *dropped.get(log, ())])) for log, log_files in files.items()}
     known = {log: watermarks[log] for log in now if log in watermarks and log_name(*log) in saved}
-    steps = {
-        log: step_of(ranges, known.get(log), rewrites.since(log, known[log].capture_version) if log in known else None)
-        for log, ranges in now.items()
-    }
+    changed = {log: rewrites.since(log, mark.capture_version) for log, mark in known.items()}
+    steps = {log: step_of(ranges, known.get(log), changed.get(log)) for log, ranges in now.items()}
+    failed_from = {log: min(failure.from_offset for failure in found) for log, found in failures.items()}
+    going_on = {log: step for log, step in steps.items() if log in failures and step is not Step.AFRESH}
+    steps |= dict.fromkeys(going_on, Step.AFRESH)
     late = {log: now[log] for log, step in steps.items() if step is Step.AFRESH and log in known}
-    earlier = earlier_stands(runs_before, late, tables_of, rewrites)
+    earlier = earlier_stands(runs_before, late, tables_of, rewrites, failed_from)
     steps |= dict.fromkeys(earlier, Step.GO_BACK)
+    # what bronze has not any more cannot be read again: all else goes on
+    stuck = {log: step for log, step in going_on.items() if log in dropped and steps[log] is Step.AFRESH}
+    steps |= stuck
+    left_out = {log: LeftOut(failures[log]) for log in stuck}
     logs = []
     for log, step in steps.items():
         match step:
@@ -105,10 +115,12 @@ def make_plan(
             case Step.GO_BACK:
                 logs.append(LogFiles(*log, files[log], earlier[log].watermark.next_offset, earlier[log].saved))
             case Step.GO_ON:
-                logs.append(LogFiles(*log, files[log], known[log].next_offset, saved[log_name(*log)]))
+                going = LogFiles(*log, files[log], known[log].next_offset, saved[log_name(*log)])
+                logs.append(dataclasses.replace(going, left_out=left_out.get(log, NOTHING_LEFT_OUT)))
     again = frozenset(log for log, step in steps.items() if step in REMADE and log in watermarks)
     after = {log: watermark_of(ranges, rewrites.capture_version) for log, ranges in now.items()}
-    return Plan(steps, tuple(logs), after, again, earlier)
+    resting = tuple(failure for log, step in stuck.items() if step is Step.REST for failure in failures[log])
+    return Plan(steps, tuple(logs), after, again, earlier, resting)
 
 
 def tables_of(log: LogPartition) -> tuple[Table, ...]:

@@ -50,9 +50,11 @@ from jobs.silver.coordinator_keys import merged_keys, of_log, without_logs
 from jobs.silver.former_rows import FormerFiles, carried_rows, former_files, rewritten_files, take_misnamed, task_bins
 from jobs.silver.homes import coordinator_partitions, counts_of, is_same, partition_counts
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
+from jobs.silver.isolation import ReplayFailure
 from jobs.silver.plan import DRIVER_TABLES, REMADE, REPLAY_TABLES, Plan, captured_files, make_plan
 from jobs.silver.privacy import HostPseudonyms
 from jobs.silver.reader import SilverFiles
+from jobs.silver.replay_failures import failures_table, read_failures
 from jobs.silver.tasks import (
     METADATA_TOPIC,
     OFFSETS_TOPIC,
@@ -76,7 +78,17 @@ from schemas.tables.silver import (
     SILVER_TABLES,
     TOPICS,
 )
-from schemas.tables.state import CONFIG_CHANGES, COORDINATOR_KEYS, GROUPS, LOGS, NAMES, RUNS, STARTS, WATERMARKS
+from schemas.tables.state import (
+    CONFIG_CHANGES,
+    COORDINATOR_KEYS,
+    GROUPS,
+    LOGS,
+    NAMES,
+    REPLAY_FAILURES,
+    RUNS,
+    STARTS,
+    WATERMARKS,
+)
 
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 ALL_TABLES: Final = (
@@ -90,6 +102,7 @@ ALL_TABLES: Final = (
     LOGS,
     GROUPS,
     WATERMARKS,
+    REPLAY_FAILURES,
     RUNS,
 )
 """What a run writes: state.starts first, state.runs last."""
@@ -105,6 +118,8 @@ class ReplaySummary:
     bronze_version: int
     skipped: bool
     """Nothing was new: the tables hold this version of bronze already."""
+    failures: tuple[ReplayFailure, ...] = ()
+    """What could not be replayed."""
     replaced_version: str | None = None
     """Whose silver was made anew, in words: an older version's, say. None: it was of this version."""
 
@@ -180,7 +195,9 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
         if repeated is not None:
             return dataclasses.replace(repeated, replaced_version=other)
         counts = _counts_of(warehouse, cluster_id)
-        return ReplaySummary(counts, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
+        failures = tuple(chain.from_iterable(read_failures(whole).values()))
+        quarantined = _quarantined_row_count(warehouse, cluster_id)
+        return ReplaySummary(counts, {}, quarantined, bronze_version, skipped=True, failures=failures)
     versions = warehouse.ensure_all(ALL_TABLES, job.app_id)
     plan = going_on or _plan(job, bronze_version, whole, capture_version, is_rebuild=True)
     if not plan.steps:
@@ -230,6 +247,7 @@ def _plan(job: _Job, bronze_version: int, whole: WholeRun, capture_version: int,
         dropped_ranges(job.warehouse, job.cluster_id),
         earlier_runs(job.warehouse, job.cluster_id, whole),
         Rewrites.load(job.warehouse, job.cluster_id, capture_version),
+        {} if is_rebuild else read_failures(whole),
     )
 
 
@@ -262,7 +280,8 @@ def _run(job: _Job, start: Start, whole: WholeRun, plan: Plan) -> ReplaySummary:
     counts |= _summed(task.counts for task in results.done)
     _commit_run(job, start, whole, plan, results, counts, {name: item.version for name, item in committed.items()})
     row_counts = {table.full_name: committed[table.full_name].row_count for table in SILVER_TABLES}
-    return ReplaySummary(counts, row_counts, quarantined, start.bronze_version, skipped=False)
+    failures = (*plan.failures, *chain.from_iterable(task.failures for task in results.done))
+    return ReplaySummary(counts, row_counts, quarantined, start.bronze_version, skipped=False, failures=failures)
 
 
 def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: FormerFiles) -> _Results:
@@ -337,6 +356,9 @@ def _driver_rows(job: _Job, start: Start, whole: WholeRun, plan: Plan, results: 
         COORDINATOR_KEYS: keys.append_column("cluster_id", pa.array([cluster_id] * keys.num_rows, pa.string())),
         CONFIG_CHANGES: _driver_table(CONFIG_CHANGES, list(map(dataclasses.asdict, changes)), cluster_id),
         WATERMARKS: watermarks_table(cluster_id, plan.watermarks),
+        REPLAY_FAILURES: failures_table(
+            cluster_id, [*plan.failures, *chain.from_iterable(task.failures for task in done)]
+        ),
     }
 
 

@@ -5,8 +5,8 @@ has to know. It reads bronze's and silver's files itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, Self
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.errors import StateUnreadable
 from coordinator_core.history.log_checkpoint import (
     pack_metadata,
     pack_offset_state,
@@ -29,7 +30,7 @@ from coordinator_core.history.simple_log import (
     ConfigChanged,
     TransactionStateReplay,
 )
-from coordinator_core.key_buckets import KeyBucket
+from coordinator_core.key_buckets import Key, KeyBucket, keys_in, record_slots, without_keys
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
 from coordinator_core.log.records import decode_chunk
@@ -49,11 +50,14 @@ from jobs.delta.core_tables import (
     share_transitions_table,
     with_names,
 )
+from jobs.delta.filesystems import delete_file
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile, write_part
 from jobs.delta.row_groups import stored_rows
 from jobs.delta.warehouse import TableFile
+from jobs.errors import JobError
 from jobs.silver.checkpoints import SavedLog, log_name
 from jobs.silver.coordinator_keys import GroupKeys, ShareStateKeys
+from jobs.silver.isolation import NOTHING_LEFT_OUT, Fault, LeftOut, ReplayFailure, Search
 from jobs.silver.privacy import HostPseudonyms
 from jobs.silver.reader import SilverFiles
 from jobs.silver.rows import is_of_groups
@@ -121,6 +125,8 @@ class LogFiles:
     bucket: KeyBucket | None = None
     """Which of its keys are replayed; None: all."""
     bucket_count: int = 1
+    left_out: LeftOut = NOTHING_LEFT_OUT
+    """What of it is not replayed."""
 
     @property
     def size_bytes(self) -> int:
@@ -190,13 +196,31 @@ class ReplayDone:
     state.coordinator_keys."""
     names_given: set[tuple[str, str | None]] = field(default_factory=set)
     """Topic ids of which rows were written, each with the name that they have there, if any."""
+    failures: list[ReplayFailure] = field(default_factory=list)
+    """What could not be replayed, and was left out."""
 
 
 def replay_logs(work: ReplayWork) -> ReplayDone:
-    """Replay some log partitions, carry some rows over. Runs in a Spark task."""
+    """Replay some log partitions, carry some rows over. Runs in a Spark task.
+
+    Where a group, a share partition or a log partition cannot be replayed, all is done once more without it.
+    """
+    try:
+        return _replay_logs(work)
+    except NOT_ISOLATED:
+        raise
+    except Exception:
+        logs = tuple(_without_failing(log, work) for log in work.logs)
+        if logs == work.logs:
+            raise
+    return _replay_logs(replace(work, logs=logs))
+
+
+def _replay_logs(work: ReplayWork) -> ReplayDone:
     with _Parts(work) as parts:
         for log in work.logs:
             _REPLAY_LOG[log.topic](log, work, parts)
+            parts.done.failures.extend(log.left_out.failures)
         parts.write_groups()
         if parts.asleep:
             _carry_asleep(work, parts)
@@ -205,11 +229,77 @@ def replay_logs(work: ReplayWork) -> ReplayDone:
         return parts.done
 
 
+NOT_ISOLATED: Final = (MemoryError, OSError, JobError, StateUnreadable)
+"""Of the machine, of the warehouse or of what an earlier run left: no fault of a group's records."""
+
+
+class _TrialDone(Exception):
+    pass
+
+
+def _without_failing(log: LogFiles, work: ReplayWork) -> LogFiles:
+    """The log partition, with what makes its replay fail left out."""
+    is_share = log.topic == SHARE_TOPIC
+
+    def attempt(bucket: KeyBucket | None, left_out: Set[Key]) -> Fault | None:
+        failures = tuple(ReplayFailure(log.topic, log.partition, key, _NO_FAULT, log.from_offset) for key in left_out)
+        tried = replace(log, bucket=log.bucket if bucket is None else bucket, left_out=LeftOut(failures))
+        parts = _Parts(work, is_trial=True)
+        try:
+            with parts:
+                _REPLAY_LOG[log.topic](tried, work, parts)
+                parts.write_groups()
+                parts.close()
+                raise _TrialDone
+        except _TrialDone:
+            return None
+        except NOT_ISOLATED:
+            raise
+        except Exception as error:
+            return Fault.of(error, parts.reached_offset)
+
+    if log.left_out.is_all:
+        return log
+    if log.topic in (OFFSETS_TOPIC, SHARE_TOPIC):
+        keys_of = partial(_keys_of, log, work)
+        slots = partial(_slots_of, log, work)
+        found = Search(attempt, keys_of, is_share, slots, known=log.left_out.keys).find()
+    else:
+        found = attempt(None, frozenset())
+    if found is None:
+        return log
+    faults: Iterable[tuple[Key | None, Fault]] = [(None, found)] if isinstance(found, Fault) else found.items()
+    failures = [ReplayFailure(log.topic, log.partition, key, fault, log.from_offset) for key, fault in faults]
+    return replace(log, left_out=LeftOut((*log.left_out.failures, *failures)))
+
+
+_NO_FAULT: Final = Fault("", None, None)
+
+
+def _slots_of(log: LogFiles, work: ReplayWork) -> Sequence[int]:
+    """The slots of keys with records that are to be replayed."""
+    found: set[int] = set()
+    for _, chunk, _ in _decoded(log, work):
+        found.update(np.unique(record_slots(chunk, is_share=log.topic == SHARE_TOPIC)).tolist())
+    return sorted(found)
+
+
+def _keys_of(log: LogFiles, work: ReplayWork, bucket: KeyBucket) -> Set[Key]:
+    """The keys of a bucket with records that are to be replayed."""
+    is_share = log.topic == SHARE_TOPIC
+    chunks = _decoded(replace(log, bucket=bucket), work)
+    return {key for _, chunk, _ in chunks for _, key in keys_in(chunk, is_share=is_share)}
+
+
 class _Parts:
     """The part files of one task, opened when first needed, and what else it has to tell."""
 
-    def __init__(self, work: ReplayWork) -> None:
+    def __init__(self, work: ReplayWork, *, is_trial: bool = False) -> None:
+        """`is_trial`: what is written is taken back in the end."""
         self._work = work
+        self._is_trial = is_trial
+        self.reached_offset: int | None = None
+        """The first record of the chunk that is being replayed."""
         self._writers: dict[tuple[str, bool], PartWriter] = {}
         self._stack = ExitStack()
         self.done = ReplayDone()
@@ -232,6 +322,17 @@ class _Parts:
         if error is None:
             for (name, _), writer in self._writers.items():
                 self.done.files.setdefault(name, []).append(writer.close())
+            return
+        for table in (LOGS, GROUPS):
+            for file in self.done.files.get(table.full_name, ()):
+                # whatever deleting says: the error that is there came first
+                with suppress(Exception):
+                    delete_file(f"{self._work.targets[table.full_name].folder}/{file.path}")
+
+    def close(self) -> None:
+        """Finish the files of rows."""
+        for writer in self._writers.values():
+            writer.close()
 
     def write(self, name: str, rows: pa.Table, *, is_settled: bool = True) -> None:
         """Append rows to a part file of a table."""
@@ -297,6 +398,7 @@ class _Parts:
         """Add to the ledger of a topic."""
         done = self.done
         done.counts[log.topic] = done.counts.get(log.topic, LedgerCounts()) + counts
+        self.reached_offset = None
         if log.bucket is None or log.bucket.is_first:
             done.batch_counts[log.topic] = done.batch_counts.get(log.topic, 0) + len(chunk.batches)
 
@@ -334,12 +436,28 @@ class _Parts:
             self._save(GROUPS, pa.table(rows), values)
 
     def _save(self, table: Table, rows: pa.Table, values: Mapping[str, str]) -> None:
+        if self._is_trial:
+            return
         written = write_part(self._work.targets[table.full_name], rows, "state", values)
         self.done.files.setdefault(table.full_name, []).append(written)
 
 
-def _chunks(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, RecordChunk]]:
-    """The log, decoded, or its records of one bucket. Checksums were verified when it was captured."""
+def _chunks(log: LogFiles, work: ReplayWork, parts: _Parts) -> Iterator[tuple[BronzeChunk, RecordChunk]]:
+    """The log, decoded, or its records of one bucket, without what cannot be replayed, which counts as quarantined."""
+    for bronze, chunk, left_out_count in _decoded(log, work):
+        if left_out_count:
+            left_out = LedgerCounts(record_count=left_out_count, quarantined_count=left_out_count)
+            parts.done.counts[log.topic] = parts.done.counts.get(log.topic, LedgerCounts()) + left_out
+        offsets = chunk.records.offset
+        parts.reached_offset = int(offsets[0]) if len(offsets) else None
+        yield bronze, chunk
+
+
+def _decoded(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, RecordChunk, int]]:
+    """The same, with the number of records that are left out. Checksums were verified when it was captured."""
+    if log.left_out.is_all:
+        return
+    left_out = log.left_out.keys
     for bronze in read_log(log.files, log.from_offset):
         chunk = decode_chunk(
             bronze.data,
@@ -347,14 +465,20 @@ def _chunks(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, Reco
             chunk_bytes_max=CHUNK_DECOMPRESSED_BYTES_MAX,
             crc="skip",
         )
-        yield bronze, chunk if log.bucket is None else log.bucket.own_records(chunk)
+        if log.bucket is not None:
+            chunk = log.bucket.own_records(chunk)
+        count = 0
+        if left_out:
+            chunk, offsets = without_keys(chunk, left_out, is_share=log.topic == SHARE_TOPIC)
+            count = len(offsets)
+        yield bronze, chunk, count
 
 
 def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     saved, versions = (None, {}) if log.saved is None else log.saved.offsets_log(log.bucket)
     replayer = OffsetsLogReplay(saved, bucket=log.bucket)
     keys = GroupKeys()
-    for bronze, chunk in _chunks(log, work):
+    for bronze, chunk in _chunks(log, work, parts):
         output = replayer.feed(chunk)
         told = bronze.are_headers_told(output.commits.log_offset)
         parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, told))
@@ -406,7 +530,7 @@ def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
         ):
             parts.write(table.full_name, rows, is_settled=is_settled)
 
-    for bronze, chunk in _chunks(log, work):
+    for bronze, chunk in _chunks(log, work, parts):
         output = columnar.feed(chunk)
         write(output, is_settled=True)
         parts.quarantine(log, bronze, (*chunk.findings, *output.findings))
@@ -434,7 +558,7 @@ def _replay_simple(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     replayer: ClusterMetadataReplay | TransactionStateReplay = TransactionStateReplay()
     if log.topic == METADATA_TOPIC:
         replayer = ClusterMetadataReplay(None if log.saved is None else unpack_metadata(log.saved.state()))
-    for bronze, chunk in _chunks(log, work):
+    for bronze, chunk in _chunks(log, work, parts):
         output = replayer.feed(chunk)
         parts.quarantine(log, bronze, output.findings)
         parts.count(log, chunk, output.counts)

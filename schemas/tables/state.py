@@ -374,6 +374,25 @@ REWRITES = Table(
     ),
 )
 
+REPLAY_FAILURES = Table(
+    layer="state",
+    name="replay_failures",
+    comment="One row a group, share partition or log partition that the last run could not replay, through a fault of "
+    "our own: the next run tries again.",
+    partition_by=("cluster_id",),
+    columns=(
+        CLUSTER_ID,
+        key("log_topic", STRING, "Internal topic."),
+        key("log_partition", INT, "Partition of the internal topic."),
+        key("group_id", STRING, "The group; null: all of the log partition."),
+        key("topic_id", STRING, "Of a share partition, the id of its topic; null for a group."),
+        key("partition", INT, "Of a share partition, the partition of its topic; null for a group."),
+        Column("from_offset", BIGINT, "From this offset of the log partition on, silver has nothing of it."),
+        Column("log_offset", BIGINT, "The record at which it failed; null: at none."),
+        Column("error", STRING, "The exception, and where in the code it came up."),
+    ),
+)
+
 STATE_TABLES = (
     RUNS,
     AUDITS,
@@ -391,5 +410,6 @@ STATE_TABLES = (
     DUMP_OFFSETS,
     READ_FILES,
     REWRITES,
+    REPLAY_FAILURES,
     RUN_METRICS,
 )
