@@ -209,7 +209,7 @@ def tell_replay(
         "quarantined_count": summary.quarantined_row_count,
         "hole_count": missing,
         "missing_log_partitions": _missing(ends),
-        "failures": [failure_text(failure) for failure in summary.failures],
+        "not_replayed": [failure_text(failure) for failure in summary.failures],
     }
     steps.facts["ledger"] = {
         **{topic: dataclasses.asdict(counts[topic]) for topic in counts},

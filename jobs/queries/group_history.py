@@ -7,7 +7,9 @@ LIKELY or GUESS. Lists with all columns, and with a word on whether they are com
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow.compute as pc
@@ -33,7 +35,8 @@ GROUP_COLUMNS: Final = (
 class Event(NamedTuple):
     """One thing that happened to a group."""
 
-    at_ms: int
+    at_ms: int | None
+    """None: its records have no time."""
     event: str
     confidence: str | None
     text: str
@@ -42,14 +45,15 @@ class Event(NamedTuple):
     def line(self) -> str:
         """As a terminal shows it."""
         sure = f" ({self.confidence})" if self.confidence else ""
-        line = f"{time_text(self.at_ms)} {self.event}{sure}: {self.text}"
+        line = f"{time_text(self.at_ms) or 'at no known time'} {self.event}{sure}: {self.text}"
         return line if len(line) <= LINE_CHARACTERS_MAX else f"{line[: LINE_CHARACTERS_MAX - 3]}..."
 
 
 def events_of(
     warehouse: Warehouse, cluster_id: str, group_id: str, *, from_ms: int | None, to_ms: int | None
 ) -> list[Event]:
-    """Rebalances, odd commits, redeliveries and records given up of a group, by time. `to_ms` is exclusive.
+    """Rebalances, odd commits, redeliveries and records given up of a group, by time. `to_ms` is exclusive. Those
+    without a time, which may be of any, come last: each kind in the order of the log.
 
     Raises ArgumentError for a group that is not in the log, and for a span outside of what was read.
     """
@@ -62,7 +66,8 @@ def events_of(
         *_records("given up", _rows(gold, ARCHIVED_RECORDS, group_id)),
     ]
     begins, ends = from_ms if from_ms is not None else -1, to_ms if to_ms is not None else sys.maxsize
-    return sorted(event for event in found if begins <= event.at_ms < ends)
+    timed = [event for event in found if event.at_ms is not None and begins <= event.at_ms < ends]
+    return [*sorted(timed), *(event for event in found if event.at_ms is None)]
 
 
 def run_history(
@@ -85,12 +90,17 @@ def run_history(
     write_answers(EVENT_COLUMNS, rows, output_format, sink)
 
 
-def _rows(gold: WholeAudit, table: Table, group_id: str, time_column: str = "at") -> Iterator[dict[str, Any]]:
+def _rows(gold: WholeAudit, table: Table, group_id: str, time_column: str = "at") -> list[dict[str, Any]]:
+    """Rows of a group in the order of the log, those of each log partition by themselves."""
     rows = gold.read(table)
     rows = rows.filter(pc.equal(rows["group_id"], group_id))
-    for row in rows.to_pylist():
-        if row[time_column] is not None:
-            yield row | {"at_ms": epoch_ms(row[time_column])}
+    found = [row | {"at_ms": _time_of(row[time_column])} for row in rows.to_pylist()]
+    place = ("incarnation", "to_generation") if table is REBALANCES else ("log_offset",)
+    return sorted(found, key=itemgetter("log_partition", *place))
+
+
+def _time_of(at: datetime | None) -> int | None:
+    return None if at is None else epoch_ms(at)
 
 
 def _rebalance(row: Mapping[str, Any]) -> Event:
@@ -120,15 +130,18 @@ def _records(event: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
 
     def sameness(row: Mapping[str, Any]) -> tuple[Any, ...]:
         topic = row["topic"] or row["topic_id"]
-        return row["at_ms"], topic, row["partition"], row["cause"], row["likely_cause"] or "", row["confidence"]
+        # without a time, what is in one record was at one time
+        at = (row["at_ms"], -1) if row["at_ms"] is not None else (sys.maxsize, row["log_offset"])
+        return *at, topic, row["partition"], row["cause"], row["likely_cause"] or "", row["confidence"]
 
-    for (at_ms, topic, partition, cause, likely, confidence), same in groupby(sorted(rows, key=sameness), sameness):
+    for (at_ms, _, topic, partition, cause, likely, confidence), same in groupby(sorted(rows, key=sameness), sameness):
         spans = sorted((row["first_offset"], row["last_offset"]) for row in same)
         count = sum(last - first + 1 for first, last in spans)
         first, last = spans[0][0], spans[-1][1]
         offsets = f"offset {first}" if count == 1 else f"{count:,} records of offsets {first} to {last}"
         why = f"{cause}, {likely}" if likely else cause
-        yield Event(at_ms, event, confidence, f"{short(topic)}-{partition} {offsets} by {why}")
+        at = None if at_ms == sys.maxsize else at_ms
+        yield Event(at, event, confidence, f"{short(topic)}-{partition} {offsets} by {why}")
 
 
 def run_groups(

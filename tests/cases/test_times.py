@@ -19,11 +19,13 @@ from jobs.errors import JobError
 from jobs.queries.audit_report import SOURCES, Span, run_audit_report
 from jobs.queries.describe import run_describe
 from jobs.queries.findings import findings, lines
+from jobs.queries.group_history import events_of, run_groups, run_history
 from jobs.queries.owner import run_owner
 from jobs.queries.restore import run_restore
 from jobs.queries.whatif import asked, whatif
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.gold import GOLD_TABLES
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
@@ -142,6 +144,9 @@ def test_every_answer_is_given_whatever_the_times(tmp_path: Path, seed: int) -> 
         run_owner(warehouse, CLUSTER_ID, topic="t", partition=0, at_ms=at_ms, **of)
         with suppress(JobError):
             run_restore(warehouse, CLUSTER_ID, group_ids=["a"], at_ms=at_ms or 1, output=None, **of)
+    if any(row["group_id"] == "a" for row in ledger.rows("gold.rebalances")):
+        assert events_of(warehouse, CLUSTER_ID, "a", from_ms=None, to_ms=None)
+    run_groups(warehouse, CLUSTER_ID, from_ms=None, match=None, needs_attention=False, **of)
     question = asked(["session.timeout.ms=10000"], [], ledger.settings())
     try:
         whatif(warehouse, cluster_id=CLUSTER_ID, group_id="a", question=question)
@@ -149,3 +154,28 @@ def test_every_answer_is_given_whatever_the_times(tmp_path: Path, seed: int) -> 
         assert "bear no time" in str(error) or "no group" in str(error)
     make_report(warehouse, Scope(CLUSTER_ID), made_at=datetime(2026, 11, 25, tzinfo=UTC))
     assert list(lines(findings(warehouse, CLUSTER_ID)))
+
+
+def test_history_has_what_has_no_time(tmp_path: Path) -> None:
+    """Events without a time come last, in the order of the log."""
+    ledger, log, out = Ledger(tmp_path / "warehouse"), SmallLog(), StringIO()
+    shares = SmallLog(0, SHARE_TOPIC)
+    for generation, members in enumerate(({"a": (0,)}, {"a": (0,), "b": (1,)}, {"a": (0, 1)}), 1):
+        log.generation("g", generation, members, None, state_ms=None)
+    for offset in (5, 3):
+        log.commit("g", 0, offset, None)
+    for epoch in range(2):
+        shares.snapshot("share", None, ((0, 9, 0, 1 + epoch), (10, 19, 4 * epoch, 1)), snapshot_epoch=epoch)
+    shares.write(tmp_path / "logs")
+    ledger.night(log.write(tmp_path / "logs"))
+    events = events_of(ledger.warehouse, CLUSTER_ID, "g", from_ms=None, to_ms=None)
+    assert [(event.at_ms, event.event) for event in events] == [
+        (None, "rebalance"),
+        (None, "rebalance"),
+        (None, "rebalance"),
+        (None, "commit REWIND"),
+    ]
+    assert [event.text.split()[2] for event in events[:3]] == ["1", "2", "3"]
+    run_history(ledger.warehouse, CLUSTER_ID, group_id="g", from_ms=None, to_ms=None, output_format="table", out=out)
+    assert out.getvalue().startswith("at no known time rebalance")
+    assert events_of(ledger.warehouse, CLUSTER_ID, "share", from_ms=None, to_ms=None)
