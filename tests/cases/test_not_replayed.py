@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coordinator_core.share_state.lane import ShareStateLane
 
 from coordinator_core import codec
 from coordinator_core.codec import uuid_text
 from coordinator_core.history import groups as history
-from coordinator_core.history import offsets_log
+from coordinator_core.history.checkpoint import pack_group
+from coordinator_core.history.intervals import Intervals
 from coordinator_core.key_buckets import keys_in
 from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.offsets.columnar import ColumnarOffsetReplay
+from coordinator_core.share_state.columnar import ColumnarShareReplay
+from jobs.bronze.reader import read_log
 from jobs.cli_enums import View
+from jobs.delta.core_tables import rows_table
 from jobs.errors import JobError
 from jobs.queries.audit_report import Span, completeness
 from jobs.queries.describe import describe
@@ -71,21 +75,25 @@ def plant(patch: pytest.MonkeyPatch, depth: str, error: type[Exception]) -> None
             made = planted(error, history.GroupHistory.apply, lambda _, step: step.group_id.startswith("bad"))
             patch.setattr(history.GroupHistory, "apply", made)
         case "saved":
-            patch.setattr(history, "pack_group", planted(error, history.pack_group, _is_bad_state))
+            patch.setattr(history, "pack_group", planted(error, pack_group, _is_bad_state))
         case "open rows":
-            close = history.GroupHistory._close_generation
-            made = planted(error, close, lambda *args: args[2].startswith("bad") and args[4] is None)
-            patch.setattr(history.GroupHistory, "_close_generation", made)
+            made = planted(error, Intervals.close_all, lambda _, group, step, __: step is None and _is_bad_group(group))
+            patch.setattr(Intervals, "close_all", made)
         case "columns":
-            patch.setattr(tasks, "rows_table", planted(error, tasks.rows_table, lambda _, rows, *__: _has_bad(rows)))
+            patch.setattr(tasks, "rows_table", planted(error, rows_table, lambda _, rows, *__: _has_bad(rows)))
         case "commits":
-            lane = offsets_log.OffsetLane
-            made = planted(error, lane.feed, lambda _, chunk: _has_records_of_bad(chunk, is_share=False))
-            patch.setattr(lane, "feed", made)
+            made = planted(
+                error, ColumnarOffsetReplay.feed, lambda _, chunk: _has_records_of_bad(chunk, is_share=False)
+            )
+            patch.setattr(ColumnarOffsetReplay, "feed", made)
 
 
 def _is_bad_state(saved: Any) -> bool:
-    return saved.group is not None and saved.group.group_id.startswith("bad")
+    return saved.group is not None and _is_bad_group(saved.group)
+
+
+def _is_bad_group(group: Any) -> bool:
+    return bool(group.group_id.startswith("bad"))
 
 
 def with_host(log: SmallLog, at_ms: int, generation: int) -> None:
@@ -202,11 +210,11 @@ def test_a_share_partition_that_cannot_be_replayed(tmp_path: Path, monkeypatch: 
     """The same of share partitions, in the first night and in a later one."""
     ledger, whole = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole")
     group_ids = ("bad", "good", *(f"share-{number}" for number in range(3)))
-    feed = ShareStateLane.feed
+    feed = ColumnarShareReplay.feed
     failing = planted(OverflowError, feed, lambda _, chunk: _has_records_of_bad(chunk, is_share=True))
     for night, is_bad in ((1, True), (2, False), (3, True), (4, False)):
         share_log(group_ids, night).write(tmp_path / "logs")
-        monkeypatch.setattr(ShareStateLane, "feed", failing if is_bad else feed)
+        monkeypatch.setattr(ColumnarShareReplay, "feed", failing if is_bad else feed)
         told = ledger.night(tmp_path / "logs", number=night)
         assert told.exit_code == (3 if is_bad else 0), told.text
         rows = [row for row in ledger.rows("gold.log_anomalies") if row["rule"] == "NOT_REPLAYED"]
@@ -262,7 +270,6 @@ def test_a_log_partition_that_cannot_be_replayed(tmp_path: Path, monkeypatch: py
         broken.snapshot("share", NOON_MS + DAY_MS, ((0, 9, 0, 1), (10, 19, 4, 2), (20, 29, 0, 1)), snapshot_epoch=1)
     else:
         put_topic(broken, "out", NOON_MS + 5_000)
-    read_log = tasks.read_log
     monkeypatch.setattr(
         tasks,
         "read_log",

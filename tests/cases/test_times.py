@@ -160,7 +160,8 @@ def test_history_has_what_has_no_time(tmp_path: Path) -> None:
     """Events without a time come last, in the order of the log."""
     ledger, log, out = Ledger(tmp_path / "warehouse"), SmallLog(), StringIO()
     shares = SmallLog(0, SHARE_TOPIC)
-    for generation, members in enumerate(({"a": (0,)}, {"a": (0,), "b": (1,)}, {"a": (0, 1)}), 1):
+    generations: list[dict[str, tuple[int, ...]]] = [{"a": (0,)}, {"a": (0,), "b": (1,)}, {"a": (0, 1)}]
+    for generation, members in enumerate(generations, 1):
         log.generation("g", generation, members, None, state_ms=None)
     for offset in (5, 3):
         log.commit("g", 0, offset, None)
