@@ -183,24 +183,24 @@ class _Reader:
             return
         try:
             built = self._built(batch)
-            untold_count = self._untold_count(batch)
-            if untold_count:
-                yield from self._untold(batch, untold_count)
-            if batch.records or not untold_count:
+            unprinted_count = self._unprinted_count(batch)
+            if unprinted_count:
+                yield from self._unreported(batch, unprinted_count)
+            if batch.records or not unprinted_count:
                 yield built
         except (EncodeError, ValueError, KeyError) as error:
             reason = str(error) if isinstance(error, EncodeError) else "fields of its header are missing or no numbers"
             yield self._fault(InvalidBatch.code, f"a batch that cannot be: {reason}", batch.line_number)
 
-    def _untold_count(self, batch: _Batch) -> int:
+    def _unprinted_count(self, batch: _Batch) -> int:
         """How many records of a batch are not told: as its header counts them, else as lines say."""
         if batch.header.get("isvalid") != "true":
             return 0  # none of it is to be trusted
-        told_count = len(batch.records) + len(batch.unread_offsets)
+        printed_count = len(batch.records) + len(batch.unread_offsets)
         count = batch.header.get("count")
-        return batch.fault_count if count is None else max(batch.fault_count, int(count[:11]) - told_count)
+        return batch.fault_count if count is None else max(batch.fault_count, int(count[:11]) - printed_count)
 
-    def _untold(self, batch: _Batch, count: int) -> Iterator[Dumped]:
+    def _unreported(self, batch: _Batch, count: int) -> Iterator[Dumped]:
         """Offsets of a batch that nothing is told of; and a fault, where no line said so."""
         assert self._log is not None
         first = int(batch.header.get("baseOffset", batch.header.get("offset", "")))
@@ -210,10 +210,10 @@ class _Reader:
         if count > batch.fault_count:
             message = f"{count - batch.fault_count} records of the batch are not printed: {PRINT_DATA}"
             yield self._fault(NOT_TOLD, message, batch.line_number, offset=first)
-        for told in sorted((*(record.offset for record, _, _ in batch.records), *batch.unread_offsets, last + 1)):
-            if first < told:
-                yield DumpedGap(*self._log, first, told - 1)
-            first = told + 1
+        for reported in sorted((*(record.offset for record, _, _ in batch.records), *batch.unread_offsets, last + 1)):
+            if first < reported:
+                yield DumpedGap(*self._log, first, reported - 1)
+            first = reported + 1
 
     def _dumping(self, line_number: int, line: str) -> Iterator[Dumped]:
         path = line.removeprefix(_DUMPING).strip().replace("\\", "/")

@@ -60,7 +60,7 @@ class Difference:
     """A fact in which an answer is unlike the nearest state of the ledger. A side without the fact has None."""
 
     path: Path
-    told: Any
+    described: Any
     """What the broker says."""
     known: Any
     """What the ledger says."""
@@ -68,7 +68,7 @@ class Difference:
     """The ledger has more than one value of it in the time of the question."""
 
 
-def differences(told: Facts, base: Facts, changes: Iterable[Mapping[Path, Any]] = ()) -> tuple[Difference, ...]:
+def differences(described: Facts, base: Facts, changes: Iterable[Mapping[Path, Any]] = ()) -> tuple[Difference, ...]:
     """In what an answer is unlike the nearest state of the ledger; nothing where it is one of them.
 
     States are given as the first one, and what each step changes: a path's new value, or None where the fact is gone.
@@ -76,12 +76,12 @@ def differences(told: Facts, base: Facts, changes: Iterable[Mapping[Path, Any]] 
     """
     steps = list(changes)
     state: dict[Path, Any] = dict(base)
-    unlike = {path for path in {**told, **state} if told.get(path) != state.get(path)}
+    unlike = {path for path in {**described, **state} if described.get(path) != state.get(path)}
     fewest, nearest = len(unlike), 0
     for number, step in enumerate(steps, 1):
         state.update(step)
         for path in step:
-            is_like = told.get(path) == state[path]
+            is_like = described.get(path) == state[path]
             unlike.discard(path) if is_like else unlike.add(path)
         if len(unlike) < fewest:
             fewest, nearest = len(unlike), number
@@ -92,9 +92,9 @@ def differences(told: Facts, base: Facts, changes: Iterable[Mapping[Path, Any]] 
         known.update(step)
     moved = {path for step in steps for path in step}
     return tuple(
-        Difference(path, told.get(path), known.get(path), path in moved)
-        for path in sorted({**told, **known}, key=str)
-        if told.get(path) != known.get(path)
+        Difference(path, described.get(path), known.get(path), path in moved)
+        for path in sorted({**described, **known}, key=str)
+        if described.get(path) != known.get(path)
     )
 
 
@@ -114,17 +114,17 @@ OF_A_GENERATION: Final = frozenset({"state", "member count", "member", "assigned
 STREAMS_NOT_READY_STATE: Final = "NotReady"
 
 
-def explain_group(difference: Difference, told_state: str | None, topic_ids: frozenset[str]) -> Reason | None:
+def explain_group(difference: Difference, described_state: str | None, topic_ids: frozenset[str]) -> Reason | None:
     """The reason that explains a difference in the description of a group; None where there is none.
 
-    `told_state` is the group's state by the broker, `topic_ids` are those of the cluster's topics.
+    `described_state` is the group's state by the broker, `topic_ids` are those of the cluster's topics.
     """
     kind = difference.path[0]
-    if told_state in REBALANCING_STATES and kind in OF_A_GENERATION:
+    if described_state in REBALANCING_STATES and kind in OF_A_GENERATION:
         return Reason.CLASSIC_REBALANCING
-    if kind == "state" and difference.told == STREAMS_NOT_READY_STATE:
+    if kind == "state" and difference.described == STREAMS_NOT_READY_STATE:
         return Reason.STREAMS_NOT_READY
-    is_unnamed = difference.told is None and isinstance(difference.known, str)
+    is_unnamed = difference.described is None and isinstance(difference.known, str)
     if kind in ("assigned", "target") and is_unnamed and difference.known not in topic_ids:
         return Reason.TOPIC_DELETED
     return None

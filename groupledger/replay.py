@@ -476,8 +476,8 @@ class _Commits:
         for chunk in key_chunks(batches, keeps_operations=False):
             partition = chunk.log_partition
             commits = columnar.feed(chunk.records).commits
-            told = chunk.are_told(commits.log_offset)
-            yield _settled(self._decided(commits, commits_table(commits, partition, told)), True)
+            reported = chunk.are_known(commits.log_offset)
+            yield _settled(self._decided(commits, commits_table(commits, partition, reported)), True)
         commits = columnar.finish()
         if len(commits):
             yield _settled(self._decided(commits, commits_table(commits, partition)), False)

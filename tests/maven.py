@@ -78,11 +78,11 @@ def _compile(javac: str, jars: Path, sources: Sequence[Path], folder: Path) -> N
 
 def _make(folder: Path, fill: Callable[[Path], None]) -> None:
     """Fill a folder beside, then give it its name: a folder with this name is whole."""
-    beside = folder.with_name(f"{folder.name}.new")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    fill(beside)
-    beside.rename(folder)
+    files_shipped = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(files_shipped, ignore_errors=True)
+    files_shipped.mkdir(parents=True)
+    fill(files_shipped)
+    files_shipped.rename(folder)
 
 
 def _sum(*files: Path) -> str:

@@ -28,7 +28,7 @@ from jobs.cli.help_texts import SUMMARIES
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.queries import verify
-from jobs.queries.whatif import AS_TOLD
+from jobs.queries.whatif import PRINTED_NAMES
 from jobs.report.run import Written
 from jobs.settings import Settings
 from schemas.tables import TABLES
@@ -51,7 +51,7 @@ Printed = Callable[[Example], str]
 """Gives what an example prints."""
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """What nightly told, and gave on stdout for another program."""
 
     text: str
@@ -66,7 +66,7 @@ def job(*words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def reported(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reported]:
     """In a folder with the warehouse of the recording, jobs share one session: what nightly told."""
     text = io.StringIO()
 
@@ -83,11 +83,11 @@ def told(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
         Path("raw").mkdir()
         pq.write_table(as_spark_gives(raw_records(Warehouse("warehouse"))), "raw/records.parquet")
         pq.write_table(raw_records(Warehouse("warehouse")), "log.parquet")
-        yield Told(text.getvalue().replace(str(Path.cwd()), "."), facts)
+        yield Reported(text.getvalue().replace(str(Path.cwd()), "."), facts)
 
 
 @pytest.fixture(scope="module")
-def printed(told: Told) -> Printed:
+def printed(reported: Reported) -> Printed:
     """Runs an example once, however often it is asked for; nightly has run."""
 
     def run(example: Example) -> str:
@@ -95,7 +95,7 @@ def printed(told: Told) -> Printed:
             return job("sql", "-e", example.code)
         if example.language == "sh":
             [words] = our_jobs(example.code)
-            return told.text if words == ["nightly"] else job(*words)
+            return reported.text if words == ["nightly"] else job(*words)
         with redirect_stdout(io.StringIO()) as out:
             # the JVM was started in another folder
             code = example.code.replace('.parquet("', f'.parquet("{Path.cwd()}/')
@@ -212,13 +212,17 @@ def test_blocks_are_read_as_they_are_meant() -> None:
     assert is_shown("1\n...\n", "1\n2\n3\n") and not is_shown("1\n...\n", "1\n")
 
 
-def test_names_in_json_are_told_of() -> None:
+def test_names_in_json_are_documented() -> None:
     """Of the jobs whose columns are those of no table: others go by them."""
-    names = {AS_TOLD.get(name, name) for name in WhatIfRow._fields} | {*verify.COLUMNS, *Written._fields, "output"}
+    names = {PRINTED_NAMES.get(name, name) for name in WhatIfRow._fields} | {
+        *verify.COLUMNS,
+        *Written._fields,
+        "output",
+    }
     assert {name for name in names if f"`{name}`" not in PAGES["jobs.md"]} == set()
 
 
-def test_every_job_is_told_of() -> None:
+def test_every_job_is_documented() -> None:
     """docs/jobs.md has each in its table, and a heading."""
     jobs = SUMMARIES.keys() - {"completion"}
     assert set(re.findall(r"^\| `([a-z][\w-]+)` \|", PAGES["jobs.md"].split("\n## ")[0], re.MULTILINE)) == jobs
@@ -259,30 +263,30 @@ def test_the_restore_file_is_what_the_dry_run_said(printed: Printed) -> None:
     rows = [line.split() for line in printed(dry).splitlines()[1:]]
     offsets = Path(words[words.index("--output") + 1]).read_text()
     assert offsets.splitlines() == [f"{topic},{partition},{restored}" for _, topic, partition, _, restored, *_ in rows]
-    _, _, told = remarks.getvalue().partition("restore with: ")
-    assert sorted(tool) == sorted([*shlex.split(told.splitlines()[0]), "--bootstrap-server", "HOST:PORT"])
+    _, _, reported = remarks.getvalue().partition("restore with: ")
+    assert sorted(tool) == sorted([*shlex.split(reported.splitlines()[0]), "--bootstrap-server", "HOST:PORT"])
 
 
 @pytest.mark.spark
-def test_nightly_tells_another_program_all_of_it(told: Told) -> None:
+def test_nightly_tells_another_program_all_of_it(reported: Reported) -> None:
     """One JSON object on stdout, with the keys that docs/jobs.md names and the numbers of the text."""
-    facts = json.loads(told.facts)
-    assert told.facts.count("\n") == 1
+    facts = json.loads(reported.facts)
+    assert reported.facts.count("\n") == 1
     assert list(facts) == [
         "job", "run_id", "started_at", "exit_code", "captured", "replayed", "ledger", "inferred", "found"
     ]  # fmt: skip
     counts = facts["ledger"]["total"]
-    assert f"{counts['record_count']:,} records in = {counts['decoded_count']:,} decoded" in told.text
-    assert facts["found"]["headline"] in told.text
+    assert f"{counts['record_count']:,} records in = {counts['decoded_count']:,} decoded" in reported.text
+    assert facts["found"]["headline"] in reported.text
     names = {name for part in ("captured", "replayed", "inferred", "found") for name in facts[part]}
     for name in {*facts, *names, *counts}:
         assert f"`{name}`" in PAGES["jobs.md"], name
 
 
 @pytest.mark.spark
-def test_the_notebook_runs_from_top_to_bottom(told: Told) -> None:
+def test_the_notebook_runs_from_top_to_bottom(reported: Reported) -> None:
     """Each cell in turn, in the folder with the warehouse; every one that shows something shows rows."""
-    assert told
+    assert reported
     notebook = json.loads((PROJECT_ROOT / "examples" / "first-look.ipynb").read_text(encoding="utf-8"))
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in notebook["cells"]:

@@ -87,6 +87,5 @@ def test_files_are_of_a_size_to_be_read() -> None:
     paths = [PROJECT_ROOT / "bootstrap.py", *(path for it in PACKAGES for path in (PROJECT_ROOT / it).rglob("*.py"))]
     lines = {path.relative_to(PROJECT_ROOT).as_posix(): path.read_text("utf-8").count("\n") for path in paths}
     assert {path for path, count in lines.items() if count > 700} <= {
-        "coordinator_core/share_state/fast.py",
         "coordinator_core/share_state/kernels.py",
     }

@@ -24,7 +24,7 @@ from tests.groupledger.raw import raw_records, recording
 from tools.wheel import renamed
 
 PACKAGES = ("schemas", "coordinator_core", "jobs")
-BESIDE = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "recordings/full-a/logs")
+SHIPPED = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "recordings/full-a/logs")
 """What lies beside the packages in a checkout, and with them in `groupledger` in a wheel."""
 PYTHONS = ("3.11", "3.12", "3.13")
 NOTEBOOK = PROJECT_ROOT / "examples" / "own-spark-job.ipynb"
@@ -84,12 +84,12 @@ def write_raw_records(folder: Path) -> None:
 def test_the_wheel_has_all_that_jobs_need(wheel: Path) -> None:
     """Every file of the packages, the settings, scenarios, shell and recording: once each, all inside one package."""
     expected = files_below(PROJECT_ROOT / "groupledger")
-    expected |= {f"groupledger/{name}" for it in (*PACKAGES, *BESIDE) for name in files_below(PROJECT_ROOT / it)}
+    expected |= {f"groupledger/{name}" for it in (*PACKAGES, *SHIPPED) for name in files_below(PROJECT_ROOT / it)}
     with ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
         assert sorted(names) == sorted(expected)
-        for beside in BESIDE:
-            for name in files_below(PROJECT_ROOT / beside):
+        for files_shipped in SHIPPED:
+            for name in files_below(PROJECT_ROOT / files_shipped):
                 assert archive.read(f"groupledger/{name}") == (PROJECT_ROOT / name).read_bytes()
 
 
@@ -165,7 +165,7 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
     ignored = PathSpec.from_lines("gitignore", (PROJECT_ROOT / ".dockerignore").read_text().splitlines())
     tracked = subprocess.run(["git", "ls-files"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True).stdout
     sent = {name for name in tracked.splitlines() if not ignored.match_file(name)}
-    needed = {name for folder in (*PACKAGES, *BESIDE) for name in files_below(PROJECT_ROOT / folder)}
+    needed = {name for folder in (*PACKAGES, *SHIPPED) for name in files_below(PROJECT_ROOT / folder)}
     needed |= files_below(PROJECT_ROOT / "groupledger")
     needed |= {"pyproject.toml", "requirements.txt", "README.md", "LICENSE"}
     assert needed <= sent

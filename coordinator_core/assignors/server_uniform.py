@@ -176,13 +176,13 @@ class _Balance:
         levels = _Levels(self.subscribers[topic_id], self.sizes)
         if levels.is_level():
             return False
-        held: dict[int, list[int]] = {}
+        owned: dict[int, list[int]] = {}
         for partition, owner in enumerate(self.owners[topic_id]):
             assert owner is not None, "everything is handed out before it is balanced"
-            held.setdefault(owner, []).append(partition)
+            owned.setdefault(owner, []).append(partition)
         is_moved = False
-        while (giver := levels.next_most_loaded(held)) is not None:
-            partition = held[giver].pop()
+        while (giver := levels.next_most_loaded(owned)) is not None:
+            partition = owned[giver].pop()
             taker = levels.next_least_loaded()
             if levels.is_balanced():
                 break
@@ -242,10 +242,10 @@ class _Levels:
         self._low_next += 1
         return self._members[self._low_next - 1]
 
-    def next_most_loaded(self, held: Mapping[int, Sequence[int]]) -> int | None:
+    def next_most_loaded(self, owned: Mapping[int, Sequence[int]]) -> int | None:
         """Who gives up a partition of those held. It counts as taken. None where nobody is left who could."""
         while (member := self._next_of_high_range()) is not None:
-            if held.get(member):
+            if owned.get(member):
                 return member
             self._exclude()
         return None

@@ -43,7 +43,7 @@ from coordinator_core.consumer.messages import (
     DescribedTopicPartitions,
     TopicPartitions,
 )
-from coordinator_core.consumer.reconciliation import Held, reconcile
+from coordinator_core.consumer.reconciliation import PartitionEpochs, reconcile
 from coordinator_core.consumer.regexes import RESOLVE_REGEXES, RegexChange, resolve_regexes, update_regexes
 from coordinator_core.consumer.rules import ConsumerGroupRules
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState
@@ -151,11 +151,11 @@ def _with_request(context: Context, member: ConsumerMember, request: ConsumerGro
     names = request.subscribed_topic_names
     if names is None or set(names) == set(member.subscribed_topic_names):
         names = member.subscribed_topic_names
-    instance_id = _told(request.instance_id, member.instance_id)
-    rack_id = _told(request.rack_id, member.rack_id)
-    timeout_ms = _told(_rebalance_timeout_ms(request), member.rebalance_timeout_ms)
-    assignor = _told(request.server_assignor, member.server_assignor)
-    regex = _told(request.subscribed_topic_regex, member.subscribed_topic_regex)
+    instance_id = _given(request.instance_id, member.instance_id)
+    rack_id = _given(request.rack_id, member.rack_id)
+    timeout_ms = _given(_rebalance_timeout_ms(request), member.rebalance_timeout_ms)
+    assignor = _given(request.server_assignor, member.server_assignor)
+    regex = _given(request.subscribed_topic_regex, member.subscribed_topic_regex)
     if (
         names is member.subscribed_topic_names
         and instance_id == member.instance_id
@@ -182,7 +182,7 @@ def _with_request(context: Context, member: ConsumerMember, request: ConsumerGro
     )
 
 
-def _told(value: T | None, known: T) -> T:
+def _given(value: T | None, known: T) -> T:
     """What is not told is as it was."""
     return known if value is None else value
 
@@ -198,16 +198,16 @@ def _response(
     """The answer; with the assignment where it changed, or where the member told all of itself."""
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     is_full = _rebalance_timeout_ms(request) is not None and request.topic_partitions is not None and has_subscription
-    is_told = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or is_full or member.assigned != updated.assigned
+    is_sent = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or is_full or member.assigned != updated.assigned
     return ConsumerGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
         heartbeat_interval_ms=context.group_setting(request.group_id, "consumer_heartbeat_interval_ms"),
-        assignment=_assignment(updated.assigned) if is_told else None,
+        assignment=_assignment(updated.assigned) if is_sent else None,
     )
 
 
-def _assignment(assigned: Held) -> Assignment:
+def _assignment(assigned: PartitionEpochs) -> Assignment:
     return Assignment(tuple(TopicPartitions(topic_id, tuple(epochs)) for topic_id, epochs in assigned.items()))
 
 

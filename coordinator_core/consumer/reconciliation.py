@@ -28,13 +28,13 @@ from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.hash_codes import uuid_hash_code
 from coordinator_core.java.hash_map import HashMap, capacity_of_map_copy, in_hash_order
 
-Held = Mapping[str, Mapping[int, int]]
+PartitionEpochs = Mapping[str, Mapping[int, int]]
 """Topic id -> partition -> epoch in which it was assigned, in the order of Kafka's map of topics."""
 
 Owned = Iterable[TopicPartitions] | None
 """What the member says it owns. None: it did not say."""
 
-NOTHING: Final[Held] = {}
+NOTHING: Final[PartitionEpochs] = {}
 
 UNKNOWN_STATE: Final = (
     "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin."
@@ -104,11 +104,15 @@ class _Step:
             raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, UNKNOWN_STATE)
         return self.next_assignment(self.target.epoch)
 
-    def owns_any(self, held: Held) -> bool:
+    def owns_any(self, partition_epochs: PartitionEpochs) -> bool:
         """Whether the member may still own one of these partitions; who does not say may own all."""
         if self.owned is None:
             return True
-        return any(partition in held.get(topic.topic_id, {}) for topic in self.owned for partition in topic.partitions)
+        return any(
+            partition in partition_epochs.get(topic.topic_id, {})
+            for topic in self.owned
+            for partition in topic.partitions
+        )
 
     def is_subscribed_to(self, topic_id: str) -> bool:
         """By name or by pattern. A deleted topic is none."""
@@ -149,7 +153,7 @@ class _Step:
             revoked[topic_id] = _by_partition({**so_far, **member.assigned[topic_id]})
         return self._revoked(dict(kept.items()), dict(revoked.items()))
 
-    def _revoked(self, kept: Held, pending_revocation: Held) -> ConsumerMember:
+    def _revoked(self, kept: PartitionEpochs, pending_revocation: PartitionEpochs) -> ConsumerMember:
         shrunk = replace(self.member, previous_member_epoch=self.member.member_epoch, assigned=kept)
         if not pending_revocation or not self.owns_any(pending_revocation):
             return shrunk
@@ -163,15 +167,17 @@ class _Step:
         free: HashMap[str, list[int]] = HashMap(uuid_hash_code)
         is_waiting = False
         for topic_id in in_hash_order((*self.target.partitions, *assigned), uuid_hash_code):
-            held = assigned.get(topic_id, {})
+            partition_epochs = assigned.get(topic_id, {})
             wanted = frozenset(self.target.partitions.get(topic_id, ()) if self.is_subscribed_to(topic_id) else ())
-            missing = [partition for partition in sorted(wanted) if partition not in held]
+            missing = [partition for partition in sorted(wanted) if partition not in partition_epochs]
             available = [partition for partition in missing if self.is_available(topic_id, partition)]
             is_waiting |= len(available) < len(missing)
-            if kept_here := {partition: epoch for partition, epoch in held.items() if partition in wanted}:
+            if kept_here := {partition: epoch for partition, epoch in partition_epochs.items() if partition in wanted}:
                 kept[topic_id] = kept_here
-            if len(kept_here) < len(held):
-                revoked[topic_id] = {partition: epoch for partition, epoch in held.items() if partition not in wanted}
+            if len(kept_here) < len(partition_epochs):
+                revoked[topic_id] = {
+                    partition: epoch for partition, epoch in partition_epochs.items() if partition not in wanted
+                }
             if available:
                 free[topic_id] = available
         if len(revoked) and self.owns_any(pending := dict(revoked.items())):
@@ -189,7 +195,7 @@ class _Step:
         return partition in self.member.pending_revocation.get(topic_id, {})
 
     def _moved(
-        self, state: MemberState, epoch: int, assigned: HashMap[str, Mapping[int, int]], pending: Held
+        self, state: MemberState, epoch: int, assigned: HashMap[str, Mapping[int, int]], pending: PartitionEpochs
     ) -> ConsumerMember:
         return replace(
             self.member,
@@ -210,10 +216,10 @@ NEXT: Final[Mapping[MemberState, Callable[[_Step, bool], ConsumerMember]]] = {
 """State -> what a heartbeat makes of the member."""
 
 
-def _copy_of(held: Held) -> HashMap[str, Mapping[int, int]]:
+def _copy_of(partition_epochs: PartitionEpochs) -> HashMap[str, Mapping[int, int]]:
     """`new HashMap<>(map)`: its table is just large enough, so its order may be another one."""
-    copy: HashMap[str, Mapping[int, int]] = HashMap(uuid_hash_code, capacity_of_map_copy(len(held)))
-    for topic_id, epochs in held.items():
+    copy: HashMap[str, Mapping[int, int]] = HashMap(uuid_hash_code, capacity_of_map_copy(len(partition_epochs)))
+    for topic_id, epochs in partition_epochs.items():
         copy[topic_id] = epochs
     return copy
 

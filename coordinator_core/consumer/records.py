@@ -147,10 +147,10 @@ def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
     return _record(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, None, group_id=group_id, regular_expression=regex)
 
 
-def _topic_partitions(held: Mapping[str, Mapping[int, int]]) -> list[Struct]:
+def _topic_partitions(partition_epochs: Mapping[str, Mapping[int, int]]) -> list[Struct]:
     return [
         make(TOPIC_PARTITIONS, topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values()))
-        for topic_id, epochs in held.items()
+        for topic_id, epochs in partition_epochs.items()
     ]
 
 

@@ -61,17 +61,17 @@ def update_regexes(
     known = subscriptions_of(group).regexes
     old, new = member.subscribed_topic_regex, updated.subscribed_topic_regex
     change = RegexChange.NONE
-    is_unheard_of = False
+    is_unknown = False
     if old != new:
         if old and known[old] == 1:
             records.append(regex_tombstone(group.group_id, old))
-        is_unheard_of = bool(new) and not known[new or ""]
-        if is_unheard_of:
+        is_unknown = bool(new) and not known[new or ""]
+        if is_unknown:
             _check(new or "")
-        is_settled = new in group.resolved_regexes and not is_unheard_of if new else bool(old)
+        is_settled = new in group.resolved_regexes and not is_unknown if new else bool(old)
         change = RegexChange.UPDATED_AND_RESOLVED if is_settled else RegexChange.UPDATED
-    if known or is_unheard_of:
-        _schedule(context, group, old, new, is_unheard_of=is_unheard_of)
+    if known or is_unknown:
+        _schedule(context, group, old, new, is_unknown=is_unknown)
     return change
 
 
@@ -83,7 +83,7 @@ def _check(regex: str) -> None:
         raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error
 
 
-def _schedule(context: Context, group: ConsumerGroup, old: str | None, new: str | None, *, is_unheard_of: bool) -> None:
+def _schedule(context: Context, group: ConsumerGroup, old: str | None, new: str | None, *, is_unknown: bool) -> None:
     if task_key(group.group_id) in context.coordinator.tasks:
         return
     last = next(iter(group.resolved_regexes.values()), None)
@@ -95,7 +95,7 @@ def _schedule(context: Context, group: ConsumerGroup, old: str | None, new: str 
     wanted = tuple(sorted(regex for regex, count in counts.items() if count > 0))
     refresh_ms = context.config.group_consumer_regex_refresh_interval_ms
     is_due = (
-        is_unheard_of
+        is_unknown
         or len(wanted) != len(group.resolved_regexes)
         or (last.version if last else 0) < context.live(MetadataWatch).version_with_new_topics
         or last is None

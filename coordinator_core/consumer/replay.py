@@ -160,7 +160,7 @@ def _assigned(topics: Iterable[Struct], member_epoch: int) -> Mapping[str, Mappi
     return assigned
 
 
-def _held(member: ConsumerMember) -> list[tuple[str, int]]:
+def _assigned_to(member: ConsumerMember) -> list[tuple[str, int]]:
     """What a member has, and what it is giving up; what is both stands there twice."""
     return [
         (topic_id, partition)
@@ -173,7 +173,7 @@ def _held(member: ConsumerMember) -> list[tuple[str, int]]:
 def _release(owners: Map[tuple[str, int], str], member: ConsumerMember) -> Map[tuple[str, int], str]:
     """Owners without what the member holds; what another member took over meanwhile stays with that one."""
     released = owners.mutate()
-    for place in _held(member):
+    for place in _assigned_to(member):
         if released.get(place) == member.member_id:
             del released[place]
     return released.finish()
@@ -184,14 +184,14 @@ def _moved(
 ) -> Map[tuple[str, int], str]:
     """Owners once a member gave up what it held and took what it holds now: mostly the same, and left alone then."""
     member_id = after.member_id
-    had, held = _held(before), _held(after)
-    holders = [*map(owners.get, held)]
+    had, has_now = _assigned_to(before), _assigned_to(after)
+    holders = [*map(owners.get, has_now)]
     taken: dict[tuple[str, int], None] = {}
     if holders.count(member_id) < len(holders):
-        taken = dict.fromkeys([place for place, holder in zip(held, holders, strict=True) if holder != member_id])
+        taken = dict.fromkeys([place for place, holder in zip(has_now, holders, strict=True) if holder != member_id])
     given_up: list[tuple[str, int]] = []
-    if had != held:
-        still = frozenset(held)
+    if had != has_now:
+        still = frozenset(has_now)
         given_up = [place for place in had if place not in still and owners.get(place) == member_id]
     if not given_up and not taken:
         return owners

@@ -63,12 +63,12 @@ class ConsumerGroupRules:
                 context.config.kafka_version
             )
             known = context.image.topics.get(topic) if has_name_only else None
-            held_epoch = _assignment_epoch(member, topic_id if known is None else known.topic_id, partition)
+            current_epoch = _assignment_epoch(member, topic_id if known is None else known.topic_id, partition)
             where = f"{topic}-{partition}"
-            if held_epoch is None:
+            if current_epoch is None:
                 raise _stale(member, f"Partition {where} is not assigned or pending revocation for member.")
-            if epoch < held_epoch:
-                raise _stale(member, f"{what} is older than assignment epoch {held_epoch} for partition {where}.")
+            if epoch < current_epoch:
+                raise _stale(member, f"{what} is older than assignment epoch {current_epoch} for partition {where}.")
 
         return check_partition
 
@@ -129,8 +129,8 @@ class ConsumerGroupRules:
 
 def _assignment_epoch(member: ConsumerMember, topic_id: str, partition: int) -> int | None:
     """Since which epoch the member holds the partition, or None where it does not."""
-    held = member.assigned.get(topic_id, {}).get(partition)
-    return member.pending_revocation.get(topic_id, {}).get(partition) if held is None else held
+    partition_epochs = member.assigned.get(topic_id, {}).get(partition)
+    return member.pending_revocation.get(topic_id, {}).get(partition) if partition_epochs is None else partition_epochs
 
 
 def _stale(member: ConsumerMember, text: str) -> Refused:

@@ -22,7 +22,7 @@ from msgpack import UnpackException
 
 from coordinator_core.codegen import Source
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.history.open_intervals import Held, Open, OpenIntervals
+from coordinator_core.history.open_intervals import Open, OpenAssignment, OpenIntervals
 from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroupStatePartitions
 
@@ -130,15 +130,15 @@ _fields_of_open: Final = attrgetter(*(field.name for field in dataclasses.fields
 """Most of what is saved begins somewhere: four numbers, without names."""
 
 
-def _unstructure_held(held: Held) -> Any:
-    keys = sorted(held.assigned)
-    return *_fields_of_open(held.opened), keys, [held.assigned[key] for key in keys]
+def _unstructure_assignment(open_assignment: OpenAssignment) -> Any:
+    keys = sorted(open_assignment.assigned)
+    return *_fields_of_open(open_assignment.opened), keys, [open_assignment.assigned[key] for key in keys]
 
 
-def _structure_held(saved: Any, _: Any) -> Held:
+def _structure_assignment(saved: Any, _: Any) -> OpenAssignment:
     *opened, keys, partitions = saved
     made = [key if isinstance(key, str) else tuple(key) for key in keys]
-    return Held(Open(*opened), dict(zip(made, map(tuple, partitions), strict=True)))
+    return OpenAssignment(Open(*opened), dict(zip(made, map(tuple, partitions), strict=True)))
 
 
 def _saved_fields(kind: Any) -> Iterator[tuple[str, Any]]:
@@ -198,8 +198,8 @@ _CONVERTER.register_unstructure_hook_factory(dataclasses.is_dataclass, _unstruct
 _CONVERTER.register_structure_hook_factory(dataclasses.is_dataclass, _structure_fields)
 _CONVERTER.register_unstructure_hook(Open, _fields_of_open)
 _CONVERTER.register_structure_hook(Open, lambda saved, _: Open(*saved))
-_CONVERTER.register_unstructure_hook(Held, _unstructure_held)
-_CONVERTER.register_structure_hook(Held, _structure_held)
+_CONVERTER.register_unstructure_hook(OpenAssignment, _unstructure_assignment)
+_CONVERTER.register_structure_hook(OpenAssignment, _structure_assignment)
 _CONVERTER.register_unstructure_hook_factory(_is_mapping, _unstructure_mapping)
 _CONVERTER.register_structure_hook_factory(_is_mapping, _structure_mapping)
 _CONVERTER.register_unstructure_hook_func(_is_group_or_none, _unstructure_group)

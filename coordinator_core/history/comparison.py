@@ -69,7 +69,7 @@ class Comparison(NamedTuple):
         details = {}
         if not is_contiguous:
             details["first_seen"] = "the log does not hold the group's beginning"
-        elif not _is_epoch_told(after, self.step.operation):
+        elif not _is_epoch_known(after, self.step.operation):
             details["first_seen"] = "no record tells the group's epoch: it is that of a group just made"
         self.step.say("GROUP_CREATED", self.step.appeared_at, details=details)
         self._say_generation(None)
@@ -249,7 +249,7 @@ class Comparison(NamedTuple):
         is_described_otherwise = views.description(old) != views.description(new)
         if is_described_otherwise:
             self.step.say("MEMBER_UPDATED", offset, member_id=member_id)
-        if is_described_otherwise or was != now or views.is_told_otherwise(old, new):
+        if is_described_otherwise or was != now or views.describes_itself_otherwise(old, new):
             self.intervals.change_attributes(self.step, old, new)
         if views.server_assignor(old) != views.server_assignor(new):
             self.intervals.count_assignor(old, -1)
@@ -294,7 +294,7 @@ def _is_first(group: Group) -> bool:
     return 0 <= views.generation(group) <= FIRST_GENERATION_MAX[views.group_type(group)]
 
 
-def _is_epoch_told(group: Group, operation: Operation) -> bool:
+def _is_epoch_known(group: Group, operation: Operation) -> bool:
     """Whether the operation tells a group's epoch, or the member epoch of one that joined at it (a first member with a
     pattern raises no epoch). Members' metadata alone are what compaction left of an operation: Kafka gives the group
     that it makes of them epoch 1 (ModernGroup)."""

@@ -65,8 +65,8 @@ class GroupHistory:
     def __init__(self, shard: GroupShard | None = None, *, saved: Mapping[str, bytes] | None = None) -> None:
         self.shard = shard if shard is not None else GroupShard()
         self._open_intervals: dict[str, OpenIntervals] = {}
-        self._asleep: dict[str, bytes] = dict(saved or {})
-        self._asleep_told: dict[str, _Told] = {}
+        self._serialized: dict[str, bytes] = dict(saved or {})
+        self._serialized_types: dict[str, _TypeAndGeneration] = {}
         """What deletions of offsets tell of groups asleep."""
         self._rows = GroupRows()
         self._topics = LearnedTopics()
@@ -80,9 +80,9 @@ class GroupHistory:
     def apply(self, operation: Operation | OffsetsDeleted) -> None:
         """Replay one operation and write down what it changed."""
         if isinstance(operation, OffsetsDeleted):
-            self._rows.events.extend(offsets_deleted(operation, *self._told(operation.group_id)))
+            self._rows.events.extend(offsets_deleted(operation, *self._type_and_generation(operation.group_id)))
             return
-        if operation.group_id in self._asleep:
+        if operation.group_id in self._serialized:
             self._wake(operation.group_id)
         step = self._replay(operation)
         if step.after is step.before and step.partitions_after is step.partitions_before:
@@ -102,7 +102,7 @@ class GroupHistory:
 
         Raises ReplayFault."""
         groups, partitions = self.shard.groups, self.shard.share_partitions
-        saved = dict(self._asleep)
+        saved = dict(self._serialized)
         for group_id in sorted({*groups, *partitions, *self._open_intervals}):
             intervals = self._open_intervals.get(group_id)
             try:
@@ -114,21 +114,21 @@ class GroupHistory:
         return saved
 
     @property
-    def asleep(self) -> Set[str]:
+    def serialized(self) -> Set[str]:
         """Groups of which no records came: what was open of them is open, and as it was."""
-        return self._asleep.keys()
+        return self._serialized.keys()
 
-    def _told(self, group_id: str) -> "_Told":
+    def _type_and_generation(self, group_id: str) -> "_TypeAndGeneration":
         """What deletions of its offsets tell of a group, which sleeps on if it does."""
-        if group_id not in self._asleep:
-            return _told_of(self.shard.groups.get(group_id))
-        told = self._asleep_told.get(group_id)
-        if told is None:
-            told = self._asleep_told[group_id] = _told_of(unpack_group(self._asleep[group_id]).group)
-        return told
+        if group_id not in self._serialized:
+            return _type_of(self.shard.groups.get(group_id))
+        reported = self._serialized_types.get(group_id)
+        if reported is None:
+            reported = self._serialized_types[group_id] = _type_of(unpack_group(self._serialized[group_id]).group)
+        return reported
 
     def _wake(self, group_id: str) -> None:
-        saved = unpack_group(self._asleep.pop(group_id))
+        saved = unpack_group(self._serialized.pop(group_id))
         shard = self.shard
         if saved.group is not None:
             shard = replace(shard, groups=shard.groups.set(group_id, saved.group))
@@ -192,7 +192,7 @@ class GroupHistory:
             if not isinstance(key, OffsetKey):
                 return simple_group(group, group_id)
             deleted = OffsetsDeleted(group_id, step.operation.timestamp_ms, [offset], [key.topic], [key.partition])
-            step.events.extend(offsets_deleted(deleted, *_told_of(group)))
+            step.events.extend(offsets_deleted(deleted, *_type_of(group)))
             return group
         assert isinstance(key, Struct), "only offset commits come with less than the codec's key"
         step.replaying = offset
@@ -205,15 +205,19 @@ class GroupHistory:
         return group
 
 
-class _Told(NamedTuple):
+class _TypeAndGeneration(NamedTuple):
     """Type and generation of a group, None where there is none."""
 
     group_type: str | None
     generation: int | None
 
 
-def _told_of(group: Group | None) -> _Told:
-    return _Told(None, None) if group is None else _Told(views.group_type(group), views.generation(group))
+def _type_of(group: Group | None) -> _TypeAndGeneration:
+    return (
+        _TypeAndGeneration(None, None)
+        if group is None
+        else _TypeAndGeneration(views.group_type(group), views.generation(group))
+    )
 
 
 def _is_of_offsets_only(group: Group | None) -> bool:

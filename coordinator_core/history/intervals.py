@@ -8,7 +8,7 @@ from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.consumer.subscriptions import preferred_assignor
 from coordinator_core.frozen import maker_of
 from coordinator_core.history import views
-from coordinator_core.history.open_intervals import Held, Open, OpenGeneration, OpenIntervals, in_runs, parted
+from coordinator_core.history.open_intervals import Open, OpenAssignment, OpenGeneration, OpenIntervals, in_runs, parted
 from coordinator_core.history.operations import Step
 from coordinator_core.history.rows import (
     LEFT_OR_EXPIRED,
@@ -139,7 +139,7 @@ class Intervals(NamedTuple):
         kinds = self.intervals.assignments.setdefault(member_id, {})
         kept, gone, come = parted(kinds.pop(kind, []), assigned)
         if come:
-            kept.append(Held(self._opened(step, after), come))
+            kept.append(OpenAssignment(self._opened(step, after), come))
         if kept:
             kinds[kind] = kept
         elif not kinds:
@@ -174,7 +174,7 @@ class Intervals(NamedTuple):
         )
 
     def _close_assignments(
-        self, group: Group, member_id: str, kind: str, gone: Sequence[Held], step: Step | None
+        self, group: Group, member_id: str, kind: str, gone: Sequence[OpenAssignment], step: Step | None
     ) -> None:
         group_type = views.group_type(group)
         for opened, assigned in in_runs(gone):

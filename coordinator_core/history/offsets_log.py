@@ -145,10 +145,10 @@ class OffsetsLogReplay:
         return OffsetsLogState(self._columnar.export_state(), self._history.save())
 
     @property
-    def asleep(self) -> Set[str]:
+    def serialized(self) -> Set[str]:
         """Groups of the state begun with of which no records came: what was open of them is, and `finish` does not give
         it again."""
-        return self._history.asleep
+        return self._history.serialized
 
     def feed(self, chunk: RecordChunk) -> OffsetsLogOutput:
         """Rows which this chunk decided or closed."""

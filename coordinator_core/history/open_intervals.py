@@ -20,7 +20,7 @@ class Open:
 
 
 @dataclass(slots=True)
-class Held:
+class OpenAssignment:
     """What a member was given of one kind in one step, and has had since: most of what it has came at once."""
 
     opened: Open
@@ -51,7 +51,7 @@ class OpenIntervals:
     members: dict[str, Open] = field(default_factory=dict)
     attributes: dict[str, Open] = field(default_factory=dict)
     """Since when members have the attributes that they have, where these changed since they came."""
-    assignments: dict[str, dict[str, list[Held]]] = field(default_factory=dict)
+    assignments: dict[str, dict[str, list[OpenAssignment]]] = field(default_factory=dict)
     """Member id -> kind -> what it has, without repetition; kinds of nothing are left out."""
     assignors: Counter[str] = field(default_factory=Counter)
     newest: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -60,7 +60,9 @@ class OpenIntervals:
     """Digests of what was said of the bytes that its clients write: of protocol, kind of client, and words."""
 
 
-def parted(before: Sequence[Held], assigned: Assigned) -> tuple[list[Held], list[Held], Assigned]:
+def parted(
+    before: Sequence[OpenAssignment], assigned: Assigned
+) -> tuple[list[OpenAssignment], list[OpenAssignment], Assigned]:
     """Of what a member had: what it keeps and what it has not any more, if `assigned` is all it has now; and what of
     that is new."""
     if not before:
@@ -68,19 +70,19 @@ def parted(before: Sequence[Held], assigned: Assigned) -> tuple[list[Held], list
     had: Mapping[TopicKey, Collection[int]] = before[0].assigned
     has: Mapping[TopicKey, Collection[int]] = assigned
     if len(before) > 1:
-        had, has = _together([held.assigned for held in before]), _together([assigned])
+        had, has = _together([open_assignment.assigned for open_assignment in before]), _together([assigned])
     elif had == has:
         return list(before), [], NOTHING
-    kept: list[Held] = []
-    gone: list[Held] = []
-    for held in before:
-        left, lost = _split(held.assigned, has)
+    kept: list[OpenAssignment] = []
+    gone: list[OpenAssignment] = []
+    for open_assignment in before:
+        left, lost = _split(open_assignment.assigned, has)
         if not lost:
-            kept.append(held)
+            kept.append(open_assignment)
             continue
-        gone.append(Held(held.opened, lost))
+        gone.append(OpenAssignment(open_assignment.opened, lost))
         if left:
-            kept.append(Held(held.opened, left))
+            kept.append(OpenAssignment(open_assignment.opened, left))
     return kept, gone, _split(assigned, had)[1]
 
 
@@ -113,16 +115,16 @@ def _together(parts: Iterable[Assigned]) -> Mapping[TopicKey, frozenset[int]]:
     return {key: frozenset(every) for key, every in partitions.items()}
 
 
-def in_runs(gone: Sequence[Held]) -> Iterator[tuple[Open, Assigned]]:
+def in_runs(gone: Sequence[OpenAssignment]) -> Iterator[tuple[Open, Assigned]]:
     """By topic and partition, cut wherever the next one was given at another time."""
     if len(gone) == 1:
         assigned = gone[0].assigned
         yield gone[0].opened, assigned if len(assigned) == 1 else dict(sorted(assigned.items()))
         return
     opened = {
-        (key, partition): held.opened
-        for held in gone
-        for key, partitions in held.assigned.items()
+        (key, partition): open_assignment.opened
+        for open_assignment in gone
+        for key, partitions in open_assignment.assigned.items()
         for partition in partitions
     }
     for at, places in groupby(sorted(opened), opened.__getitem__):

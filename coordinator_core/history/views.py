@@ -278,7 +278,7 @@ _description_of_consumer: Final = attrgetter(
 )
 
 
-def is_told_otherwise(old: Member, new: Member) -> bool:
+def describes_itself_otherwise(old: Member, new: Member) -> bool:
     """May columns differ which neither the subscription nor the description tells? A classic member's rack is among the
     bytes of its subscription."""
     if isinstance(old, ClassicMember) and isinstance(new, ClassicMember):

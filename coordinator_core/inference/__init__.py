@@ -15,8 +15,9 @@ Inputs are sorted here before they are used, so that the answer is a function of
 * `settings.InferenceSettings`: thresholds, and what is assumed where no log tells it (delivery limit, lock duration).
 * `configs.Configs`: what the metadata log tells of them, over time.
 * `life.GroupLife`, `life.GroupCommits`: all silver rows of one group.
-* `groups.judge_group`: owners, rebalances, commit anomalies and the days of one group. It calls `owners`, `heard`,
-  `leave_reasons` (left or expired), `rebalances` (with `causes`, `reassignment`, `storms`) and `commit_anomalies`.
+* `groups.judge_group`: owners, rebalances, commit anomalies and the days of one group. It calls `owners`,
+  `commit_times`, `leave_reasons` (left or expired), `rebalances` (with `causes`, `reassignment`, `storms`) and
+  `commit_anomalies`.
 * `share_log.ShareLog`: the silver rows of the share partitions of one log partition, as columns.
 * `shares.audit_share_log`: their redeliveries, archived records and days. It calls `evidence`, `redeliveries` and
   `archived`.

@@ -9,9 +9,10 @@ all before it are settled, if nothing was left open then:
 * of the partitions that had an owner, each had one then, or the group was empty.
 
 The next audit needs of silver what held there or came after, and keeps what this does not tell: the last words of the
-members that were there (`words`), and of ownership what came before it (`held`, `lost`). What comes may still show that
-the place was none; then PastTooShort is raised, and the group judged from its beginning. Only this of the past changes
-still: if a member that was there comes back from another host, rows of before name that one, too (`moved_members`).
+members that were there (`words`), and of ownership what came before it (`owned`, `lost`). What comes may still show
+that the place was none; then PastTooShort is raised, and the group judged from its beginning. Only this of the past
+changes still: if a member that was there comes back from another host, rows of before name that one, too
+(`moved_members`).
 """
 
 from bisect import bisect_left
@@ -25,8 +26,8 @@ from coordinator_core.errors import PastTooShort
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.hosts import Moved
-from coordinator_core.inference.last_commit_times import Stretch
-from coordinator_core.inference.leave_reasons import JOINED, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE, stretch_of
+from coordinator_core.inference.last_commit_times import Membership
+from coordinator_core.inference.leave_reasons import JOINED, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE, membership_of
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import (
     NOT_ASSIGNED,
@@ -93,13 +94,13 @@ class AuditWatermark(NamedTuple):
     """Nobody was there."""
     group_types: frozenset[str]
     """Of all before it."""
-    members: Mapping[Stretch, Client]
+    members: Mapping[Membership, Client]
     """Who was there."""
-    bound: frozenset[Stretch]
+    bound: frozenset[Membership]
     """Those of them whose host says more of the past than how they are named."""
     words: tuple[EventRow, ...]
     """The last that was told of the members there, and of the group, before `events_from`; in log order."""
-    held: Mapping[OwnerPlace, OwnedBefore]
+    owned: Mapping[OwnerPlace, OwnedBefore]
     """Stretches of ownership from before it."""
     lost: Mapping[PlanKey, int]
     """When the last owner lost a partition that had none there (ms)."""
@@ -147,9 +148,9 @@ def require_watermark(
     if (new_log_offsets <= watermark.generation_at).any():
         raise PastTooShort("a commit from before the settled past was decided")
     changed = (at_ms for place, at_ms in _changes(life) if place >= watermark.next_at)
-    told = (event.at for event in _timed(life.events) if event.log_offset >= watermark.next_events_from)
+    reported = (event.at for event in _timed(life.events) if event.log_offset >= watermark.next_events_from)
     # what the earliest is far enough from, all are
-    earliest_ms = min(chain(changed, told), default=_NEVER)
+    earliest_ms = min(chain(changed, reported), default=_NEVER)
     if not watermark.is_after(earliest_ms, settings):
         raise PastTooShort("times went back behind the settled past")
     planned = {key for key, row in planned_rows(life.assignments) if row.from_log_offset >= watermark.next_at}
@@ -161,7 +162,7 @@ def unowned_before(watermark: AuditWatermark | None) -> tuple[Mapping[OwnerPlace
     """Of the stretches of ownership at a settled place, how long their partitions had no owner until it; the place."""
     if watermark is None:
         return None, -1
-    return {place: before.unowned_partition_ms for place, before in watermark.held.items()}, watermark.next_at
+    return {place: before.unowned_partition_ms for place, before in watermark.owned.items()}, watermark.next_at
 
 
 def moved_members(life: GroupLife, watermark: AuditWatermark) -> Mapping[str, Moved]:
@@ -171,11 +172,11 @@ def moved_members(life: GroupLife, watermark: AuditWatermark) -> Mapping[str, Mo
     """
     moved: dict[str, Moved] = {}
     for row in life.members:
-        stretch = stretch_of(row)
-        before, now = watermark.members.get(stretch, _client_of(row)), _client_of(row)
+        membership = membership_of(row)
+        before, now = watermark.members.get(membership, _client_of(row)), _client_of(row)
         if before == now:
             continue
-        if before[:-1] != now[:-1] or stretch in watermark.bound or row.member_id in moved:
+        if before[:-1] != now[:-1] or membership in watermark.bound or row.member_id in moved:
             raise PastTooShort("what was said before goes by how members are told now")
         moved[row.member_id] = Moved(row.from_log_offset, row.client_host)
     return moved
@@ -187,26 +188,26 @@ def with_past(owners: Sequence[OwnerRow], watermark: AuditWatermark, unread: Seq
 
     Raises PastTooShort where one is no more, or a gap begins before the place that ends behind it.
     """
-    told = list(owners)
-    held = {place: index for index, row in enumerate(owners) if (place := place_of(row)) in watermark.held}
-    if held.keys() != watermark.held.keys():
+    reported = list(owners)
+    owned = {place: index for index, row in enumerate(owners) if (place := place_of(row)) in watermark.owned}
+    if owned.keys() != watermark.owned.keys():
         raise PastTooShort("a stretch of ownership is no more")
-    for place, index in held.items():
-        before, row = watermark.held[place], told[index]
-        told[index] = row._replace(
+    for place, index in owned.items():
+        before, row = watermark.owned[place], reported[index]
+        reported[index] = row._replace(
             gap_before_ms=before.gap_before_ms,
             gap_cause=before.gap_cause,
             is_double=before.is_double or row.is_double,
         )
     for index in _firsts(owners, watermark.next_at):
         key = partition_of(owners[index])
-        if key in watermark.lost and is_gap_known(unread, watermark.next_at, told[index].from_log_offset):
-            gap_ms = max(told[index].valid_from - watermark.lost[key], 0)
-            told[index] = told[index]._replace(gap_before_ms=gap_ms, gap_cause=NOT_ASSIGNED if gap_ms else None)
-    later = (row for row in told if row.from_log_offset >= watermark.next_at)
+        if key in watermark.lost and is_gap_known(unread, watermark.next_at, reported[index].from_log_offset):
+            gap_ms = max(reported[index].valid_from - watermark.lost[key], 0)
+            reported[index] = reported[index]._replace(gap_before_ms=gap_ms, gap_cause=NOT_ASSIGNED if gap_ms else None)
+    later = (row for row in reported if row.from_log_offset >= watermark.next_at)
     if not _are_gaps_later(later, watermark.begin_ms if watermark.is_empty else watermark.next_ms):
         raise PastTooShort("a partition has an owner again that had none for long")
-    return told
+    return reported
 
 
 def _are_gaps_later(owners: Iterable[OwnerRow], from_ms: int) -> bool:
@@ -228,8 +229,10 @@ def newest_watermark(
     rebalances before.
     """
     if before is not None:
-        now = {stretch_of(row): _client_of(row) for row in life.members}
-        before = before._replace(members={stretch: now.get(stretch, told) for stretch, told in before.members.items()})
+        now = {membership_of(row): _client_of(row) for row in life.members}
+        before = before._replace(
+            members={membership: now.get(membership, reported) for membership, reported in before.members.items()}
+        )
     numbers = [number for number in range(len(rebalances.rows) - 1, 0, -1) if _may_part(rebalances, number, settings)]
     if not numbers:
         return before
@@ -272,12 +275,12 @@ class _Times:
         offsets, timed = [event.log_offset for event in life.events], list(_timed(life.events))
         of_events = np.array([event.at for event in timed], np.int64)
         rows = {row.from_log_offset: row for row in life.generations}
-        told = np.searchsorted(
+        reported = np.searchsorted(
             np.array([event.log_offset for event in timed], np.int64),
             [begin_of(life.events, offsets, rows[place]) for place in rebalances.log_offsets],
         )
-        self._before = np.maximum(self._before, np.maximum.accumulate(np.append(_LONG_AGO, of_events))[told])
-        self._after = np.minimum(self._after, np.minimum.accumulate(np.append(of_events, _NEVER)[::-1])[::-1][told])
+        self._before = np.maximum(self._before, np.maximum.accumulate(np.append(_LONG_AGO, of_events))[reported])
+        self._after = np.minimum(self._after, np.minimum.accumulate(np.append(of_events, _NEVER)[::-1])[::-1][reported])
         over = [_NEVER if row.completed_at is None else row.completed_at for row in rebalances.rows]
         self._over = np.maximum.accumulate(np.array(over, np.int64))
 
@@ -328,12 +331,12 @@ class _Seeker:
         last, following = life.generations[index - 1 : index + 1]
         place, next_at, next_ms = last.from_log_offset, following.from_log_offset, following.valid_from
         members = tuple(row for row in life.members if _holds_after(row.to_log_offset, place))
-        present = {stretch_of(row): _client_of(row) for row in members if row.from_log_offset < next_at}
+        present = {membership_of(row): _client_of(row) for row in members if row.from_log_offset < next_at}
         member_ids = frozenset(member_id for member_id, _ in present)
         begin, next_begin = (begin_of(life.events, self._offsets, row) for row in (last, following))
         if not self._is_over(next_begin):
             return None
-        held = self._held(place, next_at, MembersAt(members))
+        owned = self._owned(place, next_at, MembersAt(members))
         begin_ms = max(row.valid_from for row in life.generations[:index])
         begin_ms = begin_ms if before is None else max(begin_ms, before.begin_ms)
         lost = self._lost(next_at)
@@ -341,10 +344,10 @@ class _Seeker:
             return None  # who had them since is not known, and what is kept would say that nobody did
         unplanned = frozenset() if is_empty else self._unplanned(last)
         later = (row for row in self._owners if row.from_log_offset >= next_at)
-        if held is None or unplanned is None or not _are_gaps_later(later, begin_ms if is_empty else next_ms):
+        if owned is None or unplanned is None or not _are_gaps_later(later, begin_ms if is_empty else next_ms):
             return None
         first, end = (bisect_left(self._offsets, offset) for offset in (begin, next_begin))
-        words = _words(life.events[:first], life.events, member_ids, self._first_held(place, next_at))
+        words = _words(life.events[:first], life.events, member_ids, self._first_owned(place, next_at))
         if arrived_after((*words, *life.events[first:end])) != arrived_after(life.events[:end]):
             return None
         types = {row.group_type for row in life.generations[:index]}
@@ -362,12 +365,12 @@ class _Seeker:
             members=present,
             bound=self._bound(present.keys()),
             words=words,
-            held=held,
+            owned=owned,
             lost=lost,
             unplanned=unplanned,
         )
 
-    def _bound(self, present: Set[Stretch]) -> frozenset[Stretch]:
+    def _bound(self, present: Set[Membership]) -> frozenset[Membership]:
         """Of some members those whose host decided something, and those whose rows are not told by where they begin:
         that came twice, or owned something sooner."""
         newest: dict[str, int] = {}
@@ -382,9 +385,9 @@ class _Seeker:
             and _holds_after(row.to_log_offset, begin)
         }
         return frozenset(
-            stretch
-            for stretch in present
-            if stretch in self._placed or stretch[0] in sooner or newest[stretch[0]] > stretch[1]
+            membership
+            for membership in present
+            if membership in self._placed or membership[0] in sooner or newest[membership[0]] > membership[1]
         )
 
     def _is_over(self, log_offset: int) -> bool:
@@ -396,7 +399,7 @@ class _Seeker:
             if event.log_offset < log_offset
         )
 
-    def _first_held(self, place: int, next_at: int) -> int:
+    def _first_owned(self, place: int, next_at: int) -> int:
         """Where the first stretch of a task began that was held at a place."""
         begins = (
             row.from_log_offset
@@ -407,7 +410,7 @@ class _Seeker:
         )
         return min(begins, default=next_at)
 
-    def _held(self, place: int, next_at: int, members: MembersAt) -> dict[OwnerPlace, OwnedBefore] | None:
+    def _owned(self, place: int, next_at: int, members: MembersAt) -> dict[OwnerPlace, OwnedBefore] | None:
         """What is to be kept of stretches of ownership at a place; None where one would begin elsewhere, or be of
         another, by what is needed of silver there."""
         begins = {
@@ -415,7 +418,7 @@ class _Seeker:
             for row in self._life.assignments
             if row.assignment in OWNED and _holds_after(row.to_log_offset, place)
         }
-        held: dict[OwnerPlace, OwnedBefore] = {}
+        owned: dict[OwnerPlace, OwnedBefore] = {}
         for row in self._owners:
             if row.from_log_offset >= next_at or not _holds_after(row.to_log_offset, place):
                 continue
@@ -425,24 +428,24 @@ class _Seeker:
             if (row.topic_id, row.partition, row.from_log_offset, row.member_id) not in begins:
                 return None
             unowned_ms = unowned_until(row, self._windows, next_at)
-            held[place_of(row)] = OwnedBefore(row.gap_before_ms, row.is_double, row.gap_cause, unowned_ms)
-        return held
+            owned[place_of(row)] = OwnedBefore(row.gap_before_ms, row.is_double, row.gap_cause, unowned_ms)
+        return owned
 
     def _lost(self, next_at: int) -> dict[PlanKey, int]:
         """Partitions that had an owner before a place and none there, and when they lost it."""
         latest: dict[PlanKey, tuple[int, int]] = {}
-        held: set[PlanKey] = set()
+        owned: set[PlanKey] = set()
         for row in self._owners:
             if row.from_log_offset >= next_at:
                 continue
             if row.to_log_offset is None or row.valid_to is None or row.to_log_offset >= next_at:
-                held.add(partition_of(row))
+                owned.add(partition_of(row))
             else:
                 ended = row.to_log_offset, row.valid_to
                 latest[partition_of(row)] = max(latest.get(partition_of(row), ended), ended)
         lost = {} if self._before is None else dict(self._before.lost)
         lost |= {key: valid_to for key, (_, valid_to) in latest.items()}
-        return {key: valid_to for key, valid_to in lost.items() if key not in held}
+        return {key: valid_to for key, valid_to in lost.items() if key not in owned}
 
     def _unplanned(self, last: GenerationRow) -> frozenset[PlanKey] | None:
         """Partitions that had an owner in plans before that of a generation, and none in it; None where it has no plan,
@@ -473,7 +476,7 @@ def _words(
     """Of some events, the first ones of all, what later ones do not make up for: the newest of each kind of each member
     that is there and of the group, by place and by time, the newest that shows a member where it is to be, and what
     streams groups read from a place on."""
-    made_anew = {event.at for event in all_events if event.event_type in NO_SIGNS_OF_LIFE}
+    rebuilt = {event.at for event in all_events if event.event_type in NO_SIGNS_OF_LIFE}
     of_group: dict[tuple[str, str], EventRow] = {}
     of_members: dict[str, dict[tuple[str, str], EventRow]] = {}
     topologies: list[EventRow] = []
@@ -491,7 +494,7 @@ def _words(
             continue
         if member_id not in member_ids or kind not in PRESENCE | SIGNS_OF_LIFE:
             continue
-        is_alive = kind in SIGNS_OF_LIFE and event.at not in made_anew
+        is_alive = kind in SIGNS_OF_LIFE and event.at not in rebuilt
         if is_alive and kind == JOINED:
             of_members[member_id] = {}  # what was told before is of another stretch
         kept = of_members.setdefault(member_id, {})
@@ -504,8 +507,8 @@ def _words(
                 kept["latest", ""] = event
     newest = [*of_group.values(), *(event for kept in of_members.values() for event in kept.values())]
     times = {event.at for event in newest}
-    anew = (event for event in events if event.event_type in NO_SIGNS_OF_LIFE and event.at in times)
-    found = {(event.log_offset, event.event_index): event for event in (*newest, *topologies, *anew)}
+    again = (event for event in events if event.event_type in NO_SIGNS_OF_LIFE and event.at in times)
+    found = {(event.log_offset, event.event_index): event for event in (*newest, *topologies, *again)}
     return tuple(found[place] for place in sorted(found))
 
 

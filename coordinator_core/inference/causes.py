@@ -117,7 +117,7 @@ class Step(NamedTuple):
         """Did the operation bring such an event?"""
         return any(event.event_type == event_type for event in self.events)
 
-    def told_by(self, events: Sequence[EventRow], generation: GenerationRow | None, name: str) -> int | None:
+    def value_of(self, events: Sequence[EventRow], generation: GenerationRow | None, name: str) -> int | None:
         """A number in the details of the event of a generation."""
         for event in events:
             if generation is not None and event.event_type == STARTED and event.generation == generation.generation:
@@ -127,7 +127,7 @@ class Step(NamedTuple):
 
     def before_and_now(self, name: str) -> tuple[int | None, int | None]:
         """A number as the generation before told it, and as this one does."""
-        return self.told_by(self.since_previous, self.previous, name), self.told_by(self.events, self.row, name)
+        return self.value_of(self.since_previous, self.previous, name), self.value_of(self.events, self.row, name)
 
 
 def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
@@ -160,10 +160,10 @@ def is_first_seen(step: Step) -> bool:
     Several members that make a group in one step raise its epoch once each: that is a beginning too. Epoch 1 of a group
     of which compaction left members' metadata alone is none, and of the epoch after it no more is known.
     """
-    if _has_untold_epoch(step.row, step.events):
+    if _has_unknown_epoch(step.row, step.events):
         return True
     if step.previous is not None:
-        return not step.row.is_contiguous and _has_untold_epoch(step.previous, step.since_previous)
+        return not step.row.is_contiguous and _has_unknown_epoch(step.previous, step.since_previous)
     if step.row.is_contiguous or step.has("GROUP_CONVERTED"):
         return False
     joined_count = sum(event.event_type == "MEMBER_JOINED" for event in step.events)
@@ -173,7 +173,7 @@ def is_first_seen(step: Step) -> bool:
     return not (is_beginning and joined_count == step.member_count)
 
 
-def _has_untold_epoch(row: GenerationRow, events: Sequence[EventRow]) -> bool:
+def _has_unknown_epoch(row: GenerationRow, events: Sequence[EventRow]) -> bool:
     """Is a generation the one that Kafka makes a group with, which no record told?"""
     return row.is_contiguous and any(
         event.event_type == "GROUP_CREATED" and event.generation == row.generation and "first_seen" in event.details

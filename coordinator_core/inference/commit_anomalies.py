@@ -195,14 +195,14 @@ class OwnersAt:
     """Who owned a partition, to be asked by place in the log."""
 
     def __init__(self, owners: Iterable[OwnerRow]) -> None:
-        self._stretches: defaultdict[tuple[str | None, int], list[OwnerRow]] = defaultdict(list)
+        self._intervals: defaultdict[tuple[str | None, int], list[OwnerRow]] = defaultdict(list)
         for owner in owners:
-            self._stretches[owner.topic, owner.partition].append(owner)
+            self._intervals[owner.topic, owner.partition].append(owner)
 
     def at(self, topic: str, partition: int, log_offset: int) -> OwnerRow | None:
         """The owner; the one who has it the longest, should a log show two. None where nobody owned it."""
         found: OwnerRow | None = None
-        for owner in self._stretches.get((topic, partition), ()):
+        for owner in self._intervals.get((topic, partition), ()):
             if owner.from_log_offset <= log_offset and (
                 owner.to_log_offset is None or log_offset < owner.to_log_offset
             ):

@@ -87,27 +87,27 @@ class _Timeline:
 
     def until(self, at_ms: int) -> list[tuple[int, int, str]]:
         """The stretches which have begun by a time, none with an end behind it."""
-        stretches = zip(self.starts_ms.tolist(), self.ends_ms.tolist(), self.values, strict=True)
-        return [(start, min(end, at_ms + 1), value) for start, end, value in stretches if start <= at_ms]
+        intervals = zip(self.starts_ms.tolist(), self.ends_ms.tolist(), self.values, strict=True)
+        return [(start, min(end, at_ms + 1), value) for start, end, value in intervals if start <= at_ms]
 
 
 class Configs:
     """All known configs, to be asked for many rows at once."""
 
     def __init__(self, rows: Iterable[ConfigRow] = ()) -> None:
-        stretches: dict[tuple[str, str, str], list[ConfigRow]] = {}
+        intervals: dict[tuple[str, str, str], list[ConfigRow]] = {}
         for row in rows:
             if row.value is not None:
-                stretches.setdefault((row.resource_type, row.resource_name, row.name), []).append(row)
+                intervals.setdefault((row.resource_type, row.resource_name, row.name), []).append(row)
         self._has_metadata_log = any(
             row.from_log_offset is not None
-            for (resource_type, _, _), found in stretches.items()
+            for (resource_type, _, _), found in intervals.items()
             if resource_type != FEATURE
             for row in found
         )
-        self._timelines = {key: _timeline(found) for key, found in stretches.items()}
+        self._timelines = {key: _timeline(found) for key, found in intervals.items()}
         self._of_single_brokers = {
-            name for resource_type, resource_name, name in stretches if resource_type == BROKER and resource_name
+            name for resource_type, resource_name, name in intervals if resource_type == BROKER and resource_name
         }
 
     def numbers(self, name: str, groups: Sequence[str], group: I64, at_ms: I64, default: int) -> KnownNumbers:
@@ -226,9 +226,9 @@ class Configs:
         letters = (self._timelines.get((GROUP, group_id, DEAD_LETTER_TOPIC)) for group_id in group_ids)
         copied_to = sorted({topic for timeline in letters if timeline is not None for topic in timeline.values})
         places += [(TOPIC, topic, DEAD_LETTERS_ENABLED) for topic in copied_to]
-        stretches = [(place, self._timelines[place].until(until_ms)) for place in places if place in self._timelines]
+        intervals = [(place, self._timelines[place].until(until_ms)) for place in places if place in self._timelines]
         single = sorted(self._of_single_brokers & {f"group.{name}" for name in names})
-        return [stretches, single, self.was_compacted(topics).tolist()]
+        return [intervals, single, self.was_compacted(topics).tolist()]
 
     def _of_groups(self, name: str, groups: Sequence[str], group: I64) -> Iterable[tuple[_Timeline, I64]]:
         """Timelines of those of the groups which have one, with the rows of the group."""
@@ -267,9 +267,9 @@ def _fill(timeline: _Timeline, at_ms: I64, rows: I64, values: I64, is_known: Boo
     numbers = np.array([_number(text) for text in timeline.values], np.int64)
     index, index_before = timeline.at(at_ms[rows]), timeline.at(at_ms[rows] - SETTLING_MS)
     says = (index >= 0) & (numbers[index] >= 0)
-    told = rows[says]
-    values[told] = numbers[index[says]]
-    is_known[told] = (index_before[says] >= 0) & (numbers[index_before[says]] == values[told])
+    reported = rows[says]
+    values[reported] = numbers[index[says]]
+    is_known[reported] = (index_before[says] >= 0) & (numbers[index_before[says]] == values[reported])
 
 
 def _number(text: str) -> int:

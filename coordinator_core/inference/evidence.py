@@ -436,7 +436,7 @@ def _reloaded(log: ShareLog, previous: I64, changed_row: I64) -> tuple[BoolArray
 
 def _last_persisted(log: ShareLog) -> I64:
     """For each state, the last offset of any batch that the records before it told of, since the state began."""
-    last = _last_told(log)
+    last = _last_seen_state(log)
     before = np.full(len(last), -1, np.int64)
     _running_last(log.states.begins(), last, before)
     return before
@@ -444,13 +444,13 @@ def _last_persisted(log: ShareLog) -> I64:
 
 def last_persisted_with(log: ShareLog) -> I64:
     """The same with its own record."""
-    return np.maximum(_last_persisted(log), _last_told(log))
+    return np.maximum(_last_persisted(log), _last_seen_state(log))
 
 
-def _last_told(log: ShareLog) -> I64:
+def _last_seen_state(log: ShareLog) -> I64:
     """For each state, the last offset of any batch that its record told of."""
     changes = log.transitions
-    last = log.states.told_last.copy()
+    last = log.states.last_persisted.copy()
     tells = changes.to_state != NONE
     np.maximum.at(last, log.state_of_transition[tells], changes.last_offset[tells])
     return last

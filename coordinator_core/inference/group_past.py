@@ -1,9 +1,10 @@
 """What an audit keeps of groups, so that the next one reads only the commits which came since.
 
 A night's commits are few beside all there are, and so is what decides what they are: of each partition the commit in
-force, and the one at which it came to its offset; when members committed last (`heard`); why those went that are gone;
-and a few facts of all that was (`GroupFacts`). With these a group is judged from where the last audit stopped. What was
-said of commits before stays. Where that may not be so, the group is judged from its beginning (`PastTooShort`):
+force, and the one at which it came to its offset; when members committed last (`commit_times`); why those went that are
+gone; and a few facts of all that was (`GroupFacts`). With these a group is judged from where the last audit stopped.
+What was said of commits before stays. Where that may not be so, the group is judged from its beginning
+(`PastTooShort`):
 
 * its commits jump ahead: what is usual is told by all of them;
 * it was only ever set once, and now is again; or it is empty, commits went on in spite of that, and go on;
@@ -42,8 +43,8 @@ from coordinator_core.inference.commit_anomalies import (
 )
 from coordinator_core.inference.days import UNKNOWN_TYPE, DayCounts
 from coordinator_core.inference.deletions import TOGETHER_MS
-from coordinator_core.inference.last_commit_times import Stretch, Times, add_owner_commit_times, latest_of, times_of
-from coordinator_core.inference.leave_reasons import LeaveReason, LeaveReasons, stretch_of
+from coordinator_core.inference.last_commit_times import Membership, Times, add_owner_commit_times, latest_of, times_of
+from coordinator_core.inference.leave_reasons import LeaveReason, LeaveReasons, membership_of
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import ByPartition
 from coordinator_core.inference.rows import OwnerRow, RebalanceRow
@@ -68,14 +69,16 @@ class Gone(NamedTuple):
     member_count: int
     why: LeaveReason
     """Of most of them."""
-    others: Mapping[Stretch, LeaveReason]
+    others: Mapping[Membership, LeaveReason]
     """And of the others."""
 
     @classmethod
-    def of(cls, leave_reasons: Mapping[Stretch, LeaveReason]) -> Self:
+    def of(cls, leave_reasons: Mapping[Membership, LeaveReason]) -> Self:
         """Of some members, at least one."""
         why, _ = min(Counter(leave_reasons.values()).items(), key=lambda item: (-item[1], item[0]))
-        return cls(len(leave_reasons), why, {stretch: own for stretch, own in leave_reasons.items() if own != why})
+        return cls(
+            len(leave_reasons), why, {membership: own for membership, own in leave_reasons.items() if own != why}
+        )
 
 
 class GroupFacts(NamedTuple):
@@ -128,7 +131,7 @@ class GroupBefore:
     from_log_offset: int
     is_new: BoolArray
     """Which of the group's commits were not judged yet; the others are those kept of before."""
-    heard: Mapping[Stretch, Times]
+    commit_times: Mapping[Membership, Times]
     days: Mapping[int, DayCounts]
     """What was counted on its days."""
     watermark: AuditWatermark | None = None
@@ -140,9 +143,9 @@ class GroupBefore:
         if any(len(ended.get(place, ())) != gone.member_count for place, gone in self.past.gone.items()):
             raise PastTooShort("other members went than had gone")
         return {
-            stretch: gone.others.get(stretch, gone.why)
+            membership: gone.others.get(membership, gone.why)
             for place, gone in self.past.gone.items()
-            for stretch in ended[place]
+            for membership in ended[place]
         }
 
     def require_enough(self, life: GroupLife, settings: InferenceSettings) -> None:
@@ -248,19 +251,19 @@ def group_facts(
         group_type=UNKNOWN_TYPE if newest is None else newest.group_type,
         is_over=all(row.completed_at is not None or row.group_type == GroupType.SHARE for row in rebalances),
         gone={
-            place: Gone.of({stretch: leave_reasons[stretch] for stretch in stretches})
-            for place, stretches in _ended(life).items()
-            if leave_reasons.keys() >= set(stretches) and (watermark is None or place > watermark.generation_at)
+            place: Gone.of({membership: leave_reasons[membership] for membership in memberships})
+            for place, memberships in _ended(life).items()
+            if leave_reasons.keys() >= set(memberships) and (watermark is None or place > watermark.generation_at)
         },
     )
 
 
-def _ended(life: GroupLife) -> dict[int, list[Stretch]]:
+def _ended(life: GroupLife) -> dict[int, list[Membership]]:
     """Members that left or expired, by `to_log_offset`."""
-    ended: dict[int, list[Stretch]] = {}
+    ended: dict[int, list[Membership]] = {}
     for member in life.members:
         if member.to_log_offset is not None and member.ended_by == LEFT_OR_EXPIRED:
-            ended.setdefault(member.to_log_offset, []).append(stretch_of(member))
+            ended.setdefault(member.to_log_offset, []).append(membership_of(member))
     return ended
 
 
@@ -412,13 +415,13 @@ def _numbered(texts: Sequence[str], numbers: dict[str, int]) -> I64:
 
 
 @dataclass(frozen=True, slots=True)
-class MembersHeard:
+class MemberCommitTimes:
     """When the members of groups of one log partition that are still there committed last, and what they own."""
 
     members: tuple[tuple[str, str, int], ...] = ()
     """Group id, member id and `from_log_offset`."""
     latest: I64 = field(default_factory=lambda: latest_of(()))
-    """`heard.latest_of` them."""
+    """`commit_times.latest_of` them."""
     topics: tuple[str, ...] = ()
     member: I64 = field(default_factory=lambda: NO_NUMBERS)
     """Of each partition that one owns: index into `members`."""
@@ -441,15 +444,15 @@ class MembersHeard:
             np.concatenate([part.partition for part in parts]),
         )
 
-    def by_group(self) -> dict[str, dict[Stretch, Times]]:
-        """By group, as `heard.last_commit_times` has it."""
-        found: dict[str, dict[Stretch, Times]] = {}
+    def by_group(self) -> dict[str, dict[Membership, Times]]:
+        """By group, as `commit_times.last_commit_times` has it."""
+        found: dict[str, dict[Membership, Times]] = {}
         for (group_id, member_id, begin), times in zip(self.members, times_of(self.latest), strict=True):
             if times:
                 found.setdefault(group_id, {})[member_id, begin] = times
         return found
 
-    def and_new(self, new: GroupedCommits, from_log_offset: int) -> "MembersHeard":
+    def and_new(self, new: GroupedCommits, from_log_offset: int) -> "MemberCommitTimes":
         """After further commits, of groups whose members and owners are as they were. Those from before a place, whose
         transactions were open there, were heard then, of whoever owned their partitions."""
         commits = new.commits
@@ -469,64 +472,64 @@ class MembersHeard:
             np.concatenate((self.partition[owned], commits.partition[rows])),
         )
         order = np.argsort(places[: len(owned)], kind="stable")
-        held, firsts = np.unique(places[: len(owned)][order], return_index=True)
+        owned_rows, firsts = np.unique(places[: len(owned)][order], return_index=True)
         committed = places[len(owned) :]
-        found = np.minimum(np.searchsorted(held, committed), len(held) - 1)
+        found = np.minimum(np.searchsorted(owned_rows, committed), len(owned_rows) - 1)
         latest = self.latest.copy()
         add_owner_commit_times(
             commits.recorded_at_ms[rows],
-            np.where(held[found] == committed, found, -1),
+            np.where(owned_rows[found] == committed, found, -1),
             np.append(firsts, len(owned)),
             self.member[owned][order],
             latest,
         )
         return replace(self, latest=latest)
 
-    def without(self, group_ids: Set[str]) -> "MembersHeard":
+    def without(self, group_ids: Set[str]) -> "MemberCommitTimes":
         """Of the other groups."""
         is_kept = np.array([group_id not in group_ids for group_id, _, _ in self.members], np.bool_)
         if is_kept.all():
             return self
         number = np.cumsum(is_kept) - 1
-        held = is_kept[self.member]
-        return MembersHeard(
+        owned_rows = is_kept[self.member]
+        return MemberCommitTimes(
             tuple(member for member, kept in zip(self.members, is_kept.tolist(), strict=True) if kept),
             self.latest[is_kept],
             self.topics,
-            number[self.member[held]],
-            self.topic[held],
-            self.partition[held],
+            number[self.member[owned_rows]],
+            self.topic[owned_rows],
+            self.partition[owned_rows],
         )
 
 
-class HeardBuilder:
-    """`MembersHeard`, group by group."""
+class CommitTimesBuilder:
+    """`MemberCommitTimes`, group by group."""
 
     def __init__(self) -> None:
         self._members: list[tuple[str, str, int]] = []
         self._times: list[Times] = []
         self._topics: dict[str, int] = {}
-        self._held: list[tuple[int, int, int]] = []
+        self._owned: list[tuple[int, int, int]] = []
 
-    def add(self, life: GroupLife, owners: Iterable[OwnerRow], heard: Mapping[Stretch, Times]) -> None:
+    def add(self, life: GroupLife, owners: Iterable[OwnerRow], commit_times: Mapping[Membership, Times]) -> None:
         """The members of a group that are still there."""
         numbers: dict[str, list[int]] = {}
         for member in life.members:
             if member.to_log_offset is None:
                 numbers.setdefault(member.member_id, []).append(len(self._members))
-                self._members.append((life.group_id, *stretch_of(member)))
-                self._times.append(heard.get(stretch_of(member), ()))
+                self._members.append((life.group_id, *membership_of(member)))
+                self._times.append(commit_times.get(membership_of(member), ()))
         for owner in owners:
             if owner.to_log_offset is None and owner.topic is not None:
                 topic = self._topics.setdefault(owner.topic, len(self._topics))
-                self._held += [(number, topic, owner.partition) for number in numbers.get(owner.member_id, ())]
+                self._owned += [(number, topic, owner.partition) for number in numbers.get(owner.member_id, ())]
 
-    def built(self, others: MembersHeard) -> MembersHeard:
+    def built(self, others: MemberCommitTimes) -> MemberCommitTimes:
         """Those of other groups, and those added."""
         numbers = {topic: number for number, topic in enumerate(others.topics)}
         codes = _numbered(list(self._topics), numbers)
-        member, topic, partition = np.array(self._held, np.int64).reshape(-1, 3).T
-        return MembersHeard(
+        member, topic, partition = np.array(self._owned, np.int64).reshape(-1, 3).T
+        return MemberCommitTimes(
             (*others.members, *self._members),
             np.concatenate((others.latest, latest_of(self._times))),
             tuple(numbers),

@@ -29,7 +29,7 @@ from coordinator_core.inference.days import (
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Removed
 from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group_facts, kept_commits
 from coordinator_core.inference.hosts import HostsNow, Moved
-from coordinator_core.inference.last_commit_times import Stretch, Times, last_commit_times
+from coordinator_core.inference.last_commit_times import Membership, Times, last_commit_times
 from coordinator_core.inference.leave_reasons import LeaveReasons, find_leave_reasons
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners, unread_places
@@ -70,7 +70,7 @@ class Judged:
     """Its rows in the order of the log, as far as they were needed."""
     gold: GroupGold
     past: GroupFacts
-    heard: Mapping[Stretch, Times]
+    commit_times: Mapping[Membership, Times]
     kept: I64
     """Which of its commits."""
     hosts: HostsNow | None = None
@@ -109,15 +109,15 @@ def judge_group(
     if before is not None and life.timeless:
         raise PastTooShort("records without a time are judged with those around them")
     came_from = None if before is None else before.watermark
-    is_new, place, told, days = None, 0, NO_TIMES, NOTHING_BEFORE
+    is_new, place, reported, days = None, 0, NO_TIMES, NOTHING_BEFORE
     departed_before: LeaveReasons = {}
     moved: Mapping[str, Moved] = {}
     if before is not None:
         life = life if came_from is None else since(life, came_from)
         before.require_enough(life, settings)
-        place, told, days, departed_before = (
+        place, reported, days, departed_before = (
             before.from_log_offset,
-            before.heard,
+            before.commit_times,
             before.days,
             before.leave_reasons(life),
         )
@@ -126,8 +126,8 @@ def judge_group(
     owners = partition_owners(life)
     if came_from is not None:
         owners, moved = with_past(owners, came_from, unread_places(life.generations)), moved_members(life, came_from)
-    heard = last_commit_times(life.commits, owners, life.members, told, place)
-    leave_reasons = find_leave_reasons(life, heard, settings, configs, departed_before)
+    commit_times = last_commit_times(life.commits, owners, life.members, reported, place)
+    leave_reasons = find_leave_reasons(life, commit_times, settings, configs, departed_before)
     rebalances = find_rebalances(life, owners, leave_reasons, settings, *unowned_before(came_from), configs)
     owners = [
         row if row.unowned_partition_ms == ms else row._replace(unowned_partition_ms=ms)
@@ -164,7 +164,7 @@ def judge_group(
     changed = set() if before is None else _changed_members(life, place)
     settled_at = -1 if came_from is None else came_from.generation_at
     hosts = HostsNow(owners, changed, moved, settled_at) if changed or moved else None
-    return Judged(life, gold, past, heard, kept, hosts, came_from, late, watermark)
+    return Judged(life, gold, past, commit_times, kept, hosts, came_from, late, watermark)
 
 
 def _as_shown(owners: list[OwnerRow], life: GroupLife) -> list[OwnerRow]:
@@ -180,7 +180,7 @@ def _as_shown(owners: list[OwnerRow], life: GroupLife) -> list[OwnerRow]:
     ]
 
 
-NO_TIMES: Final[Mapping[Stretch, Times]] = {}
+NO_TIMES: Final[Mapping[Membership, Times]] = {}
 
 
 def _changed_members(life: GroupLife, from_log_offset: int) -> set[str]:

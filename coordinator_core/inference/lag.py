@@ -117,11 +117,11 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
     has_before &= at - before_at <= age_max
     has_after &= after_at - at <= age_max
     low, high = ends.end_offset[before], ends.end_offset[after]
-    is_anew = has_before & has_after & (high < low)
+    is_recreated = has_before & has_after & (high < low)
     is_between = has_before & has_after
     # with one end alone, a commit beyond it may be of a topic that was cut or made anew since
     is_beyond = has_after & (committed > high)
-    is_anew |= is_beyond & ~has_before
+    is_recreated |= is_beyond & ~has_before
     is_unchanged = is_between & (low == high) & ~is_beyond
     span = np.maximum(after_at - before_at, 1)
     line = low + np.rint((high - low) * ((at - before_at) / span)).astype(np.int64)
@@ -139,7 +139,7 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
         sampled_at_ms=np.where(is_near_before, before_at, after_at),
         method=method,
     )
-    kept = (has_before | has_after) & ~is_anew
+    kept = (has_before | has_after) & ~is_recreated
     return LagColumns(**{item.name: getattr(columns, item.name)[kept] for item in fields(LagColumns)})
 
 

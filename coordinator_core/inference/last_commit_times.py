@@ -21,7 +21,7 @@ TIMES_MAX: Final = 11
 """Distinct times that are kept of a member: as many as its last ten intervals have ends."""
 END_OF_LOG: Final = (1 << 63) - 1
 
-Stretch = tuple[str, int]
+Membership = tuple[str, int]
 """Member id and `from_log_offset`: a row of silver.group_members within its group."""
 Times = tuple[int, ...]
 """The newest distinct times (ms), ascending."""
@@ -31,39 +31,39 @@ def last_commit_times(
     commits: GroupCommits,
     owners: Iterable[OwnerRow],
     members: Iterable[MemberRow],
-    before: Mapping[Stretch, Times],
+    before: Mapping[Membership, Times],
     from_log_offset: int = 0,
-) -> dict[Stretch, Times]:
+) -> dict[Membership, Times]:
     """The times of the commits of each member, of one group; of those without any there is nothing.
 
     `before`: what was heard up to `from_log_offset`; `commits` need hold none of then.
     """
     numbers = _numbers_of(commits.topics)
-    stretches: dict[str, list[MemberRow]] = {}
+    memberships: dict[str, list[MemberRow]] = {}
     for member in members:
         # one that the first record from there on took away was heard before, too
         if member.to_log_offset is None or member.to_log_offset >= from_log_offset:
-            stretches.setdefault(member.member_id, []).append(member)
-    held: list[tuple[int, int, int, int, int]] = []
-    places: dict[Stretch, int] = {}
+            memberships.setdefault(member.member_id, []).append(member)
+    owned: list[tuple[int, int, int, int, int]] = []
+    places: dict[Membership, int] = {}
     for owner in owners:
         topic = numbers.get(owner.topic or "")
         to = END_OF_LOG if owner.to_log_offset is None else owner.to_log_offset
         if topic is None or owner.partition < 0 or to <= from_log_offset:
             continue
-        for member in stretches.get(owner.member_id, ()):
+        for member in memberships.get(owner.member_id, ()):
             begin = max(owner.from_log_offset + 1, member.from_log_offset)
             end = to if member.to_log_offset is None else min(to, member.to_log_offset)
             if begin < end:
                 place = places.setdefault((member.member_id, member.from_log_offset), len(places))
-                held.append((topic, owner.partition, begin, end, place))
-    heard = {stretch: times for stretch, times in before.items() if stretch[0] in stretches}
-    if not held:
-        return heard
-    latest = latest_of([before.get(stretch, ()) for stretch in places])
+                owned.append((topic, owner.partition, begin, end, place))
+    commit_times = {membership: times for membership, times in before.items() if membership[0] in memberships}
+    if not owned:
+        return commit_times
+    latest = latest_of([before.get(membership, ()) for membership in places])
     rows, starts = by_partition(commits, ~commits.is_tombstone, is_in_log_order=True)
     if len(rows):
-        topics, partitions, begins, ends, member_of = np.array(held, np.int64).T
+        topics, partitions, begins, ends, member_of = np.array(owned, np.int64).T
         width = 1 + max(int(commits.partition.max()), int(partitions.max()))
         firsts = rows[starts[:-1]]
         committed = commits.topic[firsts].astype(np.int64) * width + commits.partition[firsts]
@@ -81,7 +81,9 @@ def last_commit_times(
             member_of[is_there],
             latest,
         )
-    return heard | {stretch: times for stretch, times in zip(places, times_of(latest), strict=True) if times}
+    return commit_times | {
+        membership: times for membership, times in zip(places, times_of(latest), strict=True) if times
+    }
 
 
 @lru_cache(maxsize=1)
@@ -90,9 +92,9 @@ def _numbers_of(topics: tuple[str, ...]) -> Mapping[str, int]:
     return {topic: number for number, topic in enumerate(topics)}
 
 
-def latest_of(heard: Iterable[Times]) -> I64:
+def latest_of(commit_times: Iterable[Times]) -> I64:
     """Times as rows of one length, ascending; -1 before them."""
-    rows = [(*[-1] * (TIMES_MAX - len(times)), *times) for times in heard]
+    rows = [(*[-1] * (TIMES_MAX - len(times)), *times) for times in commit_times]
     return np.array(rows, np.int64).reshape(-1, TIMES_MAX)
 
 

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.last_commit_times import Stretch, Times
+from coordinator_core.inference.last_commit_times import Membership, Times
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.settings import InferenceSettings
 from schemas.group_types import GroupType
@@ -77,11 +77,11 @@ class LeaveReason(NamedTuple):
     confidence: str
 
 
-LeaveReasons = Mapping[Stretch, LeaveReason]
+LeaveReasons = Mapping[Membership, LeaveReason]
 """Why members went, by their stretches."""
 
 
-class Heard(NamedTuple):
+class LastSeen(NamedTuple):
     """The last that was heard of a member."""
 
     at_ms: int | None
@@ -99,32 +99,33 @@ class Heard(NamedTuple):
 
 def find_leave_reasons(
     life: GroupLife,
-    heard: Mapping[Stretch, Times],
+    last_seen: Mapping[Membership, Times],
     settings: InferenceSettings,
     configs: Configs = NO_CONFIGS,
-    told: LeaveReasons | None = None,
-) -> dict[Stretch, LeaveReason]:
+    known_reasons: LeaveReasons | None = None,
+) -> dict[Membership, LeaveReason]:
     """Why each member of one group went that left or expired with a generation.
 
-    `heard`: when they committed (`heard.last_commit_times`); `told`: what is known of some of them already.
+    `last_seen`: when they committed (`last_seen.last_commit_times`); `known_reasons`: what is known of some of them
+    already.
     """
-    leave_reasons = _LeaveReasons(life, heard, settings, configs)
+    leave_reasons = _LeaveReasons(life, last_seen, settings, configs)
     ended: dict[int, list[MemberRow]] = {}
     for member in life.members:
         if member.to_log_offset is not None and member.ended_by == LEFT_OR_EXPIRED:
             ended.setdefault(member.to_log_offset, []).append(member)
-    known, found = told or {}, {}
+    known, found = known_reasons or {}, {}
     before: GenerationRow | None = None
     for row in life.generations:
         previous = before if before is not None and before.incarnation == row.incarnation else None
         for member in ended.get(row.from_log_offset, ()):
-            stretch = stretch_of(member)
-            found[stretch] = known[stretch] if stretch in known else leave_reasons.why(member, previous, row)
+            membership = membership_of(member)
+            found[membership] = known[membership] if membership in known else leave_reasons.why(member, previous, row)
         before = row
     return found
 
 
-def stretch_of(member: MemberRow) -> Stretch:
+def membership_of(member: MemberRow) -> Membership:
     """What tells a stretch of membership from the others of its group."""
     return member.member_id, member.from_log_offset
 
@@ -133,11 +134,11 @@ class _LeaveReasons:
     """Members of one group that went, to be asked why."""
 
     def __init__(
-        self, life: GroupLife, heard: Mapping[Stretch, Times], settings: InferenceSettings, configs: Configs
+        self, life: GroupLife, last_seen: Mapping[Membership, Times], settings: InferenceSettings, configs: Configs
     ) -> None:
         self._settings = settings
         self._configs = configs
-        self._commit_times = heard
+        self._commit_times = last_seen
         self._timeless = life.timeless
         self._life = life
         self._events = _events_by_member(life.events)
@@ -151,12 +152,12 @@ class _LeaveReasons:
         """Why a member went that was in generation `previous` (None where the log has none) and is not in `now`."""
         ended_at_ms = self._ended_at_ms(now)
         if ended_at_ms is None:
-            return _untold(member)
-        heard = self._heard(member, previous, now)
+            return _unknown_reason(member)
+        last_seen = self._last_seen(member, previous, now)
         session_ms = member.session_timeout_ms
         if session_ms is not None and session_ms > 0:
-            return self._by_own_session(member, previous, now, heard, ended_at_ms, session_ms)
-        return self._by_group_session(member, heard, ended_at_ms)
+            return self._by_own_session(member, previous, now, last_seen, ended_at_ms, session_ms)
+        return self._by_group_session(member, last_seen, ended_at_ms)
 
     def _ended_at_ms(self, now: GenerationRow) -> int | None:
         """When the coordinator had dropped a member, at the latest: the end of the join phase for classic groups; None
@@ -165,17 +166,17 @@ class _LeaveReasons:
             return now.current_state_at
         return now.valid_from if now.current_state_at is None else min(now.valid_from, now.current_state_at)
 
-    def _heard(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> Heard:
+    def _last_seen(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> LastSeen:
         end = now.from_log_offset
         if now.group_type == GroupType.CLASSIC and previous is not None and previous.group_type == GroupType.CLASSIC:
             by_record_ms = previous.current_state_at
         else:
-            told = (event for event in self._of(member, end) if event.log_offset not in self._timeless)
-            by_record_ms = max((event.at for event in told), default=None)
-        times = self._commit_times.get(stretch_of(member), ())
+            known_reasons = (event for event in self._of(member, end) if event.log_offset not in self._timeless)
+            by_record_ms = max((event.at for event in known_reasons), default=None)
+        times = self._commit_times.get(membership_of(member), ())
         last_commit_ms = times[-1] if times else None
         known = [time for time in (by_record_ms, last_commit_ms) if time is not None]
-        return Heard(max(known, default=None), by_record_ms, _rhythm_ms(times))
+        return LastSeen(max(known, default=None), by_record_ms, _rhythm_ms(times))
 
     def _has_step(self, previous: GenerationRow | None, now: GenerationRow) -> bool:
         """Did the time of the log go back between two generations, or did another leader take over, whose clock may
@@ -188,7 +189,7 @@ class _LeaveReasons:
         member: MemberRow,
         previous: GenerationRow | None,
         now: GenerationRow,
-        heard: Heard,
+        last_seen: LastSeen,
         ended_at_ms: int,
         session_ms: int,
     ) -> LeaveReason:
@@ -196,19 +197,23 @@ class _LeaveReasons:
         if member.rebalance_timeout_ms is not None and member.rebalance_timeout_ms > 0:
             timeouts.append(member.rebalance_timeout_ms)
         is_classic = previous is not None and previous.group_type == GroupType.CLASSIC
-        if is_classic and heard.by_record_ms is not None and 0 <= ended_at_ms - heard.by_record_ms < min(timeouts):
+        if (
+            is_classic
+            and last_seen.by_record_ms is not None
+            and 0 <= ended_at_ms - last_seen.by_record_ms < min(timeouts)
+        ):
             return LeaveReason(LEFT, "WITHIN_TIMEOUTS", LIKELY if self._has_step(previous, now) else CERTAIN)
-        if heard.at_ms is None:
-            return _untold(member)
-        silent_ms = ended_at_ms - heard.at_ms
+        if last_seen.at_ms is None:
+            return _unknown_reason(member)
+        silent_ms = ended_at_ms - last_seen.at_ms
         # a classic member's session begins again with each commit and each join phase: it cannot run out sooner, unless
         # it is dropped for not joining again
         is_within = is_classic and silent_ms < min(timeouts) and not self._has_step(previous, now)
-        if is_within or _is_heard_within(session_ms, silent_ms):
+        if is_within or _is_seen_within(session_ms, silent_ms):
             return LeaveReason(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
-        return _by_silence(member, heard, silent_ms, session_ms, "SILENT_FOR_SESSION")
+        return _by_silence(member, last_seen, silent_ms, session_ms, "SILENT_FOR_SESSION")
 
-    def _by_group_session(self, member: MemberRow, heard: Heard, ended_at_ms: int) -> LeaveReason:
+    def _by_group_session(self, member: MemberRow, last_seen: LastSeen, ended_at_ms: int) -> LeaveReason:
         """Where the session time-out is the group's or the brokers': as the metadata log tells it, else as set."""
         if self._is_away(member, ended_at_ms):
             return LeaveReason(EXPIRED, "STATIC_MEMBER_AWAY", LIKELY)
@@ -218,20 +223,20 @@ class _LeaveReasons:
         usual_ms = self._settings.modern_session_timeout_ms
         if self._has_missed_epoch(member, ended_at_ms, usual_ms if session_ms is None else session_ms):
             return LeaveReason(EXPIRED, "EPOCH_NOT_TAKEN", LIKELY)
-        if heard.at_ms is None:
-            return _untold(member)
-        silent_ms = ended_at_ms - heard.at_ms
+        if last_seen.at_ms is None:
+            return _unknown_reason(member)
+        silent_ms = ended_at_ms - last_seen.at_ms
         if session_ms is not None:
-            if _is_heard_within(session_ms, silent_ms):
+            if _is_seen_within(session_ms, silent_ms):
                 return LeaveReason(LEFT, "HEARD_WITHIN_CONFIGURED_SESSION", LIKELY)
-            return _by_silence(member, heard, silent_ms, session_ms, "SILENT_FOR_CONFIGURED_SESSION")
+            return _by_silence(member, last_seen, silent_ms, session_ms, "SILENT_FOR_CONFIGURED_SESSION")
         settings = self._settings
         if silent_ms < settings.session_timeout_ms_min // 2:
             return LeaveReason(LEFT, "JUST_HEARD", LIKELY)
-        if _is_heard_within(usual_ms, silent_ms):
+        if _is_seen_within(usual_ms, silent_ms):
             # brokers whose sessions are shorter than the setting says are common
-            return _untold(member)
-        return _by_silence(member, heard, silent_ms, usual_ms, "SILENT_FOR_USUAL_SESSION")
+            return _unknown_reason(member)
+        return _by_silence(member, last_seen, silent_ms, usual_ms, "SILENT_FOR_USUAL_SESSION")
 
     def _has_missed_epoch(self, member: MemberRow, ended_at_ms: int, session_ms: int) -> bool:
         """Was there a target for a newer epoch than this member's, for longer than heartbeats are apart?
@@ -291,21 +296,21 @@ class _LeaveReasons:
         return events[max(begin - 1, 0) : end]
 
 
-def _is_heard_within(session_ms: int, silent_ms: int) -> bool:
+def _is_seen_within(session_ms: int, silent_ms: int) -> bool:
     """Heard so lately that its session, even from the heartbeat before, cannot have run out."""
     return silent_ms < session_ms - session_ms // HEARTBEATS_PER_SESSION
 
 
-def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int, method: str) -> LeaveReason:
+def _by_silence(member: MemberRow, last_seen: LastSeen, silent_ms: int, session_ms: int, method: str) -> LeaveReason:
     """A regular committer which falls silent for just a session time-out has most likely expired. One that has not
     committed since the last join phase is none: clients that were not given anything to read do not commit.
 
     It may also have stopped polling: then its client leaves in its name after max.poll.interval.ms, which is what
     Java's consumers give as rebalance time-out.
     """
-    rhythm_ms = heard.rhythm_ms or 0
+    rhythm_ms = last_seen.rhythm_ms or 0
     slack_ms = session_ms // HEARTBEATS_PER_SESSION
-    missed_ms = RHYTHMS_MISSED_MAX * (rhythm_ms or COMMIT_INTERVAL_MS * heard.is_by_commit)
+    missed_ms = RHYTHMS_MISSED_MAX * (rhythm_ms or COMMIT_INTERVAL_MS * last_seen.is_by_commit)
     is_just_session = session_ms - slack_ms <= silent_ms <= session_ms + max(slack_ms, HEARTBEAT_MS) + missed_ms
     poll_ms = member.rebalance_timeout_ms or 0
     # clients other than Java's give what is no longer than their session, or not their poll interval at all
@@ -314,13 +319,15 @@ def _by_silence(member: MemberRow, heard: Heard, silent_ms: int, session_ms: int
     is_just_poll = is_apart and poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
     if is_just_poll:
         return LeaveReason(LEFT, SILENT_FOR_POLL_INTERVAL, GUESS)
-    is_regular = heard.is_by_commit and heard.rhythm_ms is not None and silent_ms > SILENT_FACTOR * heard.rhythm_ms
+    is_regular = (
+        last_seen.is_by_commit and last_seen.rhythm_ms is not None and silent_ms > SILENT_FACTOR * last_seen.rhythm_ms
+    )
     if is_just_session:
         return LeaveReason(EXPIRED, method, LIKELY if is_regular else GUESS)
-    return _untold(member)
+    return _unknown_reason(member)
 
 
-def _untold(member: MemberRow) -> LeaveReason:
+def _unknown_reason(member: MemberRow) -> LeaveReason:
     """Where nothing shows it. Only static members of classic groups are known to stay when they stop: those of other
     groups say that they go for a while."""
     if member.instance_id is not None and member.group_type == GroupType.CLASSIC:
@@ -330,12 +337,12 @@ def _untold(member: MemberRow) -> LeaveReason:
 
 def _events_by_member(events: Iterable[EventRow]) -> dict[str, list[EventRow]]:
     """What each member's own requests caused, in log order."""
-    anew = {event.at for event in events if event.event_type in NO_SIGNS_OF_LIFE}
+    again = {event.at for event in events if event.event_type in NO_SIGNS_OF_LIFE}
     by_member: dict[str, list[EventRow]] = {}
     for event in events:
         if event.member_id is None:
             continue
-        if event.event_type in SIGNS_OF_LIFE and event.at not in anew:
+        if event.event_type in SIGNS_OF_LIFE and event.at not in again:
             by_member.setdefault(event.member_id, []).append(event)
     return by_member
 

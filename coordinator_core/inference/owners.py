@@ -49,8 +49,8 @@ def partition_owners(life: GroupLife) -> list[OwnerRow]:
     topologies = _Topologies(life.events)
     rows = [
         owner
-        for stretch in _stretches(life.assignments)
-        for owner in _owners(stretch, members.at(stretch.member_id, stretch.from_log_offset), topologies)
+        for interval in _intervals(life.assignments)
+        for owner in _owners(interval, members.at(interval.member_id, interval.from_log_offset), topologies)
     ]
     rows.sort(key=lambda row: (row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id))
     return _with_handovers(rows, _Targets(life.assignments), life.timeless, unread_places(life.generations))
@@ -139,27 +139,27 @@ class MembersAt:
     """Stretches of membership, to be asked by member id and place in the log."""
 
     def __init__(self, members: Iterable[MemberRow]) -> None:
-        self._stretches: dict[str, tuple[list[int], list[MemberRow]]] = {}
+        self._intervals: dict[str, tuple[list[int], list[MemberRow]]] = {}
         """By member id, where its stretches begin, and the stretches."""
         for member in sorted(members, key=lambda row: row.from_log_offset):
-            begins, stretches = self._stretches.setdefault(member.member_id, ([], []))
+            begins, intervals = self._intervals.setdefault(member.member_id, ([], []))
             begins.append(member.from_log_offset)
-            stretches.append(member)
+            intervals.append(member)
 
     def at(self, member_id: str, log_offset: int) -> MemberRow | None:
         """The stretch of a member which holds a place in the log, or None."""
-        begins, stretches = self._stretches.get(member_id, _NO_STRETCHES)
+        begins, intervals = self._intervals.get(member_id, _NO_INTERVALS)
         index = bisect_right(begins, log_offset) - 1
         if index < 0:
             return None
-        found = stretches[index]
+        found = intervals[index]
         return found if found.to_log_offset is None or log_offset < found.to_log_offset else None
 
 
-_NO_STRETCHES: Final[tuple[list[int], list[MemberRow]]] = ([], [])
+_NO_INTERVALS: Final[tuple[list[int], list[MemberRow]]] = ([], [])
 
 
-def _stretches(assignments: Sequence[AssignmentRow]) -> Iterator[AssignmentRow]:
+def _intervals(assignments: Sequence[AssignmentRow]) -> Iterator[AssignmentRow]:
     """What was held or being given up, a REVOKING stretch joined to the CURRENT one that it goes on from."""
     by_key: dict[OwnedKey, list[AssignmentRow]] = {}
     for row in assignments:
@@ -205,28 +205,28 @@ class _Topologies:
         return topics
 
 
-def _owners(stretch: AssignmentRow, member: MemberRow | None, topologies: _Topologies) -> Iterator[OwnerRow]:
-    topics: Iterable[str | None] = (stretch.topic,)
-    if stretch.group_type == GroupType.STREAMS:
-        topics = topologies.topics_of(stretch.topic or "", stretch.from_log_offset)
+def _owners(interval: AssignmentRow, member: MemberRow | None, topologies: _Topologies) -> Iterator[OwnerRow]:
+    topics: Iterable[str | None] = (interval.topic,)
+    if interval.group_type == GroupType.STREAMS:
+        topics = topologies.topics_of(interval.topic or "", interval.from_log_offset)
     for topic in topics:
         # by place: names of so many fields take twice the time
         yield OwnerRow(
-            stretch.group_id,
-            stretch.group_type,
+            interval.group_id,
+            interval.group_type,
             topic,
-            stretch.topic_id,
-            stretch.partition,
-            stretch.from_log_offset,
-            stretch.member_id,
+            interval.topic_id,
+            interval.partition,
+            interval.from_log_offset,
+            interval.member_id,
             member.instance_id if member else None,
             member.client_id if member else None,
             member.client_host if member else None,
-            stretch.from_generation,
-            stretch.to_generation,
-            stretch.to_log_offset,
-            stretch.valid_from,
-            stretch.valid_to,
+            interval.from_generation,
+            interval.to_generation,
+            interval.to_log_offset,
+            interval.valid_from,
+            interval.valid_to,
             gap_before_ms=None,
             is_double=False,
         )

@@ -15,7 +15,7 @@ STABLE: Final = "STABLE"
 RECONCILED: Final = "MEMBER_RECONCILED"
 NOT_YET: Final = -1
 STATIC_MEMBER_AWAY_EPOCH: Final = -2
-ANEW: Final = frozenset({"GROUP_CREATED", "GROUP_DELETED", "GROUP_CONVERTED"})
+RESTARTING_EVENTS: Final = frozenset({"GROUP_CREATED", "GROUP_DELETED", "GROUP_CONVERTED"})
 
 
 PRESENCE: Final = frozenset(
@@ -33,7 +33,7 @@ def completion_times(events: Iterable[EventRow]) -> dict[int, int]:
     members = _Members()
     completed: dict[int, int] = {}
     for event in events:
-        if event.event_type in ANEW:
+        if event.event_type in RESTARTING_EVENTS:
             members = _Members()
             waiting.clear()
         elif event.event_type == "GENERATION_STARTED":
@@ -50,7 +50,7 @@ def arrived_after(events: Iterable[EventRow]) -> Mapping[str, int]:
     """The member epochs at which members have arrived after some events, by member id; NOT_YET: at none."""
     members = _Members()
     for event in events:
-        if event.event_type in ANEW:
+        if event.event_type in RESTARTING_EVENTS:
             members = _Members()
         else:
             members.take(event)

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen, is_unread, weaker
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.last_commit_times import Stretch
-from coordinator_core.inference.leave_reasons import LeaveReasons, stretch_of
+from coordinator_core.inference.last_commit_times import Membership
+from coordinator_core.inference.leave_reasons import LeaveReasons, membership_of
 from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.owners import OwnerPlace
 from coordinator_core.inference.reassignment import Plans, sync_phase_ms
@@ -39,7 +39,7 @@ class Rebalances(NamedTuple):
     """Of each, the time that it counts for."""
     unowned: UnownedTime
     """How long partitions had no owner, in and between all of them."""
-    placed: Set[Stretch] = frozenset()
+    placed: Set[Membership] = frozenset()
     """Members of which the host decided whether there was a deployment."""
 
     def after(self, log_offset: int) -> "Rebalances":
@@ -59,7 +59,7 @@ def find_rebalances(
 ) -> Rebalances:
     """All rebalances of one group. `leave_reasons`: `find_leave_reasons` of it. `unowned_before` and `settled_to`:
     `past` and `past_end` of `unowned_time`."""
-    placed = set[Stretch]()
+    placed = set[Membership]()
     rollouts = [
         rollout
         for rollout in find_rollouts(life.members, leave_reasons, settings, placed)
@@ -119,7 +119,7 @@ def _steps(life: GroupLife, leave_reasons: LeaveReasons, configs: Configs) -> It
                 previous=previous,
                 events=tuple(event for event in between if event.at == row.valid_from),
                 since_previous=life.events[since : bisect_right(offsets, row.from_log_offset)],
-                leave_reasons=tuple(leave_reasons[stretch_of(member)] for member in left),
+                leave_reasons=tuple(leave_reasons[membership_of(member)] for member in left),
                 member_count=present.count,
                 has_pattern=present.pattern_count > 0,
                 movement=movement,
@@ -250,8 +250,8 @@ def _with_known_times(row: RebalanceRow, step: Step, timeless: Set[int], filled_
     """The row without times that no record bears. The record of a classic group may tell of itself when it began."""
     is_timeless = step.row.from_log_offset in timeless
     if is_timeless:
-        told = step.row.current_state_at if step.row.group_type == GroupType.CLASSIC else None
-        row = row._replace(started_at=NONE_MS if told is None else told)
+        reported = step.row.current_state_at if step.row.group_type == GroupType.CLASSIC else None
+        row = row._replace(started_at=NONE_MS if reported is None else reported)
     if is_timeless or row.completed_at in filled_ms:
         row = row._replace(completed_at=None, duration_ms=None)
     return row

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from coordinator_core.client_families import client_family
 from coordinator_core.history.rows import CONVERTED, MemberRow
 from coordinator_core.inference.causes import CONNECT_DELAY_OVER, CONVERSION_FOLLOW_UP, COOPERATIVE_FOLLOW_UP
-from coordinator_core.inference.last_commit_times import Stretch
+from coordinator_core.inference.last_commit_times import Membership
 from coordinator_core.inference.leave_reasons import (
     EXPIRED,
     GUESS,
@@ -36,7 +36,7 @@ from coordinator_core.inference.leave_reasons import (
     SILENT_FOR_POLL_INTERVAL,
     LeaveReason,
     LeaveReasons,
-    stretch_of,
+    membership_of,
 )
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -56,8 +56,8 @@ class Rollout(NamedTuple):
 
     log_offsets: tuple[int, ...]
     """Of the operations that took a member away or brought one, in order."""
-    old: frozenset[Stretch]
-    new: frozenset[Stretch]
+    old: frozenset[Membership]
+    new: frozenset[Membership]
     confidence: str
 
     @property
@@ -70,7 +70,7 @@ def find_rollouts(
     members: Iterable[MemberRow],
     leave_reasons: LeaveReasons,
     settings: InferenceSettings,
-    placed: set[Stretch] | None = None,
+    placed: set[Membership] | None = None,
 ) -> list[Rollout]:
     """All rolling deployments of one group, in the order of the log.
 
@@ -88,16 +88,20 @@ def find_rollouts(
     return sorted(found, key=lambda rollout: rollout.log_offsets)
 
 
-def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[Stretch, LeaveReason]:
+def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[Membership, LeaveReason]:
     """Departures of which nothing is known, by what is known of the others of their deployment."""
-    told: dict[Stretch, LeaveReason] = {}
+    reported: dict[Membership, LeaveReason] = {}
     for rollout in rollouts:
-        leave_reasons = {stretch: leave_reasons[stretch] for stretch in rollout.old if stretch in leave_reasons}
+        leave_reasons = {
+            membership: leave_reasons[membership] for membership in rollout.old if membership in leave_reasons
+        }
         causes = {leave_reason.cause for leave_reason in leave_reasons.values() if leave_reason.confidence != GUESS}
         if len(causes) == 1:
             leave_reason = LeaveReason(causes.pop(), ROLLING_DEPLOYMENT, LIKELY)
-            told |= {stretch: leave_reason for stretch, own in leave_reasons.items() if own.confidence == GUESS}
-    return told
+            reported |= {
+                membership: leave_reason for membership, own in leave_reasons.items() if own.confidence == GUESS
+            }
+    return reported
 
 
 def with_rollouts(
@@ -146,7 +150,7 @@ def _family_steps(members: Iterable[MemberRow]) -> list[_FamilyStep]:
 
 
 def _rollouts_of(
-    steps: Sequence[_FamilyStep], leave_reasons: LeaveReasons, settings: InferenceSettings, placed: set[Stretch]
+    steps: Sequence[_FamilyStep], leave_reasons: LeaveReasons, settings: InferenceSettings, placed: set[Membership]
 ) -> Iterator[Rollout]:
     present: set[str] = set()
     index = 0
@@ -171,7 +175,7 @@ def _rollouts_of(
 class _Exchange:
     """All who were there, exchanged: taken in step by step."""
 
-    def __init__(self, present: Iterable[str], placed: set[Stretch]) -> None:
+    def __init__(self, present: Iterable[str], placed: set[Membership]) -> None:
         self._waiting = set(present)
         """Old ones that are still there."""
         self._placed = placed
@@ -220,7 +224,7 @@ class _Exchange:
             return False
         if self._went[0] < self._came[-1] or any(map(self._have_same, NAMES)):
             return True
-        self._placed.update(map(stretch_of, (*self.old, *self.new)))
+        self._placed.update(map(membership_of, (*self.old, *self.new)))
         return any(map(self._have_same, PLACES))
 
     def _have_same(self, place: Callable[[MemberRow], Hashable]) -> bool:
@@ -240,8 +244,10 @@ class _Exchange:
 
     def rollout(self, log_offsets: tuple[int, ...], leave_reasons: LeaveReasons) -> Rollout:
         """What came of it."""
-        old, new = (frozenset(map(stretch_of, members)) for members in (self.old, self.new))
-        has_expired = any(stretch in leave_reasons and leave_reasons[stretch].cause == EXPIRED for stretch in old)
+        old, new = (frozenset(map(membership_of, members)) for members in (self.old, self.new))
+        has_expired = any(
+            membership in leave_reasons and leave_reasons[membership].cause == EXPIRED for membership in old
+        )
         confidence = GUESS if has_expired and self._size < SURE_MEMBERS_MIN else LIKELY
         return Rollout(log_offsets, old, new, confidence)
 
@@ -260,5 +266,7 @@ host."""
 
 def _stopped_polling(old: Sequence[MemberRow], leave_reasons: LeaveReasons) -> bool:
     """Did their clients leave in the names of half of them?"""
-    methods = [leave_reasons[stretch].method for stretch in map(stretch_of, old) if stretch in leave_reasons]
+    methods = [
+        leave_reasons[membership].method for membership in map(membership_of, old) if membership in leave_reasons
+    ]
     return 2 * methods.count(SILENT_FOR_POLL_INTERVAL) >= len(old)

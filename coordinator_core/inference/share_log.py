@@ -53,7 +53,7 @@ class ShareStates:
     terminal_count: I64
     """Offsets seen terminal from the start offset on: acknowledged_count and archived_count."""
     is_complete: BoolArray
-    told_last: I64
+    last_persisted: I64
     """The last offset of any batch told of so far, in rows kept of the past (`share_past`); -1 in all others."""
 
     def __len__(self) -> int:

@@ -66,15 +66,15 @@ class Known(NamedTuple):
     ) -> "Known":
         """As it is now."""
         groups, names = tuple(sorted(set(group_ids))), tuple(sorted(set(topics)))
-        told = blake2b(repr(configs.of_share_groups(groups, names, until_ms)).encode(), digest_size=16)
+        reported = blake2b(repr(configs.of_share_groups(groups, names, until_ms)).encode(), digest_size=16)
         for group_id in groups:
             stays = members.get(group_id)
             if stays is None:
-                told.update(b"||")  # as of one whose members came later
+                reported.update(b"||")  # as of one whose members came later
                 continue
             for times in (stays.joined_ms, stays.left_ms):
-                told.update(np.sort(times[times <= until_ms]).astype("<i8").tobytes() + b"|")
-        return cls(groups, names, until_ms, told.digest())
+                reported.update(np.sort(times[times <= until_ms]).astype("<i8").tobytes() + b"|")
+        return cls(groups, names, until_ms, reported.digest())
 
     def require_same(self, configs: Configs, members: ShareMembers) -> None:
         """Raises PastDiffers where it is no longer so."""
@@ -155,7 +155,7 @@ def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, mem
         observed_ms=int(states.at_ms.max(initial=log.past.observed_ms)),
         groups={group_id: pasts[group_id]._replace(lowest_assumed=int(lowest[group_id])) for group_id in group_ids},
         known=Known.of(group_ids, topics, until_ms, configs, members),
-        states=replace(taken(states, rows), told_last=last_persisted_with(log)[rows]),
+        states=replace(taken(states, rows), last_persisted=last_persisted_with(log)[rows]),
         state_rows=rows,
         transitions=replace(
             kept,

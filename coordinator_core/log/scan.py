@@ -26,7 +26,7 @@ RESYNC_CRC_FACTOR: Final = 4
 """How often, on average, a byte of the file may go through a checksum in the search for the next batch. Crafted headers
 every few bytes could otherwise each claim megabytes, and the search would never end."""
 
-STRETCH_BYTES: Final = 1 << 25
+WINDOW_BYTES: Final = 1 << 25
 """So much of a file is framed and checked at a time: what is in memory of a mapped file is bounded by it."""
 
 LOOK_BACK_BYTES: Final = 1 << 20
@@ -97,10 +97,10 @@ def scan_segment(
     skipped: list[tuple[int, int, int]] = []
     budget = _Budget(RESYNC_CRC_FACTOR * end)
     position = from_position
-    stretch_bytes = STRETCH_BYTES
+    window_bytes = WINDOW_BYTES
     while position < end:
         columns, _, stop_position, stop = kernels.frame_ordered_batches(
-            array, position, end, next_offset, offset_max, next_start=position + stretch_bytes
+            array, position, end, next_offset, offset_max, next_start=position + window_bytes
         )
         part = BatchColumns(*columns)
         crc_valid = crc_valid_batches(array, part)
@@ -109,7 +109,7 @@ def scan_segment(
         if goes_on and not crc_valid[-1]:
             # its neighbour, which may confirm it, is in the next stretch
             if len(part) == 1:
-                stretch_bytes *= 2
+                window_bytes *= 2
                 continue
             stop_position = int(part.position[-1])
             part, crc_valid = _rows(part, len(part) - 1), crc_valid[:-1]

@@ -61,15 +61,15 @@ def share_group_heartbeat(context: Context, request: ShareGroupHeartbeatRequest)
         target = update_target(context, group, epoch.group_epoch, updated, epoch.name_counts, records)
     updated = _reconciled(context, updated, target, records, force=epoch.is_bumped)
     schedule_session(context, group.group_id, updated.member_id)
-    initialize = initialize_subscribed(context, group, epoch.group_epoch, epoch.counted_anew, records)
+    initialize = initialize_subscribed(context, group, epoch.group_epoch, epoch.recounted, records)
 
     is_full_request = is_joining or request.subscribed_topic_names is not None
-    is_told = is_full_request or (updated is not member and updated.assigned != member.assigned)
+    is_sent = is_full_request or (updated is not member and updated.assigned != member.assigned)
     response = ShareGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
         heartbeat_interval_ms=context.group_setting(group.group_id, "share_heartbeat_interval_ms"),
-        assignment=_assignment(updated) if is_told else None,
+        assignment=_assignment(updated) if is_sent else None,
         initialize_share_state=initialize,
     )
     return Result(tuple(records), response)
@@ -175,7 +175,7 @@ class Epoch:
     group_epoch: int
     is_bumped: bool
     name_counts: Mapping[str, int]
-    counted_anew: ShareMember | None
+    recounted: ShareMember | None
     """The member with which subscriptions were counted, or None where those of the group hold."""
 
 

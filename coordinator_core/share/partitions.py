@@ -52,19 +52,19 @@ def initialize_subscribed(
     context: Context,
     group: ShareGroup,
     group_epoch: int,
-    counted_anew: ShareMember | None,
+    recounted: ShareMember | None,
     records: list[CoordinatorRecord],
 ) -> InitializeShareState | None:
     """What the share coordinator is to initialise after a heartbeat, and the record which says so.
 
     None where all partitions of the subscribed topics are initialised, or have been being initialised for less than
-    `group.share.initialize.retry.interval.ms`. `counted_anew`: the member as it is now, where its heartbeat looked at
+    `group.share.initialize.retry.interval.ms`. `recounted`: the member as it is now, where its heartbeat looked at
     all subscriptions; else those of the group hold.
     """
     live, group_id = context.live(ShareLive), group.group_id
     raw = context.shard.groups.share_partitions.get(group_id)
     derived = live.of(group_id)
-    if counted_anew is None and are_same(derived.settled_with, raw, context.image, group.name_counts):
+    if recounted is None and are_same(derived.settled_with, raw, context.image, group.name_counts):
         return None
     picture = picture_of(context, group_id)
     known: NamedPartitions = {}
@@ -72,11 +72,11 @@ def initialize_subscribed(
         age_ms = context.now_ms - live.picture_ms(group_id, raw)
         is_fresh = age_ms < context.config.group_share_initialize_retry_interval_ms
         known = combined(picture.initialized, picture.initializing if is_fresh else {})
-    before = () if counted_anew is None else group.members[counted_anew.member_id].subscribed_topic_names
-    after = None if counted_anew is None else counted_anew.subscribed_topic_names
+    before = () if recounted is None else group.members[recounted.member_id].subscribed_topic_names
+    after = None if recounted is None else recounted.subscribed_topic_names
     wanted = _missing(context, subscribed_names(group.name_counts, before, after), known)
     if not wanted:
-        if counted_anew is None and (raw is None or not raw.initializing):
+        if recounted is None and (raw is None or not raw.initializing):
             derived.settled_with = (raw, context.image, group.name_counts)
         return None
     add_initializing(context, group_id, wanted, records)

@@ -80,7 +80,7 @@ class Heartbeats:
         self._skips = skips
         self._heartbeats: dict[int, Heartbeat] = {}
         """By rank of the process."""
-        self._asleep: dict[str, dict[int, Heartbeat]] = {}
+        self._parked: dict[str, dict[int, Heartbeat]] = {}
         """Group id -> sleepers by rank."""
         self.sent_count = 0
         self.skipped_count = 0
@@ -117,9 +117,9 @@ class Heartbeats:
         beat.request = process.heartbeat()
         beat.signed_ms = beat.next_ms - beat.interval_ms + process.latency_ms
         beat.token += 1
-        self._asleep.setdefault(process.group_id, {})[process.rank] = beat
+        self._parked.setdefault(process.group_id, {})[process.rank] = beat
 
-    def is_asleep(self, process: HeartbeatSender) -> bool:
+    def is_serialized(self, process: HeartbeatSender) -> bool:
         """Whether its heartbeats are left out now."""
         beat = self._heartbeats.get(process.rank)
         return beat is not None and beat.parked is not None
@@ -136,7 +136,7 @@ class Heartbeats:
 
     def wake(self, group_id: str) -> None:
         """Something is about to look at the group: its sleepers send heartbeats again."""
-        sleepers = self._asleep.pop(group_id, None)
+        sleepers = self._parked.pop(group_id, None)
         if sleepers is not None:
             for beat in sorted(sleepers.values(), key=lambda beat: (self._last_sign_ms(beat), beat.process.rank)):
                 self._rouse(beat)
@@ -146,10 +146,10 @@ class Heartbeats:
         beat = self._heartbeats.get(process.rank)
         if beat is None or beat.parked is None:
             return
-        sleepers = self._asleep[process.group_id]
+        sleepers = self._parked[process.group_id]
         del sleepers[process.rank]
         if not sleepers:
-            del self._asleep[process.group_id]
+            del self._parked[process.group_id]
         self._rouse(beat)
 
     def wake_where(self, is_wanted: Callable[[str], bool]) -> None:
@@ -159,7 +159,7 @@ class Heartbeats:
 
     def sleeping_groups(self, is_wanted: Callable[[str], bool]) -> Iterable[str]:
         """Groups with sleepers, by id."""
-        return sorted(group_id for group_id in self._asleep if is_wanted(group_id))
+        return sorted(group_id for group_id in self._parked if is_wanted(group_id))
 
     def _last_sign_ms(self, beat: Heartbeat) -> int:
         """When the last heartbeat arrived which did so before now; the commit after it, if there was one."""

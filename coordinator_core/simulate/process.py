@@ -90,7 +90,7 @@ class Process:
         self._brokers: dict[Any, int] = {}
         """(service, key) -> the broker which the client takes for the one to ask."""
         self._is_paused = False
-        self._held: list[Event] = []
+        self._buffered: list[Event] = []
         self._paused_interval_ms = 0
         self._on_closed: Callable[[], None] | None = None
 
@@ -139,8 +139,8 @@ class Process:
         self._is_paused = False
         if self._paused_interval_ms:
             self._heartbeats.start(self, self._paused_interval_ms, self._loop.now_ms)
-        held, self._held = self._held, []
-        for event in held:
+        buffered, self._buffered = self._buffered, []
+        for event in buffered:
             self._hand(event)
 
     def tell(self, event: Event) -> None:
@@ -153,7 +153,7 @@ class Process:
             self._network.disconnected(self, self.client.member_id)
         self.client = None
         self._is_paused = False
-        self._held.clear()
+        self._buffered.clear()
         self._timers.clear()
         self._brokers.clear()
 
@@ -163,7 +163,7 @@ class Process:
         if self.client is None:
             return
         if self._is_paused:
-            self._held.append(event)
+            self._buffered.append(event)
             return
         for action in self.client.handle(event, self._loop.now_ms):
             PERFORM[type(action)](self, action)

@@ -101,7 +101,7 @@ class ShareLeaders:
         self._brokers: dict[int, DataBroker] = {}
         cluster.serve_data = self.serve
         cluster.on_broker_gone = self._on_broker_gone
-        cluster.on_leaders_changed = self._lead_anew
+        cluster.on_leaders_changed = self._lead_again
         cluster.on_initialize = self._initialize
         cluster.on_disconnect = self._disconnected
 
@@ -433,7 +433,7 @@ class ShareLeaders:
         if broker is not None:
             broker.is_gone = True
 
-    def _lead_anew(self) -> None:
+    def _lead_again(self) -> None:
         """Who leads which data has changed: what a broker leads no more is fenced there."""
         for broker in self._brokers.values():
             for place, served in tuple(broker.served.items()):

@@ -17,7 +17,7 @@ NANO: Final = 10**9
 
 
 @dataclass(slots=True)
-class Stretch:
+class Phase:
     """From `from_ms` on a partition grows at a steady rate, on top of what it had."""
 
     from_ms: int
@@ -30,7 +30,7 @@ class DataPartition:
     """One partition: how fast it grew when, what was deleted, and what is poison."""
 
     spec: TopicSpec
-    stretches: list[Stretch]
+    phases: list[Phase]
     deletions: list[tuple[int, int]] = field(default_factory=list)
     """(time, log start offset from then on), in the order of time."""
     poison: list[int] = field(default_factory=list)
@@ -38,22 +38,22 @@ class DataPartition:
 
     def end_offset(self, now_ms: int) -> int:
         """The offset which the next record gets. Batches come whole."""
-        stretch = self.stretches[0]
-        for later in reversed(self.stretches):
+        growth_phase = self.phases[0]
+        for later in reversed(self.phases):
             if later.from_ms <= now_ms:
-                stretch = later
+                growth_phase = later
                 break
-        if now_ms < stretch.from_ms:
+        if now_ms < growth_phase.from_ms:
             return 0
-        nano_records = stretch.nano_records + (now_ms - stretch.from_ms) * stretch.nano_records_per_ms
+        nano_records = growth_phase.nano_records + (now_ms - growth_phase.from_ms) * growth_phase.nano_records_per_ms
         batch_records = self.spec.batch_records
         return nano_records // (NANO * batch_records) * batch_records
 
     def set_rate(self, from_ms: int, records_per_second: float) -> None:
         """Grow at another rate from now on."""
-        last = self.stretches[-1]
+        last = self.phases[-1]
         nano_records = last.nano_records + (from_ms - last.from_ms) * last.nano_records_per_ms
-        self.stretches.append(Stretch(from_ms, nano_records, _per_ms(records_per_second)))
+        self.phases.append(Phase(from_ms, nano_records, _per_ms(records_per_second)))
 
 
 def _per_ms(records_per_second: float) -> int:
@@ -79,7 +79,7 @@ class Topics:
             draws = stream(self._seed, "partition", spec.name, number)
             phase = draws.randrange(NANO * spec.batch_records)
             self._partitions[TopicPartition(spec.name, number)] = DataPartition(
-                spec, [Stretch(now_ms, phase, _per_ms(rate))]
+                spec, [Phase(now_ms, phase, _per_ms(rate))]
             )
         self._counts[spec.name] = numbers.stop
 
@@ -156,9 +156,9 @@ class Topics:
         """Nothing is produced for a while."""
         for at, data in self._partitions.items():
             if at.topic == topic and partition in {None, at.partition}:
-                rate = data.stretches[-1].nano_records_per_ms
+                rate = data.phases[-1].nano_records_per_ms
                 data.set_rate(from_ms, 0.0)
-                data.stretches.append(Stretch(until_ms, data.stretches[-1].nano_records, rate))
+                data.phases.append(Phase(until_ms, data.phases[-1].nano_records, rate))
 
     def add_partitions(self, topic: str, count: int, now_ms: int) -> None:
         """The topic has `count` partitions from now on, and its records are spread over all of them."""

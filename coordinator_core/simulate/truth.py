@@ -30,7 +30,7 @@ class MemorySink:
 
 
 @dataclass(slots=True)
-class _Stretch:
+class _Interval:
     from_ms: int
     first_position: int
     generation: int
@@ -43,7 +43,7 @@ class Truth:
         self._sink = sink
         self.counts: Counter[str] = Counter()
         """Lines by file."""
-        self._owned: dict[tuple[str, str, TopicPartition], _Stretch] = {}
+        self._owned: dict[tuple[str, str, TopicPartition], _Interval] = {}
 
     def tell(self, file: str, now_ms: int, facts: Facts) -> int:
         """Write a line; its number in its file, from 0."""
@@ -61,7 +61,7 @@ class Truth:
     ) -> None:
         """A client owns partitions from now on."""
         for at, position in positions:
-            self._owned[group, client_id, at] = _Stretch(now_ms, position, generation)
+            self._owned[group, client_id, at] = _Interval(now_ms, position, generation)
 
     def gave(
         self,
@@ -73,18 +73,18 @@ class Truth:
     ) -> None:
         """A client owns partitions no longer; what it was handed are the records between the two positions."""
         for at, position in positions:
-            stretch = self._owned.pop((group, client_id, at), None)
-            if stretch is None:
+            interval = self._owned.pop((group, client_id, at), None)
+            if interval is None:
                 continue
             facts = {
                 "group": group,
                 "topic": at.topic,
                 "partition": at.partition,
                 "client_id": client_id,
-                "generation": stretch.generation,
-                "from_ms": stretch.from_ms,
+                "generation": interval.generation,
+                "from_ms": interval.from_ms,
                 "to_ms": None if ended_by == "STILL" else now_ms,
-                "first_offset": stretch.first_position,
+                "first_offset": interval.first_position,
                 "next_offset": position,
                 "ended_by": None if ended_by == "STILL" else ended_by,
             }

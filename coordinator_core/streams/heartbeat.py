@@ -129,8 +129,8 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
     refined = None
     if not must_assign and beat.follows(Since.STREAMS_REFINED_ASSIGNMENT) and group.state == StreamsGroupState.STABLE:
         refined = _refined(group.target_assignment)
-    is_refined_anew = refined is not None and refined.get(member.member_id, NO_TASKS) != current_tasks(updated)
-    if must_assign or is_refined_anew:
+    is_refined_again = refined is not None and refined.get(member.member_id, NO_TASKS) != current_tasks(updated)
+    if must_assign or is_refined_again:
         group_epoch += 1
         beat.records.append(group_metadata_record(group, group_epoch, metadata_hash, validated_epoch, configs))
         live.trust_metadata(context.now_ms, group_epoch)
@@ -145,7 +145,7 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
         beat.records,
         configs,
         replaced_id=beat.replaced_id,
-        keep_targets=is_refined_anew,
+        keep_targets=is_refined_again,
     )
     if target.status is not None:
         beat.status.append(target.status)

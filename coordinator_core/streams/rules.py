@@ -143,13 +143,13 @@ def _check_task(topology: Topology, member: StreamsMember, epoch: int, topic: st
     if subtopology_id is None:
         raise _stale(f"Topic {topic} is not in the topology.")
     task = f"{subtopology_id}-{partition}"
-    held_epoch = member.active.get(subtopology_id, {}).get(partition)
-    if held_epoch is None:
-        held_epoch = member.active_pending_revocation.get(subtopology_id, {}).get(partition)
-    if held_epoch is None:
+    current_epoch = member.active.get(subtopology_id, {}).get(partition)
+    if current_epoch is None:
+        current_epoch = member.active_pending_revocation.get(subtopology_id, {}).get(partition)
+    if current_epoch is None:
         raise _stale(f"Task {task} is not assigned or pending revocation for member.")
-    if epoch < held_epoch:
-        raise _stale(f"Received member epoch {epoch} is older than assignment epoch {held_epoch} for task {task}.")
+    if epoch < current_epoch:
+        raise _stale(f"Received member epoch {epoch} is older than assignment epoch {current_epoch} for task {task}.")
 
 
 def _stale(text: str) -> Refused:

@@ -26,7 +26,7 @@ from coordinator_core.inference.leave_reasons import (
     SILENT_FOR_POLL_INTERVAL,
     LeaveReason,
     LeaveReasons,
-    stretch_of,
+    membership_of,
 )
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.owners import partition_owners
@@ -104,7 +104,7 @@ def lifetimes_of(
         there_before = member.valid_from < max(first.valid_from, first_ms) or (
             is_cut and member.from_log_offset <= first.from_log_offset
         )
-        leave_reason = leave_reasons.get(stretch_of(member))
+        leave_reason = leave_reasons.get(membership_of(member))
         end = _end_of(member, times, heartbeat_ms) if leave_reason is None else _end_by_gold(leave_reason)
         away_ms = _away_ms(life, member)
         other = _other_end(member, times, heartbeat_ms, end)
@@ -131,9 +131,9 @@ def _commits_by_member(life: GroupLife) -> dict[tuple[str, int], tuple[int, ...]
         of_topic = np.flatnonzero((commits.topic == topic) & (commits.committed_offset >= 0))
         for partition in np.unique(commits.partition[of_topic]).tolist():
             places[commits.topics[topic], partition] = of_topic[commits.partition[of_topic] == partition]
-    stretches: dict[str, list[MemberRow]] = defaultdict(list)
+    intervals: dict[str, list[MemberRow]] = defaultdict(list)
     for row in life.members:
-        stretches[row.member_id].append(row)
+        intervals[row.member_id].append(row)
     times: dict[tuple[str, int], set[int]] = defaultdict(set)
     for owner in partition_owners(life):
         place = places.get((owner.topic or "", owner.partition))
@@ -142,7 +142,7 @@ def _commits_by_member(life: GroupLife) -> dict[tuple[str, int], tuple[int, ...]
         offsets = commits.log_offset[place]
         first = int(np.searchsorted(offsets, owner.from_log_offset, "right"))
         last = len(offsets) if owner.to_log_offset is None else int(np.searchsorted(offsets, owner.to_log_offset))
-        rows = stretches[owner.member_id]
+        rows = intervals[owner.member_id]
         index = max(bisect_left([row.from_log_offset for row in rows], owner.from_log_offset + 1) - 1, 0)
         if rows:
             times[owner.member_id, rows[index].from_log_offset].update(

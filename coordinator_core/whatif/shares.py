@@ -111,7 +111,7 @@ class RecordAnswer:
     assumptions: tuple[str, ...]
 
 
-class Held(NamedTuple):
+class Acquired(NamedTuple):
     """The value of the setting which is asked for, when a change was written."""
 
     value: int
@@ -129,23 +129,23 @@ class InForce:
     recorded: Recorded
     configs: Configs = field(default_factory=Configs)
 
-    def limits(self, at_ms: I64) -> list[Held]:
+    def limits(self, at_ms: I64) -> list[Acquired]:
         """The delivery limit at each time."""
         found = self._numbers(DELIVERY_COUNT_LIMIT, at_ms, self.recorded.delivery_count_limit)
-        return list(map(Held, found.values.tolist(), found.values.tolist(), found.is_known.tolist()))
+        return list(map(Acquired, found.values.tolist(), found.values.tolist(), found.is_known.tolist()))
 
-    def locks(self, at_ms: I64) -> list[Held]:
+    def locks(self, at_ms: I64) -> list[Acquired]:
         """The lock duration at each time, in ms."""
         default_ms = self.recorded.record_lock_duration_ms
         found = self._numbers(RECORD_LOCK_DURATION, at_ms, default_ms)
         before = self._numbers(RECORD_LOCK_DURATION, at_ms - np.maximum(found.values, LOCK_DURATIONS_MS[1]), default_ms)
         is_known = found.is_known & before.is_known
-        return list(map(Held, found.values.tolist(), before.values.tolist(), is_known.tolist()))
+        return list(map(Acquired, found.values.tolist(), before.values.tolist(), is_known.tolist()))
 
-    def lock_counts(self, at_ms: I64) -> list[Held]:
+    def lock_counts(self, at_ms: I64) -> list[Acquired]:
         """How many records of a share partition may be in flight, at each time."""
         found = self._numbers(RECORD_LOCK_COUNT, at_ms, self.recorded.record_lock_count)
-        return list(map(Held, found.values.tolist(), found.values.tolist(), found.is_known.tolist()))
+        return list(map(Acquired, found.values.tolist(), found.values.tolist(), found.is_known.tolist()))
 
     def _numbers(self, name: str, at_ms: I64, default: int) -> KnownNumbers:
         return self.configs.numbers(name, (self.group_id,), np.zeros(len(at_ms), np.int64), at_ms, default)
@@ -159,11 +159,11 @@ class _Change:
     state: str | None
     delivery_count: int
     kind: str
-    held: Held
+    acquired: Acquired
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
+class _Interval:
     topic_id: str
     topic: str | None
     partition: int
@@ -185,29 +185,29 @@ def answer_shares(transitions: Iterable[Transition], changes: Changes, in_force:
     # Without a change, what held last is what there is to compare with.
     at_ms = np.array([row.at for row in rows] or [LAST_MS], np.int64)
     if limit is not None:
-        held = in_force.limits(at_ms)
-        _refuse_the_same("delivery limit", "", limit, held)
-        return [answer for one in _stretches(rows, held) for answer in _under_limit(one, limit)]
+        acquired = in_force.limits(at_ms)
+        _refuse_the_same("delivery limit", "", limit, acquired)
+        return [answer for one in _intervals(rows, acquired) for answer in _under_limit(one, limit)]
     if lock_count is not None:
-        held = in_force.lock_counts(at_ms)
-        _refuse_the_same("number of record locks", "", lock_count, held)
-        return _under_lock_count(rows, held, lock_count)
+        acquired = in_force.lock_counts(at_ms)
+        _refuse_the_same("number of record locks", "", lock_count, acquired)
+        return _under_lock_count(rows, acquired, lock_count)
     assert lock_ms is not None
-    held = in_force.locks(at_ms)
-    _refuse_the_same("lock duration", " ms", lock_ms, held)
-    return _under_lock(_stretches(rows, held), lock_ms)
+    acquired = in_force.locks(at_ms)
+    _refuse_the_same("lock duration", " ms", lock_ms, acquired)
+    return _under_lock(_intervals(rows, acquired), lock_ms)
 
 
-def _refuse_the_same(name: str, unit: str, asked: int, held: Sequence[Held]) -> None:
-    if any(one.value != asked or one.before != asked for one in held):
+def _refuse_the_same(name: str, unit: str, asked: int, acquired: Sequence[Acquired]) -> None:
+    if any(one.value != asked or one.before != asked for one in acquired):
         return
-    hint = "" if all(one.is_known for one in held) else "; if it was not, tell what it was with --recorded"
+    hint = "" if all(one.is_known for one in acquired) else "; if it was not, tell what it was with --recorded"
     raise WhatIfError(f"the {name} was {asked}{unit} already{hint}")
 
 
-def _stretches(transitions: Sequence[Transition], held: Sequence[Held]) -> Iterable[_Stretch]:
+def _intervals(transitions: Sequence[Transition], acquired: Sequence[Acquired]) -> Iterable[_Interval]:
     """Offsets cut where changes begin and end, so that each stretch has one timeline; neighbours of one are joined."""
-    held_at = {row.at: one for row, one in zip(transitions, held, strict=False)}
+    acquired_at = {row.at: one for row, one in zip(transitions, acquired, strict=False)}
     by_partition: dict[tuple[str, int], list[Transition]] = defaultdict(list)
     for row in transitions:
         by_partition[row.topic_id, row.partition].append(row)
@@ -220,14 +220,14 @@ def _stretches(transitions: Sequence[Transition], held: Sequence[Held]) -> Itera
             close_rows[row.last_offset + 1].append(row)
         edges = sorted({*open_rows, *close_rows})
         current: dict[int, Transition] = {}
-        joined: _Stretch | None = None
+        joined: _Interval | None = None
         for first, following in pairwise(edges):
             for row in close_rows.get(first, ()):
                 current.pop(id(row), None)
             for row in open_rows.get(first, ()):
                 current[id(row)] = row
             timeline = tuple(
-                _Change(row.at, row.to_state, row.to_delivery_count or 0, row.kind, held_at[row.at])
+                _Change(row.at, row.to_state, row.to_delivery_count or 0, row.kind, acquired_at[row.at])
                 for row in sorted(current.values(), key=lambda row: row.log_offset)
             )
             if joined is not None and (joined.changes != timeline or joined.last_offset + 1 != first):
@@ -236,23 +236,23 @@ def _stretches(transitions: Sequence[Transition], held: Sequence[Held]) -> Itera
             if not timeline:
                 continue
             start = first if joined is None else joined.first_offset
-            joined = _Stretch(topic_id, topic, partition, start, following - 1, timeline)
+            joined = _Interval(topic_id, topic, partition, start, following - 1, timeline)
         if joined is not None:
             yield joined
 
 
 def _answer(
-    stretch: _Stretch, verdict: RecordVerdict, change: _Change, would_be: str, **fields: object
+    interval: _Interval, verdict: RecordVerdict, change: _Change, would_be: str, **fields: object
 ) -> RecordAnswer:
     values: dict[str, object] = {"shift_ms": None, "deliveries": (0, 0), "confidence": None, "assumptions": ()} | fields
     return RecordAnswer(
         verdict,
         change.at_ms,
-        stretch.topic,
-        stretch.topic_id,
-        stretch.partition,
-        stretch.first_offset,
-        stretch.last_offset,
+        interval.topic,
+        interval.topic_id,
+        interval.partition,
+        interval.first_offset,
+        interval.last_offset,
         f"{change.state or 'UNKNOWN'} at delivery {change.delivery_count}",
         would_be,
         **values,  # type: ignore[arg-type]
@@ -262,37 +262,41 @@ def _answer(
 # --- the delivery limit ---
 
 
-def _under_limit(stretch: _Stretch, limit: int) -> list[RecordAnswer]:
-    changes = _since_reset(stretch.changes)
+def _under_limit(interval: _Interval, limit: int) -> list[RecordAnswer]:
+    changes = _since_reset(interval.changes)
     if not changes:
         return []
     last = changes[-1]
-    return _under_lower_limit(stretch, changes, last, limit) or _under_higher_limit(stretch, changes, last, limit)
+    return _under_lower_limit(interval, changes, last, limit) or _under_higher_limit(interval, changes, last, limit)
 
 
-def _under_higher_limit(stretch: _Stretch, changes: Sequence[_Change], last: _Change, limit: int) -> list[RecordAnswer]:
+def _under_higher_limit(
+    interval: _Interval, changes: Sequence[_Change], last: _Change, limit: int
+) -> list[RecordAnswer]:
     """What was archived at the limit which then held, if the other one would not have been reached."""
     more = limit - last.delivery_count
-    if last.state not in GIVEN_UP or last.delivery_count < last.held.value or more <= 0:
+    if last.state not in GIVEN_UP or last.delivery_count < last.acquired.value or more <= 0:
         return []
     tries = {change.delivery_count for change in changes if change.state == AVAILABLE}
     was_handed_back = tries == set(range(1, last.delivery_count))
     return [
         _answer(
-            stretch,
+            interval,
             RecordVerdict.MORE_TRIES,
             last,
             f"AVAILABLE at delivery {last.delivery_count}, {more} more at most",
             deliveries=(1 if was_handed_back else 0, more),
             confidence=LIKELY if was_handed_back else GUESS,
             assumptions=_assumed(
-                last.held, "LIMIT_RECORDED", "LIMIT_NOT_REJECTED", "OUTCOME_UNKNOWN", "SAME_DELIVERIES"
+                last.acquired, "LIMIT_RECORDED", "LIMIT_NOT_REJECTED", "OUTCOME_UNKNOWN", "SAME_DELIVERIES"
             ),
         )
     ]
 
 
-def _under_lower_limit(stretch: _Stretch, changes: Sequence[_Change], last: _Change, limit: int) -> list[RecordAnswer]:
+def _under_lower_limit(
+    interval: _Interval, changes: Sequence[_Change], last: _Change, limit: int
+) -> list[RecordAnswer]:
     handed_back = next(
         (change for change in changes if change.state == AVAILABLE and change.delivery_count >= limit), None
     )
@@ -306,7 +310,7 @@ def _under_lower_limit(stretch: _Stretch, changes: Sequence[_Change], last: _Cha
     fewer = max(last.delivery_count - limit, 0)
     return [
         _answer(
-            stretch,
+            interval,
             verdict,
             last,
             f"ARCHIVED at delivery {limit}",
@@ -318,9 +322,9 @@ def _under_lower_limit(stretch: _Stretch, changes: Sequence[_Change], last: _Cha
     ]
 
 
-def _assumed(held: Held, recorded: str, *names: str) -> tuple[str, ...]:
+def _assumed(acquired: Acquired, recorded: str, *names: str) -> tuple[str, ...]:
     """These, and that the setting was as told, unless the log tells it."""
-    return tuple(sorted(names if held.is_known else (recorded, *names)))
+    return tuple(sorted(names if acquired.is_known else (recorded, *names)))
 
 
 def _since_reset(changes: Sequence[_Change]) -> Sequence[_Change]:
@@ -332,94 +336,96 @@ def _since_reset(changes: Sequence[_Change]) -> Sequence[_Change]:
 # --- the lock duration ---
 
 
-def _under_lock(stretches: Iterable[_Stretch], lock_ms: int) -> list[RecordAnswer]:
+def _under_lock(intervals: Iterable[_Interval], lock_ms: int) -> list[RecordAnswer]:
     """Every hand-back; and of what ended otherwise, under a shorter lock, one line a partition."""
     answers: list[RecordAnswer] = []
-    unknown: dict[tuple[str, int], list[tuple[_Stretch, _Change]]] = defaultdict(list)
-    for stretch in stretches:
-        changes = _since_reset(stretch.changes)
+    unknown: dict[tuple[str, int], list[tuple[_Interval, _Change]]] = defaultdict(list)
+    for interval in intervals:
+        changes = _since_reset(interval.changes)
         for index, change in enumerate(changes):
-            held_ms_max = _held_ms_max(changes[index - 1] if index else None, change)
+            acquired_ms_max = _acquired_ms_max(changes[index - 1] if index else None, change)
             if change.state == AVAILABLE:
-                answers.append(_handed_back(stretch, change, held_ms_max, lock_ms))
-            elif _is_shorter(lock_ms, change.held) and (held_ms_max is None or held_ms_max >= lock_ms):
-                unknown[stretch.topic_id, stretch.partition].append((stretch, change))
+                answers.append(_handed_back(interval, change, acquired_ms_max, lock_ms))
+            elif _is_shorter(lock_ms, change.acquired) and (acquired_ms_max is None or acquired_ms_max >= lock_ms):
+                unknown[interval.topic_id, interval.partition].append((interval, change))
     answers += [_ended(found) for found in unknown.values()]
     return answers
 
 
-def _is_shorter(lock_ms: int, held: Held) -> bool:
+def _is_shorter(lock_ms: int, acquired: Acquired) -> bool:
     """Than any lock which may have been taken."""
-    return lock_ms < max(held.value, held.before)
+    return lock_ms < max(acquired.value, acquired.before)
 
 
-def _held_ms_max(earlier: _Change | None, change: _Change) -> int | None:
+def _acquired_ms_max(earlier: _Change | None, change: _Change) -> int | None:
     """For how long the range can have been held at most: since the hand-back before, if that is the one before."""
     if earlier is None or earlier.state != AVAILABLE or change.delivery_count != earlier.delivery_count + 1:
         return None
     return change.at_ms - earlier.at_ms
 
 
-def _handed_back(stretch: _Stretch, change: _Change, held_ms_max: int | None, lock_ms: int) -> RecordAnswer:
+def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | None, lock_ms: int) -> RecordAnswer:
     """Was it the lock? Only if the range may have been held for as long as the lock lasted."""
-    held = change.held
-    recorded_ms = held.value
-    is_steady = held.value == held.before
-    is_short = held_ms_max is not None and held_ms_max < min(lock_ms, held.value, held.before)
+    acquired = change.acquired
+    recorded_ms = acquired.value
+    is_steady = acquired.value == acquired.before
+    is_short = acquired_ms_max is not None and acquired_ms_max < min(lock_ms, acquired.value, acquired.before)
     if is_short or (is_steady and recorded_ms == lock_ms):
         return _answer(
-            stretch,
+            interval,
             RecordVerdict.KEPT,
             change,
             "the same",
             shift_ms=0,
-            confidence=CERTAIN if is_short or held.is_known else LIKELY,
-            assumptions=_assumed(held, "LOCK_RECORDED", "SAME_DELIVERIES"),
+            confidence=CERTAIN if is_short or acquired.is_known else LIKELY,
+            assumptions=_assumed(acquired, "LOCK_RECORDED", "SAME_DELIVERIES"),
         )
-    is_timed_out = is_steady and held_ms_max is not None and recorded_ms <= held_ms_max <= recorded_ms + LOCK_SLACK_MS
+    is_timed_out = (
+        is_steady and acquired_ms_max is not None and recorded_ms <= acquired_ms_max <= recorded_ms + LOCK_SLACK_MS
+    )
     if is_timed_out and lock_ms < recorded_ms:
         return _answer(
-            stretch,
+            interval,
             RecordVerdict.MOVED,
             change,
             "AVAILABLE earlier: the lock runs out sooner",
             shift_ms=lock_ms - recorded_ms,
             confidence=LIKELY,
-            assumptions=_assumed(held, "LOCK_RECORDED", "LOCK_BY_TIMING", "SAME_DELIVERIES"),
+            assumptions=_assumed(acquired, "LOCK_RECORDED", "LOCK_BY_TIMING", "SAME_DELIVERIES"),
         )
     if is_timed_out:
         would_be = f"ACKNOWLEDGED within the longer lock, or AVAILABLE {lock_ms - recorded_ms} ms later"
         return _answer(
-            stretch,
+            interval,
             RecordVerdict.CANNOT_TELL,
             change,
             would_be,
             deliveries=(-1, 0),
-            assumptions=_assumed(held, "LOCK_RECORDED", "LOCK_BY_TIMING", "OUTCOME_UNKNOWN", "SAME_DELIVERIES"),
+            assumptions=_assumed(acquired, "LOCK_RECORDED", "LOCK_BY_TIMING", "OUTCOME_UNKNOWN", "SAME_DELIVERIES"),
         )
     return _answer(
-        stretch,
+        interval,
         RecordVerdict.CANNOT_TELL,
         change,
         "the same unless the lock had run out",
         deliveries=(-1, 1),
-        assumptions=_assumed(held, "LOCK_RECORDED", "DELIVERY_NOT_IN_LOG", "OUTCOME_UNKNOWN"),
+        assumptions=_assumed(acquired, "LOCK_RECORDED", "DELIVERY_NOT_IN_LOG", "OUTCOME_UNKNOWN"),
     )
 
 
-def _ended(found: Sequence[tuple[_Stretch, _Change]]) -> RecordAnswer:
+def _ended(found: Sequence[tuple[_Interval, _Change]]) -> RecordAnswer:
     """What was acknowledged or archived in a partition, and may have been held for longer than the shorter lock."""
-    stretches = [stretch for stretch, _ in found]
-    count = sum(stretch.last_offset - stretch.first_offset + 1 for stretch in stretches)
+    intervals = [interval for interval, _ in found]
+    count = sum(interval.last_offset - interval.first_offset + 1 for interval in intervals)
     first = min(change.at_ms for _, change in found)
     return RecordAnswer(
         RecordVerdict.CANNOT_TELL,
         first,
-        stretches[0].topic,
-        stretches[0].topic_id,
-        stretches[0].partition,
-        min(stretch.first_offset for stretch in stretches),
-        max(stretch.last_offset for stretch in stretches),
+        intervals[0].topic,
+        intervals[0].topic_id,
+        intervals[0].partition,
+        min(interval.first_offset for interval in intervals),
+        max(interval.last_offset for interval in intervals),
         f"{count} offsets acknowledged or archived",
         "the same, but for those which were held for longer than the lock",
         None,
@@ -432,15 +438,15 @@ def _ended(found: Sequence[tuple[_Stretch, _Change]]) -> RecordAnswer:
 # --- how many records may be in flight ---
 
 
-def _under_lock_count(rows: Sequence[Transition], held: Sequence[Held], count: int) -> list[RecordAnswer]:
+def _under_lock_count(rows: Sequence[Transition], acquired: Sequence[Acquired], count: int) -> list[RecordAnswer]:
     """One line a share partition: from its first available record to the last one settled at most so many lay."""
-    by_partition: dict[tuple[str, int], list[tuple[Transition, Held]]] = defaultdict(list)
-    for row, value in zip(rows, held, strict=True):
+    by_partition: dict[tuple[str, int], list[tuple[Transition, Acquired]]] = defaultdict(list)
+    for row, value in zip(rows, acquired, strict=True):
         by_partition[row.topic_id, row.partition].append((row, value))
     return [_in_flight(found, count) for _, found in sorted(by_partition.items())]
 
 
-def _in_flight(found: Sequence[tuple[Transition, Held]], count: int) -> RecordAnswer:
+def _in_flight(found: Sequence[tuple[Transition, Acquired]], count: int) -> RecordAnswer:
     most, at_ms = _most_in_flight([row for row, _ in found])
     row, last = found[0][0], found[-1][1]
     is_below = most > count

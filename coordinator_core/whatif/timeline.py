@@ -146,8 +146,8 @@ def timeline_of(
 def _departed(life: GroupLife, recorded: Recorded, configs: Configs) -> LeaveReasons:
     """Why members went, as gold has it."""
     settings = InferenceSettings(modern_session_timeout_ms=recorded.consumer_session_timeout_ms)
-    heard = last_commit_times(life.commits, partition_owners(life), life.members, {})
-    leave_reasons = find_leave_reasons(life, heard, settings, configs)
+    commit_times = last_commit_times(life.commits, partition_owners(life), life.members, {})
+    leave_reasons = find_leave_reasons(life, commit_times, settings, configs)
     return {**leave_reasons, **by_others(find_rollouts(life.members, leave_reasons, settings), leave_reasons)}
 
 

@@ -14,7 +14,7 @@ ADMIN: Final = "ADMIN"
 """Source of a topic id's name."""
 
 
-class ToldConfig(NamedTuple):
+class ObservedConfig(NamedTuple):
     """A config which Admin told to be in force from a time (epoch ms) on; value None: it is not any more."""
 
     resource_type: str
@@ -25,16 +25,16 @@ class ToldConfig(NamedTuple):
     at: int
 
 
-class ToldVersions(NamedTuple):
+class AdminSnapshotVersions(NamedTuple):
     """Versions of the tables of what was told; -1: there is no such table."""
 
     topics: int
     configs: int
 
 
-def told_versions(warehouse: Warehouse) -> ToldVersions:
+def admin_snapshot_versions(warehouse: Warehouse) -> AdminSnapshotVersions:
     """The newest ones."""
-    return ToldVersions(warehouse.version(TOPICS), warehouse.version(CONFIGS))
+    return AdminSnapshotVersions(warehouse.version(TOPICS), warehouse.version(CONFIGS))
 
 
 def newest(
@@ -53,7 +53,7 @@ def first_topic_ids(warehouse: Warehouse, cluster_id: str) -> dict[str, str]:
     return {row["topic"]: row["topic_id"] for row in rows}
 
 
-def told_topics(warehouse: Warehouse, cluster_id: str, version: int) -> tuple[list[TopicName], dict[str, int]]:
+def admin_topics(warehouse: Warehouse, cluster_id: str, version: int) -> tuple[list[TopicName], dict[str, int]]:
     """Names of topic ids, each from when it was first told, and when ids were found to be gone (epoch ms)."""
     if version < 0:
         return [], {}
@@ -71,26 +71,26 @@ def told_topics(warehouse: Warehouse, cluster_id: str, version: int) -> tuple[li
     return list(names.values()), deleted
 
 
-def told_configs(warehouse: Warehouse, cluster_id: str, version: int) -> list[ToldConfig]:
+def admin_configs(warehouse: Warehouse, cluster_id: str, version: int) -> list[ObservedConfig]:
     """Changes of configs in the order of time. What all brokers agree on is told of all, else of each."""
     if version < 0:
         return []
     rows = warehouse.read(CONFIGS, where={"cluster_id": cluster_id}, version=version).to_pylist()
-    told = [
-        ToldConfig(row["resource_type"], row["resource_name"], row["name"], row["value"], epoch_ms(row["told_at"]))
+    observed = [
+        ObservedConfig(row["resource_type"], row["resource_name"], row["name"], row["value"], epoch_ms(row["told_at"]))
         for row in rows
     ]
-    told.sort(key=lambda it: (it.at, it.resource_type, it.resource_name, it.name))
-    of_brokers = [it for it in told if it.resource_type == BROKER]
-    others = [it for it in told if it.resource_type != BROKER]
+    observed.sort(key=lambda it: (it.at, it.resource_type, it.resource_name, it.name))
+    of_brokers = [it for it in observed if it.resource_type == BROKER]
+    others = [it for it in observed if it.resource_type != BROKER]
     return sorted([*others, *_agreed(of_brokers)], key=lambda it: it.at)
 
 
-def _agreed(told: Iterable[ToldConfig]) -> Iterable[ToldConfig]:
+def _agreed(observed: Iterable[ObservedConfig]) -> Iterable[ObservedConfig]:
     """Configs of single brokers, as those of all brokers wherever these agree."""
     values: dict[str, dict[str, str]] = {}
-    by_time: dict[tuple[int, str], list[ToldConfig]] = {}
-    for it in told:
+    by_time: dict[tuple[int, str], list[ObservedConfig]] = {}
+    for it in observed:
         by_time.setdefault((it.at, it.name), []).append(it)
     in_force: dict[tuple[str, str], str] = {}
     for (at, name), changes in by_time.items():
@@ -105,6 +105,6 @@ def _agreed(told: Iterable[ToldConfig]) -> Iterable[ToldConfig]:
         before = {broker: value for (other, broker), value in in_force.items() if other == name}
         for broker in sorted(before.keys() | wanted.keys()):
             if before.get(broker) != wanted.get(broker):
-                yield ToldConfig(BROKER, broker, name, wanted.get(broker), at)
+                yield ObservedConfig(BROKER, broker, name, wanted.get(broker), at)
         in_force = {place: value for place, value in in_force.items() if place[0] != name}
         in_force |= {(name, broker): value for broker, value in wanted.items()}

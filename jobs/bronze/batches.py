@@ -28,7 +28,7 @@ from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.delta.row_groups import row_groups_in_order
 from jobs.delta.scanner import Scanner
 from jobs.delta.warehouse import TableFile
-from jobs.sources.segments import DUMP, TOLD_BY_HEADER
+from jobs.sources.segments import DUMP, HEADER_COLUMNS
 from schemas.tables.bronze import RECORD_BATCHES
 
 HEADERS: Final = (
@@ -347,7 +347,7 @@ class BronzeBatches:
         """Records of a batch that is taken out, as rows of batches without headers."""
         for run in _runs_of(records, self._is_covered):
             times = [record.timestamp_ms for record in run]
-            values = dict.fromkeys(TOLD_BY_HEADER) | {
+            values = dict.fromkeys(HEADER_COLUMNS) | {
                 "base_offset": run[0].offset,
                 "last_offset": run[-1].offset,
                 "record_count": len(run),

@@ -34,7 +34,7 @@ CONSUMING_TABLES: Final = (OFFSET_COMMITS, MEMBER_ASSIGNMENTS, SHARE_PARTITION_S
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """What was asked and written. `refused`: what the cluster does not tell, in words."""
 
     row_count: int
@@ -53,7 +53,7 @@ class ClusterWatch:
         self._admin = Admin(broker)
         self._silver = silver or SilverTopics(warehouse, cluster_id)
 
-    def sample_end_offsets(self, sampled_at: datetime) -> Told:
+    def sample_end_offsets(self, sampled_at: datetime) -> Reported:
         """Add the log start and end of every partition of the topics that groups read."""
         wanted, refused = self.consumed_topics()
         found = self._admin.topics(wanted) if wanted else {}
@@ -70,7 +70,7 @@ class ClusterWatch:
             }
             for topic, partition in sorted(places)
         ]
-        return Told(self._append(END_OFFSETS, rows, epoch_ms(sampled_at)), refused)
+        return Reported(self._append(END_OFFSETS, rows, epoch_ms(sampled_at)), refused)
 
     def consumed_topics(self) -> tuple[set[str], tuple[str, ...]]:
         """Topics which groups read, as silver has them and as the coordinators tell; and what these do not tell."""
@@ -91,14 +91,14 @@ class ClusterWatch:
         share_offsets = self._admin.share_offsets(
             [it.group_id for it in groups.values() if it.group_type == GroupType.SHARE]
         )
-        for group_id, told in share_offsets.items():
-            if isinstance(told, Refusal):
-                refused[f"offsets of share groups: {told.why}"] = group_id
+        for group_id, observed in share_offsets.items():
+            if isinstance(observed, Refusal):
+                refused[f"offsets of share groups: {observed.why}"] = group_id
             else:
-                topics |= {place.topic for place in told}
+                topics |= {place.topic for place in observed}
         return topics, tuple(f"{what} (as of {group_id!r})" for what, group_id in refused.items())
 
-    def note_topics(self, told_at: datetime) -> Told:
+    def note_topics(self, told_at: datetime) -> Reported:
         """Add the topics which were not yet told of, those whose partitions became more, those which are gone."""
         last = newest(self._warehouse, TOPICS, self._cluster_id, ("topic_id",))
         # brokers before 2.8 have no ids, and names follow from commits
@@ -111,9 +111,9 @@ class ClusterWatch:
         for (topic_id,), before in sorted(last.items()):
             if topic_id not in found and not before["is_deleted"]:
                 rows.append(before | {"told_at": told_at, "partition_count": None, "is_deleted": True})
-        return Told(self._append(TOPICS, rows, epoch_ms(told_at)))
+        return Reported(self._append(TOPICS, rows, epoch_ms(told_at)))
 
-    def note_configs(self, told_at: datetime) -> Told:
+    def note_configs(self, told_at: datetime) -> Reported:
         """Add the configs of groups, brokers and consumed topics which were not yet told of, or have another value."""
         refusals: list[str] = []
         groups = self._admin.configured_groups()
@@ -145,7 +145,7 @@ class ClusterWatch:
             was_asked = resource_name in asked[resource_type] and (resource_type, resource_name) not in refused
             if place not in found and (is_gone or was_asked) and before["value"] is not None:
                 rows.append(before | {"told_at": told_at, "value": None, "source": None})
-        return Told(self._append(CONFIGS, rows, epoch_ms(told_at)), tuple(refusals))
+        return Reported(self._append(CONFIGS, rows, epoch_ms(told_at)), tuple(refusals))
 
     def _append(self, table: Table, rows: Sequence[Mapping[str, Any]], version: int) -> int:
         """Append rows in one commit. The time is the version: what was asked later is never overtaken."""

@@ -38,7 +38,7 @@ HOLES: Final = ("MISSING", "CORRUPT")
 PRUNED_TOPICS: Final = frozenset({"__share_group_state", "__cluster_metadata"})
 """Kafka deletes the beginning of these logs all the time: share state that a later snapshot holds, and metadata that a
 checkpoint file holds."""
-HOLES_TOLD_MAX: Final = 5
+HOLES_LISTED_MAX: Final = 5
 
 
 class CoverageScan:
@@ -62,7 +62,7 @@ class CoverageScan:
         """Of the batch behind what is spoken of."""
         self._without_epoch: list[int] = []
         """Of the ranges, those behind which no intact batch was read yet: the next one has their epoch."""
-        self._untold: Sequence[tuple[int, int]] = ()
+        self._unreported: Sequence[tuple[int, int]] = ()
 
     def add(
         self,
@@ -80,7 +80,7 @@ class CoverageScan:
         batches = read.scan.batches
         is_after_skip = _rows_after_skips(read)
         epochs = _epochs_behind(read)
-        for first, last in _stretches(read, is_after_skip, rejected, silent):
+        for first, last in _intervals(read, is_after_skip, rejected, silent):
             from_offset, to_offset = int(batches.base_offset[first]), int(batches.last_offset[last - 1])
             self._was_skipped = self._was_skipped or bool(is_after_skip[first])
             self._epoch = None if epochs is None or epochs[first] < 0 else int(epochs[first])
@@ -100,9 +100,9 @@ class CoverageScan:
                     self._say(r)
         self._was_skipped = self._was_skipped or any(end >= read.scan.end_position for _, end in read.scan.skipped)
 
-    def leave_out(self, untold: Sequence[tuple[int, int]]) -> None:
+    def leave_out(self, unreported: Sequence[tuple[int, int]]) -> None:
         """Offsets of records that the source has and does not tell: they are MISSING, as holes or not."""
-        self._untold = untold
+        self._unreported = unreported
 
     def finish(self, offset_end: int | None) -> tuple[CoverageRange, ...]:
         """All that is said. `offset_end`: what was looked at ends here, exclusive; None where the last batch ends."""
@@ -110,13 +110,15 @@ class CoverageScan:
             self._hole_until(offset_end)
         if self._log_start_offset:
             self._ranges.append(self._range(0, self._log_start_offset - 1, CoverageKind.MISSING, LOG_START))
-        if self._untold:
+        if self._unreported:
             found, self._ranges = self._ranges, []
             for r in found:
                 is_hole = r.kind is CoverageKind.COMPACTED
-                pieces = subtract([(r.from_offset, r.to_offset)], self._untold if is_hole else ())
+                pieces = subtract([(r.from_offset, r.to_offset)], self._unreported if is_hole else ())
                 self._ranges += [replace(r, from_offset=first, to_offset=last) for first, last in pieces]
-            self._ranges += [self._range(first, last, CoverageKind.MISSING, NOT_TOLD) for first, last in self._untold]
+            self._ranges += [
+                self._range(first, last, CoverageKind.MISSING, NOT_TOLD) for first, last in self._unreported
+            ]
         return merge_coverage(self._ranges, ())
 
     def _hole_until(self, offset: int) -> None:
@@ -159,7 +161,7 @@ class CoverageScan:
 def _epochs_behind(read: SegmentRead) -> NDArray[np.int32] | None:
     """The leader epoch of each batch, or of the first intact one behind it; less than 0 where none is known. None where
     all headers are made up."""
-    if not read.segment.is_header_told:
+    if not read.segment.has_header:
         return None
     batches, crc_valid = read.scan.batches, read.scan.crc_valid
     epochs: NDArray[np.int32] = np.where(batches.magic >= 2, batches.leader_epoch, -1).astype(np.int32)
@@ -178,7 +180,7 @@ def _rows_after_skips(read: SegmentRead) -> NDArray[np.bool_]:
     return is_after
 
 
-def _stretches(
+def _intervals(
     read: SegmentRead, is_after_skip: NDArray[np.bool_], *marks: NDArray[np.bool_] | None
 ) -> Iterator[tuple[int, int]]:
     """Rows [first, last) of batches whose offsets follow each other and of which the same can be said.
@@ -239,7 +241,7 @@ def _captured(read: SegmentRead, first: int, last: int, observed_at_ms: int) -> 
         )
     for hole in holes:
         reason = NOT_IN_DUMP if read.segment.source_kind == DUMP else IN_BATCH
-        epoch = int(batches.leader_epoch[first]) if batches.magic[first] >= 2 and read.segment.is_header_told else -1
+        epoch = int(batches.leader_epoch[first]) if batches.magic[first] >= 2 and read.segment.has_header else -1
         yield CoverageRange(
             *hole, CoverageKind.COMPACTED, observed_at_ms, reason, leader_epoch=epoch if epoch >= 0 else None
         )
@@ -316,10 +318,10 @@ def holes(coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> Iterator[
 
 def hole_lines(found: Sequence[tuple[LogPartition, CoverageRange]]) -> Iterator[str]:
     """The first holes in words, and how many more there are."""
-    for (topic, partition), r in found[:HOLES_TOLD_MAX]:
+    for (topic, partition), r in found[:HOLES_LISTED_MAX]:
         yield (
             f"hole: {topic}-{partition} offsets {r.from_offset:,} to {r.to_offset:,} are {r.kind.name}: "
             f"{r.reason or 'for no known reason'}"
         )
-    if len(found) > HOLES_TOLD_MAX:
-        yield f"and {len(found) - HOLES_TOLD_MAX:,} holes more"
+    if len(found) > HOLES_LISTED_MAX:
+        yield f"and {len(found) - HOLES_LISTED_MAX:,} holes more"

@@ -39,7 +39,7 @@ def merged_coverage(
     for partition, observed in seen.items():
         together = [*_but_right(bronze.coverage.get(partition, ()), put_right.get(partition, ())), *observed]
         if partition in rebuilt:
-            now = _but_untold(rebuilt[partition], together)
+            now = _but_unreadable(rebuilt[partition], together)
             together = [*now, *_left_of(together, now)]
         of_the_log = _but_cut(together, lineages.get(partition, Lineage()))
         merged[partition] = complete_coverage(merge_coverage(of_the_log, ()), observed_at_ms=observed_at_ms)
@@ -72,14 +72,14 @@ def _but_cut(ranges: Iterable[CoverageRange], lineage: Lineage) -> Iterator[Cove
             yield replace(r, to_offset=end - 1)
 
 
-def _but_untold(now: Sequence[CoverageRange], seen: Iterable[CoverageRange]) -> list[CoverageRange]:
+def _but_unreadable(now: Sequence[CoverageRange], seen: Iterable[CoverageRange]) -> list[CoverageRange]:
     """The same, but for holes of dumps whose records are not told."""
-    untold = [(r.from_offset, r.to_offset) for r in seen if r.reason == coverage_rows.NOT_TOLD]
+    unreported = [(r.from_offset, r.to_offset) for r in seen if r.reason == coverage_rows.NOT_TOLD]
     return [
         replace(r, from_offset=first, to_offset=last)
         for r in now
         for first, last in subtract(
-            [(r.from_offset, r.to_offset)], untold if r.reason == coverage_rows.NOT_IN_DUMP else ()
+            [(r.from_offset, r.to_offset)], unreported if r.reason == coverage_rows.NOT_IN_DUMP else ()
         )
     ]
 

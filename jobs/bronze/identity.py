@@ -202,15 +202,16 @@ def _what(identity: Identity) -> str:
 
 
 def _other_records(log: "PartitionLog | DumpLog", found: OtherLog, other: str) -> str:
-    def told(epoch: int | None, at_ms: int) -> str:
+    def observed(epoch: int | None, at_ms: int) -> str:
         of_epoch = "" if epoch is None else f" of leader epoch {epoch}"
         return f"a record{of_epoch} written at {time_text(at_ms if at_ms >= 0 else None) or 'no known time'}"
 
     return (
         f"{log.uri}: {log.topic}-{log.partition} is another log than {other} has. At offset {found.offset} it has "
-        f"{told(found.found_epoch, found.found_ms)}, and there it is {told(found.known_epoch, found.known_ms)}: the "
-        "topic was deleted and made anew, or the folder is of another cluster. Nothing was written: capture it with a "
-        "--cluster-id of its own, or begin with a new --warehouse"
+        f"{observed(found.found_epoch, found.found_ms)}, and there it is "
+        f"{observed(found.known_epoch, found.known_ms)}: the topic was deleted and made anew, or the folder is of "
+        "another cluster. Nothing was written: capture it with a --cluster-id of its own, or begin with a new "
+        "--warehouse"
     )
 
 

@@ -191,10 +191,10 @@ class LogCapture:
         """The segment that is read next ends before this offset, and goes on with this epoch; None: not known."""
         self._end, self._epoch_after = offset_end, leader_epoch
 
-    def leave_out(self, untold: Sequence[OffsetRange]) -> None:
+    def leave_out(self, unreported: Sequence[OffsetRange]) -> None:
         """Offsets that a dump has and does not tell."""
         assert self._scan is not None
-        self._scan.leave_out(untold)
+        self._scan.leave_out(unreported)
 
     def meet(self, rows: "pa.Table", left_out: "pa.Table") -> None:
         """Rows of a dump, and those of them at offsets which batches span."""
@@ -371,7 +371,7 @@ class LogCapture:
     def _with_true_epochs(self, read: SegmentRead) -> SegmentRead:
         """The same; a batch whose leader epoch cannot be its own is damaged like one whose checksum does not fit."""
         batches, crc_valid = read.scan.batches, read.scan.crc_valid
-        if not read.segment.is_header_told or not len(batches):
+        if not read.segment.has_header or not len(batches):
             return read
         rows = np.flatnonzero(crc_valid & (batches.magic >= 2))
         epochs = batches.leader_epoch[rows].astype(np.int64)
@@ -463,7 +463,7 @@ class LogCapture:
         nothing = np.zeros(count, np.bool_)
         origin = Origin.LOG
         if read.segment.source_kind == DUMP:
-            origin = Origin.PRINTED if read.segment.is_header_told else Origin.ROWS
+            origin = Origin.PRINTED if read.segment.has_header else Origin.ROWS
         come = BatchRows.of(batches, origin)
         self._follow(self._lineage.with_batches(come.take(crc_valid)), read.segment.path)
         is_cut = self._lineage.is_cut(come) & crc_valid

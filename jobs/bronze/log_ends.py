@@ -213,5 +213,5 @@ def count_unknown(ends: LogEnds) -> str:
 
 def numbers(partitions: Sequence[int]) -> str:
     """Some of them, if there are many."""
-    told = ", ".join(str(partition) for partition in partitions[:NAMED_MAX])
-    return told if len(partitions) <= NAMED_MAX else f"{told} and {len(partitions) - NAMED_MAX:,} more"
+    observed = ", ".join(str(partition) for partition in partitions[:NAMED_MAX])
+    return observed if len(partitions) <= NAMED_MAX else f"{observed} and {len(partitions) - NAMED_MAX:,} more"

@@ -55,11 +55,11 @@ def merged(*counts: CountsOverTime) -> dict[tuple[str, int], int]:
 
 
 def partition_count_rows(
-    logged: CountsOverTime, told: CountsOverTime, name_of: Mapping[str, str], deleted: Mapping[str, int]
+    logged: CountsOverTime, observed: CountsOverTime, name_of: Mapping[str, str], deleted: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """Rows of silver.partition_counts: one for each number of partitions of a topic id, by id and number. `told`: by
-    Admin. Times are epoch ms."""
-    together = merged(logged, told)
+    """Rows of silver.partition_counts: one for each number of partitions of a topic id, by id and number. `observed`:
+    by Admin. Times are epoch ms."""
+    together = merged(logged, observed)
     rows: list[dict[str, Any]] = []
     for (topic_id, at), count in sorted(together.items()):
         if rows and rows[-1]["topic_id"] == topic_id:
@@ -77,7 +77,7 @@ def partition_count_rows(
     return rows
 
 
-def told_counts(warehouse: Warehouse, cluster_id: str, version: int | None = None) -> dict[tuple[str, int], int]:
+def observed_counts(warehouse: Warehouse, cluster_id: str, version: int | None = None) -> dict[tuple[str, int], int]:
     """What Admin told; `version`: of bronze.topics, the newest."""
     if version is not None and version < 0:
         return {}
@@ -106,8 +106,8 @@ def known_counts(
             continue
         since_ms = None if row["valid_from"] is None else epoch_ms(row["valid_from"])
         _take(known, row["topic"], KnownCount(row["partition_count"], row["learned_from"], since_ms))
-    told = warehouse.read(TOPICS, where={"cluster_id": cluster_id}).to_pylist()
-    for row in _newest_told(told):  # a capture may be newer than silver is
+    observed = warehouse.read(TOPICS, where={"cluster_id": cluster_id}).to_pylist()
+    for row in _newest_observed(observed):  # a capture may be newer than silver is
         if row["partition_count"] is not None:
             _take(known, row["topic"], KnownCount(row["partition_count"], ADMIN, epoch_ms(row["told_at"])))
     for topic, count in (settings or {}).items():
@@ -120,7 +120,7 @@ def _take(known: dict[str, KnownCount], topic: str, count: KnownCount) -> None:
         known[topic] = count
 
 
-def _newest_told(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _newest_observed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The row told last of each topic id."""
     newest: dict[str, dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["told_at"]):

@@ -28,16 +28,16 @@ class BronzeChunk:
     data: U8
     base_offsets: I64
     sources: pa.ChunkedArray
-    is_header_told: BoolArray
+    has_header: BoolArray
     """One bool a batch. False: it was made of bare keys and values, and its header says nothing about producers."""
 
-    def are_headers_told(self, offsets: I64) -> BoolArray:
+    def have_headers(self, offsets: I64) -> BoolArray:
         """Is the header told of the batch that has each offset? Yes for offsets before the chunk."""
-        if self.is_header_told.all():
+        if self.has_header.all():
             return np.ones(len(offsets), np.bool_)  # but for what comes of dumps it is so
         rows = np.searchsorted(self.base_offsets, offsets, side="right") - 1
-        told: BoolArray = self.is_header_told[rows] | (rows < 0)
-        return told
+        observed: BoolArray = self.has_header[rows] | (rows < 0)
+        return observed
 
     def source_of(self, base_offset: int) -> str | None:
         """Where the batch with this base offset was read."""
@@ -115,14 +115,14 @@ def _chunks(rows: pa.Table, from_offset: int) -> Iterator[BronzeChunk]:
         base_offsets = rows["base_offset"].to_numpy()
     ends = np.cumsum(pc.binary_length(rows["batch"]).to_numpy(), dtype=np.int64)
     data = _joined(rows["batch"])
-    is_header_told = ~rows["is_transactional"].is_null().to_numpy()
+    has_header = ~rows["is_transactional"].is_null().to_numpy()
     first, position = 0, 0
     while first < len(base_offsets):
         after = max(first + 1, int(np.searchsorted(ends, position + CHUNK_BYTES_MAX, side="right")))
         end = int(ends[after - 1])
         part = slice(first, after)
         sources = rows["source"].slice(first, after - first)
-        yield BronzeChunk(data[position:end], base_offsets[part], sources, is_header_told[part])
+        yield BronzeChunk(data[position:end], base_offsets[part], sources, has_header[part])
         first, position = after, end
 
 

@@ -122,7 +122,7 @@ def _capture_dump(capture: LogCapture, log: "DumpLog") -> None:
     from jobs.sources.dumps.pack import read_dump_log  # noqa: PLC0415
 
     capture.begin(None)
-    capture.leave_out(log.untold)
+    capture.leave_out(log.unreported)
     known = capture.covered
     for read in read_dump_log(log, known=known, met=capture.meet if log.is_rows else None):
         capture.add(read)

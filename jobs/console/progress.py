@@ -70,13 +70,13 @@ class _Line:
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[told]}", markup=False),
+            TextColumn("{task.fields[printed]}", markup=False),
             TimeElapsedColumn(),
             console=console,
             transient=True,
         )
         self._name = name
-        self._task = self._progress.add_task(name, total=None, told="")
+        self._task = self._progress.add_task(name, total=None, printed="")
         self._pace = Pace()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -97,16 +97,16 @@ class _Line:
         while not self._stop.wait(POLL_SECONDS):
             now = running_stage()
             if now is not None and now.total_bytes:
-                told = self._pace.told(now, perf_counter())
-                self._show(now.what, now.done_bytes, now.total_bytes, told)
+                printed = self._pace.printed(now, perf_counter())
+                self._show(now.what, now.done_bytes, now.total_bytes, printed)
             elif self._session is not None:
                 done, total = tasks_of(self._session)
                 what = now.what if now is not None else ""
                 self._show(what, done, total, f"{done:,} of {total:,} tasks" if total else "")
 
-    def _show(self, what: str, done: int, total: int, told: str) -> None:
+    def _show(self, what: str, done: int, total: int, printed: str) -> None:
         description = f"{self._name}: {what}" if what else self._name
-        self._progress.update(self._task, description=description, completed=done, total=total or None, told=told)
+        self._progress.update(self._task, description=description, completed=done, total=total or None, printed=printed)
 
 
 class Pace:
@@ -116,16 +116,16 @@ class Pace:
         self._of: RunningStage | None = None
         self._since = 0.0
 
-    def told(self, now: RunningStage, at: float) -> str:
+    def printed(self, now: RunningStage, at: float) -> str:
         """In words; `at` in seconds of any clock that goes on."""
         if now is not self._of:
             self._of, self._since = now, at
         seconds, done = at - self._since, now.done_bytes
-        told = f"{size_text(done)} of {size_text(now.total_bytes)}"
+        printed = f"{size_text(done)} of {size_text(now.total_bytes)}"
         if not done or seconds < TELLING_SECONDS:
-            return told
+            return printed
         left = (now.total_bytes - done) * seconds / done
-        return f"{told}, {size_text(done / seconds)}/s, {duration_text(left)} left"
+        return f"{printed}, {size_text(done / seconds)}/s, {duration_text(left)} left"
 
 
 def tasks_of(session: SparkSession) -> tuple[int, int]:

@@ -125,8 +125,8 @@ def _plain(column: pa.Array) -> list[Any]:
         return column.to_pylist()  # type: ignore[no-any-return]
     inner = zip(column.keys.to_pylist(), column.items.to_pylist(), strict=True) if is_map else column.values.to_pylist()
     make, values = (dict if is_map else tuple), list(inner)
-    stretches = zip(column.is_valid().to_pylist(), pairwise(column.offsets.to_pylist()), strict=True)
-    return [make(values[begin:end]) if is_there else None for is_there, (begin, end) in stretches]
+    intervals = zip(column.is_valid().to_pylist(), pairwise(column.offsets.to_pylist()), strict=True)
+    return [make(values[begin:end]) if is_there else None for is_there, (begin, end) in intervals]
 
 
 def dicts_of(rows: pa.Table) -> list[dict[str, Any]]:

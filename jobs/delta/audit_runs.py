@@ -8,12 +8,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, Self
 
-from jobs.delta.replay_runs import HeldTables
+from jobs.delta.replay_runs import PinnedTables
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.state import AUDIT_STARTS, AUDITS
 
 
-class WholeAudit(HeldTables):
+class WholeAudit(PinnedTables):
     """The newest whole audit of a cluster, and gold as it left it."""
 
     def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:

@@ -107,14 +107,14 @@ def _key_columns(rows: AssignmentRows, group_types: Sequence[str], topic: I64) -
     }
 
 
-def commits_table(commits: CommitColumns, log_partition: int, is_header_told: BoolArray | None = None) -> pa.Table:
+def commits_table(commits: CommitColumns, log_partition: int, has_header: BoolArray | None = None) -> pa.Table:
     """silver.offset_commits: texts stay dictionary coded until they are in Parquet.
 
-    `is_header_told`, one bool a row: where False, nobody knows which producer wrote the record.
+    `has_header`, one bool a row: where False, nobody knows which producer wrote the record.
     """
     count = len(commits)
     is_value = commits.is_value
-    told = np.ones(count, np.bool_) if is_header_told is None else is_header_told
+    reported = np.ones(count, np.bool_) if has_header is None else has_header
     committed = _masked(commits.committed_offset, is_value)
     columns = {
         "log_partition": constant(log_partition, pa.int32(), count),
@@ -129,8 +129,8 @@ def commits_table(commits: CommitColumns, log_partition: int, is_header_told: Bo
         "commit_time": _masked_times(commits.commit_time_ms, is_value),
         "expire_time": _masked_times(commits.expire_time_ms, commits.expire_time_valid),
         "recorded_at": timestamps(commits.recorded_at_ms),
-        "producer_id": _masked(commits.producer_id, told),
-        "is_transactional": _masked(commits.is_transactional, told),
+        "producer_id": _masked(commits.producer_id, reported),
+        "is_transactional": _masked(commits.is_transactional, reported),
         "outcome": _named(pa.array(commits.outcome), OUTCOMES),
         "applied_log_offset": _masked(commits.applied_log_offset, commits.applied_valid),
         "applied_at": _masked_times(applied_at_ms(commits), commits.applied_valid),

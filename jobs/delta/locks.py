@@ -17,7 +17,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 
 FOLDER: Final = "_locks"
-TOLD_BYTES_MAX: Final = 200
+LOCK_BYTES_MAX: Final = 200
 
 
 @contextmanager
@@ -40,9 +40,9 @@ def only_one(
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            told = file.read(TOLD_BYTES_MAX).decode("ascii", "replace")
+            reported = file.read(LOCK_BYTES_MAX).decode("ascii", "replace")
             raise WarehouseError(
-                f"another {job} of cluster {cluster_id!r} is at work on this warehouse ({told}): "
+                f"another {job} of cluster {cluster_id!r} is at work on this warehouse ({reported}): "
                 "run this one when it has ended"
             ) from None
         file.truncate(0)

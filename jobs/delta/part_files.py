@@ -32,7 +32,7 @@ TO_LOG_OFFSET: Final = "to_log_offset"
 """Columns of silver's tables of logs: rows of one log partition stand together."""
 WRITE_BYTES: Final = 1 << 20
 """Of pages at once: a kernel takes a third of the time for it that it takes for each page alone."""
-HELD_BYTES_MAX: Final = 16 << 20
+BUFFERED_BYTES_MAX: Final = 16 << 20
 """Rows of small writes that wait for others are written at the latest when they are so large."""
 STATISTICS_TEXT_MAX: Final = 32
 """Characters of a text kept in Delta's statistics, as Spark's own writer keeps (DataSkippingReader)."""
@@ -101,9 +101,9 @@ class PartWriter:
         self._row_count = 0
         self._row_group_rows_min = row_group_rows_min
         self._row_group_rows_max = row_group_rows_max
-        self._held: list[pa.Table] = []
-        self._held_count = 0
-        self._held_bytes = 0
+        self._buffered: list[pa.Table] = []
+        self._buffered_count = 0
+        self._buffered_bytes = 0
         self._layout: _Layout | None = None
         self._never_null: frozenset[str] | None = None
         """Columns without any null, as the first rows say."""
@@ -114,22 +114,22 @@ class PartWriter:
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         table = self._in_file_order(table)
         if table.num_rows >= self._row_group_rows_min:
-            self._write_held()
+            self._write_buffered()
             self._write(table)
             return
-        held = _copied(table)
-        self._held.append(held)
-        self._held_count += held.num_rows
+        buffered = _copied(table)
+        self._buffered.append(buffered)
+        self._buffered_count += buffered.num_rows
         # of memory of its own: to add up what is in use of it, column by column, costs as much as the copy
-        self._held_bytes += held.get_total_buffer_size()
-        if self._held_count >= self._row_group_rows_min or self._held_bytes >= HELD_BYTES_MAX:
-            self._write_held()
+        self._buffered_bytes += buffered.get_total_buffer_size()
+        if self._buffered_count >= self._row_group_rows_min or self._buffered_bytes >= BUFFERED_BYTES_MAX:
+            self._write_buffered()
 
-    def _write_held(self) -> None:
-        if self._held:
+    def _write_buffered(self) -> None:
+        if self._buffered:
             # a dictionary that changes within a row group would be given up
-            rows = _unified(pa.concat_tables(self._held)).combine_chunks()
-            self._held, self._held_count, self._held_bytes = [], 0, 0
+            rows = _unified(pa.concat_tables(self._buffered)).combine_chunks()
+            self._buffered, self._buffered_count, self._buffered_bytes = [], 0, 0
             self._write(rows)
 
     def _write(self, table: pa.Table) -> None:
@@ -143,7 +143,7 @@ class PartWriter:
     def close(self) -> WrittenFile:
         """Finish the file and say what was written."""
         if self.written is None:
-            self._write_held()
+            self._write_buffered()
             with writing(self._table.full_name, self._folder):
                 if self._writer is None:
                     self._writer = self._open(self._in_file_order(arrow_schema(self._table).empty_table()).schema)

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from jobs.delta.audit_runs import WholeAudit
-from jobs.delta.replay_runs import HeldTables, WholeRun
+from jobs.delta.replay_runs import PinnedTables, WholeRun
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
@@ -33,21 +33,21 @@ OF_REPLAY: Final = (*SILVER_TABLES, LOGS, GROUPS, NAMES, COORDINATOR_KEYS, CONFI
 OF_AUDIT: Final = (*GOLD_TABLES, AUDITED_LOGS)
 """Tables which a run writes one after another, so that one which is under way has written some of them."""
 
-Held = Mapping[str, int | None]
+Pinned = Mapping[str, int | None]
 """By cluster id, the Delta version at which its rows of a table are read; None: it has none yet. Clusters which are not
 in it are read at the newest version."""
 
 
-def held_versions(warehouse: Warehouse) -> Mapping[Table, Held]:
+def pinned_versions(warehouse: Warehouse) -> Mapping[Table, Pinned]:
     """By table, what is held; nothing while everything is whole."""
-    held: dict[Table, dict[str, int | None]] = {}
+    pinned: dict[Table, dict[str, int | None]] = {}
     for cluster_id in _not_whole(warehouse, STARTS, RUNS, "replay_version"):
         run = WholeRun.newest(warehouse, cluster_id)
-        _hold(held, OF_REPLAY, cluster_id, run, is_known=run.is_known)
+        _hold(pinned, OF_REPLAY, cluster_id, run, is_known=run.is_known)
     for cluster_id in _not_whole(warehouse, AUDIT_STARTS, AUDITS, "audit_version"):
         audit = WholeAudit.newest(warehouse, cluster_id)
-        _hold(held, OF_AUDIT, cluster_id, audit, is_known=audit.is_known)
-    return held
+        _hold(pinned, OF_AUDIT, cluster_id, audit, is_known=audit.is_known)
+    return pinned
 
 
 def _not_whole(warehouse: Warehouse, starts: Table, ends: Table, number: str) -> list[str]:
@@ -69,14 +69,14 @@ def _maxima(names: list[str], numbers: list[int]) -> dict[str, int]:
 
 
 def _hold(
-    held: dict[Table, dict[str, int | None]],
+    pinned: dict[Table, dict[str, int | None]],
     tables: tuple[Table, ...],
     cluster_id: str,
-    whole: HeldTables,
+    whole: PinnedTables,
     *,
     is_known: bool,
 ) -> None:
     for table in tables:
         version = whole.version_of(table)
         if version is not None or not is_known:
-            held.setdefault(table, {})[cluster_id] = version
+            pinned.setdefault(table, {})[cluster_id] = version

@@ -54,7 +54,7 @@ class Start:
         return pa.Table.from_pylist([row], schema=arrow_schema(STARTS))
 
 
-class HeldTables:
+class PinnedTables:
     """A cluster's rows of tables, each at the Delta version that is held, or at the newest where none is.
 
     A run says that it begins before it writes. So where nobody had said so after a table was looked at, what was seen
@@ -117,7 +117,7 @@ class HeldTables:
         return rows
 
 
-class WholeRun(HeldTables):
+class WholeRun(PinnedTables):
     """The newest whole run of a cluster, and the tables as it left them.
 
     Where no run is known, none has begun since, or the run did not write a table, the newest version is read.
@@ -130,8 +130,8 @@ class WholeRun(HeldTables):
         self.foreign_versions = dict((row or {}).get("foreign_versions") or ())
         version = None if row is None else row["replay_version"]
         self.replay_version: int = -1 if version is None else version
-        told = None if row is None else row["told_version"]
-        self.told_version: int | None = told
+        reported = None if row is None else row["told_version"]
+        self.told_version: int | None = reported
         """Of what Admin told, as the run read it."""
 
     @classmethod

@@ -18,11 +18,11 @@ from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.days import NO_COUNTS, NO_DAY, DayCounts, odd_days
 from coordinator_core.inference.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
 from coordinator_core.inference.group_past import (
+    CommitTimesBuilder,
     GroupBefore,
     GroupedCommits,
     GroupFacts,
-    HeardBuilder,
-    MembersHeard,
+    MemberCommitTimes,
     Piece,
 )
 from coordinator_core.inference.groups import GroupGold, Judged, judge_group
@@ -78,8 +78,8 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
         elif saved is not None and work.keeps_groups:
             audited = _NewAudit(work, parts, known, removed, log_partition, saved)
             left = audited.run()
-            for table, made_anew in audited.made_anew.items():
-                carried[table][log_partition] = made_anew
+            for table, rebuilt in audited.rebuilt.items():
+                carried[table][log_partition] = rebuilt
             hosts[log_partition] = audited.hosts
         else:
             own, only = _own_groups(work, log_partition)
@@ -179,7 +179,7 @@ def audit_whole_log(
             del life
         del bundle, plain
     lags.flush()
-    return made.left(kept.built(), MembersHeard(), SavedGroups())
+    return made.left(kept.built(), MemberCommitTimes(), SavedGroups())
 
 
 def _judge_plain(
@@ -215,7 +215,7 @@ class _Made:
         """Of groups of which all else stays."""
         self._days: dict[str, list[ShareGroupDayRow]] = {}
         self._watermarks: dict[str, AuditWatermark] = {}
-        self._heard = HeardBuilder()
+        self._commit_times = CommitTimesBuilder()
         self._not_judged: set[str] = set()
         self._clock_steps: tuple[int, ...] = ()
         self._topic_ids = TopicIds(work.files)
@@ -271,7 +271,7 @@ class _Made:
         days = [*share_days, *judged.gold.share_days]
         if days:
             self._days[group_id] = days
-        self._heard.add(judged.life, judged.gold.owners, judged.heard)
+        self._commit_times.add(judged.life, judged.gold.owners, judged.commit_times)
         self._gold.extend(judged.gold)
         write_broken_rules(broken, self._work.topic, self._parts)
         self._write_many()
@@ -289,20 +289,20 @@ class _Made:
         self._gold.anomalies += stood.anomalies
         self._write_many()
 
-    def left(self, commits: GroupedCommits, heard: MembersHeard, others: SavedGroups) -> SavedGroups:
+    def left(self, commits: GroupedCommits, commit_times: MemberCommitTimes, others: SavedGroups) -> SavedGroups:
         """What the next audit goes on with, when all is added: `others` are the groups that are left as they are, and
-        `heard` of their members."""
+        `commit_times` of their members."""
         self._write()
-        made_anew = self._pasts.keys() | self._not_judged
-        days = {group_id: found for group_id, found in others.days.items() if group_id not in made_anew}
-        watermarks = {group_id: found for group_id, found in others.watermarks.items() if group_id not in made_anew}
+        rebuilt = self._pasts.keys() | self._not_judged
+        days = {group_id: found for group_id, found in others.days.items() if group_id not in rebuilt}
+        watermarks = {group_id: found for group_id, found in others.watermarks.items() if group_id not in rebuilt}
         pasts = {group_id: found for group_id, found in others.pasts.items() if group_id not in self._not_judged}
         watermarks |= {group_id: packed_watermark(found) for group_id, found in self._watermarks.items()}
         return SavedGroups(
             pasts | self._stood | self._pasts,
             days | self._days,
             commits,
-            self._heard.built(heard),
+            self._commit_times.built(commit_times),
             watermarks,
             frozenset(self._not_judged),
         )
@@ -381,8 +381,8 @@ class _NewAudit:
         # what became of transactions that were open is new, too
         self._begin = min([self._place, *saved.commits.pending.tolist()])
         self._made = _Made(work, parts, log_partition)
-        self._heard = saved.heard
-        self._heard_before = saved.heard.by_group()
+        self._commit_times = saved.commit_times
+        self._commit_times_before = saved.commit_times.by_group()
         self._days_before = FormerDays(parts.former(GROUP_SUMMARY, log_partition))
         self._noted: set[str] = set()
         """Groups of which more is new than commits that are told of how they stand."""
@@ -439,7 +439,7 @@ class _NewAudit:
         self._carry()
         kept.append(saved.commits.of_some(seen | saved.not_judged, are_others=True).piece)
         kept.append(of_others.built().piece)
-        return self._made.left(GroupedCommits.of(kept), self._heard.without(self._noted), saved)
+        return self._made.left(GroupedCommits.of(kept), self._commit_times.without(self._noted), saved)
 
     def _first_log_offset(self, group_id: str) -> int:
         """Of the commits of a group."""
@@ -464,7 +464,7 @@ class _NewAudit:
             if group_id not in noted and not self._add_counts(group_id, day, DayCounts(count, 0)):
                 noted.add(group_id)
         self._noted |= noted
-        self._heard = self._heard.and_new(new, self._place)
+        self._commit_times = self._commit_times.and_new(new, self._place)
         watermarks = {
             group_id: unpacked_watermark(saved.watermarks[group_id]) for group_id in noted & saved.watermarks.keys()
         }
@@ -525,8 +525,8 @@ class _NewAudit:
         past = self._saved.pasts.get(group_id)
         before = None
         if past is not None:
-            heard, days = self._heard_before.get(group_id, {}), self._days_before.of(group_id)
-            before = GroupBefore(past, self._place, is_new, heard, days, watermark)
+            commit_times, days = self._commit_times_before.get(group_id, {}), self._days_before.of(group_id)
+            before = GroupBefore(past, self._place, is_new, commit_times, days, watermark)
         try:
             timed = self._made.of_log(life)
             judged = judge_group(timed, self._work.inference, self._known, before, self._removed)
@@ -545,7 +545,7 @@ class _NewAudit:
                 self.hosts[group_id] = judged.hosts
 
     @property
-    def made_anew(self) -> Mapping[Table, Mapping[str, int]]:
+    def rebuilt(self) -> Mapping[Table, Mapping[str, int]]:
         """By table, the groups of which rows are made anew, and the places behind which they are; the days are written
         here."""
         return {
@@ -558,9 +558,9 @@ class _NewAudit:
         """Write what was counted and found before and still holds."""
         parts, log_partition = self._parts, self._log_partition
         parts.carry_broken_rules(log_partition, left_out=self._whole)
-        days_made_anew = dict.fromkeys(self._noted, NO_DAY) | {
+        days_rebuilt = dict.fromkeys(self._noted, NO_DAY) | {
             group_id: watermark.day for group_id, watermark in self._watermarks.items()
         }
-        parts.write(GROUP_SUMMARY, self._days_before.counted(self._counts, days_made_anew))
+        parts.write(GROUP_SUMMARY, self._days_before.counted(self._counts, days_rebuilt))
         days = [day for (group_id, _), day in self._quiet_days.items() if group_id not in self._noted]
         parts.write_rows(GROUP_SUMMARY, days, log_partition)

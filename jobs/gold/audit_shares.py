@@ -31,14 +31,14 @@ from jobs.gold.clock_steps import clock_steps
 from jobs.gold.isolation import Lack, failing, read_or
 from jobs.gold.share_checkpoints import SavedShares
 from jobs.gold.share_reader import (
-    TOLD_LAST,
+    LAST_PERSISTED,
     StateRows,
     configs,
     share_log,
     share_log_as_written,
     share_members,
     share_states,
-    stretch_ends,
+    slice_ends,
 )
 from jobs.gold.task import AuditDone, AuditParts, AuditWork, TrialParts
 from jobs.silver.row_groups import END_OF_LOG
@@ -157,7 +157,7 @@ def _audit_whole_log(
     if saved is not None:
         saved.known.require_same(known, members)
         parts.carry_broken_rules(log_partition, past.from_log_offset)
-    ends = stretch_ends(work.files, log_partition, 0 if saved is None else saved.next_offset)
+    ends = slice_ends(work.files, log_partition, 0 if saved is None else saved.next_offset)
     shown = None
     if len(ends) > 1:
         bounds = pairwise((past.from_log_offset, *ends))
@@ -167,13 +167,13 @@ def _audit_whole_log(
         )
         shown = shown_by(logs, past)
     for end in ends:
-        saved = _audit_stretch(log_partition, end, work, parts, known, members, saved, shown)
+        saved = _audit_slice(log_partition, end, work, parts, known, members, saved, shown)
     assert saved is not None
     write_broken_rules(clock_steps(work, log_partition, past.from_log_offset), work.topic, parts)
     parts.keep(log_partition, saved.packed())
 
 
-def _audit_stretch(
+def _audit_slice(
     log_partition: int,
     end: int,
     work: AuditWork,
@@ -206,8 +206,8 @@ def _audit_stretch(
     before = NO_COUNTS if saved is None else saved.counts
     if is_last:
         parts.done.share_counts.append(ShareCounts.together([before, gold.counted.counts()]))
-    told_to = END_OF_LOG if is_last else place
-    new = [row for row in anomalies if log.past.from_log_offset <= row.log_offset < told_to]
+    reported_to = END_OF_LOG if is_last else place
+    new = [row for row in anomalies if log.past.from_log_offset <= row.log_offset < reported_to]
     write_broken_rules(new, work.topic, parts)
     return left
 
@@ -227,10 +227,10 @@ def _rows_left(kept: Kept, rows: pa.Table) -> pa.Table:
     sorted_offset = log_offset[order]
     places = np.searchsorted(sorted_offset, kept.states.log_offset)
     first = int(np.searchsorted(sorted_offset, kept.settled_to))
-    told_last = np.append(kept.states.told_last, np.full(len(order) - first, -1, np.int64))
-    column = rows.schema.get_field_index(TOLD_LAST)
+    last_persisted = np.append(kept.states.last_persisted, np.full(len(order) - first, -1, np.int64))
+    column = rows.schema.get_field_index(LAST_PERSISTED)
     wanted = np.append(order[places], order[first:])
-    return rows.take(pa.array(wanted)).set_column(column, TOLD_LAST, pa.array(told_last))
+    return rows.take(pa.array(wanted)).set_column(column, LAST_PERSISTED, pa.array(last_persisted))
 
 
 def share_days(done: Iterable[AuditDone], cluster_id: str, failed: list[LogAnomalyRow]) -> pa.Table:

@@ -51,8 +51,8 @@ class FormerDays:
         place = int(np.searchsorted(self._day[rows], day))
         return int(rows[place]) if place < len(rows) and self._day[rows[place]] == day else -1
 
-    def counted(self, added: Counts, made_anew: Mapping[str, int]) -> pa.Table:
-        """The rows with what comes to their counts. Of groups that were `made_anew`: those until a day, inclusive."""
+    def counted(self, added: Counts, rebuilt: Mapping[str, int]) -> pa.Table:
+        """The rows with what comes to their counts. Of groups that were `rebuilt`: those until a day, inclusive."""
         found = [(row, counts) for place, counts in added.items() if (row := self._row(*place)) >= 0]
         at = np.array([row for row, _ in found], np.int64)
         rows = self._rows
@@ -63,7 +63,7 @@ class FormerDays:
             rows = rows.set_column(place, rows.schema.field(place), pa.array(column))
         newest = int(self._day.max(initial=0))
         until = np.full(len(self._numbers), newest, np.int64)
-        for group_id, day in made_anew.items():
+        for group_id, day in rebuilt.items():
             if group_id in self._numbers:
                 until[self._numbers[group_id]] = day
         is_kept = self._day <= until[self._group]

@@ -11,14 +11,14 @@ import numpy as np
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.history.rows import EventRow
 from coordinator_core.inference.audit_watermark import AuditWatermark, OwnedBefore
-from coordinator_core.inference.group_past import Gone, GroupedCommits, GroupFacts, MembersHeard
+from coordinator_core.inference.group_past import Gone, GroupedCommits, GroupFacts, MemberCommitTimes
 from coordinator_core.inference.last_commit_times import TIMES_MAX
 from coordinator_core.inference.leave_reasons import LeaveReason
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.key_buckets import KeyBucket
 
-HELD_COLUMNS: Final = ("member", "topic", "partition")
+OWNER_COLUMNS: Final = ("member", "topic", "partition")
 FACT_COUNT: Final = GroupFacts._fields.index("gone")
 """The fields of `GroupFacts` before `gone`, the last one."""
 
@@ -31,7 +31,7 @@ class SavedGroups:
     days: dict[str, list[ShareGroupDayRow]] = field(default_factory=dict)
     """Of share groups."""
     commits: GroupedCommits = field(default_factory=lambda: GroupedCommits.of(()))
-    heard: MembersHeard = field(default_factory=MembersHeard)
+    commit_times: MemberCommitTimes = field(default_factory=MemberCommitTimes)
     watermarks: dict[str, bytes] = field(default_factory=dict)
     """Of groups whose past is settled until a place, by `packed_watermark`: it is needed of few of them."""
     not_judged: frozenset[str] = frozenset()
@@ -46,21 +46,21 @@ class SavedGroups:
             {group_id: past for part in parts for group_id, past in part.pasts.items()},
             {group_id: days for part in parts for group_id, days in part.days.items()},
             GroupedCommits.of([part.commits.piece for part in parts]),
-            MembersHeard.together([part.heard for part in parts]),
+            MemberCommitTimes.together([part.commit_times for part in parts]),
             {group_id: watermark for part in parts for group_id, watermark in part.watermarks.items()},
             frozenset(chain.from_iterable(part.not_judged for part in parts)),
         )
 
     def of_bucket(self, bucket: KeyBucket) -> Self:
         """Of the groups of one task."""
-        members = {group_id for group_id, _, _ in self.heard.members}
+        members = {group_id for group_id, _, _ in self.commit_times.members}
         names = sorted({*self.pasts, *self.days, *self.watermarks, *self.not_judged, *self.commits.group_ids, *members})
         own = frozenset(compress(names, bucket.has_groups(names).tolist()))
         return type(self)(
             {group_id: past for group_id, past in self.pasts.items() if group_id in own},
             {group_id: days for group_id, days in self.days.items() if group_id in own},
             self.commits.alone(own),
-            self.heard.without(members - own),
+            self.commit_times.without(members - own),
             {group_id: watermark for group_id, watermark in self.watermarks.items() if group_id in own},
             self.not_judged & own,
         )
@@ -87,7 +87,7 @@ class SavedGroups:
             )
             for group_id, past in self.pasts.items()
         }
-        commits, heard = self.commits.commits, self.heard
+        commits, commit_times = self.commits.commits, self.commit_times
         packed: bytes = msgpack.packb(
             {
                 "pasts": pasts,
@@ -96,10 +96,10 @@ class SavedGroups:
                 "commit_groups": (self.commits.group_ids, _bytes(self.commits.group)),
                 "commit_topics": commits.topics,
                 "commits": {name: _bytes(getattr(commits, name)) for name in COMMIT_COLUMNS},
-                "members": heard.members,
-                "latest": _bytes(heard.latest.reshape(-1)),
-                "held_topics": heard.topics,
-                "held": {name: _bytes(getattr(heard, name)) for name in HELD_COLUMNS},
+                "members": commit_times.members,
+                "latest": _bytes(commit_times.latest.reshape(-1)),
+                "owned_topics": commit_times.topics,
+                "held": {name: _bytes(getattr(commit_times, name)) for name in OWNER_COLUMNS},
                 "watermarks": self.watermarks,
                 "not_judged": sorted(self.not_judged),
             }
@@ -110,25 +110,25 @@ class SavedGroups:
     def unpacked(cls, packed: bytes) -> Self:
         """From the bytes of `packed`. Raises StateUnreadable for any other."""
         try:
-            told: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
-            kinds = [LeaveReason(*leave_reason) for leave_reason in told["departures"]]
+            decoded: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
+            kinds = [LeaveReason(*leave_reason) for leave_reason in decoded["departures"]]
             types = {name: getattr(GroupCommits(), name).dtype for name in COMMIT_COLUMNS}
-            columns = {name: _numbers(told["commits"][name]).astype(types[name]) for name in COMMIT_COLUMNS}
-            group_ids, group = told["commit_groups"]
-            commits = GroupCommits(tuple(told["commit_topics"]), **columns)
-            heard = MembersHeard(
-                tuple((group_id, member_id, place) for group_id, member_id, place in told["members"]),
-                _numbers(told["latest"]).reshape(-1, TIMES_MAX),
-                tuple(told["held_topics"]),
-                *(_numbers(told["held"][name]) for name in HELD_COLUMNS),
+            columns = {name: _numbers(decoded["commits"][name]).astype(types[name]) for name in COMMIT_COLUMNS}
+            group_ids, group = decoded["commit_groups"]
+            commits = GroupCommits(tuple(decoded["commit_topics"]), **columns)
+            commit_times = MemberCommitTimes(
+                tuple((group_id, member_id, place) for group_id, member_id, place in decoded["members"]),
+                _numbers(decoded["latest"]).reshape(-1, TIMES_MAX),
+                tuple(decoded["owned_topics"]),
+                *(_numbers(decoded["held"][name]) for name in OWNER_COLUMNS),
             )
             return cls(
-                {group_id: _past(facts, gone, kinds) for group_id, (facts, gone) in told["pasts"].items()},
-                {group_id: [ShareGroupDayRow(*day) for day in found] for group_id, found in told["days"].items()},
+                {group_id: _past(facts, gone, kinds) for group_id, (facts, gone) in decoded["pasts"].items()},
+                {group_id: [ShareGroupDayRow(*day) for day in found] for group_id, found in decoded["days"].items()},
                 GroupedCommits(tuple(group_ids), _numbers(group), commits),
-                heard,
-                told["watermarks"],
-                frozenset(told["not_judged"]),
+                commit_times,
+                decoded["watermarks"],
+                frozenset(decoded["not_judged"]),
             )
         except (AttributeError, IndexError, KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
             raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error
@@ -141,7 +141,7 @@ def packed_watermark(watermark: AuditWatermark) -> bytes:
             group_types=sorted(watermark.group_types),  # type: ignore[arg-type]
             members=list(watermark.members.items()),  # type: ignore[arg-type]
             bound=sorted(watermark.bound),  # type: ignore[arg-type]
-            held=list(watermark.held.items()),  # type: ignore[arg-type]
+            owned=list(watermark.owned.items()),  # type: ignore[arg-type]
             lost=list(watermark.lost.items()),  # type: ignore[arg-type]
             unplanned=sorted(watermark.unplanned),  # type: ignore[arg-type]
         )
@@ -152,15 +152,15 @@ def packed_watermark(watermark: AuditWatermark) -> bytes:
 def unpacked_watermark(packed: bytes) -> AuditWatermark:
     """From the bytes of `packed_watermark`. Raises StateUnreadable for any other."""
     try:
-        told = AuditWatermark(*msgpack.unpackb(packed, use_list=False))
-        return told._replace(
-            group_types=frozenset(told.group_types),
-            words=tuple(EventRow(*word) for word in told.words),
-            members=dict(told.members),
-            bound=frozenset(told.bound),
-            held={place: OwnedBefore(*before) for place, before in dict(told.held).items()},
-            lost=dict(told.lost),
-            unplanned=frozenset(told.unplanned),
+        decoded = AuditWatermark(*msgpack.unpackb(packed, use_list=False))
+        return decoded._replace(
+            group_types=frozenset(decoded.group_types),
+            words=tuple(EventRow(*word) for word in decoded.words),
+            members=dict(decoded.members),
+            bound=frozenset(decoded.bound),
+            owned={place: OwnedBefore(*before) for place, before in dict(decoded.owned).items()},
+            lost=dict(decoded.lost),
+            unplanned=frozenset(decoded.unplanned),
         )
     except (TypeError, ValueError, msgpack.UnpackException) as error:
         raise StateUnreadable(f"what an audit kept of a group's settled past cannot be read: {error}") from error

@@ -21,7 +21,7 @@ COLUMNS: Final[Mapping[Table, tuple[str, str, str]]] = {
 OF_ANOMALIES: Final = ("topic", "partition", "log_offset", "owner_member_id", "owner_client_host")
 
 
-class _Told(NamedTuple):
+class _KnownHost(NamedTuple):
     """What is told anew of a member of a group."""
 
     begin: int
@@ -33,7 +33,7 @@ class _Told(NamedTuple):
     """Later ones are to be looked up."""
 
 
-NOTHING: Final = _Told(0, -1, "", is_changed=False)
+NOTHING: Final = _KnownHost(0, -1, "", is_changed=False)
 
 
 def with_hosts(table: Table, rows: pa.Table, hosts: Mapping[int, Mapping[str, HostsNow]]) -> pa.Table:
@@ -50,13 +50,13 @@ def with_hosts(table: Table, rows: pa.Table, hosts: Mapping[int, Mapping[str, Ho
     named = [*member_ids, None]  # of rows that name none the number is -1
     pairs, pair = distinct(group[at] * len(named) + member[at] % len(named))
     groups_and_members = (divmod(code, len(named)) for code in pairs.tolist())
-    told = [_told(of_groups[number], named[code]) for number, code in groups_and_members]
-    begin, end = (np.array(column, np.int64)[pair] for column in list(zip(*told, strict=True))[:2])
-    is_changed = np.array([one.is_changed for one in told], np.bool_)[pair]
+    known = [_known_host(of_groups[number], named[code]) for number, code in groups_and_members]
+    begin, end = (np.array(column, np.int64)[pair] for column in list(zip(*known, strict=True))[:2])
+    is_changed = np.array([one.is_changed for one in known], np.bool_)[pair]
     place = numbers_of(rows[place_name])[at]
     host, names = codes_of(rows[host_name])
     host, codes = host.copy(), {name: code for code, name in enumerate(names)}
-    now = np.array([codes.setdefault(one.host, len(codes)) for one in told], np.int64)[pair]
+    now = np.array([codes.setdefault(one.host, len(codes)) for one in known], np.int64)[pair]
     is_moved = (place >= begin) & (place <= end)
     host[at[is_moved]] = now[is_moved]
     if table is COMMIT_ANOMALIES:
@@ -71,8 +71,8 @@ def with_hosts(table: Table, rows: pa.Table, hosts: Mapping[int, Mapping[str, Ho
     return rows.set_column(rows.schema.get_field_index(host_name), pa.field(host_name, CODED), column)
 
 
-def _told(hosts: HostsNow | None, member_id: str | None) -> _Told:
+def _known_host(hosts: HostsNow | None, member_id: str | None) -> _KnownHost:
     if hosts is None or member_id is None:
         return NOTHING
     begin, host = hosts.moved.get(member_id, (hosts.settled_at + 1, ""))
-    return _Told(begin, hosts.settled_at, host, member_id in hosts.changed)
+    return _KnownHost(begin, hosts.settled_at, host, member_id in hosts.changed)

@@ -37,7 +37,7 @@ class SavedShares:
     """Log offset: what lies before is here, needed of what is settled, and all of what is not. Silver has it as well,
     but in row groups of which only the end is wanted."""
     states: pa.Table
-    """Columns as `share_reader` reads them, and `told_last`."""
+    """Columns as `share_reader` reads them, and `last_persisted`."""
     transitions: ShareTransitions
     """In log order."""
     counts: ShareCounts
@@ -52,8 +52,8 @@ class SavedShares:
         next_offset: int,
         counts: ShareCounts,
     ) -> Self:
-        """`states`: the rows that `kept.state_rows` are of, with their `told_last`, and those which are not settled, as
-        the transitions `unsettled` are."""
+        """`states`: the rows that `kept.state_rows` are of, with their `last_persisted`, and those which are not
+        settled, as the transitions `unsettled` are."""
         past = SharePast(kept.settled_to, kept.observed_ms, kept.groups, kept.known.until_ms)
         transitions = joined(kept.transitions, unsettled)
         # what comes next lies behind them, and need not be sorted then
@@ -83,22 +83,22 @@ class SavedShares:
     def unpacked(cls, packed: bytes) -> Self:
         """From the bytes of `packed`. Raises StateUnreadable for any other."""
         try:
-            told: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
-            from_log_offset, observed_ms, until_ms = told["past"]
-            groups = {group_id: GroupPast(*past) for group_id, past in told["groups"].items()}
-            group_ids, topics, known_until_ms, fingerprint = told["known"]
-            columns = {name: np.frombuffer(told["transitions"][name], type_) for name, type_ in TYPES.items()}
-            with pa.ipc.open_stream(told["states"]) as reader:
+            decoded: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
+            from_log_offset, observed_ms, until_ms = decoded["past"]
+            groups = {group_id: GroupPast(*past) for group_id, past in decoded["groups"].items()}
+            group_ids, topics, known_until_ms, fingerprint = decoded["known"]
+            columns = {name: np.frombuffer(decoded["transitions"][name], type_) for name, type_ in TYPES.items()}
+            with pa.ipc.open_stream(decoded["states"]) as reader:
                 states = reader.read_all()
             return cls(
                 SharePast(from_log_offset, observed_ms, groups, until_ms),
                 Known(tuple(group_ids), tuple(topics), known_until_ms, fingerprint),
-                told["next_offset"],
+                decoded["next_offset"],
                 states,
                 ShareTransitions(**columns),
                 ShareCounts(
-                    tuple(SharePlace(*place) for place in told["places"]),
-                    **{name: np.frombuffer(told["counts"][name], np.int64) for name in COUNTS},
+                    tuple(SharePlace(*place) for place in decoded["places"]),
+                    **{name: np.frombuffer(decoded["counts"][name], np.int64) for name in COUNTS},
                 ),
             )
         except (KeyError, TypeError, ValueError, pa.ArrowInvalid, msgpack.UnpackException) as error:

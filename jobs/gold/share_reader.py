@@ -82,8 +82,8 @@ TRANSITION_TEXTS: Final = ("from_state", "to_state", "kind")
 MEMBER_COLUMNS: Final = ("group_id", "group_type", "valid_from", "valid_to")
 
 
-TOLD_LAST: Final = "told_last"
-"""Column of states that an audit kept, beside those of silver: `ShareStates.told_last`."""
+LAST_PERSISTED: Final = "last_persisted"
+"""Column of states that an audit kept, beside those of silver: `ShareStates.last_persisted`."""
 
 
 class StateRows(NamedTuple):
@@ -95,18 +95,18 @@ class StateRows(NamedTuple):
     """Index into `keys`."""
 
 
-STRETCH_ROWS_MAX: Final = 750_000
+SLICE_ROWS_MAX: Final = 750_000
 """States and transitions of a log partition that are judged at a time: about 300 bytes for each."""
 STEPS_MAX: Final = 1 << 16
 """How finely a log partition is measured to be cut into stretches, however long it is."""
 
 
-def stretch_ends(files: SilverFiles, log_partition: int, from_log_offset: int = 0) -> list[int]:
+def slice_ends(files: SilverFiles, log_partition: int, from_log_offset: int = 0) -> list[int]:
     """Where the stretches end in which a log partition of `__share_group_state` is judged from a log offset on: log
     offsets, exclusive, the last one behind all."""
     tables = SHARE_PARTITION_STATES, SHARE_BATCH_TRANSITIONS
     counts = [files.row_count_max(table, log_partition, from_log_offset=from_log_offset) for table in tables]
-    if sum(counts) <= STRETCH_ROWS_MAX:
+    if sum(counts) <= SLICE_ROWS_MAX:
         return [END_OF_LOG]
 
     def places() -> Iterator[I64]:
@@ -114,7 +114,7 @@ def stretch_ends(files: SilverFiles, log_partition: int, from_log_offset: int = 
             for rows in files.iterate(table, (LOG_OFFSET,), log_partition, from_log_offset=from_log_offset):
                 yield numbers_of(rows[LOG_OFFSET])
 
-    return [*evenly_cut(places, STRETCH_ROWS_MAX), END_OF_LOG]
+    return [*evenly_cut(places, SLICE_ROWS_MAX), END_OF_LOG]
 
 
 def evenly_cut(places: Callable[[], Iterable[I64]], count_max: int) -> list[int]:
@@ -153,7 +153,7 @@ def share_states(
         from_log_offset=from_log_offset if saved is None else saved.next_offset,
         to_log_offset=to_log_offset,
     )
-    rows = rows.append_column(TOLD_LAST, pa.array(np.full(rows.num_rows, -1, np.int64)))
+    rows = rows.append_column(LAST_PERSISTED, pa.array(np.full(rows.num_rows, -1, np.int64)))
     if saved is not None:
         rows = together([saved.states.cast(rows.schema), rows])
     return StateRows(rows, *_keys(rows))
@@ -197,7 +197,7 @@ def _states(found: StateRows) -> ShareStates:
         delivery_complete_count=numbers_of(rows["delivery_complete_count"]),
         terminal_count=numbers_of(rows["acknowledged_count"]) + numbers_of(rows["archived_count"]),
         is_complete=rows["is_complete"].to_numpy(),
-        told_last=numbers_of(rows[TOLD_LAST]),
+        last_persisted=numbers_of(rows[LAST_PERSISTED]),
     )
 
 

@@ -214,18 +214,18 @@ class AuditParts:
         self.write(AUDITED_LOGS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS)))
 
     def carry(
-        self, table: Table, made_anew: Mapping[int, Mapping[str, int]], hosts: Mapping[int, Mapping[str, HostsNow]]
+        self, table: Table, rebuilt: Mapping[int, Mapping[str, int]], hosts: Mapping[int, Mapping[str, HostsNow]]
     ) -> None:
         """Write the rows which the last audit made of some log partitions, with `hosts` of members as they are told
         now. Of groups of which rows were made anew, given with the bound behind which all were: those up to it
         (`GroupTable.places`); NO_PLACE: none."""
         columns = _columns_of(table)
         texts = text_columns(table, columns)
-        former = self._work.former.iterate_some(table, columns, made_anew, texts) if made_anew else ()
+        former = self._work.former.iterate_some(table, columns, rebuilt, texts) if rebuilt else ()
         for rows in map(self._own, former):
             kept = rows
-            if any(made_anew.values()):
-                is_kept = GROUP_TABLES[table].places(rows) <= numbers_by_group(rows, made_anew, EVERY_PLACE)
+            if any(rebuilt.values()):
+                is_kept = GROUP_TABLES[table].places(rows) <= numbers_by_group(rows, rebuilt, EVERY_PLACE)
                 kept = rows if is_kept.all() else rows.filter(pa.array(is_kept))
             self.write(table, with_hosts(table, kept, hosts))
 

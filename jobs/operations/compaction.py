@@ -77,12 +77,12 @@ def merge_plan(
         together = list(in_partition)
         if together[0].partition_values.get("is_settled") is False:
             continue
-        stretches: Iterable[list[TableFile]] = [sorted(together, key=lambda file: file.path)]
+        slices: Iterable[list[TableFile]] = [sorted(together, key=lambda file: file.path)]
         if target.table is RECORD_BATCHES:
-            stretches = _stretches(together, holes or {})
-        for stretch in stretches:
+            slices = _intervals(together, holes or {})
+        for slice_ in slices:
             works += [
-                MergeWork(target, tuple(bin_)) for bin_ in _bins(stretch, file_bytes) if len(bin_) >= file_count_min
+                MergeWork(target, tuple(bin_)) for bin_ in _bins(slice_, file_bytes) if len(bin_) >= file_count_min
             ]
     return works
 
@@ -91,10 +91,10 @@ def _partition_key(file: TableFile) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, repr(value)) for name, value in file.partition_values.items()))
 
 
-def _bins(stretch: Iterable[TableFile], file_bytes: int) -> Iterator[list[TableFile]]:
+def _bins(slice_: Iterable[TableFile], file_bytes: int) -> Iterator[list[TableFile]]:
     bin_: list[TableFile] = []
     size_bytes = 0
-    for file in stretch:
+    for file in slice_:
         is_full = file.size_bytes >= FULL_SHARE * file_bytes
         if bin_ and (is_full or size_bytes + file.size_bytes > file_bytes):
             yield bin_
@@ -106,22 +106,22 @@ def _bins(stretch: Iterable[TableFile], file_bytes: int) -> Iterator[list[TableF
         yield bin_
 
 
-def _stretches(
+def _intervals(
     files: Iterable[TableFile], holes: Mapping[tuple[str, LogPartition], Sequence[OffsetRange]]
 ) -> Iterator[list[TableFile]]:
     """Files of one log partition in the order of their offsets, cut where an offset may still come."""
     whole = [file for file in files if file.row_count and not is_damaged(file)]
-    stretch: list[TableFile] = []
+    slice_: list[TableFile] = []
     next_offset = 0
     for file in sorted(whole, key=lambda file: (file.minimum["base_offset"], file.path)):
         first, last = offsets_of(file)
-        if stretch and first > next_offset and subtract([(next_offset, first - 1)], holes.get(log_of(file), ())):
-            yield stretch
-            stretch = []
-        stretch.append(file)
+        if slice_ and first > next_offset and subtract([(next_offset, first - 1)], holes.get(log_of(file), ())):
+            yield slice_
+            slice_ = []
+        slice_.append(file)
         next_offset = max(next_offset, last + 1)
-    if stretch:
-        yield stretch
+    if slice_:
+        yield slice_
 
 
 def log_of(file: TableFile) -> tuple[str, LogPartition]:

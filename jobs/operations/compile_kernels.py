@@ -121,7 +121,7 @@ def share_rows() -> ShareLog:
         delivery_complete_count=two,
         terminal_count=two,
         is_complete=np.ones(2, np.bool_),
-        told_last=-np.ones(2, np.int64),
+        last_persisted=-np.ones(2, np.int64),
     )
     transitions = ShareTransitions(
         log_offset=one + 1,

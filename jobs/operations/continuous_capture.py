@@ -30,7 +30,7 @@ from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, wit
 from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.capture import CaptureSummary, capture, capture_logs, refuse_other_logs
-from jobs.bronze.cluster_watch import ClusterWatch, SilverTopics, Told
+from jobs.bronze.cluster_watch import ClusterWatch, Reported, SilverTopics
 from jobs.bronze.coverage import HOLE, LOG_START
 from jobs.bronze.identity import check_sources, keep_identities
 from jobs.bronze.log_ends import keep_log_partitions
@@ -66,7 +66,7 @@ SLOW_START: Final = "Python worker failed to connect back"
 """Spark waits ten seconds for the reader of a stream to start: on a machine with too much to do that passes."""
 BATCH_OFFSETS_MAX: Final = 10_000
 """Coordinators write batches of far fewer records."""
-LOST_TOLD_MAX: Final = 10
+LOST_LISTED_MAX: Final = 10
 
 LOG_CUT: Final = "LOG_CUT"
 """Code of BrokerError: the log ends before the offset at which it was to be read."""
@@ -119,21 +119,21 @@ def run_continuously(
         first = run()
         with steps.step("capture"):
             capture(session, warehouse, settings, capture_id=first.capture_id, captured_at=first.captured_at)
-    with job_of(metrics, "capture") as told:
+    with job_of(metrics, "capture") as so_far:
         told_at = run().captured_at
 
         def tell(totals: _Totals, behind: Mapping[str, Lag]) -> None:
-            told.record_count, told.size_bytes = totals.record_count, totals.size_bytes
-            told.lag = {
+            so_far.record_count, so_far.size_bytes = totals.record_count, totals.size_bytes
+            so_far.lag = {
                 topic: (lag.offset_count, None if lag.behind_ms is None else lag.behind_ms / 1000)
                 for topic, lag in behind.items()
             }
             if metrics is not None:
-                metrics.expose("capture", told, told_at, run().captured_at)
+                metrics.expose("capture", so_far, told_at, run().captured_at)
 
-        ContinuousCapture(session, warehouse, settings, every_ms=every_ms, new_run=run, steps=steps, on_told=tell).run(
-            stop_after_ms=stop_after_ms
-        )
+        ContinuousCapture(
+            session, warehouse, settings, every_ms=every_ms, new_run=run, steps=steps, on_progress=tell
+        ).run(stop_after_ms=stop_after_ms)
 
 
 class ContinuousCapture:
@@ -148,7 +148,7 @@ class ContinuousCapture:
         every_ms: int,
         new_run: Callable[[], CaptureRun],
         steps: Steps,
-        on_told: Callable[[_Totals, Mapping[str, Lag]], None] = lambda *_: None,
+        on_progress: Callable[[_Totals, Mapping[str, Lag]], None] = lambda *_: None,
     ) -> None:
         address = settings.broker_address
         if address is None:
@@ -160,7 +160,7 @@ class ContinuousCapture:
         self._every_ms = every_ms
         self._new_run = new_run
         self._steps = steps
-        self._on_told = on_told
+        self._on_progress = on_progress
         self._checkpoint = _Checkpoint(
             settings.capture.checkpoint or f"{warehouse.root}/_checkpoints/capture", settings.cluster_id
         )
@@ -259,9 +259,9 @@ class ContinuousCapture:
         if not cut:
             return bronze
         names = ", ".join(
-            f"{log_key(log.topic, log.partition)} at offset {log.next_offset:,}" for log in cut[:LOST_TOLD_MAX]
+            f"{log_key(log.topic, log.partition)} at offset {log.next_offset:,}" for log in cut[:LOST_LISTED_MAX]
         )
-        more = f" and {len(cut) - LOST_TOLD_MAX:,} more" if len(cut) > LOST_TOLD_MAX else ""
+        more = f" and {len(cut) - LOST_LISTED_MAX:,} more" if len(cut) > LOST_LISTED_MAX else ""
         self._steps.say(
             f"the log ends before what bronze has, as after an unclean leader election: {names}{more}. It is compared "
             "with bronze, and the capture goes on from there"
@@ -442,7 +442,7 @@ class _Watcher:
         self._silver = SilverTopics(of._warehouse, of._settings.cluster_id)
         self._due: dict[str, float] = {}
         self._said: set[str] = set()
-        self._told_triggers = -1
+        self._printed_triggers = -1
 
     def tick(self) -> None:
         """Do what is due. A cluster which is away is the stream's to tell."""
@@ -453,7 +453,7 @@ class _Watcher:
             if self._is_due("ends", capture.end_offsets_every_ms):
                 self._watch(lambda watch, at: (watch.sample_end_offsets(at),))
             count = self._of._totals.trigger_count
-            is_new = count != self._told_triggers
+            is_new = count != self._printed_triggers
             if self._is_due("lag", capture.lag_every_ms) or (is_new and self._of._steps.is_terminal):
                 self.tell()
         except JobError as error:
@@ -465,7 +465,7 @@ class _Watcher:
         of = self._of
         bronze = of._bronze
         totals = of._totals
-        self._told_triggers = totals.trigger_count
+        self._printed_triggers = totals.trigger_count
         of._steps.facts["captured"] = asdict(totals)
         done = f"{totals.trigger_count:,} triggers, {totals.record_count:,} records, {size_text(totals.size_bytes)}"
         if bronze is None:
@@ -489,7 +489,7 @@ class _Watcher:
                 seen_at=asked_at,
             )
         of._steps.say(f"captured: {done}; {lag_text(behind)}")
-        of._on_told(totals, behind)
+        of._on_progress(totals, behind)
 
     def close(self) -> None:
         """Close the connection; the next question makes a new one."""
@@ -503,11 +503,11 @@ class _Watcher:
             self._broker = Broker.connect(self._of._address, timeout_ms=timeout_ms)
         return self._broker
 
-    def _watch(self, ask: Callable[[ClusterWatch, datetime], Sequence[Told]]) -> None:
+    def _watch(self, ask: Callable[[ClusterWatch, datetime], Sequence[Reported]]) -> None:
         of = self._of
         watch = ClusterWatch(of._warehouse, of._settings.cluster_id, self._connected(), self._silver)
-        for told in ask(watch, of._new_run().captured_at):
-            for refusal in told.refused:
+        for so_far in ask(watch, of._new_run().captured_at):
+            for refusal in so_far.refused:
                 self._say_once(f"not told by the cluster: {refusal}")
 
     def _is_due(self, name: str, every_ms: int) -> bool:
@@ -628,6 +628,6 @@ def lost_lines(
                     f"lost: {topic}-{partition} offsets {r.from_offset:,} to {r.to_offset:,}, written between {times}: "
                     f"{r.reason}"
                 )
-    if len(lines) > LOST_TOLD_MAX:
-        lines[LOST_TOLD_MAX:] = [f"lost: {len(lines) - LOST_TOLD_MAX:,} stretches more: see bronze.coverage"]
+    if len(lines) > LOST_LISTED_MAX:
+        lines[LOST_LISTED_MAX:] = [f"lost: {len(lines) - LOST_LISTED_MAX:,} stretches more: see bronze.coverage"]
     return lines

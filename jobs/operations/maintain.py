@@ -42,7 +42,7 @@ from schemas.tables.state import RUNS, STARTS
 HOUR_MS: Final = 3_600_000
 READERS_MS: Final = 7 * 24 * HOUR_MS
 """What VACUUM leaves to readers without being told otherwise, as Delta itself does: a query that runs for days."""
-HELD_JOBS: Final = ("replay", "audit")
+PINNED_JOBS: Final = ("replay", "audit")
 """Jobs which take rows out of tables: not beside this one."""
 STAGING: Final = "_staging"
 
@@ -161,7 +161,10 @@ def maintain(
             f"{READERS_MS / HOUR_MS:g}. With --allow-short-retention it does: let nobody read meanwhile"
         )
     clusters = clusters_of(warehouse)
-    with nobody_else(warehouse, clusters, since=started_at), job_of(None if dry_run else metrics, "maintain") as told:
+    with (
+        nobody_else(warehouse, clusters, since=started_at),
+        job_of(None if dry_run else metrics, "maintain") as reported,
+    ):
         plan = Plan(
             settings=settings.maintain,
             clusters=clusters,
@@ -181,7 +184,7 @@ def maintain(
         if not dry_run:
             for folder in staging:
                 delete_folder(folder)
-        told.deleted_file_count = sum(table.deleted_count for table in done)
+        reported.deleted_file_count = sum(table.deleted_count for table in done)
     return MaintainSummary(tuple(done), tuple(staging))
 
 
@@ -194,7 +197,7 @@ def nobody_else(warehouse: Warehouse, clusters: Iterable[str], *, since: datetim
     with ExitStack() as stack:
         stack.enter_context(only_one(warehouse, "maintain", "", since=since))
         for cluster_id in clusters:
-            for job in HELD_JOBS:
+            for job in PINNED_JOBS:
                 stack.enter_context(only_one(warehouse, job, cluster_id, since=since, holder="maintain"))
         yield
 

@@ -215,8 +215,8 @@ class SilverAt:
         left = self.left_behind()
         generations = left.present(self.open_rows(GROUP_GENERATIONS))
         members = by_group(left.present(self.open_rows(GROUP_MEMBERS)))
-        held = dicts_of(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self.holds()))
-        assignments = by_group(left.present(held))
+        owned = dicts_of(self.scan(MEMBER_ASSIGNMENTS, ASSIGNMENT_COLUMNS, self.holds()))
+        assignments = by_group(left.present(owned))
         pasts = self._pasts({row["group_id"]: row["log_partition"] for row in generations})
         offsets = {} if newest is None else _committed(newest, left)
         starts = self._share_starts() if with_offsets else {}

@@ -43,8 +43,8 @@ from schemas.tables.silver import SHARE_PARTITION_STATES
 
 GROUPS_LOG: Final = "__consumer_offsets"
 SHARES_LOG: Final = "__share_group_state"
-HOLES_TOLD_MAX: Final = 20
-MOVES_TOLD_MAX: Final = 20
+HOLES_LISTED_MAX: Final = 20
+MOVES_LISTED_MAX: Final = 20
 
 
 class Source(NamedTuple):
@@ -174,11 +174,11 @@ def completeness(
     if not found:
         remarks = *_remarks(ends, span), *_step_lines(log, steps, span)
         return Completeness(True, (f"COMPLETE: every record of {those} was read", *remarks))
-    told = found[:HOLES_TOLD_MAX]
-    if len(found) > len(told):
-        told.append(f"... and {len(found) - len(told):,} more: see {COVERAGE.full_name}")
-    told += _step_lines(log, steps, span)
-    return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *told))
+    reported = found[:HOLES_LISTED_MAX]
+    if len(found) > len(reported):
+        reported.append(f"... and {len(found) - len(reported):,} more: see {COVERAGE.full_name}")
+    reported += _step_lines(log, steps, span)
+    return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *reported))
 
 
 class ClockStep(NamedTuple):
@@ -227,13 +227,13 @@ def _step_lines(log: str, steps: Sequence[ClockStep], span: Span) -> Iterator[st
         for step in steps
         if (span.to_ms is None or step.now_ms < span.to_ms) and (span.from_ms is None or step.before_ms >= span.from_ms)
     ]
-    for step in touched[:MOVES_TOLD_MAX]:
+    for step in touched[:MOVES_LISTED_MAX]:
         yield (
             f"the time of {log}-{step.log_partition} went back at offset {step.log_offset}, from "
             f"{time_text(step.before_ms)} to {time_text(step.now_ms)}: rows are listed by the times that the log has"
         )
-    if len(touched) > MOVES_TOLD_MAX:
-        yield f"... and went back at {len(touched) - MOVES_TOLD_MAX:,} places more: see gold.log_anomalies"
+    if len(touched) > MOVES_LISTED_MAX:
+        yield f"... and went back at {len(touched) - MOVES_LISTED_MAX:,} places more: see gold.log_anomalies"
 
 
 def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
@@ -243,7 +243,7 @@ def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
         return
     asked_ms = to_ms if to_ms is not None else span.from_ms
     not_read = [] if asked_ms is None else ends.short_of(asked_ms)
-    for end in not_read[:HOLES_TOLD_MAX]:
+    for end in not_read[:HOLES_LISTED_MAX]:
         name = f"{ends.topic}-{end.partition}"
         if end.bound_ms is None:
             why = "it was empty when it was copied" if end.is_empty else "its records have no time"
@@ -252,8 +252,8 @@ def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
             yield f"nothing is known of {name} after the last capture at {time_text(end.bound_ms)}"
         else:
             yield f"nothing is known of {name} after its last record that was read, of {time_text(end.bound_ms)}"
-    if len(not_read) > HOLES_TOLD_MAX:
-        yield f"nor of {len(not_read) - HOLES_TOLD_MAX:,} log partitions more"
+    if len(not_read) > HOLES_LISTED_MAX:
+        yield f"nor of {len(not_read) - HOLES_LISTED_MAX:,} log partitions more"
 
 
 def _end_text(ends: LogEnds, span: Span) -> str:
@@ -425,10 +425,10 @@ def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids
     at_ms = None if span.to_ms is None else span.to_ms - 1
     silver = SilverAt(warehouse, cluster_id, at_ms, group_ids)
     moves = sorted(silver.left_behind().moves.items())
-    told = [f"group {short(group_id)}: {listed_move_text(move)}" for group_id, move in moves[:MOVES_TOLD_MAX]]
-    if len(moves) > len(told):
-        told.append(f"... and {len(moves) - len(told):,} groups more: gold names the log partition of each row")
-    return told
+    reported = [f"group {short(group_id)}: {listed_move_text(move)}" for group_id, move in moves[:MOVES_LISTED_MAX]]
+    if len(moves) > len(reported):
+        reported.append(f"... and {len(moves) - len(reported):,} groups more: gold names the log partition of each row")
+    return reported
 
 
 def run_audit_report(

@@ -186,8 +186,8 @@ def _undecided(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
         is_pending = indices_in(batch["outcome"], ("PENDING",)) == 0
         is_applied = indices_in(batch["outcome"], ("APPLIED",)) == 0
         is_none = pc.fill_null(pc.equal(batch["producer_id"], pa.scalar(-1, pa.int64())), False)
-        is_untold = batch["is_transactional"].is_null().to_numpy() & ~is_none.to_numpy() & is_applied
-        unknown |= {texts[code] for code in np.unique(codes[is_untold]).tolist() if code >= 0}
+        is_unknown = batch["is_transactional"].is_null().to_numpy() & ~is_none.to_numpy() & is_applied
+        unknown |= {texts[code] for code in np.unique(codes[is_unknown]).tolist() if code >= 0}
         for code, count in zip(*np.unique(codes[is_pending], return_counts=True), strict=True):
             pending[texts[int(code)]] = pending.get(texts[int(code)], 0) + int(count)
     if unknown:

@@ -28,8 +28,8 @@ PAST_COLUMNS: Final = (
 TARGET_COMPUTED: Final = "TARGET_COMPUTED"
 MEMBER_RECONCILED: Final = "MEMBER_RECONCILED"
 MEMBER_LEFT: Final = "MEMBER_LEFT"
-ANEW: Final = ("GROUP_CREATED", "GROUP_CONVERTED")
-TELLING: Final = (*ANEW, TARGET_COMPUTED, MEMBER_RECONCILED, "MEMBER_JOINED", MEMBER_LEFT, "GROUP_EMPTIED")
+RESTARTING_EVENTS: Final = ("GROUP_CREATED", "GROUP_CONVERTED")
+TELLING: Final = (*RESTARTING_EVENTS, TARGET_COMPUTED, MEMBER_RECONCILED, "MEMBER_JOINED", MEMBER_LEFT, "GROUP_EMPTIED")
 """Events which change an epoch or the state of a group or a member."""
 
 
@@ -69,7 +69,7 @@ class Past:
         """Epoch of the target assignment."""
         epoch = INITIAL_ASSIGNMENT_EPOCH
         for event in self._until:
-            if event["event_type"] in ANEW:
+            if event["event_type"] in RESTARTING_EVENTS:
                 epoch = INITIAL_ASSIGNMENT_EPOCH
             elif event["event_type"] == TARGET_COMPUTED:
                 epoch = event["generation"]
@@ -82,11 +82,11 @@ def members_of(
     """Members of a group at a moment, by rows of silver.group_members and silver.member_assignments which hold then.
     `unread_members`: as the generation of the moment tells."""
     unread = frozenset(unread_members or ())
-    held: dict[str, set[TopicPartition]] = defaultdict(set)
+    owned: dict[str, set[TopicPartition]] = defaultdict(set)
     target: dict[str, set[TopicPartition]] = defaultdict(set)
     for row in assignments:
         if row["task_type"] in (None, "ACTIVE"):
-            kind = target if row["assignment"] == "TARGET" else held
+            kind = target if row["assignment"] == "TARGET" else owned
             kind[row["member_id"]].add(TopicPartition(row["topic"] or row["topic_id"], row["partition"]))
     for row in sorted(rows, key=lambda row: string_order(row["member_id"])):
         member_id, epoch = row["member_id"], row["member_epoch"]
@@ -99,7 +99,7 @@ def members_of(
             row["client_host"] or "",
             epoch,
             bool(row["uses_classic_protocol"]) if row["group_type"] == GroupType.CONSUMER else None,
-            tuple(sorted(held[member_id])),
+            tuple(sorted(owned[member_id])),
             tuple(sorted(target[member_id])),
             member_id in unread,
         )

@@ -20,10 +20,10 @@ def newest_commits(commits: Iterable[pa.RecordBatch]) -> pa.Table:
 
 def newest_of(parts: Iterable[tuple[pa.Table, I64]]) -> pa.Table:
     """As `newest_commits`, of some rows of each part."""
-    held = [rows.take(pa.array(_newest(rows, chosen))) for rows, chosen in parts]
-    if not held:
+    owned = [rows.take(pa.array(_newest(rows, chosen))) for rows, chosen in parts]
+    if not owned:
         return pa.table({})
-    rows = pa.concat_tables(held)
+    rows = pa.concat_tables(owned)
     return rows.take(pa.array(_newest(rows, np.arange(rows.num_rows))))
 
 

@@ -4,7 +4,7 @@ The tables are made known to Spark's catalogue through the API, views and functi
 no path and no value of ours is put into SQL text.
 
 While a replay or an audit is under way, or after one that broke off, the names of its tables stand for what the last
-whole run left (`held`). A metastore's names do not: there tables are shared with programs that know nothing of runs.
+whole run left (`pinned`). A metastore's names do not: there tables are shared with programs that know nothing of runs.
 
 Statements that write are refused (`read_only`), unless `sql --write` allows them.
 """
@@ -30,7 +30,7 @@ from rich.text import Text
 
 from jobs.console.output import csv_cell, csv_line, json_line, printable
 from jobs.delta.filesystems import spark_uri
-from jobs.delta.pinned_versions import Held, held_versions
+from jobs.delta.pinned_versions import Pinned, pinned_versions
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError
 from jobs.queries.read_only import writing_part
@@ -64,8 +64,8 @@ class Catalogue:
         self._warehouse = warehouse
         self._may_write = may_write
         self._tables = [table for table in TABLES.values() if warehouse.exists(table)]
-        self._held: Mapping[Table, Held] = {}
-        self._known: dict[Table, Held] = {}
+        self._pinned: Mapping[Table, Pinned] = {}
+        self._known: dict[Table, Pinned] = {}
         """Tables which are made known, each with what is held of it."""
         self._defined: set[Definition] = set()
         self._is_persistent = has_metastore(session)
@@ -90,7 +90,7 @@ class Catalogue:
                 )
         self.prepare(statement)
         frame = self.session.sql(statement)
-        if statement.lower().lstrip(" (").startswith(QUERIES) and self._held_now() != self._held:
+        if statement.lower().lstrip(" (").startswith(QUERIES) and self._pinned_now() != self._pinned:
             self.prepare(statement)
             frame = self.session.sql(statement)
         return frame
@@ -116,9 +116,9 @@ class Catalogue:
     def _make_known(self, tables: Iterable[Table]) -> None:
         # Spark's own, since pyspark's Catalog tells no location, and fails where the folder of a table is gone
         state = self.session._jsparkSession.sessionState()
-        self._held = self._held_now()
+        self._pinned = self._pinned_now()
         for table in tables:
-            wanted = self._held.get(table, {})
+            wanted = self._pinned.get(table, {})
             if self._known.get(table) == wanted:
                 continue
             path = spark_uri(self._warehouse.path(table))
@@ -135,23 +135,23 @@ class Catalogue:
                 self.session.catalog.createTable(table.full_name, path=path, source="delta")
             self._known[table] = wanted
 
-    def _held_now(self) -> Mapping[Table, Held]:
-        return {} if self._is_persistent else held_versions(self._warehouse)
+    def _pinned_now(self) -> Mapping[Table, Pinned]:
+        return {} if self._is_persistent else pinned_versions(self._warehouse)
 
     def _forget(self, name: str) -> None:
         """Take a name out of the catalogue. The files are not Spark's own, and stay."""
         state = self.session._jsparkSession.sessionState()
         state.catalog().dropTable(state.sqlParser().parseTableIdentifier(name), True, False)
 
-    def _hold(self, table: Table, path: str, held: Held) -> None:
+    def _hold(self, table: Table, path: str, pinned: Pinned) -> None:
         """Make a table known as the last whole runs left it, and of one cluster alone where that is asked for."""
         newest = f"{NEWEST}.{table.layer}_{table.name}"
         self.session.sql(f"CREATE DATABASE IF NOT EXISTS {NEWEST}")
         self._forget(newest)
         self.session.catalog.createTable(newest, path=path, source="delta")
         fields = self.session.table(newest).schema.fields
-        parts = [f"SELECT * FROM {newest} WHERE {self._newest_rows(held)}"]
-        for cluster_id, version in held.items():
+        parts = [f"SELECT * FROM {newest} WHERE {self._newest_rows(pinned)}"]
+        for cluster_id, version in pinned.items():
             if version is not None and self._cluster_id in (None, cluster_id):
                 of_version = f"{newest} VERSION AS OF {version}"
                 stored = set(self.session.sql(f"SELECT * FROM {of_version}").columns)
@@ -162,9 +162,9 @@ class Catalogue:
                 parts.append(f"SELECT {columns} FROM {of_version} WHERE cluster_id = {_literal(cluster_id)}")
         self.session.sql(f"CREATE OR REPLACE VIEW {table.full_name} AS {' UNION ALL '.join(parts)}")
 
-    def _newest_rows(self, held: Held) -> str:
+    def _newest_rows(self, pinned: Pinned) -> str:
         """The condition of rows that are shown as they are now."""
-        is_other = f"cluster_id NOT IN ({', '.join(map(_literal, held))})" if held else "true"
+        is_other = f"cluster_id NOT IN ({', '.join(map(_literal, pinned))})" if pinned else "true"
         return is_other if self._cluster_id is None else f"cluster_id = {_literal(self._cluster_id)} AND {is_other}"
 
     def _define(self, definition: Definition) -> None:

@@ -158,13 +158,14 @@ def tell(findings: Sequence[Finding], asked: Asked, output_format: str, verbose:
 
 
 def _cells(it: Finding) -> tuple[Value, ...]:
-    told, known = it.told, it.known
-    if it.field == BATCHES[0] and told is not None and known is not None:
-        told, known = (
-            tuple(batch for batch in one if batch not in other) for one, other in ((told, known), (known, told))
+    described, known = it.described, it.known
+    if it.field == BATCHES[0] and described is not None and known is not None:
+        described, known = (
+            tuple(batch for batch in one if batch not in other)
+            for one, other in ((described, known), (known, described))
         )
     place = (it.thing.what.value, it.thing.group_id, it.thing.name or None, it.field)
-    return (it.verdict.name, *place, _text(it.field, told), _text(it.field, known), it.reason)
+    return (it.verdict.name, *place, _text(it.field, described), _text(it.field, known), it.reason)
 
 
 def _batch_text(batch: tuple[int, int, int, int]) -> str:

@@ -80,15 +80,15 @@ def ask(broker: Broker, group_ids: Collection[str] | None = None) -> Asked:
     types = {name: it.group_type for name, it in descriptions.items() if isinstance(it, GroupDescription)}
     offsets = admin.committed_offsets([name for name, kind in types.items() if kind != GroupType.SHARE])
     share_offsets = admin.share_offsets([name for name, kind in types.items() if kind == GroupType.SHARE])
-    told = {
+    described = {
         SharePartitionKey(group_id, place.topic_id, place.partition): offset
         for group_id, places in share_offsets.items()
         if not isinstance(places, Refusal)
         for place, offset in places.items()
     }
     # as the coordinator tells it: any higher one would be written down
-    leader_epochs = {key: offset.leader_epoch for key, offset in told.items() if isinstance(offset, ShareOffset)}
-    share_states = admin.share_states(told, leader_epochs)
+    leader_epochs = {key: offset.leader_epoch for key, offset in described.items() if isinstance(offset, ShareOffset)}
+    share_states = admin.share_states(described, leader_epochs)
     after = broker.offsets(logs)
     return Asked(
         None if group_ids is None else frozenset(group_ids),
@@ -118,11 +118,11 @@ def description_facts(group: GroupDescription) -> dict[Path, Any]:
         facts["topology epoch",] = group.topology_epoch
     facts["member count",] = len(group.members)
     for member in group.members:
-        facts.update(_told_member(group.group_type, member))
+        facts.update(_described_member(group.group_type, member))
     return facts
 
 
-def _told_member(group_type: str, member: GroupMember) -> Iterator[tuple[Path, Any]]:
+def _described_member(group_type: str, member: GroupMember) -> Iterator[tuple[Path, Any]]:
     names = ["client_id", "client_host"]
     if group_type != GroupType.SHARE:
         names.append("instance_id")
@@ -133,11 +133,11 @@ def _told_member(group_type: str, member: GroupMember) -> Iterator[tuple[Path, A
     yield ("member", member.member_id, MEMBER_EXISTS), True
     for name in names:
         yield ("member", member.member_id, name), getattr(member, name)
-    yield from _told_partitions(member.member_id, member.assigned, is_target=False)
-    yield from _told_partitions(member.member_id, member.target or (), is_target=True)
+    yield from _described_partitions(member.member_id, member.assigned, is_target=False)
+    yield from _described_partitions(member.member_id, member.target or (), is_target=True)
 
 
-def _told_partitions(
+def _described_partitions(
     member_id: str, partitions: Iterable[AssignedPartition], *, is_target: bool
 ) -> Iterator[tuple[Path, Any]]:
     for it in partitions:

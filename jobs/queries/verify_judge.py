@@ -62,7 +62,7 @@ class Finding(NamedTuple):
     verdict: Verdict
     thing: Thing
     field: str | None = None
-    told: Any = None
+    described: Any = None
     """By the broker."""
     known: Any = None
     """By the ledger."""
@@ -126,23 +126,23 @@ class Judge:
             if isinstance(answer, Refusal) and answer.code != GROUP_ID_NOT_FOUND:
                 yield Finding(Verdict.CANNOT_TELL, Thing(What.GROUP, group_id), reason=answer.why)
                 continue
-            told = {} if isinstance(answer, Refusal) else description_facts(answer)
+            described = {} if isinstance(answer, Refusal) else description_facts(answer)
             states = known[group_id].states(self._names) if group_id in known else [{}]
             if not any(ASSIGNOR in state for state in states):
-                told.pop(ASSIGNOR, None)  # no member asks for one: it is the broker's setting, and in no log
-            unlike = [it for it in differences(told, states[0], changes_between(states)) if not _is_untold(it)]
+                described.pop(ASSIGNOR, None)  # no member asks for one: it is the broker's setting, and in no log
+            unlike = [it for it in differences(described, states[0], changes_between(states)) if not _is_unknown(it)]
             by_name = self._unlisted.get(group_id, NOT_FOUND)
             if unlike and by_name != NOT_FOUND:
                 reason = by_name.why if isinstance(by_name, Refusal) else LEFT_OUT
                 yield Finding(Verdict.CANNOT_TELL, Thing(What.GROUP, group_id), reason=reason)
                 continue
             state = None if isinstance(answer, Refusal) else answer.state
-            explain = partial(explain_group, told_state=state, topic_ids=frozenset(self._names))
+            explain = partial(explain_group, described_state=state, topic_ids=frozenset(self._names))
             lacks = self._lacks_deletions(group_id, known[group_id].begun, unlike) if group_id in known else _nothing
             log = self._asked.group_log(group_id)
             of_before = self._of_before(log, group_id)
             yield from self._findings(
-                partial(_of_description, group_id), told, unlike, [log], explain, lacks, of_before
+                partial(_of_description, group_id), described, unlike, [log], explain, lacks, of_before
             )
             if isinstance(answer, GroupDescription):
                 for member in answer.members:
@@ -159,21 +159,21 @@ class Judge:
                 if isinstance(answer, Refusal):  # else it is said of the group
                     yield Finding(Verdict.CANNOT_TELL, Thing(What.OFFSET, group_id), reason=answer.why)
                 continue
-            told: dict[Path, Any] = {("offset", *place): tuple(offset) for place, offset in answer.items()}
+            described: dict[Path, Any] = {("offset", *place): tuple(offset) for place, offset in answer.items()}
             history = known.get(group_id, OffsetHistory())
-            unlike = differences(told, history.base, history.changes)
+            unlike = differences(described, history.base, history.changes)
             lacks = self._lacks_deletions(group_id, history.applied, unlike)
             log = self._asked.group_log(group_id)
             of_before = self._of_before(log, group_id)
             yield from self._findings(
-                partial(_of_offset, group_id), told, unlike, [log], lacks=lacks, of_before=of_before
+                partial(_of_offset, group_id), described, unlike, [log], lacks=lacks, of_before=of_before
             )
 
     def shares(
         self, known: Mapping[SharePartitionKey, ShareHistory], initialized: Collection[SharePartitionKey]
     ) -> Iterator[Finding]:
         """Start offsets of share partitions, and what the share coordinator keeps of them."""
-        told_offsets: dict[SharePartitionKey, ShareOffset | Refusal] = {}
+        described_offsets: dict[SharePartitionKey, ShareOffset | Refusal] = {}
         refused: dict[str, Refusal] = {}
         for group_id, answer in self._asked.share_offsets.items():
             if isinstance(answer, Refusal):
@@ -181,14 +181,14 @@ class Judge:
                 yield Finding(Verdict.CANNOT_TELL, Thing(What.SHARE_OFFSET, group_id), reason=answer.why)
                 continue
             for place, offset in answer.items():
-                told_offsets[SharePartitionKey(group_id, place.topic_id, place.partition)] = offset
-        for key in {**told_offsets, **known}:
+                described_offsets[SharePartitionKey(group_id, place.topic_id, place.partition)] = offset
+        for key in {**described_offsets, **known}:
             description = self._asked.descriptions.get(key.group_id) or self._unlisted.get(key.group_id)
             if key.group_id in refused or _is_refused(description):
                 continue
             history = known.get(key, ShareHistory(NOTHING))
             states = history.states()
-            yield from self._share_offset(key, told_offsets.get(key), history, states, initialized)
+            yield from self._share_offset(key, described_offsets.get(key), history, states, initialized)
             if key in self._asked.share_states:
                 yield from self._share_state(key, self._asked.share_states[key], history, states, initialized)
 
@@ -204,11 +204,11 @@ class Judge:
         if isinstance(answer, Refusal):
             yield Finding(Verdict.CANNOT_TELL, thing, reason=answer.why)
             return
-        told: dict[Path, Any] = {}
+        described: dict[Path, Any] = {}
         if answer is not None:
-            told = {EXISTS: True, START_OFFSET: answer.start_offset, LEADER_EPOCH: answer.leader_epoch}
-        unlike = _differences_in(told, states, (EXISTS, START_OFFSET, LEADER_EPOCH))
-        yield from self._share_findings(key, thing, told, unlike, history, initialized)
+            described = {EXISTS: True, START_OFFSET: answer.start_offset, LEADER_EPOCH: answer.leader_epoch}
+        unlike = _differences_in(described, states, (EXISTS, START_OFFSET, LEADER_EPOCH))
+        yield from self._share_findings(key, thing, described, unlike, history, initialized)
 
     def _share_state(
         self,
@@ -219,25 +219,25 @@ class Judge:
         initialized: Collection[SharePartitionKey],
     ) -> Iterator[Finding]:
         thing = Thing(What.SHARE_STATE, key.group_id, self._place(key))
-        told: dict[Path, Any] = {}
+        described: dict[Path, Any] = {}
         if isinstance(answer, ShareState):
-            told = {EXISTS: True, STATE_EPOCH: answer.state_epoch, START_OFFSET: answer.start_offset}
-            told[BATCHES] = joined_batches(answer.batches)
+            described = {EXISTS: True, STATE_EPOCH: answer.state_epoch, START_OFFSET: answer.start_offset}
+            described[BATCHES] = joined_batches(answer.batches)
         elif answer.code == CLUSTER_AUTHORIZATION_FAILED:
             return  # it is said of all of them together
         elif answer.code != NOT_INITIALIZED:
             yield Finding(Verdict.CANNOT_TELL, thing, reason=answer.why)
             return
-        unlike = _differences_in(told, states, (EXISTS, STATE_EPOCH, START_OFFSET, BATCHES))
-        if not told and not unlike:
+        unlike = _differences_in(described, states, (EXISTS, STATE_EPOCH, START_OFFSET, BATCHES))
+        if not described and not unlike:
             yield Finding(Verdict.EQUAL, thing)  # it was there when it was listed, and both say that it went
-        yield from self._share_findings(key, thing, told, unlike, history, initialized)
+        yield from self._share_findings(key, thing, described, unlike, history, initialized)
 
     def _share_findings(
         self,
         key: SharePartitionKey,
         thing: Thing,
-        told: Facts,
+        described: Facts,
         unlike: Collection[Difference],
         history: ShareHistory,
         initialized: Collection[SharePartitionKey],
@@ -246,12 +246,12 @@ class Judge:
         explain = partial(self._explain_share, key, initialized)
         lacks = None if history.is_complete else NO_SNAPSHOT
         of_before = self._of_before(logs[0], key.as_coordinator_key())
-        yield from self._findings(lambda _: thing, told, unlike, logs, explain, lambda _: lacks, of_before)
+        yield from self._findings(lambda _: thing, described, unlike, logs, explain, lambda _: lacks, of_before)
 
     def _explain_share(
         self, key: SharePartitionKey, initialized: Collection[SharePartitionKey], difference: Difference
     ) -> Reason | None:
-        if difference.path != EXISTS or difference.told:
+        if difference.path != EXISTS or difference.described:
             return None
         if key.topic_id not in self._names:
             return Reason.TOPIC_DELETED
@@ -279,7 +279,9 @@ class Judge:
         if hole is None:
             return _nothing
         gone = {
-            it.path for it in unlike if it.told is None and written.get(it.path, hole.from_offset) < hole.from_offset
+            it.path
+            for it in unlike
+            if it.described is None and written.get(it.path, hole.from_offset) < hole.from_offset
         }
         members = {path[1] for path in gone if path[0] == "member"}
 
@@ -292,7 +294,7 @@ class Judge:
     def _findings(
         self,
         thing_of: Callable[[Path], Thing],
-        told: Facts,
+        described: Facts,
         unlike: Collection[Difference],
         logs: Sequence[LogPartition],
         explain: Explain = _nothing,
@@ -304,19 +306,19 @@ class Judge:
         missing = {thing_of(it.path) for it in unlike if it.path[-1] == EXISTS[0]}
         # of what one side has not, the other side's facts say nothing more
         if any(it.path == EXISTS for it in unlike):
-            unlike, told = [it for it in unlike if it.path == EXISTS], {}
+            unlike, described = [it for it in unlike if it.path == EXISTS], {}
         unlike = [it for it in unlike if it.path[-1] == EXISTS[0] or thing_of(it.path) not in missing]
         gap = next((self._gaps[log] for log in logs if log in self._gaps), None)
         behind = next((self._behind[log] for log in logs if log in self._behind), None)
         for it in unlike:
             thing = thing_of(it.path)
-            is_hidden = thing.what is What.OFFSET and it.told is None and it.path[1] in self._hidden
+            is_hidden = thing.what is What.OFFSET and it.described is None and it.path[1] in self._hidden
             verdict, why = _verdict(it, explain(it), HIDDEN if is_hidden else lacks(it) or gap, behind)
             if verdict in (Verdict.DIFFERENT, Verdict.CANNOT_TELL) and of_before is not None:
                 why = of_before if why is None else f"{why}; {of_before}"
-            yield Finding(verdict, thing, _field(it.path), it.told, it.known, why)
+            yield Finding(verdict, thing, _field(it.path), it.described, it.known, why)
         differing = {thing_of(it.path) for it in unlike}
-        for thing in dict.fromkeys(thing_of(path) for path in told):
+        for thing in dict.fromkeys(thing_of(path) for path in described):
             if thing not in differing:
                 yield Finding(Verdict.EQUAL, thing)
 
@@ -335,15 +337,15 @@ def _is_refused(answer: GroupDescription | Refusal | None) -> bool:
     return isinstance(answer, Refusal) and answer.code != GROUP_ID_NOT_FOUND
 
 
-def _is_untold(difference: Difference) -> bool:
+def _is_unknown(difference: Difference) -> bool:
     """What brokers before 4.1 do not tell."""
-    return difference.path[-1] == "uses_classic_protocol" and difference.told is None
+    return difference.path[-1] == "uses_classic_protocol" and difference.described is None
 
 
-def _differences_in(told: Facts, states: Sequence[Facts], paths: Collection[Path]) -> tuple[Difference, ...]:
+def _differences_in(described: Facts, states: Sequence[Facts], paths: Collection[Path]) -> tuple[Difference, ...]:
     """Differences in some facts alone."""
     some = [{path: state[path] for path in paths if path in state} for state in states]
-    return differences(told, some[0], changes_between(some))
+    return differences(described, some[0], changes_between(some))
 
 
 def _of_description(group_id: str, path: Path) -> Thing:

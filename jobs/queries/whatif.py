@@ -59,15 +59,15 @@ def asked(
     changed: Sequence[str], recorded: Sequence[str], settings: Settings, kafka_version: str | None = None
 ) -> Question:
     """The question of the options. Raises WhatIfArgumentError."""
-    held = Recorded(
+    owned = Recorded(
         consumer_session_timeout_ms=settings.inference.modern_session_timeout_ms,
         delivery_count_limit=settings.inference.delivery_count_limit,
         record_lock_duration_ms=settings.inference.record_lock_duration_ms,
     )
     try:
         if kafka_version is not None:
-            held = replace(held, kafka_version=release(kafka_version))
-        return question_of(changed, recorded, held)
+            owned = replace(owned, kafka_version=release(kafka_version))
+        return question_of(changed, recorded, owned)
     except (WhatIfError, UnknownKafkaVersion) as error:
         raise WhatIfArgumentError(str(error)) from error
 
@@ -164,24 +164,26 @@ def _key(group_id: str, row: Transition) -> str:
 
 # --- printing ---
 
-AS_TOLD: Final = {"at_ms": "at"}
+PRINTED_NAMES: Final = {"at_ms": "at"}
 
 
 def tell(rows: Sequence[WhatIfRow], output_format: str, out: TextIO | None = None) -> None:
     """Print the answers: lines for people with the assumptions below, or every column as JSON or CSV: `at_ms` as `at`,
     since times are ISO 8601 there."""
     out = out or sys.stdout
-    named = [{AS_TOLD.get(name, name): _plain(name, value) for name, value in row._asdict().items()} for row in rows]
+    named = [
+        {PRINTED_NAMES.get(name, name): _plain(name, value) for name, value in row._asdict().items()} for row in rows
+    ]
     if output_format == "json":
         write_json(named, out)
     elif output_format == "csv":
-        write_csv([AS_TOLD.get(name, name) for name in WhatIfRow._fields], named, out)
+        write_csv([PRINTED_NAMES.get(name, name) for name in WhatIfRow._fields], named, out)
     else:
         _tell_people(rows, out)
 
 
 def _plain(name: str, value: object) -> Value:
-    if name in AS_TOLD:
+    if name in PRINTED_NAMES:
         return None if value is None else time_text(int(str(value)))
     if isinstance(value, tuple):
         return " ".join(value)

@@ -124,20 +124,20 @@ def find(asked: Asked, settings: Settings, ledger: Callable[[], Warehouse]) -> l
         sources = _Sources(settings, broker, ledger)
         places = []
 
-        def add(key_type: str, key: str, topic: str, partition: int, told: tuple[int, str]) -> None:
-            places.append(Place(key_type, key, topic, partition, *told, sources.coordinator(topic, partition)))
+        def add(key_type: str, key: str, topic: str, partition: int, answered: tuple[int, str]) -> None:
+            places.append(Place(key_type, key, topic, partition, *answered, sources.coordinator(topic, partition)))
 
         for group_id in asked.groups:
-            told = sources.partition_count(OFFSETS_TOPIC)
-            add("GROUP", group_id, OFFSETS_TOPIC, group_partition(group_id, told[0]), told)
+            answered = sources.partition_count(OFFSETS_TOPIC)
+            add("GROUP", group_id, OFFSETS_TOPIC, group_partition(group_id, answered[0]), answered)
         for text, (group_id, topic, number) in shares:
-            told = sources.partition_count(SHARE_TOPIC)
+            answered = sources.partition_count(SHARE_TOPIC)
             key = SharePartitionKey(group_id, sources.topic_id(topic), number)
-            add("SHARE", text, SHARE_TOPIC, share_partition_partition(key, told[0]), told)
+            add("SHARE", text, SHARE_TOPIC, share_partition_partition(key, answered[0]), answered)
         for transactional_id in asked.transactional_ids:
-            told = sources.partition_count(TRANSACTIONS_TOPIC)
-            partition = transactional_id_partition(transactional_id, told[0])
-            add("TRANSACTION", transactional_id, TRANSACTIONS_TOPIC, partition, told)
+            answered = sources.partition_count(TRANSACTIONS_TOPIC)
+            partition = transactional_id_partition(transactional_id, answered[0])
+            add("TRANSACTION", transactional_id, TRANSACTIONS_TOPIC, partition, answered)
     return places
 
 

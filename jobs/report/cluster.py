@@ -97,7 +97,7 @@ def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:
     _count(lines, "redelivered", _sums(_ranges(reader, REDELIVERIES), "cause", "offsets"))
     _count(lines, "archived", _sums(_ranges(reader, ARCHIVED_RECORDS), "cause", "offsets"))
     known = ("group_id", "group_type", "log_partition")
-    for group_id, group_type, log_partition in _distinct(reader.stretches(GROUP_GENERATIONS, known), known):
+    for group_id, group_type, log_partition in _distinct(reader.intervals(GROUP_GENERATIONS, known), known):
         _line(lines, group_id, group_type).log_partitions.add((GROUPS_LOG, log_partition))
     logs = ("group_id", "log_partition")
     for group_id, log_partition in _distinct(reader.rows(SHARE_PARTITION_STATES, logs), logs):

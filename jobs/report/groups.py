@@ -183,18 +183,18 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
     reader = reader.of_groups(group_ids)
     bins = _commits(reader, group_ids)
     owners = by_group(
-        reader.stretches(PARTITION_OWNERS, names_of(OWNER_COLUMNS, (*OWNER_ORDER, "log_partition"))), group_ids
+        reader.intervals(PARTITION_OWNERS, names_of(OWNER_COLUMNS, (*OWNER_ORDER, "log_partition"))), group_ids
     )
     rebalances = by_group(_rebalances(reader), group_ids)
     anomalies = by_group(reader.moments(COMMIT_ANOMALIES, names_of(ANOMALY_COLUMNS, ANOMALY_ORDER), "at"), group_ids)
     lags = by_group(reader.moments(LAG_HISTORY, ("group_id", "at", "lag", "lag_min", "lag_max"), "at"), group_ids)
     member_names = names_of(MEMBER_COLUMNS, (*MEMBER_ORDER, "log_partition"))
-    members = by_group(reader.stretches(GROUP_MEMBERS, member_names), group_ids)
+    members = by_group(reader.intervals(GROUP_MEMBERS, member_names), group_ids)
     found = []
     for line in lines:
         group_id, scope = line.group_id, reader.scope.of_group(line.group_id)
-        names, ownership = owned(reader.as_held(owners[group_id]))
-        membership = member_flow(held := reader.as_held(members[group_id]))
+        names, ownership = owned(reader.as_owned(owners[group_id]))
+        membership = member_flow(owned_rows := reader.as_owned(members[group_id]))
         of_group = in_order(rebalances[group_id], REBALANCE_ORDER), in_order(anomalies[group_id], ANOMALY_ORDER)
         found.append(
             GroupFacts(
@@ -240,8 +240,8 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
                     ownership.ends,
                     epoch_ms_column(of_group[0]["started_at"]),
                     epoch_ms_column(of_group[1]["at"]),
-                    epoch_ms_column(held["valid_from"]),
-                    epoch_ms_column(held["valid_to"]),
+                    epoch_ms_column(owned_rows["valid_from"]),
+                    epoch_ms_column(owned_rows["valid_to"]),
                     np.array(
                         [at + more for at in bins[group_id].counts for more in (0, bins[group_id].width_ms)], np.int64
                     ),
@@ -253,7 +253,7 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
 
 def group_pictures(groups: Sequence[GroupFacts], holes: Sequence[Hole], limits: Limits) -> dict[str, list[Picture]]:
     """Pictures of groups, by group id."""
-    stretch_counts = shared_out(limits.stretch_count, [group.ownership.whole_count for group in groups])
+    interval_counts = shared_out(limits.interval_count, [group.ownership.whole_count for group in groups])
     rebalance_counts = shared_out(limits.rebalance_count, [group.rebalances.row_count for group in groups])
     mark_counts = [
         shared_out(limits.mark_count, [condensed.whole_count for condensed in found])
@@ -269,7 +269,7 @@ def group_pictures(groups: Sequence[GroupFacts], holes: Sequence[Hole], limits: 
         own, own_holes = f"g{index}", holes_of_group(group.line, holes)
         rebalances = group.rebalances.cut(rebalance_counts[index])
         found = (
-            _owners_picture(own, group, rebalances, own_holes, limits, stretch_counts[index], rebalance_marks_max),
+            _owners_picture(own, group, rebalances, own_holes, limits, interval_counts[index], rebalance_marks_max),
             _commits_picture(own, group, own_holes, limits, anomaly_marks_max),
             members_picture(own, group.members, group.flow, own_holes, limits, flow_max),
         )
@@ -312,11 +312,11 @@ def _owners_picture(
     rebalances: Listing,
     holes: list[dict[str, Any]],
     limits: Limits,
-    stretches_max: int,
+    intervals_max: int,
     marks_max: int,
 ) -> Picture:
     """Partitions and who owned them, under the rebalances that moved them."""
-    stretches, moments = group.ownership.at_most(stretches_max), group.rebalance_marks.at_most(marks_max)
+    intervals, moments = group.ownership.at_most(intervals_max), group.rebalance_marks.at_most(marks_max)
     remarks = []
     if group.ownership.step:
         remarks.append(
@@ -336,7 +336,7 @@ def _owners_picture(
             "partitions": group.names.partitions,
             "memberIds": group.names.member_ids,
             "clients": group.names.clients,
-            **stretches.json(),
+            **intervals.json(),
             "marks": moments.json(),
             "holes": holes,
         },

@@ -70,7 +70,7 @@ class Page:
     """All that the page shows."""
 
     cluster_id: str
-    stretch: str
+    interval: str
     made_at: str
     statements: tuple[tuple[str, str, tuple[str, ...]], ...]
     """Of each log: `whole`, `open` or `none` (there is nothing to say of it), the sum of it, and where it is not."""

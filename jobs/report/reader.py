@@ -34,7 +34,7 @@ class Limits:
     share_group_count: int = 4
     share_partition_count: int = 12
     """Of one share group."""
-    stretch_count: int = 400_000
+    interval_count: int = 400_000
     """Stretches of ownership, all groups together; shorter ones are put together above this."""
     batch_count: int = 200_000
     """Stretches of delivery states, all share partitions together; likewise."""
@@ -55,7 +55,7 @@ class Limits:
             max(self.group_count * 3 // 4, 1),
             max(self.share_group_count * 3 // 4, 1),
             max(self.share_partition_count * 3 // 4, 1),
-            self.stretch_count // 2,
+            self.interval_count // 2,
             self.batch_count // 2,
             max(self.mark_count // 2, 1),
             max(self.row_count // 2, 1),
@@ -103,11 +103,11 @@ class Reader:
         """Rows whose time is in the stretch, in no order; texts are coded."""
         return self._silver.coded_rows(table, (*names, time_column), *within(time_column, self.span), *conditions)
 
-    def stretches(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
+    def intervals(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
         """Rows whose interval has a moment in the stretch, in no order; texts are coded."""
         return self._silver.coded_rows(table, (*names, *INTERVAL), *overlapping(self.span), *conditions)
 
-    def as_held(self, rows: pa.Table) -> pa.Table:
+    def as_owned(self, rows: pa.Table) -> pa.Table:
         """Intervals of groups, in a picture: those that are open in a former log partition of their group end when the
         group left it. Lists have them as they are in the tables, with a mark."""
         is_open = rows["valid_to"].is_null().to_numpy()
@@ -139,10 +139,10 @@ class Reader:
     def coverage(self) -> pa.Table:
         """What was read of the coordinators' logs and what was not, but for what the cleaner took away."""
         rows = self.warehouse.read(COVERAGE, where={"cluster_id": self.scope.cluster_id})
-        is_told = pc.and_(
+        is_reported = pc.and_(
             pc.is_in(rows["topic"], pa.array(LOGS)), pc.is_in(rows["kind"], pa.array(["CAPTURED", *HOLES]))
         )
-        return rows.filter(is_told)
+        return rows.filter(is_reported)
 
     def holes(self) -> list[Hole]:
         """Stretches of the coordinators' logs that were not read."""

@@ -240,7 +240,7 @@ def _make(known: _Facts, made_at: datetime, options: Sequence[str], limits: Limi
         of_cluster.append(overview(lines, scope, limits, lags))
     page = Page(
         cluster_id=scope.cluster_id,
-        stretch=_stretch(window),
+        interval=_interval(window),
         made_at=time_text(epoch_ms(made_at)) or "",
         statements=tuple(statements),
         attention=tuple(_attention(known)[:ATTENTION_MAX]),
@@ -311,8 +311,8 @@ def _statements(
             continue
         if log == SHARES_LOG and not has_share_groups and scope.group_ids is not None:
             continue
-        told = completeness(warehouse, scope.cluster_id, log, Span(scope.from_ms, scope.to_ms), scope.group_ids)
-        found.append(("whole" if told.is_complete else "open", told.statements[0], told.statements[1:]))
+        reported = completeness(warehouse, scope.cluster_id, log, Span(scope.from_ms, scope.to_ms), scope.group_ids)
+        found.append(("whole" if reported.is_complete else "open", reported.statements[0], reported.statements[1:]))
     return found
 
 
@@ -325,7 +325,7 @@ def _window(coverage: pa.Table, scope: Scope) -> tuple[int, int]:
     return first if scope.from_ms is None else scope.from_ms, last if scope.to_ms is None else scope.to_ms
 
 
-def _stretch(window: tuple[int, int]) -> str:
+def _interval(window: tuple[int, int]) -> str:
     return f"{time_text(window[0])} to {time_text(window[1])}"
 
 

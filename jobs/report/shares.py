@@ -151,10 +151,10 @@ def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits
         return []
     reader = reader.of_groups(group_ids)
     batches = by_group(
-        _named(reader.stretches(SHARE_STATE_BATCHES, names_of(BATCH_COLUMNS, (*BATCH_ORDER, "topic")))), group_ids
+        _named(reader.intervals(SHARE_STATE_BATCHES, names_of(BATCH_COLUMNS, (*BATCH_ORDER, "topic")))), group_ids
     )
     states = by_group(
-        _named(reader.stretches(SHARE_PARTITION_STATES, names_of(START_COLUMNS, (*START_ORDER, "topic")))), group_ids
+        _named(reader.intervals(SHARE_PARTITION_STATES, names_of(START_COLUMNS, (*START_ORDER, "topic")))), group_ids
     )
     events = [names_of(columns, (*EVENT_ORDER, "topic")) for columns in (REDELIVERY_COLUMNS, ARCHIVED_COLUMNS)]
     redelivered = by_group(_named(reader.moments(REDELIVERIES, events[0], "at")), group_ids)
@@ -162,7 +162,7 @@ def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits
     names = ("group_id", "first_offset", "last_offset", "to_delivery_count", "kind")
     is_end = pc.field("kind").isin(pa.array(ENDS))
     transitions = by_group(reader.moments(SHARE_BATCH_TRANSITIONS, names, "at", is_end), group_ids)
-    members = by_group(reader.stretches(GROUP_MEMBERS, names_of(MEMBER_COLUMNS, MEMBER_ORDER)), group_ids)
+    members = by_group(reader.intervals(GROUP_MEMBERS, names_of(MEMBER_COLUMNS, MEMBER_ORDER)), group_ids)
     found = []
     for line in lines:
         own, scope = line.group_id, reader.scope.of_group(line.group_id)
@@ -284,7 +284,7 @@ def _states_picture(
 ) -> Picture:
     """Offsets by time, with their delivery states; the start offset over them. With each share partition comes how
     many stretches may be drawn of it."""
-    drawn = [_partition_json(partition, stretches_max) for partition, stretches_max in partitions]
+    drawn = [_partition_json(partition, intervals_max) for partition, intervals_max in partitions]
     remarks = ["A delivery that is under way (ACQUIRED) is in no log: only what became of it is."]
     if group.partition_count > len(drawn):
         remarks.append(f"The {len(drawn)} busiest of {group.partition_count:,} share partitions are drawn.")
@@ -330,14 +330,14 @@ def _share_partition(place: tuple[str, int], batches: pa.Table, states: pa.Table
     )
 
 
-def _partition_json(partition: SharePartitionFacts, stretches_max: int) -> dict[str, Any]:
+def _partition_json(partition: SharePartitionFacts, intervals_max: int) -> dict[str, Any]:
     """One share partition as the page draws it. Of too many steps of the start offset, some between are left out."""
     moments, starts, least = partition.steps
-    steps_max = min(len(moments), max(stretches_max, 2))
+    steps_max = min(len(moments), max(intervals_max, 2))
     shown = np.linspace(0, len(moments) - 1, steps_max).astype(np.int64) if len(moments) else moments
     return {
         "name": partition.name,
-        **partition.states.at_most(stretches_max).json(),
+        **partition.states.at_most(intervals_max).json(),
         "stepTimes": deltas(moments[shown]),
         "stepStarts": deltas(starts[shown]),
         "stepEffective": deltas(least[shown]),

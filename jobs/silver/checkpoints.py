@@ -178,7 +178,7 @@ def changed_versions(files: Iterable[TableFile]) -> dict[str, int | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class EarlierStand:
+class EarlierCheckpoint:
     """Where an earlier run had come to in a log partition."""
 
     run: WholeRun
@@ -186,25 +186,25 @@ class EarlierStand:
     saved: SavedLog
 
 
-def earlier_stands(
+def earlier_checkpoints(
     runs: Iterable[WholeRun],
     logs: Mapping[LogPartition, tuple[OffsetRange, ...]],
     tables_of: Callable[[LogPartition], Sequence[Table]],
     rewrites: Rewrites = NO_REWRITES,
     failed_from: Mapping[LogPartition, int] = MappingProxyType({}),
-) -> dict[LogPartition, EarlierStand]:
+) -> dict[LogPartition, EarlierCheckpoint]:
     """By log partition, the first of some runs (the newest first) from which its replay can go on.
 
     That is one which had replayed all that bronze has of it (`logs`) up to some offset, and nothing else, and whose
     state and `tables_of` the log partition can still be read. Log partitions without any are left out. `failed_from`:
     from which offset on the last run could not replay a part of a log partition.
     """
-    stands: dict[LogPartition, EarlierStand] = {}
+    checkpoints: dict[LogPartition, EarlierCheckpoint] = {}
     for run in runs if logs else ():
-        if len(stands) == len(logs) or not run.is_readable(WATERMARKS):
+        if len(checkpoints) == len(logs) or not run.is_readable(WATERMARKS):
             break  # runs before are no more readable: VACUUM takes the oldest first
         watermarks = read_watermarks(run)
-        waiting = {log: watermarks[log] for log in logs if log in watermarks and log not in stands}
+        waiting = {log: watermarks[log] for log in logs if log in watermarks and log not in checkpoints}
         changed = {log: rewrites.since(log, mark.capture_version) for log, mark in waiting.items()}
         able = {
             log: mark
@@ -221,8 +221,8 @@ def earlier_stands(
         saved = saved_logs(run)
         for log, mark in able.items():
             if log_name(*log) in saved and all(run.is_readable(table) for table in tables_of(log)):
-                stands[log] = EarlierStand(run, mark, saved[log_name(*log)])
-    return stands
+                checkpoints[log] = EarlierCheckpoint(run, mark, saved[log_name(*log)])
+    return checkpoints
 
 
 def _least(*offsets: int | None) -> int | None:

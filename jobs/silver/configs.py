@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from coordinator_core.history.simple_log import ConfigChanged
-from jobs.bronze.admin_snapshots import ToldConfig
+from jobs.bronze.admin_snapshots import ObservedConfig
 from jobs.delta.replay_runs import WholeRun
 from jobs.silver.checkpoints import Step
 from jobs.silver.plan import Plan
@@ -27,25 +27,25 @@ def logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> l
     return [*(ConfigChanged(**row | {"at": at_ms(row["at"])}) for row in former), *changes]
 
 
-def config_rows(logged: Iterable[ConfigChanged], told: Iterable[ToldConfig]) -> list[dict[str, Any]]:
+def config_rows(logged: Iterable[ConfigChanged], observed: Iterable[ObservedConfig]) -> list[dict[str, Any]]:
     """One row an interval in which a config had a value.
 
     The metadata log tells every change. What Admin told, in the order of time, adds a change wherever it is not what
     the log says of that time: the log was not captured, or brokers have it from their files.
     """
-    by_place: dict[tuple[str, str, str], tuple[list[ConfigChanged], list[ToldConfig]]] = {}
+    by_place: dict[tuple[str, str, str], tuple[list[ConfigChanged], list[ObservedConfig]]] = {}
     for change in sorted(logged, key=lambda change: change.log_offset):
         place = change.resource_type, change.resource_name, change.name
         by_place.setdefault(place, ([], []))[0].append(change)
-    for it in told:
+    for it in observed:
         by_place.setdefault((it.resource_type, it.resource_name, it.name), ([], []))[1].append(it)
     return list(chain.from_iterable(_config_intervals(*changes) for _, changes in sorted(by_place.items())))
 
 
-def _config_intervals(logged: Sequence[ConfigChanged], told: Sequence[ToldConfig]) -> Iterator[dict[str, Any]]:
+def _config_intervals(logged: Sequence[ConfigChanged], observed: Sequence[ObservedConfig]) -> Iterator[dict[str, Any]]:
     """Of one config. A logged change goes before what was told at its time."""
     in_force: dict[str, Any] | None = None
-    waiting = deque(told)
+    waiting = deque(observed)
     for change in (*logged, None):
         while waiting and (change is None or waiting[0].at < change.at):
             it = waiting.popleft()
@@ -63,7 +63,7 @@ def _config_intervals(logged: Sequence[ConfigChanged], told: Sequence[ToldConfig
         yield in_force
 
 
-def _interval(change: ConfigChanged | ToldConfig, value: str, log_offset: int | None) -> dict[str, Any]:
+def _interval(change: ConfigChanged | ObservedConfig, value: str, log_offset: int | None) -> dict[str, Any]:
     return {
         "resource_type": change.resource_type,
         "resource_name": change.resource_name,

@@ -12,12 +12,12 @@ from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.warehouse import TableFile, Warehouse
 from jobs.silver.checkpoints import (
-    EarlierStand,
+    EarlierCheckpoint,
     SavedLog,
     Step,
     Watermark,
     bronze_ranges,
-    earlier_stands,
+    earlier_checkpoints,
     log_name,
     step_of,
     watermark_of,
@@ -49,7 +49,7 @@ class Plan:
     """Of all log partitions, once the run is done."""
     again: frozenset[LogPartition] = frozenset()
     """Those of which runs before made rows that this one makes anew."""
-    earlier: Mapping[LogPartition, EarlierStand] = dataclasses.field(default_factory=dict)
+    earlier: Mapping[LogPartition, EarlierCheckpoint] = dataclasses.field(default_factory=dict)
     """From where those go on that go back."""
     failures: tuple[ReplayFailure, ...] = ()
     """What runs before could not replay, of log partitions that are left as they are: they cannot go back."""
@@ -101,7 +101,7 @@ def make_plan(
     going_on = {log: step for log, step in steps.items() if log in failures and step is not Step.AFRESH}
     steps |= dict.fromkeys(going_on, Step.AFRESH)
     late = {log: now[log] for log, step in steps.items() if step is Step.AFRESH and log in known}
-    earlier = earlier_stands(runs_before, late, tables_of, rewrites, failed_from)
+    earlier = earlier_checkpoints(runs_before, late, tables_of, rewrites, failed_from)
     steps |= dict.fromkeys(earlier, Step.GO_BACK)
     # what bronze has not any more cannot be read again: all else goes on
     stuck = {log: step for log, step in going_on.items() if log in dropped and steps[log] is Step.AFRESH}

@@ -27,9 +27,9 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from coordinator_core.ledger import LedgerCounts
-from jobs.bronze.admin_snapshots import told_configs, told_topics, told_versions
+from jobs.bronze.admin_snapshots import admin_configs, admin_snapshot_versions, admin_topics
 from jobs.bronze.copies import Rewrites, last_capture
-from jobs.bronze.partition_counts import partition_count_rows, told_counts
+from jobs.bronze.partition_counts import observed_counts, partition_count_rows
 from jobs.bronze.quarantine import is_of_capture, open_count
 from jobs.bronze.retention import dropped_ranges
 from jobs.console.command_name import command
@@ -188,10 +188,10 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
     # before the version of bronze: what this capture changed is in that one, too
     capture_version = last_capture(warehouse, cluster_id)
     bronze_version = warehouse.version(RECORD_BATCHES)
-    told = told_versions(warehouse)
-    is_told_more = sum(told) != whole.told_version
+    observed = admin_snapshot_versions(warehouse)
+    has_new_snapshot = sum(observed) != whole.told_version
     going_on = None if is_rebuild else _plan(job, bronze_version, whole, capture_version, is_rebuild=False)
-    if going_on is not None and not (going_on.logs or is_told_more or _is_elsewhere(warehouse, cluster_id, whole)):
+    if going_on is not None and not (going_on.logs or has_new_snapshot or _is_elsewhere(warehouse, cluster_id, whole)):
         if repeated is not None:
             return dataclasses.replace(repeated, replaced_version=other)
         counts = _counts_of(warehouse, cluster_id)
@@ -205,7 +205,7 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
     if not rebuild:
         _refuse_to_forget(warehouse, cluster_id, plan)
     version = 1 + max(versions.values())
-    start = Start(version, run_id, started_at, bronze_version, *told, is_rebuild, capture_version=capture_version)
+    start = Start(version, run_id, started_at, bronze_version, *observed, is_rebuild, capture_version=capture_version)
     if warehouse.write(STARTS, start.table(cluster_id), app_id=job.app_id, version=version).skipped:
         raise WarehouseError(f"another replay of cluster {cluster_id!r} began at the same time: run this one again")
     return dataclasses.replace(_run(job, start, whole, plan), replaced_version=other)
@@ -289,7 +289,7 @@ def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: For
     session, warehouse = job.session, job.warehouse
     targets = {table.full_name: warehouse.target(table) for table in (*REPLAY_TABLES, QUARANTINE, LOGS, GROUPS)}
     before = Names() if plan.is_afresh else read_names(whole)
-    told = told_topics(warehouse, job.cluster_id, start.told_topics_version)
+    observed = admin_topics(warehouse, job.cluster_id, start.told_topics_version)
     work = ReplayWork(
         cluster_id=job.cluster_id,
         number=0,
@@ -297,7 +297,7 @@ def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: For
         targets=targets,
         seen_at_ms=epoch_ms(start.started_at),
         batch_decompressed_bytes_max=job.batch_decompressed_bytes_max,
-        names=name_by_id(topic_rows(before, *told)),
+        names=name_by_id(topic_rows(before, *observed)),
         unsettled=SilverFiles({name: files[False] for name, files in former.items()}),
         replay_version=start.replay_version,
         hosts=job.hosts,
@@ -312,7 +312,7 @@ def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: For
 
     done = run_tasks(session, replay_logs, _works(session, work, first), "groups, offsets and transactions")
     names = with_learned(before, done)
-    topics = topic_rows(names, *told)
+    topics = topic_rows(names, *observed)
     name_of = name_by_id(topics)
     is_renamed = any(name_of.get(topic_id) != name for topic_id, name in before.in_use.items())
     rewritten = {} if plan.is_afresh else rewritten_files(warehouse, plan, former, is_renamed=is_renamed)
@@ -334,10 +334,10 @@ def _driver_rows(job: _Job, start: Start, whole: WholeRun, plan: Plan, results: 
     """All rows of the tables that the driver writes."""
     warehouse, cluster_id, done = job.warehouse, job.cluster_id, results.done
     changes = logged_changes(done, whole, plan)
-    configs = config_rows(changes, told_configs(warehouse, cluster_id, start.told_configs_version))
+    configs = config_rows(changes, admin_configs(warehouse, cluster_id, start.told_configs_version))
     counts_over_time = partition_count_rows(
         results.names.partition_counts,
-        told_counts(warehouse, cluster_id, start.told_topics_version),
+        observed_counts(warehouse, cluster_id, start.told_topics_version),
         results.name_of,
         {row["topic_id"]: row["valid_to"] for row in results.topics if row["valid_to"] is not None},
     )

@@ -222,8 +222,8 @@ def _replay_logs(work: ReplayWork) -> ReplayDone:
             _REPLAY_LOG[log.topic](log, work, parts)
             parts.done.failures.extend(log.left_out.failures)
         parts.write_groups()
-        if parts.asleep:
-            _carry_asleep(work, parts)
+        if parts.serialized:
+            _carry_serialized(work, parts)
         if work.carried is not None:
             _carry(work.carried, parts)
         return parts.done
@@ -306,7 +306,7 @@ class _Parts:
         self._names = dict(work.names)
         """What is known of topic ids, with what this task has learned."""
         self.hosts = work.hosts
-        self.asleep: dict[int, Set[str]] = {}
+        self.serialized: dict[int, Set[str]] = {}
         """By log partition, groups which nothing named."""
         self._groups: dict[bool, list[tuple[int, GroupRows]]] = {True: [], False: []}
         """Rows of the group tables with their log partition, by whether they are settled."""
@@ -480,22 +480,22 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     keys = GroupKeys()
     for bronze, chunk in _chunks(log, work, parts):
         output = replayer.feed(chunk)
-        told = bronze.are_headers_told(output.commits.log_offset)
-        parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, told))
+        observed = bronze.have_headers(output.commits.log_offset)
+        parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, observed))
         parts.quarantine(log, bronze, output.findings)
         parts.count(log, chunk, output.counts)
         keys.add(output.commits, output.groups.generations)
         parts.add_groups(output.groups, log, is_settled=True)
     state = replayer.export_state()
-    unchanged = {group_id: versions[group_id] for group_id in replayer.asleep}
+    unchanged = {group_id: versions[group_id] for group_id in replayer.serialized}
     parts.save(log, pack_offset_state(state.columnar), state.groups, unchanged)
     output = replayer.finish()
     keys.add(output.commits, output.groups.generations)
     parts.done.keys.append(keys.table(log.partition))
     parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition), is_settled=False)
     parts.add_groups(output.groups, log, is_settled=False)
-    if replayer.asleep:
-        parts.asleep[log.partition] = parts.asleep.get(log.partition, set()) | replayer.asleep
+    if replayer.serialized:
+        parts.serialized[log.partition] = parts.serialized.get(log.partition, set()) | replayer.serialized
 
 
 def _log_partitions(groups: Sequence[tuple[int, GroupRows]], rows_of: Callable[[GroupRows], Sized]) -> pa.Array:
@@ -504,13 +504,13 @@ def _log_partitions(groups: Sequence[tuple[int, GroupRows]], rows_of: Callable[[
     return pa.array(np.repeat(partitions, [len(rows_of(rows)) for _, rows in groups]))
 
 
-def _carry_asleep(work: ReplayWork, parts: _Parts) -> None:
+def _carry_serialized(work: ReplayWork, parts: _Parts) -> None:
     """Groups which nothing named have the open rows that they had."""
     for table in INTERVAL_TABLES:
         write = partial(parts.write_named, table) if table in NAMED_TABLES else partial(parts.write, table.full_name)
-        for rows in work.unsettled.iterate_some(table, file_schema(table).names, parts.asleep):
-            is_asleep = is_of_groups(rows, parts.asleep)
-            write(rows if is_asleep.all() else rows.filter(pa.array(is_asleep)), is_settled=False)
+        for rows in work.unsettled.iterate_some(table, file_schema(table).names, parts.serialized):
+            is_serialized = is_of_groups(rows, parts.serialized)
+            write(rows if is_serialized.all() else rows.filter(pa.array(is_serialized)), is_settled=False)
 
 
 def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:

@@ -84,15 +84,18 @@ def name_rows(names: Names, in_use: Mapping[str, str | None]) -> list[dict[str, 
     return rows
 
 
-def topic_rows(known: Names, told: Iterable[TopicName], told_deleted: Mapping[str, int]) -> list[dict[str, Any]]:
+def topic_rows(
+    known: Names, observed: Iterable[TopicName], deleted_by_admin: Mapping[str, int]
+) -> list[dict[str, Any]]:
     """One row a topic id: the name from the surest source, from the earliest time at which any source gives it.
 
-    `told`, `told_deleted`: what Admin told beside the logs; the metadata log knows best when a topic was deleted.
+    `observed`, `deleted_by_admin`: what Admin told beside the logs; the metadata log knows best when a topic was
+    deleted.
     """
     names: dict[str, TopicName] = {}
     earliest: dict[tuple[str, str], int] = {}
-    deleted = {**told_deleted, **known.deleted}
-    for name in chain(told, known.learned):
+    deleted = {**deleted_by_admin, **known.deleted}
+    for name in chain(observed, known.learned):
         best = names.get(name.topic_id)
         if best is None or _sureness(name) < _sureness(best):
             names[name.topic_id] = name

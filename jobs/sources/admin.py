@@ -172,8 +172,8 @@ class Admin:
         described: dict[str, GroupDescription | Refusal] = {}
         for group_type, question in DESCRIPTIONS.items():
             of_type = [name for name, its_type in groups.items() if (its_type or GroupType.CLASSIC) == group_type]
-            told = self._answers(question, of_type)
-            described.update(told)
+            answered = self._answers(question, of_type)
+            described.update(answered)
         for group_type, question in DESCRIPTIONS.items():
             lost = [
                 name
@@ -236,9 +236,9 @@ class Admin:
             waiting = []
             for node_id, of_leader in by_leader.items():
                 for part in question.parts(of_leader):
-                    told = self._ask(question, part, node_id)
-                    waiting += (item for item, answer in told.items() if is_not_ready(answer))
-                    answers |= told
+                    answered = self._ask(question, part, node_id)
+                    waiting += (item for item, answer in answered.items() if is_not_ready(answer))
+                    answers |= answered
             if waiting and not deadline.back_off():
                 refusal = answers[waiting[0]]
                 assert isinstance(refusal, Refusal)
@@ -268,12 +268,12 @@ class Admin:
                 for smaller in question.older.parts(part)
                 for item, answer in self._ask(question.older, smaller, node_id).items()
             }
-        told: dict[Item, Answer | Refusal] = {}
+        answered: dict[Item, Answer | Refusal] = {}
         for item, answer in question.read(part, response):
             # Kafka 4.0 asks the coordinator of each group for all of them: one knows it, and the others refuse
-            if isinstance(told.get(item, UNANSWERED), Refusal):
-                told[item] = answer
-        return {item: told.get(item, UNANSWERED) for item in part}
+            if isinstance(answered.get(item, UNANSWERED), Refusal):
+                answered[item] = answer
+        return {item: answered.get(item, UNANSWERED) for item in part}
 
     def _ask_each(
         self, question: "Question[Item, Answer]", part: Sequence[Item], node_id: int, why: str

@@ -351,7 +351,7 @@ def _read_states(leader_epochs: Mapping[SharePartitionKey, int], keys: Sequence[
     return ApiRequest(READ_SHARE_GROUP_STATE, group_id=keys[0].group_id, topics=tuple(topics))
 
 
-def _read_states_told(
+def _read_states_described(
     leader_epochs: Mapping[SharePartitionKey, int], keys: Sequence[SharePartitionKey], response: Struct
 ) -> Iterator[tuple[SharePartitionKey, ShareState | Refusal]]:
     for topic in response.results:
@@ -383,5 +383,5 @@ def share_states_of(
         share_partition_partition,
         parts_of_group,
         partial(_read_states, leader_epochs),
-        partial(_read_states_told, leader_epochs),
+        partial(_read_states_described, leader_epochs),
     )

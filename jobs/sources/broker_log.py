@@ -139,7 +139,7 @@ class _Progress:
 
     range: LogRange
     next_offset: int
-    held: deque[SegmentRead] = field(default_factory=deque)
+    buffered: deque[SegmentRead] = field(default_factory=deque)
     is_done: bool = False
 
     @property
@@ -176,8 +176,8 @@ class _Reader:
         flight: _Flight | None = None
         while self._open:
             first = self._open[0]
-            if first.held:
-                yield first.range, first.held.popleft()
+            if first.buffered:
+                yield first.range, first.buffered.popleft()
             elif first.is_done:
                 self._open.popleft()
             else:
@@ -196,8 +196,8 @@ class _Reader:
             time.sleep(wait_s)
         missing = [it for it in self._open if not it.is_done]
         leader = self._leader(missing[0])
-        held_bytes = sum(read.data.size for it in self._open for read in it.held)
-        if held_bytes >= self._fetch_bytes_max:
+        buffered_bytes = sum(read.data.size for it in self._open for read in it.buffered)
+        if buffered_bytes >= self._fetch_bytes_max:
             missing = missing[:1]
         # a broker answers once for a partition: of several ranges of one the first is asked for, the next one later
         first_of = {(it.range.topic, it.range.partition): it for it in reversed(missing)}
@@ -267,7 +267,7 @@ class _Reader:
                 )
             return  # a cut batch: it comes whole when its partition is the first of a request
         if len(framed.scan.batches) or framed.scan.findings:
-            progress.held.append(_as_read(progress, leader, framed.data, framed.scan, found.log_start_offset))
+            progress.buffered.append(_as_read(progress, leader, framed.data, framed.scan, found.log_start_offset))
         progress.next_offset = max(progress.next_offset, framed.scan.next_offset)
         progress.is_done = framed.is_end or progress.next_offset >= chosen.to_offset
         self._progressed()
@@ -282,7 +282,7 @@ class _Reader:
         place = progress.range.topic, progress.range.partition
         start = self._broker.offsets([place], OffsetSpec.EARLIEST)[place]
         if start > progress.next_offset:
-            progress.held.append(_as_read(progress, leader, NOTHING, scan_segment(b"", base_offset=start), start))
+            progress.buffered.append(_as_read(progress, leader, NOTHING, scan_segment(b"", base_offset=start), start))
             progress.next_offset = min(start, progress.range.to_offset)
             progress.is_done = progress.next_offset >= progress.range.to_offset
             self._progressed()

@@ -22,7 +22,7 @@ from pyarrow import fs
 
 from coordinator_core.errors import InvalidCheckpoint
 from coordinator_core.log.kernels import HEADER_BYTES_V2
-from coordinator_core.log.scan import LOOK_BACK_BYTES, STRETCH_BYTES, SegmentScan, keep, scan_end, scan_segment
+from coordinator_core.log.scan import LOOK_BACK_BYTES, WINDOW_BYTES, SegmentScan, keep, scan_end, scan_segment
 from coordinator_core.log.segment import (
     parse_checkpoint,
     parse_kafka_cluster_id,
@@ -48,7 +48,7 @@ CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
 time. Small enough that what is made of it stays in memory which is warm already: twice as much takes a twentieth
 longer, most of it in the kernel, eight times as much a quarter. A single larger batch comes alone."""
 
-KEPT_BYTES_MAX: Final = STRETCH_BYTES
+KEPT_BYTES_MAX: Final = WINDOW_BYTES
 """A segment of no more is in memory whole until it is written, as a part of a larger one is: to ask for its pages once
 more takes a fifteenth of a capture."""
 
@@ -59,7 +59,7 @@ SOURCE_SCHEMA: Final = pa.schema(
 )
 """Rows of this source: bronze.record_batches without what a capture adds."""
 
-TOLD_BY_HEADER: Final = (
+HEADER_COLUMNS: Final = (
     "leader_epoch",
     "producer_id",
     "producer_epoch",
@@ -99,7 +99,7 @@ class Segment:
     is_last: bool
     """The newest of its partition: Kafka may still be writing it."""
     source_kind: str = SEGMENT
-    is_header_told: bool = True
+    has_header: bool = True
     """False: of batches made of bare keys and values, whose headers say nothing about producers."""
     modified_ns: int | None = None
     """When a file was last changed, epoch nanoseconds; None where the store does not say."""
@@ -302,8 +302,8 @@ def _rows(read: SegmentRead, log: LogPlace, first: int, last: int) -> pa.RecordB
         "source_kind": pa.repeat(pa.scalar(read.segment.source_kind), count),
         "crc_valid": pa.array(read.scan.crc_valid[part]),
     }
-    if not read.segment.is_header_told:
-        columns |= {name: pa.nulls(count, SOURCE_SCHEMA.field(name).type) for name in TOLD_BY_HEADER}
+    if not read.segment.has_header:
+        columns |= {name: pa.nulls(count, SOURCE_SCHEMA.field(name).type) for name in HEADER_COLUMNS}
     return pa.RecordBatch.from_arrays([columns[field.name] for field in SOURCE_SCHEMA], schema=SOURCE_SCHEMA)
 
 

@@ -34,8 +34,8 @@ WAIT: Final = "--wait"
 EXECUTOR_ENVIRONMENT: Final = "spark.executorEnv."
 OF_EVERY_WORKER: Final = {"PYTHONUNBUFFERED": "YES", "OMP_NUM_THREADS": "1"}
 """What Spark adds to the environment of Python workers, and Python or its libraries read as they start."""
-TOLD_BY_SPARK: Final = ("SPARK_", "_PYSPARK_", "PYTHON_")
-TOLD_BY_SHELLS: Final = frozenset({AHEAD, "_", "SHLVL", "PWD", "OLDPWD"})
+SPARK_VARIABLES: Final = ("SPARK_", "_PYSPARK_", "PYTHON_")
+SHELL_VARIABLES: Final = frozenset({AHEAD, "_", "SHLVL", "PWD", "OLDPWD"})
 """Variables that nothing reads before workers are forked."""
 OFFER: Final = b"?"
 TAKEN: Final = b"!"
@@ -127,8 +127,8 @@ def _is_expected(environment: Mapping[str, str]) -> bool:
     """Would a process with this environment have loaded what this one has?"""
     names = {name for name in {*environment, *os.environ} if environment.get(name) != os.environ.get(name)}
     return all(
-        name in TOLD_BY_SHELLS
-        or name.startswith(TOLD_BY_SPARK)
+        name in SHELL_VARIABLES
+        or name.startswith(SPARK_VARIABLES)
         or (name == "PYTHONPATH" and _without_spark(environment) == _without_spark(os.environ))
         for name in names
     )

@@ -79,12 +79,12 @@ def compare(topic: str, folder: Path, lib: Path, turns: int, scratch: Path) -> N
         done = run(nightly, accepted=(0, 3))
         worker_bytes = max(worker_bytes, done.used.worker_bytes)
         found = RECORDS_IN.search(done.output)
-        told = step_seconds(done.output)
-        if found is None or not told.keys() >= steps.keys():
+        reported = step_seconds(done.output)
+        if found is None or not reported.keys() >= steps.keys():
             raise SystemExit(f"no ledger or no times in the output:\n{done.output}")
         records = int(found[1].replace(",", ""))
         for step, seconds in steps.items():
-            seconds.append(told[step])
+            seconds.append(reported[step])
     their_seconds = statistics.median(theirs)
     median = {step: statistics.median(seconds) for step, seconds in steps.items()}
     our_seconds = median["capture"] + median["replay"]

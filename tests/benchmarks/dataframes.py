@@ -21,7 +21,7 @@ from jobs.spark.session import start_session
 from jobs.spark.settings import spark_defaults
 from tests.benchmarks.runs import Run, run
 
-TOLD: Final = re.compile(r"^api: ([\d.]+) s$", re.MULTILINE)
+REPORTED: Final = re.compile(r"^api: ([\d.]+) s$", re.MULTILINE)
 SETTINGS: Final = {
     "spark.master": f"local[{os.cpu_count()}]",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
@@ -38,7 +38,7 @@ def measure(warehouse: Path, scratch: Path) -> tuple[float, Run]:
     """Seconds of the replay with its write, and what its processes used."""
     shutil.rmtree(scratch, ignore_errors=True)
     done = run([sys.executable, "-m", "tests.benchmarks.dataframes", str(warehouse), str(scratch)])
-    found = TOLD.search(done.output)
+    found = REPORTED.search(done.output)
     if found is None:
         raise SystemExit(f"no time in the output:\n{done.output}")
     return float(found[1]), done

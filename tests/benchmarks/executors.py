@@ -70,9 +70,9 @@ def sums(warehouse: Warehouse) -> Mapping[str, object]:
 def _run(master: str, logs: Path, warehouse: Path) -> float:
     shutil.rmtree(warehouse, ignore_errors=True)
     words = ["nightly", "--segments", str(logs), "--warehouse", str(warehouse)]
-    told = step_seconds(run(["./spark-submit.sh", "--master", master, *words], accepted=(0, 3)).output)
-    print(f"  {', '.join(f'{step} {seconds:.1f}' for step, seconds in told.items())}", flush=True)
-    return sum(told[step] for step in COUNTED)
+    reported = step_seconds(run(["./spark-submit.sh", "--master", master, *words], accepted=(0, 3)).output)
+    print(f"  {', '.join(f'{step} {seconds:.1f}' for step, seconds in reported.items())}", flush=True)
+    return sum(reported[step] for step in COUNTED)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.growth --logs DIR [--days N]        DIR holds <topic>-<partition>/*.log
 
-The times of the log are stretched until it spans 100 days, so that its last hundredth is that of a night: for some
+The times of the log are prolonged until it spans 100 days, so that its last hundredth is that of a night: for some
 minutes what is said of share records may still change, for a day what is said of groups, and of a log of minutes that
 would be all.
 
@@ -71,7 +71,7 @@ class Night(NamedTuple):
 
 def measured(logs: Path, scratch: Path, days: int) -> list[Night]:
     """The nights, one after the other."""
-    logs, growing = stretched(logs, scratch / "stretched", days), scratch / "growing"
+    logs, growing = prolonged(logs, scratch / "prolonged", days), scratch / "growing"
     quarter, warehouse = scratch / "quarter", scratch / "warehouse"
     nights = (
         ("a quarter, at once", SHARES[0], 0.0, quarter),
@@ -88,7 +88,7 @@ def measured(logs: Path, scratch: Path, days: int) -> list[Night]:
     return found
 
 
-def stretched(logs: Path, into: Path, days: int) -> Path:
+def prolonged(logs: Path, into: Path, days: int) -> Path:
     """The same log directory, spanning some days: the distance of all times to the first one grows, those in records
     included. There each number of 8 bytes that may be a time of the log is taken for one."""
     segments = sorted(logs.glob("*/*.log"))

@@ -93,11 +93,11 @@ def _processes_of(session_id: int) -> Iterator[tuple[int, bytes, int, float]]:
         try:
             # "pid (name) state ppid pgrp session ...", and the name may hold anything; user and system time are the
             # 14th and 15th field
-            told = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(told[3]) != session_id:
+            reported = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(reported[3]) != session_id:
                 continue
             found = PEAK.search((folder / "status").read_text())
-            ticks = int(told[11]) + int(told[12])
+            ticks = int(reported[11]) + int(reported[12])
             peak_bytes = int(found[1]) * 1024 if found else 0
             yield int(folder.name), (folder / "cmdline").read_bytes(), peak_bytes, ticks / TICKS_PER_SECOND
         except OSError:
@@ -113,8 +113,8 @@ def run_night(name: str, logs: Path, warehouse: Path) -> tuple[dict[str, float],
     """Run a night and tell what it took: seconds by step, 0 of those that had nothing to do, and processor time."""
     command = ["./spark-submit.sh", "nightly", "--segments", str(logs), "--warehouse", str(warehouse)]
     done = run(command, accepted=(0, 3))
-    told = step_seconds(done.output)
-    seconds = {step: told.get(step, 0.0) for step in STEPS}
+    reported = step_seconds(done.output)
+    seconds = {step: reported.get(step, 0.0) for step in STEPS}
     steps = ", ".join(f"{step} {of_step:.1f}" for step, of_step in seconds.items())
     cpu = done.used.cpu_seconds
     print(f"{name}: {sum(seconds.values()):.1f} s ({steps}); processor time {cpu:.1f} s", flush=True)

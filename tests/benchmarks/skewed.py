@@ -304,9 +304,9 @@ def hot_share_partition(folder: Path, record_count: int = 2_000_000, key_count: 
 
     A snapshot takes the start offset over all that was; 99 updates tell of 20 offsets each, in four state batches.
     """
-    stretch_count = record_count // RECORDS_PER_SNAPSHOT
-    hot_count = stretch_count // HOT_SHARE
-    each_count = (stretch_count - hot_count) // (LOG_PARTITION_COUNT * key_count)
+    interval_count = record_count // RECORDS_PER_SNAPSHOT
+    hot_count = interval_count // HOT_SHARE
+    each_count = (interval_count - hot_count) // (LOG_PARTITION_COUNT * key_count)
     snapshot, updates = _share_batches()
     for partition in range(LOG_PARTITION_COUNT):
         keys = np.repeat(np.arange(key_count, dtype=np.int64), each_count)
@@ -326,10 +326,10 @@ def _share_parts(snapshot: Repeated, updates: Repeated, keys: I64) -> Iterator[b
     of_key[order] = np.arange(len(keys)) - firsts
     at_once = max(1, BATCHES_AT_ONCE // UPDATES_PER_SNAPSHOT)
     for first in range(0, len(keys), at_once):
-        stretch = np.arange(first, min(first + at_once, len(keys)), dtype=np.int64)
-        offset, at = RECORDS_PER_SNAPSHOT * stretch, START_MS + 1_000 * stretch
-        start, key = OFFSETS_PER_SNAPSHOT * of_key[stretch], _bytes_of(keys[stretch], 4)
-        head = {"key-0": key, "start": _bytes_of(start, 8), "epoch-0": _bytes_of(of_key[stretch], 4)}
+        interval = np.arange(first, min(first + at_once, len(keys)), dtype=np.int64)
+        offset, at = RECORDS_PER_SNAPSHOT * interval, START_MS + 1_000 * interval
+        start, key = OFFSETS_PER_SNAPSHOT * of_key[interval], _bytes_of(keys[interval], 4)
+        head = {"key-0": key, "start": _bytes_of(start, 8), "epoch-0": _bytes_of(of_key[interval], 4)}
         head |= {name: _bytes_of(at, 8) for name in ("created", "written")}
         values: dict[str, U8] = {}
         for number in range(UPDATES_PER_SNAPSHOT):
@@ -420,10 +420,10 @@ def compare(scratch: Path, names: Iterable[str] = SHAPES) -> None:
         done = run(
             ["./spark-submit.sh", "nightly", "--segments", str(logs), "--warehouse", str(warehouse)], accepted=(0, 3)
         )
-        told = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in step_seconds(done.output).items())
+        reported = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in step_seconds(done.output).items())
         is_kept = done.used.worker_bytes <= WORKER_BYTES_MAX and done.used.jvm_bytes <= JVM_BYTES_MAX
         print(
-            f"{name}: {record_count:,} records, {size_bytes / 1e6:,.0f} MB: {told}; "
+            f"{name}: {record_count:,} records, {size_bytes / 1e6:,.0f} MB: {reported}; "
             f"largest Python worker {done.used.worker_bytes / 2**20:,.0f} MiB, "
             f"JVM {done.used.jvm_bytes / 2**20:,.0f} MiB: limits {'kept' if is_kept else 'NOT KEPT'}",
             flush=True,

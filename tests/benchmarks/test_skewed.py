@@ -82,7 +82,7 @@ def test_a_hot_share_partition_has_a_fifth_of_all_records(tmp_path: Path) -> Non
     the others."""
     count = skewed.hot_share_partition(tmp_path, 50_000, key_count=1)
     kinds: Counter[str] = Counter()
-    hot_count = stretch_count = 0
+    hot_count = interval_count = 0
     for chunks in _logs(tmp_path):
         columnar = ColumnarShareReplay()
         outputs: list[ColumnarOutput] = [*map(columnar.feed, chunks), columnar.finish()]
@@ -90,13 +90,13 @@ def test_a_hot_share_partition_has_a_fifth_of_all_records(tmp_path: Path) -> Non
         for output in outputs:
             kinds.update(TRANSITION_KINDS[code] for code in output.transitions.kind.tolist())
             hot_count += sum(output.keys[key].partition == 1 for key in output.partition_states.key.tolist())
-            stretch_count += int((output.partition_states.record_kind == 0).sum())
+            interval_count += int((output.partition_states.record_kind == 0).sum())
     places = skewed.UPDATES_PER_SNAPSHOT * skewed.STATE_BATCHES_PER_UPDATE // 2
-    passed_count = stretch_count - len(list(tmp_path.glob("*"))) - 1
-    assert stretch_count * skewed.RECORDS_PER_SNAPSHOT == count
+    passed_count = interval_count - len(list(tmp_path.glob("*"))) - 1
+    assert interval_count * skewed.RECORDS_PER_SNAPSHOT == count
     assert hot_count == 50_000 // skewed.HOT_SHARE
     assert kinds == {
-        "REDELIVERABLE": places * stretch_count,
-        "ACKNOWLEDGED": places * stretch_count,
+        "REDELIVERABLE": places * interval_count,
+        "ACKNOWLEDGED": places * interval_count,
         "PASSED": places * passed_count,
     }

@@ -58,12 +58,12 @@ def test_share_state_lost_between_two_captures_is_a_hole(ledger: Ledger, tmp_pat
     night = ledger.night(pruned_log(tmp_path / "two", SHARES, 900), number=2)
     assert night.exit_code == 3
     assert f"hole: {SHARES}-0 offsets 510 to 899 are MISSING: {LOG_START}" in night.lines
-    [told] = [line for line in night.lines if "(exit code 3)" in line]
-    assert "sql -e" in told and f"--warehouse {ledger.root}" in told and "--cluster-id case" in told
+    [reported] = [line for line in night.lines if "(exit code 3)" in line]
+    assert "sql -e" in reported and f"--warehouse {ledger.root}" in reported and "--cluster-id case" in reported
     assert night.facts["captured"]["faults"] == [line for line in night.lines if line.startswith("hole: ")]
 
 
-def test_a_damaged_batch_is_told_by_its_code(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_damaged_batch_is_reported_by_its_code(ledger: Ledger, tmp_path: Path) -> None:
     """Quarantine, too, is a reason that is said."""
     write_segment(tmp_path / "logs", OFFSETS, 0, 0, batch(0) + damaged(batch(1)) + batch(2))
     night = ledger.night(tmp_path / "logs")
@@ -77,8 +77,8 @@ def test_many_holes_are_counted() -> None:
     from jobs.bronze.coverage import hole_lines, holes
 
     ranges = [CoverageRange(10 * n, 10 * n, CoverageKind.MISSING, 0, "x") for n in range(9)]
-    told = list(hole_lines(list(holes({(OFFSETS, 3): ranges}))))
-    assert len(told) == 6 and told[-1] == "and 4 holes more"
+    reported = list(hole_lines(list(holes({(OFFSETS, 3): ranges}))))
+    assert len(reported) == 6 and reported[-1] == "and 4 holes more"
 
 
 def test_a_clean_night_says_nothing_of_it(ledger: Ledger) -> None:

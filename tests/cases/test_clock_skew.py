@@ -70,15 +70,15 @@ def steps(ledger: Ledger) -> list[tuple[str, int, int]]:
 def test_gold_says_where_the_time_of_a_log_went_back(ledger: Ledger) -> None:
     """From when to when, by how much, what it means and what to do; and what was found names it, not as a
     broken rule of the coordinators."""
-    told = ledger.night(CASES / "S-skew" / "logs")
+    reported = ledger.night(CASES / "S-skew" / "logs")
     assert steps(ledger) == [("__consumer_offsets", 42, 4)]
     (row,) = (row for row in ledger.rows("gold.log_anomalies") if row["rule"] == "TIME_WENT_BACK")
     assert "ms back, after log offset 3" in row["details"] and row["remedy"] and row["meaning"]
-    assert "TIME_WENT_BACK (1)" in told.text
-    assert "broken rule" not in told.text and "nothing out of the ordinary" not in told.text
+    assert "TIME_WENT_BACK (1)" in reported.text
+    assert "broken rule" not in reported.text and "nothing out of the ordinary" not in reported.text
 
 
-def test_steps_are_told_once_whatever_the_cut_into_nights(tmp_path: Path) -> None:
+def test_steps_are_reported_once_whatever_the_cut_into_nights(tmp_path: Path) -> None:
     """Both coordinator topics, steps at the ends of nights and within them; a second that leaders' clocks are nearly
     apart is none, and to catch up is none either."""
     logs = [SmallLog(0), SmallLog(0, SHARE_TOPIC)]
@@ -107,8 +107,8 @@ def test_nothing_is_certain_across_a_step(ledger: Ledger, tmp_path: Path) -> Non
     log.generation("g", 4, {"a": (0, 1)}, NOON_MS + 31_000)
     ledger.night(log.write(tmp_path / "logs"))
     rows = {row["to_generation"]: row for row in ledger.rows("gold.rebalances")}
-    told = [(rows[number]["method"], rows[number]["confidence"]) for number in (2, 4)]
-    assert told == [("WITHIN_TIMEOUTS", "LIKELY"), ("WITHIN_TIMEOUTS", "CERTAIN")]
+    reported = [(rows[number]["method"], rows[number]["confidence"]) for number in (2, 4)]
+    assert reported == [("WITHIN_TIMEOUTS", "LIKELY"), ("WITHIN_TIMEOUTS", "CERTAIN")]
 
 
 @pytest.mark.parametrize("name", ["full-a", "compact", "old-40"])
@@ -185,11 +185,11 @@ def test_how_long_ago_an_offset_was_committed_is_not_known_across_a_step(ledger:
 @pytest.mark.parametrize("seed", range(4))
 def test_no_certain_verdict_hangs_on_clocks(tmp_path: Path, seed: int) -> None:
     """Whatever is CERTAIN of a log whose leaders' clocks differ is what the same log says where they agree."""
-    told = []
+    reported = []
     for name, log in zip(("true", "skewed"), skewed_logs(seed), strict=True):
         ledger = Ledger(tmp_path / name)
         assert ledger.night(log.write(tmp_path / f"logs-{name}")).exit_code == 0
-        told.append(verdicts(ledger))
-    certain = {place: said for place, (said, confidence) in told[1].items() if confidence == "CERTAIN"}
+        reported.append(verdicts(ledger))
+    certain = {place: said for place, (said, confidence) in reported[1].items() if confidence == "CERTAIN"}
     assert len(certain) > 25
-    assert certain == {place: told[0].get(place, ("", ""))[0] for place in certain}
+    assert certain == {place: reported[0].get(place, ("", ""))[0] for place in certain}

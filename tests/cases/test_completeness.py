@@ -141,8 +141,8 @@ def test_of_a_group_the_end_of_its_own_log_partition_counts(ledger: Ledger, tmp_
     by_place = {row["log_partition"]: row["group_id"] for row in ledger.rows("silver.group_generations")}
     at_ms = END + 10 * SECOND
     assert list(remarks_behind(ends, at_ms, [by_place[4]])) == []
-    told = list(remarks_behind(ends, at_ms, [by_place[2]]))
-    assert told == [f"{GROUPS_LOG}-2 was read up to 2026-11-21T02:59:18.994Z: what came after that is not known"]
+    reported = list(remarks_behind(ends, at_ms, [by_place[2]]))
+    assert reported == [f"{GROUPS_LOG}-2 was read up to 2026-11-21T02:59:18.994Z: what came after that is not known"]
     nobody = next(name for name in map(str, range(99)) if group_partition(name, 5) == 3)
     with pytest.raises(ArgumentError, match=f"{GROUPS_LOG}-3, where it would be, is in no source"):
         run_audit_report(

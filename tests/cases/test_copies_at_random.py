@@ -317,11 +317,11 @@ def test_bronze_and_coverage_follow_from_all_copies_in_any_order(tmp_path: Path,
             place = f"seed {seed}, nights {nights}"
             found = records_of(warehouse.read(TABLES["bronze.record_batches"]).to_pylist())
             assert found == wanted.records, place
-            told = coverage_of(warehouse.read(TABLES["bronze.coverage"]).to_pylist())
-            assert {at for at, kind in told.items() if kind == "CAPTURED"} == found.keys(), place
-            assert {at for at, kind in told.items() if kind == "COMPACTED"} <= wanted.compacted, place
-            assert {at for at, kind in told.items() if kind == "CORRUPT"} <= wanted.bad, place
-            said.append((told, place))
+            reported = coverage_of(warehouse.read(TABLES["bronze.coverage"]).to_pylist())
+            assert {at for at, kind in reported.items() if kind == "CAPTURED"} == found.keys(), place
+            assert {at for at, kind in reported.items() if kind == "COMPACTED"} <= wanted.compacted, place
+            assert {at for at, kind in reported.items() if kind == "CORRUPT"} <= wanted.bad, place
+            said.append((reported, place))
         assert said[0][0] == said[1][0], said
 
 

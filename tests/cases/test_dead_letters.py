@@ -76,8 +76,8 @@ def copy(place: int, group_id: str, topic: str, partition: int, offset: int, mes
         "delivery.count": "1",
         "message": message,
     }
-    told = tuple((f"__dlq.errors.{name}", value.encode()) for name, value in headers.items())
-    return Record(place, 1_700_000_000_000, None, None, told)
+    reported = tuple((f"__dlq.errors.{name}", value.encode()) for name, value in headers.items())
+    return Record(place, 1_700_000_000_000, None, None, reported)
 
 
 def payload(ledger: Ledger, folder: Path, **options: object) -> list[dict[str, object]]:

@@ -48,7 +48,7 @@ def test_a_topic_that_was_removed_before(ledger: Ledger, tmp_path: Path, nights:
     """The metadata log proves it, though nobody had read the topic for days; be it that this is told a night later, and
     that another group, of which nothing was deleted, stays as it is."""
     deleted_ms = AT_MS + 8 * DAY_MS
-    told = [
+    reported = [
         (AT_MS, generation(1, {"m": [0]})),
         (AT_MS + 1_000, commit(10)),
         (AT_MS + 2_000, commit(10, group_id="other")),
@@ -56,7 +56,7 @@ def test_a_topic_that_was_removed_before(ledger: Ledger, tmp_path: Path, nights:
         (deleted_ms, commit(None)),
     ]
     offsets, later = tmp_path / "offsets", tmp_path / "later"
-    write_segment(offsets, "__consumer_offsets", 0, 0, b"".join(timed_batches(told)))
+    write_segment(offsets, "__consumer_offsets", 0, 0, b"".join(timed_batches(reported)))
     metadata_log(later, deleted_ms - 44)
     if nights == 1:
         ledger.night(offsets, later)
@@ -73,7 +73,7 @@ def test_an_offset_that_expires_while_its_group_rebalances(ledger: Ledger, tmp_p
     """Until Kafka 3.1 a subscribed topic is not spared then (KAFKA-13636): the topic was not deleted, as another
     partition keeps its offset and is committed on."""
     week_ms = AT_MS + 7 * DAY_MS
-    told = [
+    reported = [
         (AT_MS, generation(1, {"m": [0, 1]})),
         (AT_MS + 1_000, commit(10)),
         (AT_MS + 1_000, commit(10, 1)),
@@ -82,6 +82,6 @@ def test_an_offset_that_expires_while_its_group_rebalances(ledger: Ledger, tmp_p
         (week_ms + 70_000, generation(2, {"m": [0, 1]}, state_at=week_ms + 69_000)),
         (week_ms + 80_000, commit(30, 1)),
     ]
-    write_segment(tmp_path / "logs", "__consumer_offsets", 0, 0, b"".join(timed_batches(told)))
+    write_segment(tmp_path / "logs", "__consumer_offsets", 0, 0, b"".join(timed_batches(reported)))
     ledger.night(tmp_path / "logs")
     assert deleted(ledger) == {("g", 0): ("EXPIRED", "AGE_AT_RETENTION", "LIKELY")}

@@ -57,7 +57,7 @@ def test_one_id_has_one_pseudonym_wherever_the_kill_came(tmp_path: Path, monkeyp
         assert contents(ledger) == expected, stop
 
 
-def test_a_key_that_was_not_written_whole_is_made_anew(tmp_path: Path) -> None:
+def test_a_key_that_was_not_written_whole_is_rebuilt(tmp_path: Path) -> None:
     """It has changed no table; nobody else may read it."""
     ledger = Ledger(tmp_path / "warehouse")
     ledger.night(CASES / "C-expiry" / "logs")

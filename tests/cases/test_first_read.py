@@ -23,8 +23,8 @@ def test_a_commit_before_the_record_of_its_group_makes_no_generation(ledger: Led
     whose commits came later."""
     assert ledger.night(CASES / "G-first" / "logs").exit_code in {0, 3}
     generations = sorted(of_group(ledger, "silver.group_generations", group_id), key=lambda row: row["generation"])
-    told = [(row["generation"], row["is_contiguous"], row["previous_generation"]) for row in generations]
-    assert told == [(283366, False, None), (283367, True, 283366)]
+    reported = [(row["generation"], row["is_contiguous"], row["previous_generation"]) for row in generations]
+    assert reported == [(283366, False, None), (283367, True, 283366)]
     first, second = sorted(of_group(ledger, "gold.rebalances", group_id), key=lambda row: row["to_generation"])
     (usual,) = of_group(ledger, "gold.rebalances", "usual")
     for row in (first, usual):
@@ -87,9 +87,9 @@ def test_the_cut_into_nights_changes_nothing_of_it(tmp_path: Path) -> None:
 def test_offsets_that_compaction_left_were_not_set_by_a_tool(ledger: Ledger, tmp_path: Path) -> None:
     """Of each partition one commit is left, between offsets that are gone: that no other is there proves nothing. In a
     log that lacks nothing so far it may be a tool's work, which is a guess and is said to be one."""
-    told = ledger.night(CASES / "G-first" / "logs")
+    reported = ledger.night(CASES / "G-first" / "logs")
     assert not of_group(ledger, "gold.commit_anomalies", "flink-job")
-    assert "odd commit" not in told.text
+    assert "odd commit" not in reported.text
     whole, log = Ledger(tmp_path / "whole"), SmallLog()
     for partition in range(3):
         log.commit("set", partition, 100, NOON_MS)
@@ -123,8 +123,8 @@ def test_member_metadata_that_compaction_left_make_no_first_epoch(tmp_path: Path
     whole = Ledger(tmp_path / "whole")
     whole.night(written(tmp_path / "logs", log.batches))
     rows = sorted(whole.rows("silver.group_generations"), key=lambda row: row["generation"])
-    told = [(row["generation"], row["is_contiguous"], row["previous_generation"]) for row in rows]
-    assert told == [(1, True, None), (12, False, 1), (13, True, 12)]  # as Kafka's own replay has it
+    reported = [(row["generation"], row["is_contiguous"], row["previous_generation"]) for row in rows]
+    assert reported == [(1, True, None), (12, False, 1), (13, True, 12)]  # as Kafka's own replay has it
     *first, last = sorted(whole.rows("gold.rebalances"), key=lambda row: row["to_generation"])
     assert {(row["cause"], row["method"], row["confidence"]) for row in first} == {("UNKNOWN", "FIRST_SEEN", "GUESS")}
     assert (last["from_generation"], last["cause"], last["members_joined"]) == (12, "MEMBER_JOINED", ["c"])

@@ -60,9 +60,9 @@ def test_offsets_and_owners_are_those_of_the_log(formatted: Ledger, tmp_path: Pa
     expected = {place: offset for place, offset in offsets_now(whole).items() if place not in aborted}
     got = {place: offset for place, offset in offsets_now(formatted).items() if place not in aborted}
     assert expected and got == expected
-    told = {row[0] for row in owned(formatted)}
-    assert len(told) > 10
-    assert owned(formatted) == {row for row in owned(whole) if row[0] in told}
+    reported = {row[0] for row in owned(formatted)}
+    assert len(reported) > 10
+    assert owned(formatted) == {row for row in owned(whole) if row[0] in reported}
 
 
 def test_no_time_is_said_and_nothing_is_left_unjudged(formatted: Ledger) -> None:

@@ -104,7 +104,7 @@ def test_a_topic_that_never_grew_has_no_rows(ledger: Ledger) -> None:
     assert ledger.rows("state.coordinator_keys")
 
 
-def test_a_number_that_is_told_later_moves_groups(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_number_that_is_reported_later_moves_groups(ledger: Ledger, tmp_path: Path) -> None:
     """A night without a new record, but with --partitions, makes the table and gold again; the next does not."""
     group = group_in(0, 2, 0)
     ledger.night(compacted_logs(tmp_path / "logs", group))
@@ -256,13 +256,13 @@ def verified(ledger: Ledger, asked: Asked) -> list[tuple[str, str, str | None]]:
 def test_verify_equals_the_broker_of_a_topic_that_grew(ledger: Ledger) -> None:
     """The group as the broker has it, where the broker looks for it; a difference names the former log partition."""
     ledger.night(CASES / "J-partitions" / "logs")
-    held = frozenset({AssignedPartition(None, "in", 0, None)})
-    member = GroupMember("new", None, "c", "/10.0.0.1", assigned=held)
+    owned_rows = frozenset({AssignedPartition(None, "in", 0, None)})
+    member = GroupMember("new", None, "c", "/10.0.0.1", assigned=owned_rows)
     group = GroupDescription("grp3", "CLASSIC", "Stable", (member,), "consumer", "range")
 
-    def answers(offset: int, told: GroupDescription) -> Asked:
+    def answers(offset: int, reported: GroupDescription) -> Asked:
         committed = {"grp3": {("in", 0): CommittedOffset(offset, None, "")}}
-        return broker_says({TOPIC: 60}, descriptions={"grp3": told}, offsets=committed)
+        return broker_says({TOPIC: 60}, descriptions={"grp3": reported}, offsets=committed)
 
     assert {(verdict, reason) for verdict, _, reason in verified(ledger, answers(12, group))} == {("EQUAL", None)}
     found = verified(ledger, answers(5000, replace(group, members=(replace(member, member_id="old"),))))

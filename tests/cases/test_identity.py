@@ -43,7 +43,7 @@ def refused(ledger: Ledger, *folders: Path, match: str) -> str:
     return str(caught.value)
 
 
-def test_a_topic_made_anew_is_refused_by_its_id(ledger: Ledger) -> None:
+def test_a_recreated_topic_is_refused_by_its_id(ledger: Ledger) -> None:
     """Another topic id in partition.metadata: the message has both ids, the folder and what to do."""
     assert ledger.night(NIGHT_1).exit_code in DONE
     said = refused(ledger, NIGHT_2, match="deleted and made anew")
@@ -61,7 +61,7 @@ def test_a_topic_made_anew_is_refused_by_its_id(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("ids_of", [(), (1,), (2,)])
-def test_a_topic_made_anew_is_refused_by_its_batches(ledger: Ledger, tmp_path: Path, ids_of: tuple[int, ...]) -> None:
+def test_a_recreated_topic_is_refused_by_its_batches(ledger: Ledger, tmp_path: Path, ids_of: tuple[int, ...]) -> None:
     """Where a folder has no topic id, other records at known offsets under a lower leader epoch tell it."""
     first = copy_of(NIGHT_1, tmp_path / "1", with_ids=1 in ids_of)
     second = copy_of(NIGHT_2, tmp_path / "2", with_ids=2 in ids_of)
@@ -147,7 +147,7 @@ def dump_of(folder: Path, to: Path) -> Path:
     return to
 
 
-def test_a_dump_of_a_topic_made_anew_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_dump_of_a_recreated_topic_is_refused(ledger: Ledger, tmp_path: Path) -> None:
     """As far as it can be seen: another record at offset 0, a day later; a dump of the same log goes on."""
     assert ledger.night(NIGHT_1).exit_code in DONE
     before = versions(ledger)

@@ -98,9 +98,9 @@ def test_a_group_that_cannot_be_judged(tmp_path: Path, monkeypatch: pytest.Monke
         for _ in range(2):
             night += 1
             more(log, night)
-            told = ledger.night(log.write(tmp_path / "logs"), number=night)
-            assert told.exit_code == 3
-            assert f"could not be judged: {len(failing)} group" in told.text
+            reported = ledger.night(log.write(tmp_path / "logs"), number=night)
+            assert reported.exit_code == 3
+            assert f"could not be judged: {len(failing)} group" in reported.text
             rows = [row for row in ledger.rows("gold.log_anomalies") if row["rule"] == NOT_JUDGED]
             assert sorted(row["group_id"] for row in rows) == sorted(failing)
             for row in rows:
@@ -203,10 +203,10 @@ def test_a_fault_in_what_is_done_for_many_groups_at_once(
                 fails_of(built, lambda it: min((g for _, _, ids in it._kept + it._waiting for g in ids), default="")),
             )
             patch.setattr(audit_groups, "is_noted", lambda *_: 1 // 0)
-        told = ledger.night(log.write(tmp_path / "logs"), number=2)
+        reported = ledger.night(log.write(tmp_path / "logs"), number=2)
         rows = [row["group_id"] for row in ledger.rows("gold.log_anomalies") if row["rule"] == NOT_JUDGED]
         assert sorted(rows) == ([] if stage == "is_noted" else ["bad", "bad-simple"])
-        assert told.exit_code == (3 if rows else 0)
+        assert reported.exit_code == (3 if rows else 0)
         assert "good" in by_group(ledger, "gold.rebalances") and "good-simple" in by_group(ledger, "gold.group_summary")
     more(log, 3)
     assert ledger.night(log.write(tmp_path / "logs"), number=3).exit_code == 0
@@ -307,9 +307,9 @@ def test_an_input_of_all_groups_that_cannot_be_read(
     more(log, 1)
     with monkeypatch.context() as patch:
         patch.setattr(module, name, raises)
-        told = ledger.night(log.write(tmp_path / "logs"), number=2)
-        assert told.exit_code == 3
-        assert f"gold was made without: {what}" in told.text
+        reported = ledger.night(log.write(tmp_path / "logs"), number=2)
+        assert reported.exit_code == 3
+        assert f"gold was made without: {what}" in reported.text
         (row,) = [row for row in ledger.rows("gold.log_anomalies") if row["category"] == "AUDIT"]
         assert (row["rule"], row["group_id"]) == ("INPUT_NOT_READ", None)
         assert row["details"].startswith(f"{what}: PlantedError: planted (test_not_judged.py:")
@@ -356,9 +356,9 @@ def test_a_log_partition_that_cannot_be_judged(
             patch.setattr(
                 module, "clock_steps", planted(module.clock_steps, lambda _, log_partition, *__: log_partition == 1)
             )
-        told = ledger.night(goes_on(good_nights), number=good_nights + 1)
-        assert told.exit_code == 3
-        assert f"gold was made without: {topic}-1" in told.text
+        reported = ledger.night(goes_on(good_nights), number=good_nights + 1)
+        assert reported.exit_code == 3
+        assert f"gold was made without: {topic}-1" in reported.text
         (row,) = [row for row in ledger.rows("gold.log_anomalies") if row["category"] == "AUDIT"]
         assert (row["rule"], row["log_topic"], row["log_partition"]) == ("LOG_NOT_JUDGED", topic, 1)
         assert by_group(ledger, table).keys() == {"first"}

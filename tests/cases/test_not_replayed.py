@@ -151,9 +151,9 @@ def test_a_group_that_cannot_be_replayed(tmp_path: Path, depth: str, error: type
         assert ledger.night(goes_on(), number=night).exit_code == 0
     for _ in range(2 if depth == "history" else 1):
         with planting(depth, error):
-            told = ledger.night(goes_on(), number=night)
-        assert told.exit_code == 3, told.text
-        assert "could not be replayed: group bad" in told.text
+            reported = ledger.night(goes_on(), number=night)
+        assert reported.exit_code == 3, reported.text
+        assert "could not be replayed: group bad" in reported.text
         rows = [row for row in ledger.rows("gold.log_anomalies") if row["rule"] == "NOT_REPLAYED"]
         bad = {row["group_id"] for row in rows}
         assert "bad" in bad and bad <= {"bad", "bad-simple"}
@@ -168,7 +168,7 @@ def test_a_group_that_cannot_be_replayed(tmp_path: Path, depth: str, error: type
         assert set(by_group(ledger, "gold.partition_owners")) == {"good", "also", "elsewhere"}
         newest = max(row["generation"] for row in ledger.rows("silver.group_generations") if row["group_id"] == "good")
         assert newest == 2 * night + 2
-        facts = told.facts["ledger"][TOPIC]
+        facts = reported.facts["ledger"][TOPIC]
         assert facts["record_count"] == sum(facts[name] for name in facts if name in COUNTED)
         assert facts["quarantined_count"] > 0
         said = completeness(ledger.warehouse, CLUSTER_ID, TOPIC, Span(None, None), {"bad"})
@@ -215,8 +215,8 @@ def test_a_share_partition_that_cannot_be_replayed(tmp_path: Path, monkeypatch: 
     for night, is_bad in ((1, True), (2, False), (3, True), (4, False)):
         share_log(group_ids, night).write(tmp_path / "logs")
         monkeypatch.setattr(ColumnarShareReplay, "feed", failing if is_bad else feed)
-        told = ledger.night(tmp_path / "logs", number=night)
-        assert told.exit_code == (3 if is_bad else 0), told.text
+        reported = ledger.night(tmp_path / "logs", number=night)
+        assert reported.exit_code == (3 if is_bad else 0), reported.text
         rows = [row for row in ledger.rows("gold.log_anomalies") if row["rule"] == "NOT_REPLAYED"]
         assert len(rows) == is_bad
         if is_bad:
@@ -275,12 +275,12 @@ def test_a_log_partition_that_cannot_be_replayed(tmp_path: Path, monkeypatch: py
         "read_log",
         planted(TypeError, read_log, lambda files, _: _is_of(broken, files)),
     )
-    told = ledger.night(written(), number=2)
-    assert told.exit_code == 3
-    assert "could not be replayed: no group of it: TypeError: planted" in told.text
+    reported = ledger.night(written(), number=2)
+    assert reported.exit_code == 3
+    assert "could not be replayed: no group of it: TypeError: planted" in reported.text
     (row,) = [row for row in ledger.rows("gold.log_anomalies") if row["rule"] == "LOG_NOT_REPLAYED"]
     assert (row["group_id"], row["log_topic"], row["log_partition"]) == (None, topic, broken.partition)
-    assert f"{topic}-{broken.partition}" in told.text
+    assert f"{topic}-{broken.partition}" in reported.text
     after = silver(ledger)
     assert any("'good'" in text and "'generation': 2" in text for text in after["silver.group_generations"])
     if topic == TOPIC:

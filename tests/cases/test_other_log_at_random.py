@@ -44,7 +44,7 @@ def rows(warehouse: Warehouse) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_topic_made_anew_is_refused_in_any_order(tmp_path: Path, seed: int) -> None:
+def test_a_recreated_topic_is_refused_in_any_order(tmp_path: Path, seed: int) -> None:
     """Before, between, behind and together with copies of the log that bronze has, which stays as it was."""
     session = in_process()
     random = Random(f"another log {seed}")

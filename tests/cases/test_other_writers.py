@@ -24,7 +24,7 @@ def delete(ledger: Ledger, name: str, where: str | None = None) -> None:
     DeltaTable(ledger.warehouse.path(TABLES[name])).delete(where)
 
 
-def told(ledger: Ledger) -> dict[str, int]:
+def reported(ledger: Ledger) -> dict[str, int]:
     """Tables that somebody else wrote into, each with the version."""
     from jobs.delta.other_writers import written_by_others
 
@@ -35,22 +35,22 @@ def test_nights_are_no_foreign_writes(ledger: Ledger) -> None:
     """Whatever the jobs write, a compaction and a clean-up of Delta's own included, nobody is accused."""
     for number, logs in enumerate((LOGS, MORE, LOGS), start=1):
         ledger.night(logs, number=number)
-        assert told(ledger) == {}
+        assert reported(ledger) == {}
     table = DeltaTable(ledger.warehouse.path(TABLES["silver.offset_commits"]))
     table.optimize.compact()
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    assert told(ledger) == {}
+    assert reported(ledger) == {}
 
 
 @pytest.mark.parametrize("name", ["gold.group_summary", "silver.offset_commits", "bronze.coverage"])
-def test_a_deletion_is_told_until_all_is_made_anew(ledger: Ledger, name: str) -> None:
+def test_a_deletion_is_reported_until_all_is_rebuilt(ledger: Ledger, name: str) -> None:
     """By each answer, and by the nights after it, which go on from what is left."""
     ledger.night(LOGS)
     delete(ledger, name)
     version = ledger.warehouse.version(TABLES[name])
-    assert told(ledger) == {name: version}
+    assert reported(ledger) == {name: version}
     night = ledger.night(LOGS, MORE, number=2)
-    assert told(ledger)[name] == version
+    assert reported(ledger)[name] == version
     assert night.facts["found"]["foreign_writes"][name] == version
     assert "1 table changed by somebody else" in night.text
     [line] = [line for line in night.lines if line.startswith(f"{name} was changed")]
@@ -65,7 +65,7 @@ def test_a_deletion_is_told_until_all_is_made_anew(ledger: Ledger, name: str) ->
     if not name.startswith("gold."):
         run_replay(run, rebuild=True)
     run_audit(run, rebuild=True)
-    assert told(ledger) == {}
+    assert reported(ledger) == {}
 
 
 def test_a_deletion_while_nights_go_on_is_found_behind_them(ledger: Ledger) -> None:
@@ -73,10 +73,10 @@ def test_a_deletion_while_nights_go_on_is_found_behind_them(ledger: Ledger) -> N
     ledger.night(LOGS)
     delete(ledger, "silver.offset_commits", "log_offset = 1")
     delete(ledger, "gold.group_summary")
-    versions = told(ledger)
+    versions = reported(ledger)
     assert set(versions) == {"silver.offset_commits", "gold.group_summary"}
     ledger.night(LOGS, MORE, number=2)
-    assert told(ledger) == versions
+    assert reported(ledger) == versions
 
 
 def test_answers_warn(ledger: Ledger, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_a_cluster_without_share_groups_lacks_nothing_of_their_log(tmp_path: Pat
     assert "__share_group_state was not read: no share group is known here" in text
 
 
-def test_a_share_group_whose_log_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_share_group_whose_log_is_not_there_is_reported(tmp_path: Path) -> None:
     """The groups' log names it."""
     logs = tmp_path / "logs"
     logs.mkdir()

@@ -55,7 +55,7 @@ def test_a_mirror_made_without_deletion(ledger: Ledger, tmp_path: Path) -> None:
     assert rows(ledger) == [("INVALID_BATCH", True)]
 
 
-def test_an_old_segment_beside_a_merged_one_that_was_cleaned(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_old_segment_next_to_a_merged_one_that_was_cleaned(ledger: Ledger, tmp_path: Path) -> None:
     """The old segment has a record that is not in bronze: that stays said."""
     records = [commit(offset, 0, offset) for offset in range(4, 6)]
     merged = build_batch(records[1:], base_offset=4, last_offset=5)

@@ -94,10 +94,10 @@ def test_a_dump_fills_what_compaction_took_out_of_a_batch(tmp_path: Path, codec:
         assert coverage(ledger) == [(0, 7, "CAPTURED")]
         assert [row[0] for row in commits(ledger)] == list(range(8))
         batches = sorted(ledger.rows("bronze.record_batches"), key=lambda row: row["base_offset"])
-        told = [
+        reported = [
             [row[name] for name in ("base_offset", "leader_epoch", "producer_id", "filled_offsets")] for row in batches
         ]
-        assert told == [[0, 4, 7, [0, 1, 3]], [4, None, None, None], [5, 4, -1, None]]
+        assert reported == [[0, 4, 7, [0, 1, 3]], [4, None, None, None], [5, 4, -1, None]]
         assert not ledger.rows("bronze.quarantine")
 
 

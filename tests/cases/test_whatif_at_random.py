@@ -68,11 +68,11 @@ def test_bands_hold_what_a_simulation_gives(tmp_path: Path, capsys: pytest.Captu
     wrong = "\n".join(figures.misses)
     for what, count in figures.all.items():
         if what.startswith("CERTAIN"):
-            assert figures.held[what] == count, wrong
+            assert figures.owned[what] == count, wrong
     likely = [what for what in figures.all if what.startswith("LIKELY")]
     said = sum(figures.all[what] for what in likely)
     assert said > STORIES, figures
-    assert sum(figures.held[what] for what in likely) >= LIKELY_LEAST * said, wrong
+    assert sum(figures.owned[what] for what in likely) >= LIKELY_LEAST * said, wrong
     assert refused <= STORIES // 10
 
 

@@ -220,24 +220,24 @@ def asked_of_share_group(scenario: Scenario) -> list[Asked]:
 class Figures:
     """How often what whatif said was so."""
 
-    held: dict[str, int] = field(default_factory=dict)
+    owned: dict[str, int] = field(default_factory=dict)
     """What was said (`total rebalances`, `LIKELY shift` ...) -> how often a simulation gave what the band holds."""
     all: dict[str, int] = field(default_factory=dict)
     misses: list[str] = field(default_factory=list)
 
-    def add(self, what: str, held: bool, story: str) -> None:
+    def add(self, what: str, owned: bool, story: str) -> None:
         """One band."""
         self.all[what] = self.all.get(what, 0) + 1
-        self.held[what] = self.held.get(what, 0) + held
-        if not held:
+        self.owned[what] = self.owned.get(what, 0) + owned
+        if not owned:
             self.misses.append(f"{what}: {story}")
 
     def share(self, what: str) -> float:
         """Of all that was said, how much was so."""
-        return self.held.get(what, 0) / max(self.all.get(what, 0), 1)
+        return self.owned.get(what, 0) / max(self.all.get(what, 0), 1)
 
     def __str__(self) -> str:
-        return ", ".join(f"{what} {self.held[what]} of {count}" for what, count in sorted(self.all.items()))
+        return ", ".join(f"{what} {self.owned[what]} of {count}" for what, count in sorted(self.all.items()))
 
 
 Cause = tuple[str, int, bool]

@@ -333,7 +333,7 @@ def compare_intervals(tables: Tables, batches: Sequence[DumpBatch]) -> list[Tall
 
     Assignments of Connect are left out: the dump shows them as bytes.
     """
-    expected = oracle.stretches(batches)
+    expected = oracle.spans(batches)
     opaque = {
         row["group_id"]
         for row in tables["silver.group_generations"]

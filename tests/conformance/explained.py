@@ -25,15 +25,15 @@ group's log does not yet say that the partition is initialised, and until then t
 
 
 def _is_rebalancing(answer: GroupAnswer, path: Path_, expected: Any, got: Any) -> bool:
-    told = answer.answer
-    return told is not None and told["state"] in REBALANCING_STATES and path[0] in OF_A_GENERATION
+    reported = answer.answer
+    return reported is not None and reported["state"] in REBALANCING_STATES and path[0] in OF_A_GENERATION
 
 
 def _is_connect_assignment(answer: GroupAnswer, path: Path_, expected: Any, got: Any) -> bool:
-    told = answer.answer
+    reported = answer.answer
     return (
-        told is not None
-        and told.get("protocol_type") == "connect"
+        reported is not None
+        and reported.get("protocol_type") == "connect"
         and path[0] == "assigned"
         and expected is None
         and got is True

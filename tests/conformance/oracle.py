@@ -174,7 +174,7 @@ class Reconciled(NamedTuple):
     generation: int
 
 
-class Stretches(NamedTuple):
+class Intervals(NamedTuple):
     """Rows of the three interval tables of groups."""
 
     generations: list[Interval]
@@ -221,14 +221,14 @@ def reconciliations(batches: Iterable[DumpBatch]) -> Iterator[Reconciled]:
                 yield Reconciled(batch.place.partition, record.offset, named["groupId"], named["memberId"], epoch)
 
 
-def stretches(batches: Iterable[DumpBatch]) -> Stretches:
+def spans(batches: Iterable[DumpBatch]) -> Intervals:
     """The stretches of generations, memberships and assignments of a dump of __consumer_offsets.
 
     Operations are runs of records of one batch, one timestamp and one group; only what stands after an operation
     counts. A group is there from its first value (of an offset commit too: a simple classic group) to the tombstone
     of its metadata record.
     """
-    found = Stretches([], [], [])
+    found = Intervals([], [], [])
     for place, of_place in groupby(in_log_order(batches), key=lambda batch: batch.place):
         groups: dict[str, _Group] = {}
         opened: dict[str, dict[tuple[str, tuple[Any, ...]], Interval]] = defaultdict(dict)
@@ -274,7 +274,7 @@ def _never_was(before: _Group | None, after: _Group | None, was_removed: bool) -
 
 
 def _keep(
-    found: Stretches, key: tuple[str, tuple[Any, ...]], fields: Any, row: Interval, to_generation: int, to: int | None
+    found: Intervals, key: tuple[str, tuple[Any, ...]], fields: Any, row: Interval, to_generation: int, to: int | None
 ) -> None:
     table, about = key
     about = (*about, fields) if table == "members" else about

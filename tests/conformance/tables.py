@@ -39,7 +39,7 @@ TABLE_NAMES: Final = (
 
 INITIAL_ASSIGNMENT_EPOCH: Final = 1
 """Of a group before its first target (TargetAssignmentMetadata.INITIAL)."""
-ANEW: Final = frozenset({"GROUP_CREATED", "GROUP_CONVERTED"})
+RESTARTING_EVENTS: Final = frozenset({"GROUP_CREATED", "GROUP_CONVERTED"})
 
 DEFAULT_ASSIGNOR: Final = "uniform"
 """What a group uses where no member asks for an assignor: the first of group.consumer.assignors, left at its default by
@@ -155,7 +155,7 @@ def _generation_facts(row: Row, members: Sequence[Row], events: Sequence[Row], l
         return facts
     assignment_epoch = INITIAL_ASSIGNMENT_EPOCH
     for event in events:
-        if event["log_offset"] < log_end and event["event_type"] in ANEW:
+        if event["log_offset"] < log_end and event["event_type"] in RESTARTING_EVENTS:
             assignment_epoch = INITIAL_ASSIGNMENT_EPOCH
         elif event["log_offset"] < log_end and event["event_type"] == "TARGET_COMPUTED":
             assignment_epoch = event["generation"]

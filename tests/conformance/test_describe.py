@@ -18,7 +18,7 @@ from tests.conformance.recordings import LOGS, Recording, WarehouseOf, cluster_i
 from tests.conformance.truth import GroupAnswer, group_answers, read_truth
 from tests.conftest import IS_TEST_LIVE
 
-UNTOLD_COLUMN: Final = "ASSIGNOR"
+UNKNOWN_COLUMN: Final = "ASSIGNOR"
 OUTPUTS: Final = re.compile(r"[^-]+-(consumer|share|streams)-groups-(offsets|members|state)\.txt")
 COORDINATOR: Final = re.compile(r"\S+:\d+ +\(\d+\)")
 IN_NO_LOG: Final = {"LOG-END-OFFSET", "LAG", "COORDINATOR"}
@@ -64,9 +64,9 @@ def fields(text: str, hidden: set[str]) -> list[Line]:
 
 def _without_assignor(header: Line, words: Line) -> Line:
     """The line without a column of Kafka 4.4 that no record tells: the assignor that the broker takes."""
-    if UNTOLD_COLUMN not in header or len(words) != len(header):
+    if UNKNOWN_COLUMN not in header or len(words) != len(header):
         return words
-    place = header.index(UNTOLD_COLUMN)
+    place = header.index(UNKNOWN_COLUMN)
     return words[:place] + words[place + 1 :]
 
 
@@ -81,9 +81,9 @@ def test_it_prints_what_kafkas_tools_printed(
     for path, tool, view in outputs(recording):
         command, _, printed = path.read_text(encoding="utf-8").partition("\n")
         at_ms, verbose = int(command.split()[1]), "--verbose" in command
-        told = io.StringIO()
-        write_descriptions(describe(*silver, view=view, at_ms=at_ms, tool=tool), "table", verbose, told)
-        assert fields(told.getvalue(), set()) == fields(printed, IN_NO_LOG), path.name
+        reported = io.StringIO()
+        write_descriptions(describe(*silver, view=view, at_ms=at_ms, tool=tool), "table", verbose, reported)
+        assert fields(reported.getvalue(), set()) == fields(printed, IN_NO_LOG), path.name
         compared += sum(map(len, fields(printed, set())))
     report_line(f"describe {recording.name}: {compared:,} fields as Kafka's tools printed them")
     assert compared
@@ -117,7 +117,7 @@ def test_groups_with_members_are_as_the_broker_described_them(
             group = before.get(answer.group_id)
             # the log's end stood still, and so did the clock of its records: the moment is one
             if group is not None and group == after.get(answer.group_id):
-                assert _told(group) == _asked(answer, group), (snapshot.label, answer.group_id)
+                assert _reported(group) == _asked(answer, group), (snapshot.label, answer.group_id)
                 count += len(group.members)
     report_line(f"describe {whole.name}: {count:,} members as the broker described them")
     assert count
@@ -137,7 +137,7 @@ def _groups(silver: tuple[Warehouse, str], at_ms: int, names: Sequence[str]) -> 
     return {group.group_id: group for group in SilverAt(*silver, at_ms, names).groups()}
 
 
-def _told(group: Group) -> dict[str, Any]:
+def _reported(group: Group) -> dict[str, Any]:
     """What silver says of a group."""
     return {
         "state": group.state,

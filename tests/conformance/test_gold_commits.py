@@ -49,9 +49,9 @@ class Truth:
     deleted: list[tuple[int, str, Place | str]] = field(default_factory=list)
     """Time, likely cause, and what: a place, a group or a topic."""
     altered: list[Place] = field(default_factory=list)
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
     """Groups all of whose plain commits are told, and no others."""
-    told_transactions: set[str] = field(default_factory=set)
+    reported_transactions: set[str] = field(default_factory=set)
 
 
 def read_events(recording: Recording) -> list[Event]:
@@ -64,18 +64,18 @@ def read_truth(events: Iterable[Event], until_ms: float = inf) -> Truth:
     """What they come to, up to a time."""
     truth = Truth()
     in_force: dict[Place, tuple[int, int]] = {}
-    untold: set[str] = set()
+    unreported: set[str] = set()
     for event in events:
         if event["ts_ms"] <= until_ms and event["ev"] in _READ:
-            _READ[event["ev"]](event, truth, in_force, untold)
-    truth.told -= untold
+            _READ[event["ev"]](event, truth, in_force, unreported)
+    truth.reported -= unreported
     return truth
 
 
 def _commit(event: Event, truth: Truth, in_force: dict[Place, tuple[int, int]], _: set[str]) -> None:
     if not event["ok"]:
         return
-    truth.told.add(event["group"])
+    truth.reported.add(event["group"])
     for partition, committed in event["offsets"].items():
         place, at, offset = (event["group"], partition), event["ts_ms"], committed["offset"]
         before_at, before = in_force.get(place, (at, offset))
@@ -85,29 +85,29 @@ def _commit(event: Event, truth: Truth, in_force: dict[Place, tuple[int, int]], 
         in_force[place] = at, offset
 
 
-def _member_start(event: Event, _: Truth, __: Any, untold: set[str]) -> None:
+def _member_start(event: Event, _: Truth, __: Any, unreported: set[str]) -> None:
     if "enable.auto.commit=false" not in event["props"]:
-        untold.add(event["group"])
+        unreported.add(event["group"])
 
 
-def _txn(event: Event, truth: Truth, _: Any, untold: set[str]) -> None:
+def _txn(event: Event, truth: Truth, _: Any, unreported: set[str]) -> None:
     # of a transaction over several groups no offsets are told
-    untold.update(event.get("groups") or [event["group"]])
+    unreported.update(event.get("groups") or [event["group"]])
     if "offsets" not in event:
         return
-    truth.told_transactions.add(event["group"])
+    truth.reported_transactions.add(event["group"])
     if event["result"] == "abort":
         truth.aborted.update((event["group"], committed["offset"]) for committed in event["offsets"].values())
 
 
-def _txn_hanging(event: Event, truth: Truth, _: Any, untold: set[str]) -> None:
-    untold.add(event["group"])
+def _txn_hanging(event: Event, truth: Truth, _: Any, unreported: set[str]) -> None:
+    unreported.add(event["group"])
     truth.aborted[event["group"], event["offset"]] += 1
 
 
-def _txn_fenced(event: Event, truth: Truth, _: Any, untold: set[str]) -> None:
+def _txn_fenced(event: Event, truth: Truth, _: Any, unreported: set[str]) -> None:
     group = event["txn_id"].removeprefix("tx-")
-    untold.add(group)
+    unreported.add(group)
     truth.aborted[group, event["offset_aborted"]] += 1
 
 
@@ -203,18 +203,20 @@ def judge_rewinds(rows: Iterable[AnomalyRow], truth: Truth, shown: Truth) -> Jud
     claimed: Counter[Any] = Counter(
         (place_of(row), row.from_offset, row.to_offset)
         for row in rows
-        if row.group_id in truth.told and row.delta is not None and row.delta < 0
+        if row.group_id in truth.reported and row.delta is not None and row.delta < 0
     )
     happened: Counter[Any] = truth.rewinds + truth.late_rewinds
-    expected: Counter[Any] = Counter({key: count for key, count in shown.rewinds.items() if key[0][0] in truth.told})
+    expected: Counter[Any] = Counter(
+        {key: count for key, count in shown.rewinds.items() if key[0][0] in truth.reported}
+    )
     return Judged((claimed & happened).total(), [*(claimed - happened)], [*(expected - claimed)])
 
 
 def judge_aborted(rows: Iterable[AnomalyRow], truth: Truth, shown: Truth) -> Judged:
     """Each offset whose transaction was aborted, once."""
-    told = truth.told_transactions | {group for group, _ in truth.aborted}
+    reported = truth.reported_transactions | {group for group, _ in truth.aborted}
     claimed: Counter[Any] = Counter(
-        (row.group_id, row.to_offset) for row in rows if row.kind == "ABORTED" and row.group_id in told
+        (row.group_id, row.to_offset) for row in rows if row.kind == "ABORTED" and row.group_id in reported
     )
     happened: Counter[Any] = Counter(truth.aborted)
     expected: Counter[Any] = Counter(shown.aborted)
@@ -270,4 +272,4 @@ def test_the_recordings_have_what_is_judged(recording: Recording, truth: Truth) 
     assert truth.rewinds or recording.name in WITHOUT_REWINDS
     assert truth.aborted
     assert truth.deleted
-    assert truth.told
+    assert truth.reported

@@ -48,18 +48,20 @@ def test_assignments_that_clients_reported_have_owners(
 ) -> None:
     """Whatever partition a client said it was given, gold has it as owner at that time."""
     gold, truth = gold_of(whole, warehouse_of), read_group_truth(whole.path)
-    stretches: dict[tuple[str, str, str | None, int], list[tuple[int, int | None]]] = {}
+    intervals: dict[tuple[str, str, str | None, int], list[tuple[int, int | None]]] = {}
     for row in gold.owners:
         key = row.group_id, row.member_id, row.topic, row.partition
-        stretches.setdefault(key, []).append((row.valid_from, row.valid_to))
+        intervals.setdefault(key, []).append((row.valid_from, row.valid_to))
     missing = []
     count = 0
     for event in truth.assigned:
         for topic, partition in event.partitions:
             count += 1
-            held = stretches.get((event.group_id, event.member_id, topic, partition), [])
-            if not any(begin - CLOCK_MS <= event.at_ms and (end is None or event.at_ms <= end) for begin, end in held):
-                missing.append((event.group_id, event.member_id, topic, partition, event.at_ms, held))
+            owned_rows = intervals.get((event.group_id, event.member_id, topic, partition), [])
+            if not any(
+                begin - CLOCK_MS <= event.at_ms and (end is None or event.at_ms <= end) for begin, end in owned_rows
+            ):
+                missing.append((event.group_id, event.member_id, topic, partition, event.at_ms, owned_rows))
     report_line(f"{whole.name} owners: recall {count - len(missing)} of {count} reported assignments")
     assert not missing
     assert count > 0
@@ -129,8 +131,8 @@ def test_guesses_of_departures_are_mostly_right(warehouse_of: WarehouseOf, repor
                     count[confidence, cause] += 1
                     right[confidence, cause] += cause in fates
     for confidence, cause in sorted(count):
-        told = f"{right[confidence, cause]} of {count[confidence, cause]} right"
-        report_line(f"departures, all recordings: {cause} {confidence} {told}")
+        reported = f"{right[confidence, cause]} of {count[confidence, cause]} right"
+        report_line(f"departures, all recordings: {cause} {confidence} {reported}")
     assert count["GUESS", EXPIRED] >= GUESSES_COUNT_MIN
     for confidence, cause in count:
         least = GUESSES_MIN if confidence == "GUESS" else 1

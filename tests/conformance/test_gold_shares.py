@@ -126,8 +126,8 @@ def test_every_delivery_above_one_has_its_redelivery(
     for place, deliveries in truth.deliveries.items():
         for time_ms, count in deliveries:
             if count > 1 and gold.can_show(place, time_ms):
-                is_told = any(row["to_delivery_count"] >= count - 1 for row in rows.get(place, ()))
-                tally.add("redelivered", is_told, (place, count))
+                is_reported = any(row["to_delivery_count"] >= count - 1 for row in rows.get(place, ()))
+                tally.add("redelivered", is_reported, (place, count))
     report_line(f"{recording.name}: redeliveries, recall {tally.share_of('redelivered'):.4f} of {_sum(tally)}")
     assert not tally.wrong
 
@@ -165,11 +165,13 @@ def _how_it_came_back(row: Row, truth: ShareTruth, place: Place) -> str:
     for time_ms, count, kind in truth.attempts.get(place, ()):
         if count == row["to_delivery_count"] and abs(time_ms - at_ms(row)) <= ONE_OPERATION_MS and kind == "release":
             return "RELEASED"
-    held_ms = [at_ms(row) - time_ms for time_ms, count in truth.deliveries[place] if count == row["to_delivery_count"]]
-    return "LOCK_TIMEOUT" if any(held >= 2_900 for held in held_ms) else "SESSION_CLOSED"
+    acquired_ms = [
+        at_ms(row) - time_ms for time_ms, count in truth.deliveries[place] if count == row["to_delivery_count"]
+    ]
+    return "LOCK_TIMEOUT" if any(acquired >= 2_900 for acquired in acquired_ms) else "SESSION_CLOSED"
 
 
-def test_everything_given_up_is_told(
+def test_everything_given_up_is_reported(
     recording: Recording, gold: Gold, truth: ShareTruth, report_line: ReportLine
 ) -> None:
     """Every record that was rejected, released at the limit, or deleted before it was delivered has its row."""
@@ -182,10 +184,10 @@ def test_everything_given_up_is_told(
                 continue
             if kind == "reject" or (kind == "release" and count >= limit):
                 expected = "REJECT_OR_GAP" if count < limit else "LIMIT_OR_REJECT"
-                is_told = any(
+                is_reported = any(
                     row["cause"] == expected and row["delivery_count"] == count for row in rows.get(place, ())
                 )
-                tally.add(kind, is_told, (place, count, rows.get(place)))
+                tally.add(kind, is_reported, (place, count, rows.get(place)))
     for place in _deleted_unseen(gold, truth):
         causes = {row["cause"] for row in rows.get(place, ())}
         tally.add("deleted", causes == {"START_OFFSET_MOVED"}, (place, causes))

@@ -45,8 +45,8 @@ def truth(recording: Recording) -> Truth:
 def _consumer_answer(truth: Truth) -> Json:
     """A consumer group with members and offsets, at a moment that counts."""
     for answer in group_answers(truth, frozenset()):
-        told = answer.answer
-        if told is not None and told["type"] == "Consumer" and told["members"] and told["offsets"]:
+        reported = answer.answer
+        if reported is not None and reported["type"] == "Consumer" and reported["members"] and reported["offsets"]:
             return truth.snapshots[answer.snapshot].groups[answer.group_id]  # type: ignore[return-value]
     raise AssertionError("the recording has no such answer")
 
@@ -59,52 +59,52 @@ def _share_state(truth: Truth) -> Json:
     raise AssertionError("the recording has no such answer")
 
 
-def _no_member(told: Json) -> None:
-    told["members"].pop()
+def _no_member(reported: Json) -> None:
+    reported["members"].pop()
 
 
-def _another_member(told: Json) -> None:
-    told["members"].append(dict(told["members"][0], member_id="nobody"))
+def _another_member(reported: Json) -> None:
+    reported["members"].append(dict(reported["members"][0], member_id="nobody"))
 
 
-def _another_host(told: Json) -> None:
-    told["members"][0]["host"] = "/203.0.113.1"
+def _another_host(reported: Json) -> None:
+    reported["members"][0]["host"] = "/203.0.113.1"
 
 
-def _another_epoch(told: Json) -> None:
-    told["members"][0]["member_epoch"] += 1
+def _another_epoch(reported: Json) -> None:
+    reported["members"][0]["member_epoch"] += 1
 
 
-def _less_assigned(told: Json) -> None:
-    told["members"][0]["assignment"].pop()
+def _less_assigned(reported: Json) -> None:
+    reported["members"][0]["assignment"].pop()
 
 
-def _less_target(told: Json) -> None:
-    told["members"][0]["target"].pop()
+def _less_target(reported: Json) -> None:
+    reported["members"][0]["target"].pop()
 
 
-def _another_offset(told: Json) -> None:
-    next(iter(told["offsets"].values()))["offset"] += 1
+def _another_offset(reported: Json) -> None:
+    next(iter(reported["offsets"].values()))["offset"] += 1
 
 
-def _another_metadata(told: Json) -> None:
-    next(iter(told["offsets"].values()))["metadata"] = "other"
+def _another_metadata(reported: Json) -> None:
+    next(iter(reported["offsets"].values()))["metadata"] = "other"
 
 
-def _no_offset(told: Json) -> None:
-    told["offsets"].popitem()
+def _no_offset(reported: Json) -> None:
+    reported["offsets"].popitem()
 
 
-def _another_type(told: Json) -> None:
-    told["type"] = "Share"
+def _another_type(reported: Json) -> None:
+    reported["type"] = "Share"
 
 
-def _another_group_epoch(told: Json) -> None:
-    told["group_epoch"] += 1
+def _another_group_epoch(reported: Json) -> None:
+    reported["group_epoch"] += 1
 
 
-def _another_state(told: Json) -> None:
-    told["state"] = "Dead"
+def _another_state(reported: Json) -> None:
+    reported["state"] = "Dead"
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_a_group_which_the_broker_does_not_list_is_found(
     recording: Recording, truth: Truth, silver_of: SilverOf
 ) -> None:
     """A group of the tables that the broker did not list is too many."""
-    told = _consumer_answer(truth)
-    snapshot = next(s for s in truth.snapshots if told in s.groups.values())
-    removed = next(group_id for group_id, group in snapshot.groups.items() if group is told)
+    reported = _consumer_answer(truth)
+    snapshot = next(s for s in truth.snapshots if reported in s.groups.values())
+    removed = next(group_id for group_id, group in snapshot.groups.items() if group is reported)
     del snapshot.groups[removed]  # type: ignore[attr-defined]
     tally = compare.compare_groups(silver_of(recording), truth)
     assert len(tally.failures) == 1
@@ -151,9 +151,9 @@ def test_a_group_which_the_broker_does_not_list_is_found(
 
 def test_a_group_which_the_tables_lack_is_found(recording: Recording, truth: Truth, silver_of: SilverOf) -> None:
     """A group that the broker lists must be in the tables, whatever else they hold."""
-    told = _consumer_answer(truth)
-    snapshot = next(s for s in truth.snapshots if told in s.groups.values())
-    group_id = next(group_id for group_id, group in snapshot.groups.items() if group is told)
+    reported = _consumer_answer(truth)
+    snapshot = next(s for s in truth.snapshots if reported in s.groups.values())
+    group_id = next(group_id for group_id, group in snapshot.groups.items() if group is reported)
     rows = {
         name: [row for row in rows if name.startswith("bronze.") or row.get("group_id") != group_id]
         for name, rows in silver_of(recording).rows.items()
@@ -180,8 +180,8 @@ def test_a_share_partition_which_the_broker_does_not_list_is_found(
     state = _share_state(truth)
     for snapshot in truth.snapshots:
         for group in snapshot.groups.values():
-            for name, told in list(group.get("coordinator_state", {}).items()):
-                if told is state:
+            for name, reported in list(group.get("coordinator_state", {}).items()):
+                if reported is state:
                     del group["coordinator_state"][name]
     tally = compare.compare_share_partitions(silver_of(recording), truth)
     assert (len(tally.failures), tally.explained.total()) == (1, 0)
@@ -277,8 +277,8 @@ def test_a_client_who_saw_something_else_is_found(recording: Recording, silver_o
     text = (recording.path / "truth" / "events.jsonl").read_text(encoding="utf-8")
     other = text.replace('"result":"abort"', '"result":"commit"').replace('"generation":1,', '"generation":77,')
     (tmp_path / "truth" / "events.jsonl").write_text(other.replace('"offset":', '"offset":1'), encoding="utf-8")
-    told = compare.compare_client_views(silver_of(recording), Recording(tmp_path))
-    assert {failure.split()[0] for failure in told.failures} == {"assigned", "commit", "txn"}
+    reported = compare.compare_client_views(silver_of(recording), Recording(tmp_path))
+    assert {failure.split()[0] for failure in reported.failures} == {"assigned", "commit", "txn"}
 
 
 def test_a_log_which_was_pruned_says_so(silver_of: SilverOf, tmp_path: Path, no_spark: SparkSession) -> None:

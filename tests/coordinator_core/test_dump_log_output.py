@@ -97,8 +97,8 @@ def test_the_checksum_of_the_line_says_if_a_batch_is_exact() -> None:
     value = bytes.fromhex("0003 0000000000000005 ffffffff 000a") + b" payload: " + bytes.fromhex("0000000000000007")
     original = build_batch([Record(0, 7, key, value), Record(1, 7, key, None)], leader_epoch=4, base_sequence=0)
     crc = parse_header(original).crc
-    for told, is_exact in ((crc, True), (crc ^ 1, False)):
-        (batch,) = read(DUMPING, header(0, 1, count=2, crc=told), record(0), record(1, "<DELETE>"))
+    for reported, is_exact in ((crc, True), (crc ^ 1, False)):
+        (batch,) = read(DUMPING, header(0, 1, count=2, crc=reported), record(0), record(1, "<DELETE>"))
         assert isinstance(batch, DumpedBatch)
         assert (batch.data, batch.is_exact) == (original, is_exact)
         assert (batch.topic, batch.partition, batch.record_count) == ("__consumer_offsets", 3, 2)
@@ -161,7 +161,7 @@ def test_indexes_are_passed_over() -> None:
     assert isinstance(batch, DumpedBatch)
 
 
-def test_the_log_partition_may_be_told_from_outside() -> None:
+def test_the_log_partition_may_be_reported_from_outside() -> None:
     """A dump made inside the partition's folder names the file alone: then the caller says which partition it is."""
     lines = ["Dumping 00000000000000000000.log", header(), record()]
     (batch,) = read_dump_log_output(enumerate(lines, 1), log=("__consumer_offsets", 9))

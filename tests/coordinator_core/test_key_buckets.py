@@ -87,7 +87,7 @@ class Runs:
             groups |= exported.groups
             last = replay.finish()
             self.add(rows_of(last.commits))
-            left |= {group_id: rows for group_id, rows in self._open.items() if group_id in replay.asleep}
+            left |= {group_id: rows for group_id, rows in self._open.items() if group_id in replay.serialized}
             left |= by_group(last.groups)
         self.columnar_states, self.groups, self._open = columnar_states, groups, left
 

@@ -319,13 +319,13 @@ def test_owners_are_those_who_hold_the_partitions(records: list[Record]) -> None
 
 
 def _check_owners(group: ConsumerGroup, double_count: int) -> None:
-    held: dict[tuple[str, int], set[str]] = {}
+    owned: dict[tuple[str, int], set[str]] = {}
     for member in group.members.values():
         for topics in (member.assigned, member.pending_revocation):
             for topic_id, partitions in topics.items():
                 for partition in partitions:
-                    held.setdefault((topic_id, partition), set()).add(member.member_id)
+                    owned.setdefault((topic_id, partition), set()).add(member.member_id)
     owners: dict[Any, str] = dict(group.owners.items())
-    assert all(owner in held[place] for place, owner in owners.items())
+    assert all(owner in owned[place] for place, owner in owners.items())
     if not double_count:
-        assert {place: {owner} for place, owner in owners.items()} == held
+        assert {place: {owner} for place, owner in owners.items()} == owned

@@ -17,7 +17,7 @@ class Case(NamedTuple):
     """An answer, the ledger's states, and in which facts it is unlike the nearest of them: (told, known, has moved)."""
 
     name: str
-    told: Facts
+    described: Facts
     states: list[Facts]
     unlike: dict[Path, tuple[Any, Any, bool]]
 
@@ -48,25 +48,25 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_an_answer_and_the_states_of_its_time(case: Case) -> None:
     """An answer is right if it is one of the states; else the nearest state tells in what it is not."""
-    found = differences(case.told, case.states[0], changes_between(case.states))
-    assert {it.path: (it.told, it.known, it.has_moved) for it in found} == case.unlike
+    found = differences(case.described, case.states[0], changes_between(case.states))
+    assert {it.path: (it.described, it.known, it.has_moved) for it in found} == case.unlike
 
 
 FACTS = st.dictionaries(st.sampled_from([("offset", name, 0) for name in "abc"]), st.integers(0, 2))
 
 
 @given(FACTS, st.lists(FACTS, min_size=1, max_size=6))
-def test_the_nearest_state_is_found_by_changes(told: dict[Path, int], states: list[dict[Path, int]]) -> None:
+def test_the_nearest_state_is_found_by_changes(described: dict[Path, int], states: list[dict[Path, int]]) -> None:
     """Walking from change to change finds as few differences as comparing with each state, and right ones."""
 
     def unlike(state: Mapping[Path, int]) -> int:
-        return sum(told.get(path) != state.get(path) for path in {**told, **state})
+        return sum(described.get(path) != state.get(path) for path in {**described, **state})
 
-    found = differences(told, states[0], changes_between(states))
+    found = differences(described, states[0], changes_between(states))
     assert len(found) == min(map(unlike, states))
     for it in found:
         values = {state.get(it.path) for state in states}
-        assert (it.told, it.known in values, it.has_moved) == (told.get(it.path), True, len(values) > 1)
+        assert (it.described, it.known in values, it.has_moved) == (described.get(it.path), True, len(values) > 1)
 
 
 ASSIGNED: Path = ("assigned", "m", "t-0")

@@ -126,8 +126,8 @@ def write_named(root: Path, name_of: Callable[[str, int], str] = hostile) -> War
     busy = {"group_id": names["group_id"][0], "group_type": "CLASSIC", "incarnation": 0, "log_partition": 0}
     share = {"group_id": names["group_id"][1], "group_type": "SHARE", "log_partition": 0}
     who = {field: names[field] for field in ("member_id", "client_id", "client_host", "instance_id")}
-    stretch = {"from_log_offset": numbers, "valid_from": at_ms, "from_generation": numbers + 1}
-    told = {"method": "IN_LOG", "confidence": "CERTAIN"}
+    interval = {"from_log_offset": numbers, "valid_from": at_ms, "from_generation": numbers + 1}
+    reported = {"method": "IN_LOG", "confidence": "CERTAIN"}
 
     types = np.array(["CLASSIC", "SHARE", *["CONSUMER"] * (count - 2)], object)
     groups = {"group_id": names["group_id"], "group_type": types, "incarnation": 0, "log_partition": 0}
@@ -136,17 +136,17 @@ def write_named(root: Path, name_of: Callable[[str, int], str] = hostile) -> War
     came = pa.array([[name] for name in names["member_id"]], pa.list_(pa.string()))
     for first, owner in ((1, groups), (1_001, busy)):
         started = {"to_generation": numbers + first, "started_at": at_ms, "unowned_partition_ms": numbers}
-        why = {**told, "cause": "MEMBER_JOINED", "members_joined": came}
+        why = {**reported, "cause": "MEMBER_JOINED", "members_joined": came}
         tables.add(REBALANCES, count, {**owner, **started, **why})
     place = {"topic": names["topic"], "partition": 0}
     rack = {"rack_id": names["rack_id"]}
-    held = {"member_id": names["member_id"], "assignment": "CURRENT"}
-    tables.add(GROUP_MEMBERS, count, {**busy, **who, **rack, **stretch})
-    tables.add(MEMBER_ASSIGNMENTS, count, {**busy, **place, **stretch, **held})
-    tables.add(PARTITION_OWNERS, count, {**busy, **place, **who, **stretch, "is_double": False})
+    owned = {"member_id": names["member_id"], "assignment": "CURRENT"}
+    tables.add(GROUP_MEMBERS, count, {**busy, **who, **rack, **interval})
+    tables.add(MEMBER_ASSIGNMENTS, count, {**busy, **place, **interval, **owned})
+    tables.add(PARTITION_OWNERS, count, {**busy, **place, **who, **interval, "is_double": False})
     back = {"kind": "REWIND", "from_offset": 9, "to_offset": 5, "delta": -4, "at": at_ms, "log_offset": numbers}
     owned_by = {"owner_member_id": names["member_id"], "owner_client_host": names["client_host"]}
-    tables.add(COMMIT_ANOMALIES, count, {**busy, **place, **back, **owned_by, **told})
+    tables.add(COMMIT_ANOMALIES, count, {**busy, **place, **back, **owned_by, **reported})
     commit = {
         "metadata": names["metadata"],
         "committed_offset": 5,
@@ -165,14 +165,14 @@ def write_named(root: Path, name_of: Callable[[str, int], str] = hostile) -> War
     tables.add(
         SHARE_STATE_BATCHES,
         count,
-        {**range_, **stretch, "delivery_state": "ARCHIVED", "delivery_count": 5, "is_complete": True},
+        {**range_, **interval, "delivery_state": "ARCHIVED", "delivery_count": 5, "is_complete": True},
     )
     start = {"record_kind": "UPDATE", "valid_from": at_ms, "start_offset": 0, "effective_start_offset": 5}
     tables.add(SHARE_PARTITION_STATES, count, {**range_, **start, "is_complete": True})
     tables.add(SHARE_BATCH_TRANSITIONS, count, {**range_, "at": at_ms, "to_delivery_count": 5, "kind": "ARCHIVED"})
-    tables.add(REDELIVERIES, count, {**range_, **told, "at": at_ms, "cause": "RETRIED", "to_delivery_count": 2})
+    tables.add(REDELIVERIES, count, {**range_, **reported, "at": at_ms, "cause": "RETRIED", "to_delivery_count": 2})
     given_up = {"at": at_ms, "cause": "LIMIT_OR_REJECT", "delivery_count": 5}
-    tables.add(ARCHIVED_RECORDS, count, {**range_, **told, **given_up, "dead_letter": "REFUSED"})
+    tables.add(ARCHIVED_RECORDS, count, {**range_, **reported, **given_up, "dead_letter": "REFUSED"})
     for topic in ("__consumer_offsets", "__share_group_state"):
         tables.add(COVERAGE, 1, {**CAPTURED, "topic": topic})
     return tables.warehouse

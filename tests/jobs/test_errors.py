@@ -40,7 +40,9 @@ class FullDisk:
         raise ValueError("I/O operation on closed file")
 
 
-def test_the_error_of_writing_is_told_and_not_that_of_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_writing_is_reported_and_not_that_of_closing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It names the table and its folder; so it does after a task's way through pickle."""
     monkeypatch.setattr(part_files, "ParquetFileWriter", FullDisk)
     schema = arrow_schema(RUNS)
@@ -61,12 +63,12 @@ def test_the_error_of_writing_is_told_and_not_that_of_closing(tmp_path: Path, mo
 def test_deltas_log_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """delta-rs says it in several lines."""
     warehouse = Warehouse(str(tmp_path))
-    told = DeltaError(
+    reported = DeltaError(
         "Generic LocalFileSystem error: Unable to copy data to file:\n  No space left on device (os error 28)"
     )
 
     def full(*_: Any, **__: Any) -> None:
-        raise told
+        raise reported
 
     if step == "_commit":
         warehouse.ensure(RUNS)

@@ -110,8 +110,8 @@ def test_lines_of_a_log_stay_lines(ledger: Warehouse, tmp_path: Path, capfd: pyt
     assert all(line.startswith("say ") and line.endswith(".") and line.isprintable() for line in said)
     assert f"say {HOSTILE[0]}." in said and "say [bold]x[/bold]:cat:." in said
 
-    told = list(lines(findings(ledger, CLUSTER)))
-    assert len(told) >= 4 and all(line.isprintable() for line in told)
+    reported = list(lines(findings(ledger, CLUSTER)))
+    assert len(reported) >= 4 and all(line.isprintable() for line in reported)
     asked = [word for name in HOSTILE for word in ("--group", f"{name}?")]
     options = ["--warehouse", ledger.root, "--cluster-id", CLUSTER]
     for job in (["describe"], ["restore", "--at", "2026-01-01"], ["report", "--output", str(tmp_path / "r.html")]):
@@ -131,9 +131,9 @@ def test_an_error_is_one_line(kind: type[Exception], capfd: pytest.CaptureFixtur
 
         with pytest.raises(typer.Exit):
             outcome.run_job(fail, debug=False)
-    told = capfd.readouterr().err.split("\n")
-    assert told.pop() == ""
-    assert len(told) == len(HOSTILE) and all(line.startswith("error: ") and line.isprintable() for line in told)
+    reported = capfd.readouterr().err.split("\n")
+    assert reported.pop() == ""
+    assert len(reported) == len(HOSTILE) and all(line.startswith("error: ") and line.isprintable() for line in reported)
 
 
 def test_tables_of_what_was_done_show_names_as_they_are() -> None:

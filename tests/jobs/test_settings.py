@@ -92,7 +92,7 @@ def test_every_setting_of_inference_can_be_set(tmp_path: Path) -> None:
     assert by_file.inference == by_environment.inference == InferenceSettings(**wanted)
 
 
-def test_whatif_takes_the_settings_for_what_held() -> None:
+def test_whatif_takes_the_settings_for_what_applied() -> None:
     """Unless --recorded says otherwise."""
     environment = {
         "GROUPLEDGER_SHARE_DELIVERY_COUNT_LIMIT": "7",

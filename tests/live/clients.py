@@ -98,7 +98,7 @@ class LiveClients:
         """End the churn: groups finish what they do, and rest."""
         return _groups(self._program.ask({"do": "calm"}, CALM_TIMEOUT_S))
 
-    def told(self) -> Mapping[str, PlayedGroup]:
+    def reported(self) -> Mapping[str, PlayedGroup]:
         """What happened so far."""
         return _groups(self._program.ask({"do": "told"}))
 
@@ -120,10 +120,10 @@ class LiveClients:
         self._program.kill()
 
 
-def _groups(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, PlayedGroup]:
+def _groups(reported: Mapping[str, Mapping[str, Any]]) -> Mapping[str, PlayedGroup]:
     return {
         group: PlayedGroup(
             group, facts["kind"], tuple(facts["topics"]), facts.get("members", 0), facts["done"], facts["failed"]
         )
-        for group, facts in told.items()
+        for group, facts in reported.items()
     }

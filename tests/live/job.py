@@ -18,7 +18,7 @@ from tests.live.ledger import CLUSTER_ID
 
 JOB_TIMEOUT_S: Final = 300
 END_TIMEOUT_S: Final = 120
-LINES_TOLD: Final = 40
+LINES_SHOWN: Final = 40
 
 
 class Job:
@@ -115,7 +115,7 @@ class Job:
 
     def end_of_said(self) -> str:
         """Its last lines."""
-        return "\n".join(self.said.splitlines()[-LINES_TOLD:])
+        return "\n".join(self.said.splitlines()[-LINES_SHOWN:])
 
 
 def capture_words(bootstrap_servers: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 ANSWER_TIMEOUT_S: Final = 90
 END_TIMEOUT_S: Final = 20
-LOG_LINES_TOLD: Final = 30
+LOG_LINES_SHOWN: Final = 30
 BACKSLASH: Final = "\\"
 
 
@@ -104,7 +104,7 @@ class JavaProgram:
             self._process.wait()
 
     def _end_of_log(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES_TOLD:])
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:])
 
 
 def write_properties(path: Path, settings: Mapping[str, object]) -> Path:

@@ -147,7 +147,7 @@ def _leader_epochs(folders: Mapping[int, Path]) -> list[int]:
 
 def truth_of(snapshot: Mapping[str, Any], simulated: Simulated) -> Truth:
     """A broker's answers over a simulated log, in the form in which those of recordings are compared."""
-    told = Snapshot(
+    reported = Snapshot(
         number=0,
         label=simulated.written.summary.scenario,
         prefix="",
@@ -158,7 +158,7 @@ def truth_of(snapshot: Mapping[str, Any], simulated: Simulated) -> Truth:
         groups=snapshot["groups"],
     )
     lives = (TopicLife(line["topic_id"], line["topic"], 0, None) for line in simulated.truth("topics"))
-    return Truth((told,), tuple(lives))
+    return Truth((reported,), tuple(lives))
 
 
 def dump(broker: LiveBroker, simulated: Simulated, folder: Path) -> Path:
@@ -221,12 +221,12 @@ def end_facts(state: Line, names: Mapping[str, str]) -> Facts:
 def _offset_facts(offsets: Line) -> Facts:
     return {
         ("offset", f"{topic}-{partition}"): (
-            told["offset"],
-            None if told["leaderEpoch"] == -1 else told["leaderEpoch"],
-            told["metadata"],
+            reported["offset"],
+            None if reported["leaderEpoch"] == -1 else reported["leaderEpoch"],
+            reported["metadata"],
         )
         for topic, by_partition in offsets.items()
-        for partition, told in by_partition.items()
+        for partition, reported in by_partition.items()
     }
 
 

@@ -82,7 +82,7 @@ def test_every_way_in_gives_the_log(secure: SecureBroker, tmp_path: Path, listen
 @pytest.mark.parametrize(
     ("listener", "given", "code", "words"), [it[1:] for it in CLOSED_WAYS], ids=[it[0] for it in CLOSED_WAYS]
 )
-def test_closed_ways_are_told_apart(
+def test_closed_ways_are_distinguished(
     secure: SecureBroker, tmp_path: Path, listener: str, given: dict[str, str], code: str, words: str
 ) -> None:
     """One line with the remedy, long before the time-out, and without a password."""

@@ -192,8 +192,8 @@ def test_a_stream_takes_all_and_goes_on_where_it_ended(stream: Stream) -> None:
         ("orders", 1, 0),
     }
     assert OFFSETS in first_topic_ids(stream.warehouse, "c")
-    told = {row["name"] for row in stream.warehouse.read(CONFIGS).to_pylist() if row["resource_type"] == "BROKER"}
-    assert "group.share.delivery.count.limit" in told
+    reported = {row["name"] for row in stream.warehouse.read(CONFIGS).to_pylist() if row["resource_type"] == "BROKER"}
+    assert "group.share.delivery.count.limit" in reported
     rows = stream.warehouse.read(TOPICS).num_rows
     assert rows == len(set(stream.warehouse.read(TOPICS, ["topic_id"])["topic_id"].to_pylist()))
 
@@ -226,7 +226,7 @@ def test_bronze_has_the_last_word(stream: Stream) -> None:
     assert stream.kinds() == {"CAPTURED"}
 
 
-def test_lag_is_told_from_samples_of_a_live_cluster(stream: Stream) -> None:
+def test_lag_is_reported_from_samples_of_a_live_cluster(stream: Stream) -> None:
     """Ends are sampled before and after a commit, and gold knows how far it was behind; the topic has its name from
     Admin, since no log that was read tells it."""
     with KafkaProducer(bootstrap_servers=stream.broker.address) as producer:

@@ -12,12 +12,12 @@ def test_groups_of_every_kind_rest(played: Played) -> None:
     """Each kind went through its script without a failure, and Admin knows the groups by their types."""
     assert {group.kind for group in played.groups.values()} == set(played.clients.kinds)
     assert not [group for group in played.groups.values() if group.failed]
-    told = played.broker.snapshot()
-    types = Counter(facts["type"] for facts in told["groups"].values())
+    reported = played.broker.snapshot()
+    types = Counter(facts["type"] for facts in reported["groups"].values())
     assert types.keys() == {"Classic", "Consumer", "Share", "Streams"}
     for group_id, group in played.groups.items():
-        assert len(told["groups"][group_id].get("members", ())) == group.member_count, group_id
-    assert told["leo_before"] == told["leo_after"]
+        assert len(reported["groups"][group_id].get("members", ())) == group.member_count, group_id
+    assert reported["leo_before"] == reported["leo_after"]
 
 
 def test_transactions_come_to_every_end(played: Played) -> None:

@@ -69,7 +69,7 @@ FAILURES: Final = (
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.name)
-def test_each_cause_is_told(secure: SecureBroker, tmp_path: Path, failure: Failure) -> None:
+def test_each_cause_is_reported(secure: SecureBroker, tmp_path: Path, failure: Failure) -> None:
     """Passwords, certificates, protocols and ACLs: the cause is named, nothing hangs, and no secret is told."""
     settings = secure.client_settings(failure.listener, **failure.words) | failure.changed
     settings = {name: value for name, value in settings.items() if value}
@@ -78,12 +78,12 @@ def test_each_cause_is_told(secure: SecureBroker, tmp_path: Path, failure: Failu
     if "SASL" not in settings["security.protocol"]:
         settings = {name: value for name, value in settings.items() if not name.startswith("sasl.")}
     file = secure.command_config(tmp_path / "client.properties", settings)
-    with fails(failure.code) as told:
+    with fails(failure.code) as reported:
         find_broker_logs(BrokerAddress(secure.address_of(failure.listener), str(file)), [TOPIC], timeout_ms=TIMEOUT_MS)
-    assert not [secret for secret in (*USERS.values(), WRONG_PASSWORD) if secret in told()]
+    assert not [secret for secret in (*USERS.values(), WRONG_PASSWORD) if secret in reported()]
 
 
-def test_an_unknown_authority_is_told(home: KafkaHome, secure: SecureBroker, tmp_path: Path) -> None:
+def test_an_unknown_authority_is_reported(home: KafkaHome, secure: SecureBroker, tmp_path: Path) -> None:
     """Whoever trusts another authority is told so."""
     other = Authority(home.tool("keytool"), tmp_path / "other", STORE_PASSWORD).trust_store()
     settings = secure.client_settings(TLS) | {"ssl.truststore.location": str(other.path)}
@@ -92,7 +92,7 @@ def test_an_unknown_authority_is_told(home: KafkaHome, secure: SecureBroker, tmp
         find_broker_logs(BrokerAddress(secure.address_of(TLS), str(file)), [TOPIC], timeout_ms=TIMEOUT_MS)
 
 
-def test_nobody_there_is_told() -> None:
+def test_nobody_there_is_reported() -> None:
     """A host without an address, a port without a broker, and a port that takes connections and says nothing."""
     with fails("UNKNOWN_HOST"):
         find_broker_logs(BrokerAddress("nowhere.invalid:9092"), [TOPIC], timeout_ms=TIMEOUT_MS)
@@ -104,7 +104,7 @@ def test_nobody_there_is_told() -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
-def test_a_broker_gone_in_the_middle_is_told(home: KafkaHome, tmp_path: Path, ending: signal.Signals) -> None:
+def test_a_broker_gone_in_the_middle_is_reported(home: KafkaHome, tmp_path: Path, ending: signal.Signals) -> None:
     """A broker which dies, or hangs, while its log is read: one line, in time."""
     with LiveBroker(home, tmp_path / "broker", settings=CLIENT_SETTINGS) as broker:
         with LiveClients(home, tmp_path / "clients", broker.address) as clients:

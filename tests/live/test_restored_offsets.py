@@ -27,7 +27,7 @@ GROUPS: Final = ("billing", "it's a group")
 RECORD_COUNT: Final = 100
 
 
-def told(home: KafkaHome, broker: LiveBroker, *words: str) -> str:
+def reported(home: KafkaHome, broker: LiveBroker, *words: str) -> str:
     """What kafka-consumer-groups prints."""
     groups = (word for group in GROUPS for word in ("--group", group))
     return printed(home.command(COMMAND, "--bootstrap-server", broker.address, *groups, *words))
@@ -64,20 +64,20 @@ def test_offsets_come_back(home: KafkaHome, no_spark: SparkSession, tmp_path: Pa
             (segment.parent / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic.topic_id}\n")
     reset = ("--reset-offsets", "--execute")
     with LiveBroker(home, tmp_path / "broker", topics=[TOPIC, DELETED], logs=tmp_path / "logs") as broker:
-        told(home, broker, *reset, "--topic", "orders:0", "--to-offset", "10")
-        told(home, broker, *reset, "--topic", "orders:1", "--to-offset", "20")
-        told(home, broker, *reset, "--topic", "payments:0", "--to-offset", "30")
-        before = told(home, broker, "--describe", "--offsets")
+        reported(home, broker, *reset, "--topic", "orders:0", "--to-offset", "10")
+        reported(home, broker, *reset, "--topic", "orders:1", "--to-offset", "20")
+        reported(home, broker, *reset, "--topic", "payments:0", "--to-offset", "30")
+        before = reported(home, broker, "--describe", "--offsets")
         at_ms = time.time_ns() // 1_000_000
         change_topic(home, broker, "--delete", "--topic", "payments")
         change_topic(home, broker, "--alter", "--topic", "orders", "--partitions", "3")
-        told(home, broker, *reset, "--topic", "orders", "--to-offset", "70")
+        reported(home, broker, *reset, "--topic", "orders", "--to-offset", "70")
         make_warehouse(no_spark, broker.data, tmp_path / "warehouse", cluster_id="live")
         warehouse, file = Warehouse(str(tmp_path / "warehouse")), tmp_path / "offsets.csv"
         asked = {"group_ids": GROUPS, "output": str(file), "output_format": "table", "out": io.StringIO()}
         run_restore(warehouse, "live", at_ms=at_ms, **asked)  # type: ignore[arg-type]
-        told(home, broker, *reset, "--from-file", str(file))
-        after = told(home, broker, "--describe", "--offsets")
+        reported(home, broker, *reset, "--from-file", str(file))
+        after = reported(home, broker, "--describe", "--offsets")
     expected = {(group, "orders", place): offset for group in GROUPS for place, offset in (("0", "10"), ("1", "20"))}
     assert offsets(before) == expected
     # the new partition has no record, so its offset was set to 0

@@ -50,8 +50,8 @@ def test_the_share_coordinator_answers_with_the_state_of_the_truth(loaded: Loade
     ids = {life.name: life.topic_id for life in loaded.truth.topics}
     answers = {
         SharePartitionKey(group, ids[name.rpartition("-")[0]], int(name.rpartition("-")[2])): state
-        for group, told in loaded.snapshot["groups"].items()
-        for name, state in told.get("coordinator_state", {}).items()
+        for group, reported in loaded.snapshot["groups"].items()
+        for name, state in reported.get("coordinator_state", {}).items()
     }
     expected = {
         SharePartitionKey(line["group"], line["topic_id"], line["partition"]): {

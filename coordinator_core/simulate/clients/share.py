@@ -104,7 +104,7 @@ class Session:
 
     epoch: int = OPEN_EPOCH
     is_waiting: bool = False
-    held: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
+    owned: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -235,16 +235,16 @@ class ShareConsumer:
                 by_broker.setdefault(leader, []).append(at)
         for broker_id, partitions in sorted(by_broker.items()):
             session = self.sessions.setdefault(broker_id, Session())
-            if not session.is_waiting and (partitions or session.held):
+            if not session.is_waiting and (partitions or session.owned):
                 actions.append(self._fetch(broker_id, session, tuple(partitions), session.epoch))
         return actions
 
     def _fetch(self, broker_id: int, session: Session, partitions: tuple[TopicPartition, ...], epoch: int) -> Send:
         acknowledgements = {}
         if epoch != OPEN_EPOCH:
-            said = {at: self._acknowledge(at, acquired) for at, acquired in session.held.items()}
+            said = {at: self._acknowledge(at, acquired) for at, acquired in session.owned.items()}
             acknowledgements = {at: batches for at, batches in said.items() if batches}
-        session.held = {}
+        session.owned = {}
         session.is_waiting = True
         request = ShareFetchRequest(
             self.config.group_id,
@@ -301,7 +301,7 @@ class ShareConsumer:
             return []
         session.epoch += 1
         response: ShareFetchResponse = answer.response
-        session.held = {at: acquired for at, acquired in response.acquired.items() if acquired}
+        session.owned = {at: acquired for at, acquired in response.acquired.items() if acquired}
         return []
 
     # --- the end ---

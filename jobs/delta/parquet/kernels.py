@@ -23,7 +23,7 @@ BLOCK_BYTES_MAX: Final = 10 + MINIBLOCKS
 """Of the head of a block: its least delta and the widths of its miniblocks."""
 SLACK_BYTES: Final = 8 * BLOCK_VALUES
 """Heads, what is missing of a last block, and what a number of 8 bytes writes too much."""
-HELD_BITS_MAX: Final = 56
+BUFFERED_BITS_MAX: Final = 56
 """What may be added at once to less than a byte of bits, to be written as one number of 8 bytes."""
 RUN_MIN: Final = 8
 """Equal values that are a run: bits are packed eight values at a time."""
@@ -84,29 +84,29 @@ def _bit_length(value: np.uint64) -> np.uint64:
 def _pack(values: Numbers, width: np.uint64, out: U8, at: int) -> int:
     """Unsigned values of so many bits each, one behind the other, the lowest bit first. `at` moves to the next whole
     byte. Up to 8 bytes more than needed are written."""
-    place, held, bits = np.uint64(at), np.uint64(0), np.uint64(0)
+    place, buffered, bits = np.uint64(at), np.uint64(0), np.uint64(0)
     count = len(values)
     index = 0
     twice = width + width
     # as many at once as fit: the fewer steps that wait for each other, the faster
-    if twice + twice <= np.uint64(HELD_BITS_MAX):
+    if twice + twice <= np.uint64(BUFFERED_BITS_MAX):
         for index in range(0, count - 3, 4):
             first = np.uint64(values[index]) | np.uint64(values[index + 1]) << width
             second = np.uint64(values[index + 2]) | np.uint64(values[index + 3]) << width
-            held |= (first | second << twice) << bits
-            _put_le64(out, place, held)
+            buffered |= (first | second << twice) << bits
+            _put_le64(out, place, buffered)
             bits += twice + twice
             place += bits >> np.uint64(3)
-            held >>= bits & ~np.uint64(7)
+            buffered >>= bits & ~np.uint64(7)
             bits &= np.uint64(7)
         index = count // 4 * 4
-    elif twice <= np.uint64(HELD_BITS_MAX):
+    elif twice <= np.uint64(BUFFERED_BITS_MAX):
         for index in range(0, count - 1, 2):
-            held |= (np.uint64(values[index]) | np.uint64(values[index + 1]) << width) << bits
-            _put_le64(out, place, held)
+            buffered |= (np.uint64(values[index]) | np.uint64(values[index + 1]) << width) << bits
+            _put_le64(out, place, buffered)
             bits += twice
             place += bits >> np.uint64(3)
-            held >>= bits & ~np.uint64(7)
+            buffered >>= bits & ~np.uint64(7)
             bits &= np.uint64(7)
         index = count // 2 * 2
     low_width = min(width, np.uint64(32))
@@ -115,11 +115,11 @@ def _pack(values: Numbers, width: np.uint64, out: U8, at: int) -> int:
         value = np.uint64(values[rest])
         # a value of up to 64 bits in two parts
         for part, part_width in ((value & low_mask, low_width), (value >> low_width, width - low_width)):
-            held |= part << bits
-            _put_le64(out, place, held)
+            buffered |= part << bits
+            _put_le64(out, place, buffered)
             bits += part_width
             place += bits >> np.uint64(3)
-            held >>= bits & ~np.uint64(7)
+            buffered >>= bits & ~np.uint64(7)
             bits &= np.uint64(7)
     return int(np.int64(place)) + (1 if bits else 0)
 
@@ -257,17 +257,17 @@ def dense(values: Numbers, valid: U8, into: Numbers) -> int:
 @compiled
 def dense_bits(bits: U8, valid: U8, count: int, out: U8, at: int) -> int:
     """Of so many bits those whose other bit is set, packed."""
-    held = filled = 0
+    buffered = filled = 0
     for index in range(count):
         if valid[index >> 3] >> (index & 7) & 1:
-            held |= int(bits[index >> 3] >> (index & 7) & 1) << filled
+            buffered |= int(bits[index >> 3] >> (index & 7) & 1) << filled
             filled += 1
             if filled == 8:
-                out[at] = np.uint8(held)
+                out[at] = np.uint8(buffered)
                 at += 1
-                held = filled = 0
+                buffered = filled = 0
     if filled:
-        out[at] = np.uint8(held)
+        out[at] = np.uint8(buffered)
         at += 1
     return at
 

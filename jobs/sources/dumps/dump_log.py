@@ -34,7 +34,7 @@ class DumpLog:
     kind: str
     """ROWS, BATCHES or FORMATTED."""
     runs: tuple[Run, ...]
-    untold: tuple[tuple[int, int], ...] = ()
+    unreported: tuple[tuple[int, int], ...] = ()
     """Offsets whose records the dump has, and does not tell: ascending, disjoint, both ends inclusive."""
     log_start_offset: None = None
 

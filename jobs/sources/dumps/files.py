@@ -163,31 +163,31 @@ def read_lines(stream: IO[bytes] | Any, *, bytes_max: int = LINE_BYTES_MAX) -> I
     Of a line longer than `bytes_max` the beginning is given, and the rest skipped up to its end.
     """
     number, position = 0, 0
-    held = bytearray()
+    buffered = bytearray()
     is_skipping = False
     searched = 0
     while data := stream.read(READ_BYTES):
-        held += data
+        buffered += data
         start = 0
-        for end, next_start in _line_ends(held, max(searched - len(_BACK_TO_BACK), 0)):
+        for end, next_start in _line_ends(buffered, max(searched - len(_BACK_TO_BACK), 0)):
             number += 1
             if end > start and not is_skipping:
-                yield Line(number, position + start, bytes(held[start:end]), True)
+                yield Line(number, position + start, bytes(buffered[start:end]), True)
             is_skipping = False
             start = next_start
         position += start
-        del held[:start]
+        del buffered[:start]
         if is_skipping:
             # only what could be the head of a line's end is needed
-            drop = max(len(held) - len(_BACK_TO_BACK), 0)
+            drop = max(len(buffered) - len(_BACK_TO_BACK), 0)
             position += drop
-            del held[:drop]
-        elif len(held) > bytes_max:
-            yield Line(number + 1, position, bytes(held[:bytes_max]), False)
+            del buffered[:drop]
+        elif len(buffered) > bytes_max:
+            yield Line(number + 1, position, bytes(buffered[:bytes_max]), False)
             is_skipping = True
-        searched = len(held)
-    if held and not is_skipping:
-        yield Line(number + 1, position, bytes(held), True)
+        searched = len(buffered)
+    if buffered and not is_skipping:
+        yield Line(number + 1, position, bytes(buffered), True)
 
 
 def _line_ends(data: bytearray, searched: int) -> Iterator[tuple[int, int]]:

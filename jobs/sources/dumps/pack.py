@@ -97,7 +97,7 @@ class _Packer(ABC):
                 size_bytes=len(data),
                 is_last=False,
                 source_kind=DUMP,
-                is_header_told=self._log.kind == BATCHES,
+                has_header=self._log.kind == BATCHES,
             ),
             pa.py_buffer(data),
             SegmentScan(batches, np.ones(len(batches), np.bool_), findings, (), self._next_offset, end_position),

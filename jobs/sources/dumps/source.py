@@ -105,7 +105,7 @@ class _Done:
     other_topic_count: int = 0
     record_counts: dict[str, int] = field(default_factory=dict)
     """By kind."""
-    untold: list[DumpedGap] = field(default_factory=list)
+    unreported: list[DumpedGap] = field(default_factory=list)
     inexact_count: int = 0
     """Batches of kafka-dump-log which are not the log's to the byte."""
     unread_count: int = 0
@@ -223,18 +223,18 @@ def _open_text(file: DumpFile) -> Any:
 
 def _logs(uris: Sequence[str], done: Iterable[_Done]) -> Iterator[DumpLog]:
     runs: dict[tuple[int, str, int, str], list[Run]] = {}
-    untold: dict[tuple[int, str, int, str], list[tuple[int, int]]] = {}
+    unreported: dict[tuple[int, str, int, str], list[tuple[int, int]]] = {}
     order = {uri: index for index, uri in reversed([*enumerate(uris)])}
     for task in done:
         for kind, topic, partition, run in task.runs:
             runs.setdefault((order[task.uri], topic, partition, kind), []).append(run)
-        for gap in task.untold:
+        for gap in task.unreported:
             place = order[task.uri], gap.topic, gap.partition, BATCHES
-            untold.setdefault(place, []).append((gap.first_offset, gap.last_offset))
-    for place in sorted({*runs, *untold}):
+            unreported.setdefault(place, []).append((gap.first_offset, gap.last_offset))
+    for place in sorted({*runs, *unreported}):
         index, topic, partition, kind = place
         found = tuple(runs.get(place, ()))
-        yield DumpLog(topic, partition, uris[index], kind, found, tuple(union(untold.get(place, ()))))
+        yield DumpLog(topic, partition, uris[index], kind, found, tuple(union(unreported.get(place, ()))))
 
 
 def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
@@ -358,7 +358,7 @@ def _unpack_printed_log(file: DumpFile, work: _Work, writer: PieceWriter, faults
         for item in read_dump_log_output(_text_lines(read_lines(stream), faults, positions), log=log):
             if isinstance(item, DumpedGap):
                 if item.topic in work.rules.topics:
-                    done.untold.append(item)
+                    done.unreported.append(item)
             elif not isinstance(item, DumpedBatch):
                 faults.add(
                     BadRow(

@@ -102,7 +102,7 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-BESIDE_THE_ANSWER = {"initializeShareState": "_initializeShareState", "creatableTopics": "_creatableTopics"}
+APART_FROM_THE_ANSWER = {"initializeShareState": "_initializeShareState", "creatableTopics": "_creatableTopics"}
 """Fields of our responses which are no part of Kafka's, and their names in the traces."""
 
 UNANSWERED = {"sharePartitionDeleteRequests"}
@@ -282,7 +282,7 @@ def _answer_differs(step: Json, outcome: Outcome) -> str | None:
         return f"error {error}, Kafka's {kafkas}"
     mine = None if step["op"] in UNANSWERED else json_of(outcome.response)
     if isinstance(mine, dict):
-        mine = {BESIDE_THE_ANSWER.get(name, name): value for name, value in mine.items()}
+        mine = {APART_FROM_THE_ANSWER.get(name, name): value for name, value in mine.items()}
         if mine.get("_initializeShareState"):
             # the traces have the start offset of the first topic id
             starts = mine["_initializeShareState"].pop("startOffsets")

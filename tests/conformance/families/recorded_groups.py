@@ -89,8 +89,12 @@ def _snapshots(recording: Path, partition_count: int, labels: Callable[[str], bo
         snapshot = json.loads(line)
         if not labels(snapshot["label"]):
             continue
-        for group_id, told in snapshot["groups"].items():
-            if told.get("state") in BETWEEN_REBALANCES or told.get("type") not in ("Classic", "Consumer", "Share"):
+        for group_id, reported in snapshot["groups"].items():
+            if reported.get("state") in BETWEEN_REBALANCES or reported.get("type") not in (
+                "Classic",
+                "Consumer",
+                "Share",
+            ):
                 continue
             partition = group_partition(group_id, partition_count)
             leo = f"{TOPIC}-{partition}"
@@ -100,29 +104,29 @@ def _snapshots(recording: Path, partition_count: int, labels: Callable[[str], bo
                     group_id,
                     snapshot["leo_before"][leo],
                     snapshot["leo_after"][leo],
-                    _told(told),
+                    _reported(reported),
                 )
             )
     return found
 
 
-def _told(told: Json) -> Json:
+def _reported(reported: Json) -> Json:
     """The comparable part of an Admin's answer."""
     answered: Json = {
-        "type": told["type"],
-        "state": told["state"],
-        "members": {m["member_id"]: sorted(m["assignment"]) for m in told["members"]},
+        "type": reported["type"],
+        "state": reported["state"],
+        "members": {m["member_id"]: sorted(m["assignment"]) for m in reported["members"]},
     }
-    if told["type"] != "Share":
-        answered["offsets"] = {place: offset["offset"] for place, offset in told.get("offsets", {}).items()}
-    if told["type"] == "Consumer":
-        answered["epochs"] = (told["group_epoch"], told["target_epoch"])
-        answered["member_epochs"] = {m["member_id"]: m["member_epoch"] for m in told["members"]}
+    if reported["type"] != "Share":
+        answered["offsets"] = {place: offset["offset"] for place, offset in reported.get("offsets", {}).items()}
+    if reported["type"] == "Consumer":
+        answered["epochs"] = (reported["group_epoch"], reported["target_epoch"])
+        answered["member_epochs"] = {m["member_id"]: m["member_epoch"] for m in reported["members"]}
     return answered
 
 
 def answer(shard: CoordinatorShard, group_id: str, topic_names: dict[str, str]) -> Json | None:
-    """What an Admin would be told of a group, in the form of `_told`."""
+    """What an Admin would be told of a group, in the form of `_reported`."""
     group = shard.groups.groups.get(group_id)
     offsets = {
         f"{key.topic}-{key.partition}": committed.committed_offset
@@ -134,7 +138,7 @@ def answer(shard: CoordinatorShard, group_id: str, topic_names: dict[str, str]) 
             members = {m.member_id: _classic_partitions(m.assignment, group) for m in group.members.values()}
             return {"type": "Classic", "state": str(group.state), "members": members, "offsets": offsets}
         case ConsumerGroup():
-            held = {
+            partition_epochs = {
                 member.member_id: sorted(
                     f"{topic_names.get(topic_id, topic_id)}-{partition}"
                     for topics in (member.assigned, member.pending_revocation)
@@ -146,7 +150,7 @@ def answer(shard: CoordinatorShard, group_id: str, topic_names: dict[str, str]) 
             return {
                 "type": "Consumer",
                 "state": str(group.state),
-                "members": held,
+                "members": partition_epochs,
                 "offsets": offsets,
                 "epochs": (group.group_epoch, group.assignment_epoch),
                 "member_epochs": {m.member_id: m.member_epoch for m in group.members.values()},

@@ -36,7 +36,7 @@ def test_static_members_stand_first() -> None:
     assert {member_id: topics[A] for member_id, topics in answer.items()} == {"m2": (0,), "m1": (1,), "m0": (2,)}
 
 
-def test_the_first_stands_for_all_where_the_group_is_said_to_be_homogeneous() -> None:
+def test_the_first_represents_all_where_the_group_is_said_to_be_homogeneous() -> None:
     """What a broker of 4.3.1 does between the resolution of a pattern and the next change of a member."""
     spec = replace(small_group("b", "ab"), subscription_type=SubscriptionType.HOMOGENEOUS)
     assert shown(assign_range(spec)) == "b0 | b1"

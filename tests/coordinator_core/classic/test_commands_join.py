@@ -46,7 +46,7 @@ def test_the_initial_delay_is_extended_while_members_come() -> None:
     assert clients.now_ms == START_MS + 7000
 
 
-def test_from_version_4_on_a_new_member_is_told_its_id_first() -> None:
+def test_from_version_4_on_a_new_member_gets_its_id_first() -> None:
     """The id is pending until it joins with it; then it is a member like others."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
     first = clients.join(api_version=4)
@@ -280,7 +280,7 @@ def test_a_follower_that_comes_back_does_not_lead() -> None:
     assert clients.group.leader == leader
 
 
-def test_an_old_client_that_comes_back_is_not_told_that_it_leads() -> None:
+def test_an_old_client_that_comes_back_is_not_reported_that_it_leads() -> None:
     """Up to version 8 there is no way to say that the assignment holds: it is told its old id leads."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
     (old,) = clients.stable_members(1, instance="i")

@@ -406,7 +406,7 @@ def test_a_dead_group_takes_nobody() -> None:
     assert clients.answers[clients.join()].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_who_waits_is_told_when_the_coordinator_goes() -> None:
+def test_who_waits_is_reported_when_the_coordinator_goes() -> None:
     """NOT_COORDINATOR, for JoinGroup and SyncGroup alike; the groups are dead."""
     clients, (leader, follower) = joined()
     waiting = clients.sync(follower)

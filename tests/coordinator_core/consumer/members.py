@@ -119,13 +119,15 @@ class Members:
         return [entry.record.record_type for entry in self.records]
 
 
-def shown(held: Mapping[str, Any]) -> str:
+def shown(partition_epochs: Mapping[str, Any]) -> str:
     """Partitions of topics on one line: `a0 a1 b0`."""
     names = {A: "a", B: "b", C: "c"}
-    return " ".join(sorted(f"{names[topic_id]}{number}" for topic_id, numbers in held.items() for number in numbers))
+    return " ".join(
+        sorted(f"{names[topic_id]}{number}" for topic_id, numbers in partition_epochs.items() for number in numbers)
+    )
 
 
-def told(response: ConsumerGroupHeartbeatResponse | ErrorCode) -> str | None:
+def reported(response: ConsumerGroupHeartbeatResponse | ErrorCode) -> str | None:
     """The assignment of an answer on one line; None where it has none."""
     assert isinstance(response, ConsumerGroupHeartbeatResponse)
     if response.assignment is None:

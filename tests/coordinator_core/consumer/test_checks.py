@@ -36,7 +36,7 @@ OWNED = (TopicPartitions("A" * 22, (0,)),)
         ({"member_epoch": -3}, "MemberEpoch is invalid."),
     ],
 )
-def test_invalid_heartbeats_are_told_what_is_wrong(changes: dict[str, Any], text: str) -> None:
+def test_invalid_heartbeats_are_reported_what_is_wrong(changes: dict[str, Any], text: str) -> None:
     """In Kafka's words, as INVALID_REQUEST."""
     response = refusal(replace(JOIN, **changes), CONFIG)
     assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, text)

@@ -155,8 +155,8 @@ def test_a_classic_group_moves_over_member_by_member() -> None:
     for member_id in old:
         assert clients.beat(member_id).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
         clients.entered(member_id)
-    held = [clients.fetch_assignment(member_id)["foo"] for member_id in old]
-    partitions = sorted([*held[0], *held[1], *clients.member("C").assigned[FOO]])
+    partition_epochs = [clients.fetch_assignment(member_id)["foo"] for member_id in old]
+    partitions = sorted([*partition_epochs[0], *partition_epochs[1], *clients.member("C").assigned[FOO]])
     assert partitions == [0, 1, 2, 3]
     assert all(clients.beat(member_id).response.error_code == ErrorCode.NONE for member_id in old)
     assert clients.consumer_group.state == "Stable"
@@ -256,19 +256,21 @@ def test_a_member_says_where_it_is_with_its_subscription() -> None:
     assert clients.member(classic).rack_id == "r"
 
 
-@pytest.mark.parametrize(("api_version", "instance", "is_told"), [(4, None, True), (3, None, False), (4, "i", False)])
-def test_from_version_4_on_a_new_dynamic_member_is_told_its_id_first(
-    api_version: int, instance: str | None, is_told: bool
+@pytest.mark.parametrize(
+    ("api_version", "instance", "is_reported"), [(4, None, True), (3, None, False), (4, "i", False)]
+)
+def test_from_version_4_on_a_new_dynamic_member_gets_its_id_first(
+    api_version: int, instance: str | None, is_reported: bool
 ) -> None:
     """It is no member yet, and nothing is written."""
     clients = MixedClients()
     clients.consume("C")
     outcome = clients.enter(api_version=api_version, instance=instance)
     answer = clients.answers[clients.request_count]
-    assert (answer.error_code == ErrorCode.MEMBER_ID_REQUIRED) is is_told
+    assert (answer.error_code == ErrorCode.MEMBER_ID_REQUIRED) is is_reported
     assert answer.member_id == f"uuid{clients.request_count}"
-    assert (answer.member_id in clients.consumer_group.members) is not is_told
-    assert (outcome.records == ()) is is_told
+    assert (answer.member_id in clients.consumer_group.members) is not is_reported
+    assert (outcome.records == ()) is is_reported
 
 
 @pytest.mark.parametrize(
@@ -535,7 +537,7 @@ def test_a_sync_waits_for_what_was_written_before() -> None:
         assert (done.request_id, done.response.error_code) == (clients.request_count, code)
 
 
-def test_an_assignment_whose_version_cannot_be_told() -> None:
+def test_an_assignment_whose_version_is_unknown() -> None:
     """A converted member's first protocol need not be the one which was looked at."""
     clients, classic = mixed()
     metadata = clients.member(classic).classic_member_metadata
@@ -570,7 +572,7 @@ def test_a_heartbeat_of_a_stable_member_renews_its_session() -> None:
     ],
     ids=["stable", "to give up", "nothing held by others", "held by others", "behind"],
 )
-def test_a_member_which_can_make_a_step_is_told_to_rejoin(change: dict[str, Any], code: ErrorCode) -> None:
+def test_a_member_which_can_make_a_step_is_asked_to_rejoin(change: dict[str, Any], code: ErrorCode) -> None:
     """One which only waits for others is not. In "held by others" the partitions are booked to it as to anybody."""
     clients, classic = mixed()
     clients.change_member(classic, **change)

@@ -25,8 +25,8 @@ from tests.coordinator_core.consumer.members import (
     B,
     C,
     Members,
+    reported,
     shown,
-    told,
 )
 
 SESSION_MS = 45_000
@@ -58,7 +58,7 @@ def test_the_first_member_gets_everything() -> None:
     response = members.join("m0", "a", "b")
     assert isinstance(response, ConsumerGroupHeartbeatResponse)
     assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("m0", 2, 5000)
-    assert told(response) == "a0 a1 a2 b0 b1"
+    assert reported(response) == "a0 a1 a2 b0 b1"
     assert members.kinds() == JOINED
     assert (members.group.group_epoch, members.group.assignment_epoch) == (2, 2)
     assert members.group.state == ConsumerGroupState.STABLE
@@ -68,17 +68,17 @@ def test_a_second_member_waits_for_what_the_first_gives_up() -> None:
     """Reconciliation in three heartbeats: revoke, confirm, take."""
     members = Members()
     members.join("m0", "a", "b")
-    assert told(members.join("m1", "a", "b")) == ""
+    assert reported(members.join("m1", "a", "b")) == ""
     assert members.member("m1").state == MemberState.UNRELEASED_PARTITIONS
     revoke = members.beat("m0")
     assert members.member("m0").state == MemberState.UNREVOKED_PARTITIONS
-    kept = told(revoke)
+    kept = reported(revoke)
     assert kept is not None and len(kept.split()) == 3
     assert members.member("m0").member_epoch == 2
-    assert told(members.beat("m1")) is None, "nothing is free yet"
+    assert reported(members.beat("m1")) is None, "nothing is free yet"
     members.beat("m0")
     assert (members.member("m0").state, members.member("m0").member_epoch) == (MemberState.STABLE, 3)
-    taken = told(members.beat("m1"))
+    taken = reported(members.beat("m1"))
     assert taken is not None
     assert sorted([*kept.split(), *taken.split()]) == ["a0", "a1", "a2", "b0", "b1"]
     assert members.group.state == ConsumerGroupState.STABLE
@@ -87,7 +87,7 @@ def test_a_second_member_waits_for_what_the_first_gives_up() -> None:
 def test_a_heartbeat_with_nothing_new_writes_nothing() -> None:
     """And its answer has no assignment."""
     members = two_members()
-    assert told(members.beat("m0")) is None
+    assert reported(members.beat("m0")) is None
     assert members.kinds() == []
 
 
@@ -95,7 +95,7 @@ def test_a_full_request_is_answered_in_full() -> None:
     """A member which tells all of itself does not know what it was told."""
     members = two_members()
     answer = members.beat("m0", rebalance_timeout_ms=5000, subscribed_topic_names=("b", "a"))
-    assert told(answer) == shown(members.member("m0").assigned)
+    assert reported(answer) == shown(members.member("m0").assigned)
     assert members.kinds() == []
 
 
@@ -123,8 +123,8 @@ def test_a_changed_subscription_bumps_the_epoch() -> None:
 def test_the_answer_to_a_join_has_the_assignment() -> None:
     """Even where the request is not a full one: who joins anew owns nothing."""
     members = two_members()
-    held = shown(members.member("m0").assigned)
-    assert told(members.beat("m0", epoch=0, topic_partitions=())) == held
+    partition_epochs = shown(members.member("m0").assigned)
+    assert reported(members.beat("m0", epoch=0, topic_partitions=())) == partition_epochs
 
 
 def test_other_fields_do_not_bump_the_epoch() -> None:
@@ -161,7 +161,7 @@ def test_the_target_waits_for_the_interval() -> None:
     members = Members(group_consumer_assignment_interval_ms=1000)
     members.join("m0", "a")
     members.wait(999)
-    assert told(members.join("m1", "a")) == ""
+    assert reported(members.join("m1", "a")) == ""
     assert members.kinds() == [MEMBER, GROUP, CURRENT]
     assert members.group.state == ConsumerGroupState.ASSIGNING
     members.wait(1)
@@ -176,7 +176,7 @@ def test_new_partitions_are_assigned_at_the_next_heartbeat() -> None:
     members.join("m0", "a", "b")
     members.beat("m0")
     members.set_topic("b", B, 4)
-    assert told(members.beat("m0")) == "a0 a1 a2 b0 b1 b2 b3"
+    assert reported(members.beat("m0")) == "a0 a1 a2 b0 b1 b2 b3"
     assert members.kinds() == [GROUP, TARGET, TARGET_EPOCH, CURRENT]
     members.beat("m0")
     assert members.kinds() == []
@@ -195,9 +195,9 @@ def test_a_topic_nobody_reads_changes_nothing() -> None:
 def test_a_topic_which_is_made_later_is_read_then() -> None:
     """A name without a topic is a subscription all the same."""
     members = Members()
-    assert told(members.join("m0", "c")) == ""
+    assert reported(members.join("m0", "c")) == ""
     members.set_topic("c", C, 2)
-    assert told(members.beat("m0")) == "c0 c1"
+    assert reported(members.beat("m0")) == "c0 c1"
 
 
 def test_a_deleted_topic_is_given_up() -> None:
@@ -206,7 +206,7 @@ def test_a_deleted_topic_is_given_up() -> None:
     members.join("m0", "a", "b")
     image = members.coordinator.image.without_topic("b")
     members.coordinator.update_metadata(image, ["b"], now_ms=members.now_ms)
-    assert told(members.beat("m0")) == "a0 a1 a2"
+    assert reported(members.beat("m0")) == "a0 a1 a2"
     assert shown(members.member("m0").pending_revocation) == "b0 b1"
 
 
@@ -273,7 +273,7 @@ def test_groups_of_other_types_are_no_consumer_groups() -> None:
     members = Members()
     members.coordinator.classic_groups["g"] = LiveClassicGroup("g")
     assert members.beat("m0", epoch=1) == ErrorCode.GROUP_ID_NOT_FOUND
-    assert told(members.join("m0", "b")) == "b0 b1"
+    assert reported(members.join("m0", "b")) == "b0 b1"
     assert members.kinds()[1:] == JOINED
     assert not members.coordinator.classic_groups
 
@@ -287,7 +287,7 @@ def test_who_leaves_is_forgotten_and_the_others_take_over() -> None:
     response = members.beat("m0", epoch=-1)
     assert isinstance(response, ConsumerGroupHeartbeatResponse) and response.member_epoch == -1
     assert members.kinds() == [CURRENT, TARGET, MEMBER, GROUP]
-    assert told(members.beat("m1")) == "a0 a1 a2 b0 b1"
+    assert reported(members.beat("m1")) == "a0 a1 a2 b0 b1"
     members.wait(SESSION_MS)
     assert members.fired == ["session-timeout-g-m1"], "the timers of m0 went with it"
 
@@ -370,13 +370,13 @@ def test_a_static_member_comes_back_under_another_id() -> None:
     members = two_members()
     members.join("s0", "a", "b", instance_id="i")
     members.converge("m0", "m1", "s0")
-    held = shown(members.member("s0").assigned)
+    partition_epochs = shown(members.member("s0").assigned)
     group_epoch = members.group.group_epoch
     members.beat("s0", epoch=-2, instance_id="i")
     assert members.kinds() == [CURRENT]
     assert members.member("s0").member_epoch == -2
     assert {epoch for topic in members.member("s0").assigned.values() for epoch in topic.values()} == {0}
-    assert told(members.join("s1", "a", "b", instance_id="i")) == held
+    assert reported(members.join("s1", "a", "b", instance_id="i")) == partition_epochs
     assert members.kinds() == [CURRENT, TARGET, MEMBER, MEMBER, TARGET, CURRENT, CURRENT]
     assert members.group.group_epoch == group_epoch
     assert dict(members.group.static_members.items()) == {"i": "s1"}
@@ -437,7 +437,7 @@ def test_the_topics_of_a_group_are_looked_at_once() -> None:
     assert watch.refreshes == {"g": (members.now_ms + METADATA_REFRESH_INTERVAL_MS, 2)}
 
 
-def test_a_group_made_anew_is_looked_at_anew() -> None:
+def test_a_recreated_group_is_looked_at_again() -> None:
     """What was known of an earlier group of this id is forgotten."""
     members = Members()
     members.join("m0", "a")
@@ -459,10 +459,10 @@ def test_a_refused_record_leaves_no_trace() -> None:
     members.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
     assert members.beat("m0") == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert members.group.group_epoch == 2
-    assert told(members.beat("m0")) == "a0 a1 a2 a3 a4"
+    assert reported(members.beat("m0")) == "a0 a1 a2 a3 a4"
 
 
-def test_a_reload_starts_sessions_and_rebalance_time_outs_anew() -> None:
+def test_a_reload_starts_sessions_and_rebalance_time_outs_again() -> None:
     """For all members, and for those who have partitions to give up."""
     members = Members()
     members.join("m0", "a")

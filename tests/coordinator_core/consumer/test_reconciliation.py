@@ -27,7 +27,7 @@ STABLE, UNREVOKED, UNRELEASED, UNKNOWN = MemberState
 TOPICS = {"a": A, "b": B, "c": C}
 
 
-def held(text: str, epoch: int) -> dict[str, dict[int, int]]:
+def partition_epochs(text: str, epoch: int) -> dict[str, dict[int, int]]:
     """`a0 b1@3`: topic id -> partition -> epoch, `epoch` where none is given."""
     topics: dict[str, dict[int, int]] = {}
     for item in text.split():
@@ -37,7 +37,7 @@ def held(text: str, epoch: int) -> dict[str, dict[int, int]]:
 
 
 def partitions(text: str) -> dict[str, tuple[int, ...]]:
-    return {topic_id: tuple(epochs) for topic_id, epochs in held(text, 0).items()}
+    return {topic_id: tuple(epochs) for topic_id, epochs in partition_epochs(text, 0).items()}
 
 
 def text_of(assigned: Mapping[str, Mapping[int, int]]) -> str:
@@ -113,8 +113,8 @@ def run(case: Case, **fields: object) -> tuple[ConsumerMember, ConsumerMember, l
         state=case.state,
         subscribed_topic_names=tuple(case.subscribed),
         rebalance_timeout_ms=1000,
-        assigned=held(case.assigned, 5),
-        pending_revocation=held(case.pending, 5),
+        assigned=partition_epochs(case.assigned, 5),
+        pending_revocation=partition_epochs(case.pending, 5),
         **fields,  # type: ignore[arg-type]
     )
     places = [(topic, number) for topic, numbers in partitions(case.taken).items() for number in numbers]

@@ -15,8 +15,8 @@ from tests.coordinator_core.consumer.members import (
     B,
     C,
     Members,
+    reported,
     shown,
-    told,
 )
 
 MIN_INTERVAL_MS = 10_000
@@ -26,13 +26,13 @@ REFRESH_MS = 600_000
 def test_a_new_pattern_has_topics_once_it_is_resolved() -> None:
     """The join writes no epoch; the task does, and the next heartbeat assigns."""
     members = Members()
-    assert told(members.join("m0", regex="[ab]")) == ""
+    assert reported(members.join("m0", regex="[ab]")) == ""
     assert members.kinds() == [MEMBER, CURRENT]
     assert (members.group.group_epoch, members.member("m0").member_epoch) == (1, 1)
     assert members.run_tasks() == ("g-regex",)
     assert members.kinds() == [REGEX, GROUP]
     assert members.group.resolved_regexes["[ab]"].topics == ("a", "b")
-    assert told(members.beat("m0")) == "a0 a1 a2 b0 b1"
+    assert reported(members.beat("m0")) == "a0 a1 a2 b0 b1"
     assert members.run_tasks() == ()
 
 
@@ -61,9 +61,9 @@ def test_names_and_pattern_together() -> None:
     members = Members()
     members.join("m0", "b", regex="a")
     members.run_tasks()
-    assert told(members.beat("m0")) == "a0 a1 a2 b0 b1"
+    assert reported(members.beat("m0")) == "a0 a1 a2 b0 b1"
     members.beat("m0", subscribed_topic_names=())
-    assert told(members.beat("m0", rebalance_timeout_ms=5000, subscribed_topic_names=())) == "a0 a1 a2"
+    assert reported(members.beat("m0", rebalance_timeout_ms=5000, subscribed_topic_names=())) == "a0 a1 a2"
 
 
 @pytest.mark.parametrize("regex", ["", "b"])
@@ -156,7 +156,7 @@ def test_new_topics_are_looked_for_when_ten_seconds_have_passed() -> None:
     members.beat("m0")
     assert members.run_tasks() == ("g-regex",)
     assert members.kinds() == [REGEX, GROUP]
-    assert told(members.beat("m0")) == "a0 a1 a2 c0"
+    assert reported(members.beat("m0")) == "a0 a1 a2 c0"
 
 
 def test_grown_topics_are_no_new_topics() -> None:

@@ -66,7 +66,7 @@ def test_commits_of_transactions_are_looked_up_by_name() -> None:
     assert check(MEMBER, "Orders", ZERO_UUID, 0, epoch=3, is_transactional=True) == ""
 
 
-def test_classic_members_are_told_of_generations() -> None:
+def test_classic_members_are_reported_generations() -> None:
     """It is the same number by another name."""
     member = replace(MEMBER, classic_member_metadata=ClassicMemberMetadata())
     text = check(member, "Orders", ORDERS, 0, epoch=2, is_transactional=False)

@@ -32,7 +32,7 @@ def consumer(group_id: str) -> CoordinatorRecord:
     return CoordinatorRecord(RecordType.CONSUMER_GROUP_METADATA, key, make(CONSUMER_GROUP_METADATA_VALUE, epoch=3))
 
 
-class Told:
+class Reported:
     """What `on_append` was told, with the time it saw."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ def write(context: Context, records: Sequence[CoordinatorRecord]) -> Result:
     """Write, note how it went, and answer a request which is not this one."""
 
     def on_append(later: Context, error: Refused | None) -> None:
-        later.live(Told).lines.append((later.now_ms, None if error is None else error.code))
+        later.live(Reported).lines.append((later.now_ms, None if error is None else error.code))
         later.complete(99, later.request_id)
 
     return Result(tuple(records), "written", on_append=on_append)
@@ -85,19 +85,19 @@ def test_what_follows_an_append_is_parked() -> None:
     outcome = handle(under_test, "write", [classic("g")])
     assert (outcome.response, len(outcome.records), len(outcome.parked)) == ("written", 1, 1)
     assert under_test.group_ids() == ["g"]
-    assert under_test.live(Told).lines == []
+    assert under_test.live(Reported).lines == []
     later = under_test.resume(outcome.parked[0], None, now_ms=NOW_MS + 50)
-    assert under_test.live(Told).lines == [(NOW_MS + 50, None)]
+    assert under_test.live(Reported).lines == [(NOW_MS + 50, None)]
     assert [(completed.request_id, completed.response) for completed in later.completed] == [(99, 1)]
     assert outcome.completed == ()
 
 
-def test_a_loss_is_told_in_a_coordinators_words() -> None:
+def test_a_loss_is_reported_in_a_coordinators_words() -> None:
     """NOT_ENOUGH_REPLICAS is for brokers."""
     under_test = coordinator()
     outcome = handle(under_test, "write", [classic("g")])
     under_test.resume(outcome.parked[0], LOST, now_ms=NOW_MS)
-    assert under_test.live(Told).lines == [(NOW_MS, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert under_test.live(Reported).lines == [(NOW_MS, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
 
 def test_without_deferring_nothing_is_parked() -> None:
@@ -105,7 +105,7 @@ def test_without_deferring_nothing_is_parked() -> None:
     under_test = GroupCoordinator((MODULE,), now_ms=NOW_MS)
     outcome = handle(under_test, "write", [classic("g")])
     assert outcome.parked == ()
-    assert under_test.live(Told).lines == [(NOW_MS, None)]
+    assert under_test.live(Reported).lines == [(NOW_MS, None)]
 
 
 def test_a_state_is_taken_back_with_its_live_groups() -> None:

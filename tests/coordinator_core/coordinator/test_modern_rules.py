@@ -100,12 +100,12 @@ def delete_offset(clients: Clients, topic: str) -> Outcome:
         ("unknown", 4, ErrorCode.STALE_MEMBER_EPOCH),
     ],
 )
-def test_a_member_commits_what_it_has_held_since_its_epoch(topic: str, epoch: int, code: ErrorCode) -> None:
+def test_a_member_commits_what_it_has_had_since_its_epoch(topic: str, epoch: int, code: ErrorCode) -> None:
     """Its present epoch commits everything, an older one what it was assigned at that epoch or before."""
     assert commit(clients_of(CONSUMER_GROUP), topic, epoch) == code
 
 
-def test_a_topic_without_id_is_held_by_nobody() -> None:
+def test_a_topic_without_id_is_owned_by_nobody() -> None:
     """The broker which takes the request finds the id of a name; the coordinator does not."""
     error = clients_of(CONSUMER_GROUP).commit("t", generation_id_or_member_epoch=4, member_id="m").error
     assert error is not None

@@ -134,7 +134,7 @@ def test_a_refused_request_changes_nothing() -> None:
     assert coordinator.shard is before
 
 
-def test_a_refused_append_is_told_and_answered() -> None:
+def test_a_refused_append_is_reported_and_answered() -> None:
     """Nothing is replayed; who asked gets Kafka's translation of the log's error."""
     coordinator = GroupCoordinator([MODULE], now_ms=10, log=RefusingLog())
     outcome = coordinator.handle("write", (classic_record("a"),), now_ms=20)
@@ -207,13 +207,13 @@ def test_an_overdue_timer_does_not_run_in_the_past() -> None:
 
 def test_an_unloaded_coordinator_does_nothing_more() -> None:
     """Its modules are told first; then timers and tasks are gone."""
-    told = []
-    module = GroupModule("other", on_unloaded=lambda context: told.append(context.now_ms))
+    reported = []
+    module = GroupModule("other", on_unloaded=lambda context: reported.append(context.now_ms))
     coordinator = GroupCoordinator([MODULE, module], now_ms=0)
     coordinator.handle("schedule", (10,), now_ms=0)
     coordinator.handle("queue", "a", now_ms=0)
     coordinator.unload(now_ms=5)
-    assert told == [5]
+    assert reported == [5]
     assert coordinator.advance(100).fired == ()
     assert coordinator.run_tasks(100).tasks == ()
 
@@ -228,19 +228,19 @@ def test_a_module_may_bring_very_little() -> None:
 
 def test_a_command_without_response_answers_a_failed_append_itself() -> None:
     """Then the outcome has no error of its own."""
-    told: list[ErrorCode | None] = []
+    reported: list[ErrorCode | None] = []
 
     def park(context: Context, request: object) -> Result:
         return Result(
             (classic_record("a"),),
-            on_append=lambda later, error: told.append(None if error is None else error.code),
+            on_append=lambda later, error: reported.append(None if error is None else error.code),
         )
 
     module = GroupModule("parking", commands={"park": park})
     coordinator = GroupCoordinator([module], now_ms=0, log=RefusingLog())
     assert coordinator.handle("park", None, now_ms=1).error is None
     assert coordinator.handle("park", None, now_ms=1).error is None
-    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE, None]
+    assert reported == [ErrorCode.COORDINATOR_NOT_AVAILABLE, None]
 
 
 def test_live_classic_groups_follow_the_records() -> None:
@@ -268,7 +268,7 @@ def test_a_reload_loses_what_no_record_tells() -> None:
     assert coordinator.live(Memory).seen == [("loaded", 5)]
 
 
-def test_a_new_image_is_told() -> None:
+def test_a_new_image_is_reported() -> None:
     """Modules hear which topics changed, and see the new image."""
     coordinator = GroupCoordinator([MODULE], now_ms=0)
     image = MetadataImage().with_topic(Topic("t", "B" * 22, 3))

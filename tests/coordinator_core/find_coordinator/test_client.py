@@ -86,7 +86,7 @@ def test_before_the_back_off_is_over_nobody_is_asked() -> None:
     assert step(lookup, Poll(1100, NODES, HALF)).lookup.state is LookupState.FINDING
 
 
-def test_the_back_off_begins_anew_once_a_coordinator_was_found() -> None:
+def test_the_back_off_begins_again_once_a_coordinator_was_found() -> None:
     """What failed before does not count in the next search."""
     lookup = after(
         Poll(0, NODES, HALF),

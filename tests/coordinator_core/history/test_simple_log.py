@@ -29,7 +29,7 @@ def replayed(*values: bytes) -> SimpleLogOutput:
     return ClusterMetadataReplay().feed(decode_chunk(np.frombuffer(data, np.uint8), bytes_max=1 << 20))
 
 
-def test_config_of_a_group_is_told_with_its_place() -> None:
+def test_config_of_a_group_is_reported_with_its_place() -> None:
     """A value, and its return to the default, each with offset and time."""
     limit = "share.delivery.count.limit"
     output = replayed(config(GROUP, "g", limit, "7"), config(GROUP, "g", limit, None))
@@ -66,7 +66,7 @@ def made(topic_id: str, partition: int) -> bytes:
     return codec.encode_metadata(message, fields, 2)
 
 
-def test_partitions_are_told_when_they_were_made() -> None:
+def test_partitions_are_reported_when_they_were_made() -> None:
     """Each PartitionRecord, once its transaction has ended; one without a number tells nothing."""
     topic_id = "tmyj-FEYST-VyJ_du8dc1w"
     output = replayed(
@@ -92,7 +92,7 @@ def feature(name: str, level: int) -> bytes:
     return codec.encode_metadata(metadata.FEATURE_LEVEL_RECORD, fields, 0)
 
 
-def test_levels_of_features_are_told_as_configs_are() -> None:
+def test_levels_of_features_are_reported_as_configs_are() -> None:
     """Each with its place, once its transaction has ended; level 0 takes the feature away."""
     version = "metadata.version"
     output = replayed(feature(version, 30), BEGIN, feature(version, 33), ABORT, feature("share.version", 0))

@@ -73,7 +73,7 @@ def classic(
     return [record(RecordType.GROUP_METADATA, {"group": GROUP}, value)]
 
 
-def batches_of(told: Sequence[Sequence[LogRecord]], *, without_time: Collection[int] = ()) -> list[bytes]:
+def batches_of(reported: Sequence[Sequence[LogRecord]], *, without_time: Collection[int] = ()) -> list[bytes]:
     """A batch of each operation, a second apart; some, by their number, without any time."""
     timed = (
         LogBatch(
@@ -82,14 +82,14 @@ def batches_of(told: Sequence[Sequence[LogRecord]], *, without_time: Collection[
                 for record in records
             )
         )
-        for number, records in enumerate(told)
+        for number, records in enumerate(reported)
     )
     return encode_batches(list(timed))
 
 
-def generation(number: int, partitions: Partitions, **told: Any) -> list[LogRecord]:
+def generation(number: int, partitions: Partitions, **reported: Any) -> list[LogRecord]:
     """As `classic` tells it, in bytes."""
-    records = classic(number, partitions, **told)
+    records = classic(number, partitions, **reported)
     return [
         LogRecord(encode_key(LOG_TOPIC, type_, key), encode_value(LOG_TOPIC, type_, 3, value), 0)
         for type_, key, value in records
@@ -197,12 +197,12 @@ def life_of(
     Both are laid into one log, in the order of time; at one time operations come first.
     """
     history = GroupHistory()
-    told: list[tuple[int, int, int, Any]] = [(at, 0, index, what) for index, (at, what) in enumerate(operations)]
-    told.extend((at, 1, index, (partition, offset)) for index, (at, partition, offset) in enumerate(commits))
-    told.sort(key=lambda step: step[:3])
+    reported: list[tuple[int, int, int, Any]] = [(at, 0, index, what) for index, (at, what) in enumerate(operations)]
+    reported.extend((at, 1, index, (partition, offset)) for index, (at, partition, offset) in enumerate(commits))
+    reported.sort(key=lambda step: step[:3])
     log_offset = 0
     committed: list[tuple[int, int, int, int]] = []
-    for at, kind, _, what in told:
+    for at, kind, _, what in reported:
         if kind:
             committed.append((at, log_offset, what[0], what[1]))
             log_offset += 1
@@ -252,7 +252,7 @@ class Replayed:
         output = replay.feed(decode_chunk(data, bytes_max=2**20, chunk_bytes_max=2**22, crc="skip"))
         self.state: OffsetsLogState = replay.export_state()
         last = replay.finish()
-        self.asleep = set(replay.asleep)
+        self.serialized = set(replay.serialized)
         self.commits: dict[int, Row] = {} if before is None else dict(before.commits)
         self.commits |= {row.log_offset: row for part in (output, last) for row in rows_of(part.commits)}
         self.settled = GroupRows()
@@ -263,10 +263,10 @@ class Replayed:
         self.open.extend(last.groups)
         if before is not None:
             for name in ("generations", "members"):
-                rows = [row for row in getattr(before.open, name) if row.group_id in self.asleep]
+                rows = [row for row in getattr(before.open, name) if row.group_id in self.serialized]
                 getattr(self.open, name).extend(rows)
             for run, assigned in before.open.assignments.by_run():
-                if run.group_id in self.asleep:
+                if run.group_id in self.serialized:
                     self.open.assignments.append(run, assigned)
 
     def life(self, group_id: str) -> GroupLife:

@@ -10,7 +10,13 @@ from coordinator_core.errors import PastTooShort
 from coordinator_core.inference.audit_watermark import AuditWatermark
 from coordinator_core.inference.commits_only import commit_counts, day_of_commits_only, is_noted
 from coordinator_core.inference.days import DayCounts, odd_days
-from coordinator_core.inference.group_past import GroupBefore, GroupedCommits, GroupFacts, HeardBuilder, MembersHeard
+from coordinator_core.inference.group_past import (
+    CommitTimesBuilder,
+    GroupBefore,
+    GroupedCommits,
+    GroupFacts,
+    MemberCommitTimes,
+)
 from coordinator_core.inference.groups import GroupGold, Judged, audit_group, in_order, judge_group
 from coordinator_core.inference.hosts import HostsNow
 from coordinator_core.inference.life import GroupLife
@@ -40,7 +46,7 @@ class Nights:
         self.place = 0
         self.pasts: dict[str, GroupFacts] = {}
         self.kept = GroupedCommits.of(())
-        self.heard = MembersHeard()
+        self.commit_times = MemberCommitTimes()
         self.watermark: dict[str, AuditWatermark | None] = {}
         self.gold: dict[str, GroupGold] = {}
         self.broken: dict[str, list[LogAnomalyRow]] = {}
@@ -50,7 +56,7 @@ class Nights:
         """Audit what is new, up to an offset."""
         begin = min([self.place, *self.kept.pending.tolist()])
         both, is_new = self.kept.and_new(now.pieces(begin), self.place)
-        noted = now.group_ids - now.asleep | now.group_ids - self.pasts.keys()
+        noted = now.group_ids - now.serialized | now.group_ids - self.pasts.keys()
         is_odd = is_noted(both, is_new, self.pasts, self.settings)
         odd = {both.group_ids[code] for code in np.unique(both.group[is_odd]).tolist()}
         new = both.taken(is_new)
@@ -68,8 +74,8 @@ class Nights:
             self.ways["stood"] += 1
             self.pasts[group_id] = stood[group_id].past
             self.gold[group_id].anomalies += stood[group_id].anomalies
-        heard = self.heard.by_group()
-        builder = HeardBuilder()
+        commit_times = self.commit_times.by_group()
+        builder = CommitTimesBuilder()
         for group_id in sorted(now.group_ids):
             life = now.life(group_id)
             if group_id not in noted:
@@ -79,11 +85,11 @@ class Nights:
                 continue
             rows = both.slices().get(group_id, slice(0, 0))
             short = life._replace(commits=both.commits.taken(rows))
-            judged = self.judge(life, short, is_new[rows], heard.get(group_id, {}))
+            judged = self.judge(life, short, is_new[rows], commit_times.get(group_id, {}))
             self.pasts[group_id] = judged.past
             self.watermark[group_id] = judged.watermark
-            builder.add(judged.life, judged.gold.owners, judged.heard)
-        self.heard = builder.built(self.heard.and_new(new, self.place).without(noted))
+            builder.add(judged.life, judged.gold.owners, judged.commit_times)
+        self.commit_times = builder.built(self.commit_times.and_new(new, self.place).without(noted))
         self.kept, self.place = both.kept(), next_offset
 
     def stood(
@@ -119,14 +125,14 @@ class Nights:
                 days[day] = made
         return [days[day] for day in sorted(days)]
 
-    def judge(self, whole: GroupLife, short: GroupLife, is_new: np.ndarray, heard: Any) -> Judged:
+    def judge(self, whole: GroupLife, short: GroupLife, is_new: np.ndarray, commit_times: Any) -> Judged:
         group_id = whole.group_id
         try:
             if group_id not in self.pasts:
                 raise PastTooShort("never seen")
             gold = self.gold[group_id]
             days = {row.day: DayCounts(row.commit_count, row.commit_anomaly_count) for row in gold.days}
-            before = GroupBefore(self.pasts[group_id], self.place, is_new, heard, days, self.watermark[group_id])
+            before = GroupBefore(self.pasts[group_id], self.place, is_new, commit_times, days, self.watermark[group_id])
             judged = judge_group(in_order(short), self.settings, before=before)
         except PastTooShort as why:
             self.ways[str(why)] += 1

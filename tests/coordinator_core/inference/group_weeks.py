@@ -33,20 +33,20 @@ STEPS_MS: Final = (1_000, 3_000, 20_000, 90_000, 700_000, 2_000_000, 20_000_000,
 
 def weeks_log(random: Random, group_ids: Sequence[str], count: int) -> list[bytes]:
     """So many things of each of some groups in one log, in batches, mostly in the order of time."""
-    told = []
+    reported = []
     for number, group_id in enumerate(group_ids):
         newest_ms = 0
-        for index, batch in enumerate(Weeks(random, group_id).told(count)):
+        for index, batch in enumerate(Weeks(random, group_id).reported(count)):
             newest_ms = max(newest_ms, batch.records[0].timestamp_ms)
-            told.append((newest_ms, number, index, batch))
-    return encode_batches([batch for *_, batch in sorted(told, key=lambda one: one[:3])])
+            reported.append((newest_ms, number, index, batch))
+    return encode_batches([batch for *_, batch in sorted(reported, key=lambda one: one[:3])])
 
 
 def standing_log(random: Random, night_count: int) -> tuple[list[bytes], list[int]]:
     """A log of some weeks of a group, and of so many nights in each of which it stands as it stood then; and how many
     batches there were before each of these."""
     weeks = Weeks(random, GROUP)
-    batches = weeks.told(random.randint(20, 80))
+    batches = weeks.reported(random.randint(20, 80))
     places = []
     for _ in range(night_count):
         places.append(len(batches))
@@ -57,19 +57,19 @@ def standing_log(random: Random, night_count: int) -> tuple[list[bytes], list[in
 def moved_after_days() -> tuple[list[bytes], int]:
     """As `moved_member`, days after its offset went back, with a rebalance each day."""
     both = {"m": [0], "other": [1]}
-    told = [(0, generation(1, both, host="/old"))]
-    told += [(1_000, commit(*offset)) for offset in ((10, 0), (5, 0), (10, 1), (5, 1))]
+    reported = [(0, generation(1, both, host="/old"))]
+    reported += [(1_000, commit(*offset)) for offset in ((10, 0), (5, 0), (10, 1), (5, 1))]
     for day in (1, 2):
-        told.append((day * DAY_MS, generation(day + 1, both | {f"x{day}": [2]}, host="/old")))
-    told.append((3 * DAY_MS, generation(4, both, host="/new", hosts={"other": "/old"})))
-    told.append((3 * DAY_MS + 1_000, commit(20)))
-    return timed_batches(told), len(told) - 2
+        reported.append((day * DAY_MS, generation(day + 1, both | {f"x{day}": [2]}, host="/old")))
+    reported.append((3 * DAY_MS, generation(4, both, host="/new", hosts={"other": "/old"})))
+    reported.append((3 * DAY_MS + 1_000, commit(20)))
+    return timed_batches(reported), len(reported) - 2
 
 
-def timed_batches(told: Iterable[tuple[int, Iterable[LogRecord]]]) -> list[bytes]:
+def timed_batches(reported: Iterable[tuple[int, Iterable[LogRecord]]]) -> list[bytes]:
     """Records that were written at a time, in batches."""
     return encode_batches(
-        [LogBatch(tuple(record._replace(timestamp_ms=at_ms) for record in records)) for at_ms, records in told],
+        [LogBatch(tuple(record._replace(timestamp_ms=at_ms) for record in records)) for at_ms, records in reported],
         base_sequence=0,
     )
 
@@ -104,7 +104,7 @@ class Weeks:
         self._offset = 0
         self._hosts: dict[str, str] = {}
 
-    def told(self, count: int) -> list[LogBatch]:
+    def reported(self, count: int) -> list[LogBatch]:
         """So many things, in batches."""
         for _ in range(count):
             self._pass_time()
@@ -198,9 +198,9 @@ class Weeks:
             return
         records = [record for member_id in left for record in goes(member_id)]
         for member_id in new:
-            records += self._told(member_id)
+            records += self._reported(member_id)
         for member_id in moved:
-            records += self._told(member_id) if member_id not in new else ()
+            records += self._reported(member_id) if member_id not in new else ()
         self._write([*records, *epoch(self._generation, self._random.choice((7, 7, 7, 8)))])
         self._late = {member_id: lost for member_id, lost in self._late.items() if member_id in self._members}
         if self._random.random() < 0.05:
@@ -222,7 +222,7 @@ class Weeks:
         self._member_count += 1
         return f"m{self._member_count}"
 
-    def _told(self, member_id: str) -> list[Record]:
+    def _reported(self, member_id: str) -> list[Record]:
         return joins(member_id, self._instances.get(member_id), host=self._hosts[member_id])
 
     def _classic_generation(self) -> list[Record]:
@@ -279,9 +279,9 @@ def logged(records: Iterable[Record], at_ms: int, group_id: str) -> LogBatch:
 
 
 def _encoded(one: Record, group_id: str) -> LogRecord:
-    kind, told, value = one
+    kind, reported, value = one
     message = REGISTRY[LOG_TOPIC][kind][0]
-    fields = {field.name: getattr(told, field.name) for field in message.fields}
+    fields = {field.name: getattr(reported, field.name) for field in message.fields}
     key = make(message, **fields | {name: group_id for name in ("group", "group_id") if name in fields})
     if value is None:
         return LogRecord(encode_key(LOG_TOPIC, kind, key), None, 0)

@@ -97,7 +97,7 @@ def _states(states: Sequence[tuple[int, Record]]) -> ShareStates:
         delivery_complete_count=column("delivery_complete_count"),
         terminal_count=column("terminal_count"),
         is_complete=column("is_complete").astype(np.bool_),
-        told_last=np.full(len(states), -1, np.int64),
+        last_persisted=np.full(len(states), -1, np.int64),
     )
 
 

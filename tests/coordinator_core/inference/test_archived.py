@@ -36,7 +36,7 @@ NO_CONFIGS = Configs()
 AR4 = ("ARCHIVED", 4)
 
 
-def told(gold: ShareAudit) -> list[tuple[object, ...]]:
+def reported(gold: ShareAudit) -> list[tuple[object, ...]]:
     """Rows by name: log offset, first and last offset, count, limit, cause, likely cause, method, confidence."""
     rows = gold.archived
     return [
@@ -343,7 +343,7 @@ def test_the_end_of_archiving_is_no_request() -> None:
 @pytest.mark.parametrize("case", [*CASES, *DEAD_LETTER_CASES], ids=attrgetter("name"))
 def test_archived_of_the_last_record(case: Case) -> None:
     """Each rule of inference gives its row, and no other."""
-    rows = told(audit(case.records, configs=case.configs))
+    rows = reported(audit(case.records, configs=case.configs))
     last = [row[1:] for row in rows if row[0] == len(case.records) - 1]
     assert last[:1] == ([] if case.expected is None else [case.expected])
 
@@ -387,11 +387,11 @@ def test_the_limit_in_force(configs: Sequence[ConfigRow], limit: int, confidence
         Record(5_000, (Change(20, 20, None, ("AVAILABLE", count)), Change(3, 3, None, ("AVAILABLE", count)))),
         Record(50_000, (Change(3, 3, ("AVAILABLE", count), ("ARCHIVED", limit)), Change(30, 31, None, ACK1))),
     )
-    (row,) = told(audit(records, configs=Configs(configs)))
+    (row,) = reported(audit(records, configs=Configs(configs)))
     assert (row[4], row[5], row[8]) == (limit, "LIMIT_OR_REJECT", confidence)
 
 
 def test_a_time_that_is_not_known_is_the_earliest() -> None:
     """A config whose record has no time holds from the beginning of the log."""
-    rows = told(audit((SNAPSHOT, archived(None, AR4)), Configs([config("3")._replace(valid_from=None)])))
+    rows = reported(audit((SNAPSHOT, archived(None, AR4)), Configs([config("3")._replace(valid_from=None)])))
     assert [row[4] for row in rows] == [3]

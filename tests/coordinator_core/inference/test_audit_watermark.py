@@ -52,9 +52,9 @@ def judged(batches: list[bytes], random: Random, night_count: int, hint: object)
     return nights.ways
 
 
-def told_in(told: list[tuple[int, list[Record]]]) -> list[bytes]:
+def logged_in(reported: list[tuple[int, list[Record]]]) -> list[bytes]:
     """Operations of a group, when and what was written, in batches."""
-    return encode_batches([logged(records, at_ms, GROUP) for at_ms, records in told])
+    return encode_batches([logged(records, at_ms, GROUP) for at_ms, records in reported])
 
 
 def two_nights(batches: list[bytes], place: int = -1) -> Iterator[Nights]:
@@ -93,7 +93,7 @@ def test_any_records_over_days(part: int) -> None:
 def test_a_static_member_that_went_days_ago() -> None:
     """It said so before the place that nights go on from; when it is dropped, that counts."""
     members = ("a", "b", "c")
-    told: list[tuple[int, list[Record]]] = [
+    reported: list[tuple[int, list[Record]]] = [
         (0, [*joins("a"), *joins("b"), *joins("c", "static-c"), *epoch(1)]),
         (1_000, target(1, {"a": [0], "b": [1], "c": [2]})),
         *((2_000, reconciled(member_id, 1, [number])) for number, member_id in enumerate(members)),
@@ -101,14 +101,14 @@ def test_a_static_member_that_went_days_ago() -> None:
     ]
     for day, number in ((1, 2), (2, 3), (3, 4)):
         other = f"x{day}"
-        told += [
+        reported += [
             (day * DAY_MS, [*joins(other), *epoch(number)]),
             (day * DAY_MS + 1_000, target(number, {"a": [0], "b": [1], "c": [2], other: [3]})),
             *((day * DAY_MS + 2_000, reconciled(one, number, [at])) for at, one in enumerate(("a", "b"))),
             (day * DAY_MS + 2_000, reconciled(other, number, [3])),
         ]
-    told.append((4 * DAY_MS, [*goes("c"), *epoch(5)]))
-    *_, nights = two_nights(told_in(told))
+    reported.append((4 * DAY_MS, [*goes("c"), *epoch(5)]))
+    *_, nights = two_nights(logged_in(reported))
     assert nights.ways["from a settled place"] == 1, nights.ways
     assert nights.gold[GROUP].rebalances[-1].cause_methods == ("STATIC_MEMBER_AWAY",)
 
@@ -116,12 +116,12 @@ def test_a_static_member_that_went_days_ago() -> None:
 def test_offsets_that_are_deleted_hours_before_a_rebalance() -> None:
     """What is said of rebalances does not go by them: the past is settled, though they are of the day of the next."""
     both = {"m": [0], "other": [1]}
-    told = [(0, generation(1, both))]
+    reported = [(0, generation(1, both))]
     for day in (1, 2, 3):
-        told += [(day * DAY_MS - 1_000, commit(10 * day, partition)) for partition in (0, 1)]
-        told.append((day * DAY_MS + 1_000, commit(None, 1)))
-        told.append((day * DAY_MS + 10_000_000, generation(day + 1, both | {f"x{day}": [2]})))
-    *_, nights = two_nights(timed_batches(told))
+        reported += [(day * DAY_MS - 1_000, commit(10 * day, partition)) for partition in (0, 1)]
+        reported.append((day * DAY_MS + 1_000, commit(None, 1)))
+        reported.append((day * DAY_MS + 10_000_000, generation(day + 1, both | {f"x{day}": [2]})))
+    *_, nights = two_nights(timed_batches(reported))
     assert nights.ways["from a settled place"] == 1, nights.ways
     assert [row.kind for row in nights.gold[GROUP].anomalies] == ["DELETED"] * 3
 
@@ -135,20 +135,20 @@ def test_a_member_that_comes_back_from_another_host_after_days() -> None:
     assert nights.ways["from a settled place"] == 1, nights.ways
 
 
-def test_a_member_whose_host_told_of_a_deployment() -> None:
+def test_a_member_whose_host_reported_a_deployment() -> None:
     """Two came, then two went: a deployment, because the new ones were on the hosts of the old ones. When one of them
     comes back from another host days later, it was none."""
-    told: list[tuple[int, list[Record]]] = []
+    reported: list[tuple[int, list[Record]]] = []
     hosts = {"a1": "/x", "b1": "/y", "a2": "/x", "b2": "/y"}
     steps = ("a1 b1", "a1 b1 a2", "a1 b1 a2 b2", "b1 a2 b2", "a2 b2")
     for number, members in enumerate(map(str.split, steps), 1):
-        told.append((number * 1_000, classic(number, {one: [at] for at, one in enumerate(members)}, hosts=hosts)))
+        reported.append((number * 1_000, classic(number, {one: [at] for at, one in enumerate(members)}, hosts=hosts)))
     for day in (1, 2, 3):
         if day == 3:
             hosts |= {"a2": "/z"}
-        told.append((day * DAY_MS, classic(5 + day, {"a2": [0], "b2": [1]}, hosts=hosts)))
+        reported.append((day * DAY_MS, classic(5 + day, {"a2": [0], "b2": [1]}, hosts=hosts)))
     found = []
-    for nights in two_nights(told_in(told)):
+    for nights in two_nights(logged_in(reported)):
         found.append(sum(row.rollout_id is not None for row in nights.gold[GROUP].rebalances))
     assert found == [4, 0]
     assert not nights.ways["from a settled place"], nights.ways

@@ -195,7 +195,7 @@ def test_an_aborted_commit_shows_what_stayed_in_force() -> None:
 
 
 @pytest.mark.parametrize(("log_offset", "partition", "in_force"), [(3, 0, 10), (6, 0, 20), (6, 1, 7), (6, 2, None)])
-def test_what_is_in_force_is_told_by_partition_and_marker(
+def test_what_is_in_force_is_reported_by_partition_and_marker(
     log_offset: int, partition: int, in_force: int | None
 ) -> None:
     """A transactional commit counts from its marker on, and for its own partition alone."""

@@ -78,7 +78,7 @@ def test_a_value_is_known_once_it_has_settled() -> None:
     assert found.is_known.tolist() == [False, False, True, True, False]
 
 
-def test_what_was_told_stands_between_what_was_logged() -> None:
+def test_what_was_reported_is_between_what_was_logged() -> None:
     """Stretches of the log are in its order, those which Admin told (no offset) at their time."""
     rows = [
         ConfigRow("GROUP", "g", "n", "3", 20, 40_000, None),

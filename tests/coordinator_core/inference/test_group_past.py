@@ -32,9 +32,9 @@ def test_nights_say_what_one_audit_says(part: int) -> None:
         cuts = sorted(random.randrange(1, len(batches)) for _ in range(random.randrange(3)))
         nights = Nights(SETTINGS)
         now: Replayed | None = None
-        told = [batches[first:end] for first, end in pairwise([0, *cuts, len(batches)])]
-        told += [commits_on(random, base) for base in (200, 300, 400)]
-        for some in told:
+        reported = [batches[first:end] for first, end in pairwise([0, *cuts, len(batches)])]
+        reported += [commits_on(random, base) for base in (200, 300, 400)]
+        for some in reported:
             now = Replayed(now, some)
             nights.audit(now, end_of(some, nights.place))
             assert_same(nights, now, seed)
@@ -106,7 +106,7 @@ def nights_of(*parts: list[bytes]) -> list[tuple[str | None, str, str]]:
 
 def test_an_admin_deletes_offsets_while_a_member_had_unsubscribed() -> None:
     """That the member is subscribed to the topic again by the end of its time in the group proves nothing."""
-    told = [
+    reported = [
         generation(1, {"m": [0, 1]}),
         commit(10),
         commit(10, 1),
@@ -114,7 +114,7 @@ def test_an_admin_deletes_offsets_while_a_member_had_unsubscribed() -> None:
         commit(None),
         generation(3, {"m": [0, 1]}),
     ]
-    batches = batches_of(told)
+    batches = batches_of(reported)
     for cut in range(1, len(batches)):
         assert nights_of(batches[:cut], batches[cut:]) == [("OFFSETS_DELETED", "SOME_PARTITIONS_OF_A_TOPIC", "LIKELY")]
 
@@ -132,7 +132,7 @@ def test_a_topic_that_goes_on() -> None:
 
 def test_partitions_of_a_topic_that_are_deleted_one_by_one() -> None:
     """Within seconds they are of one topic that was deleted, be it that a night lies between."""
-    told = [generation(1, {"m": [0, 1]}), commit(10), commit(10, 1), commit(None), commit(None, 1)]
-    batches = batches_of(told)
+    reported = [generation(1, {"m": [0, 1]}), commit(10), commit(10, 1), commit(None), commit(None, 1)]
+    batches = batches_of(reported)
     expected = [("TOPIC_DELETED", "SUBSCRIBED_TOPIC", "GUESS")] * 2
     assert nights_of(batches) == nights_of(batches[:4], batches[4:]) == expected

@@ -40,9 +40,9 @@ def session(value: str, name: str = SESSION) -> ConfigRow:
 
 
 EXPIRED = ("MEMBER_EXPIRED", "SILENT_FOR_CONFIGURED_SESSION", "LIKELY")
-HEARD = ("MEMBER_LEFT", "HEARD_WITHIN_CONFIGURED_SESSION", "LIKELY")
+LAST_SEEN = ("MEMBER_LEFT", "HEARD_WITHIN_CONFIGURED_SESSION", "LIKELY")
 USUAL = ("MEMBER_EXPIRED", "SILENT_FOR_USUAL_SESSION", "LIKELY")
-UNTOLD = ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
+UNKNOWN_REASON = ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ UNTOLD = ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
         (45_000, [], USUAL),
         (45_000, [session("45000")], EXPIRED),
         # the brokers' own session may be shorter than the setting
-        (20_000, [], UNTOLD),
-        (120_000, [], UNTOLD),
+        (20_000, [], UNKNOWN_REASON),
+        (120_000, [], UNKNOWN_REASON),
         (120_000, [session("120000")], EXPIRED),
-        (45_000, [session("120000")], HEARD),
+        (45_000, [session("120000")], LAST_SEEN),
         (45_000, [session("120000", "share.session.timeout.ms")], USUAL),
         (120_000, [ConfigRow("BROKER", "", f"group.{SESSION}", "120000", 0, 0, None)], EXPIRED),
-        (120_000, [session("45000")], UNTOLD),
+        (120_000, [session("45000")], UNKNOWN_REASON),
     ],
 )
 def test_the_session_time_out_of_the_group_decides(
@@ -82,7 +82,7 @@ def test_a_classic_member_without_a_session_of_its_own() -> None:
 
 def test_a_member_id_that_came_again() -> None:
     """That it went for a while, as static members do, was of its first stay."""
-    told = (
+    reported = (
         *GONE[:2],
         (60_000, reconciled("b", -2, ())),
         (90_000, [*goes("b"), *epoch(3), *target(3, {"a": (0, 1)})]),
@@ -90,7 +90,7 @@ def test_a_member_id_that_came_again() -> None:
         (END - 2_000, [*joins("b"), *epoch(4)]),
         (END, [*goes("b"), *epoch(5)]),
     )
-    first, _, last = audit_group(life_of(told), InferenceSettings()).rebalances[-3:]
+    first, _, last = audit_group(life_of(reported), InferenceSettings()).rebalances[-3:]
     assert (first.members_left, first.method) == (("b",), "STATIC_MEMBER_AWAY")
     assert (last.members_left, last.method) == (("b",), "JUST_HEARD")
 
@@ -107,14 +107,14 @@ def test_a_member_id_that_came_again() -> None:
 )
 def test_a_member_that_takes_no_new_epoch(after_ms: int, state: int, expected: tuple[str, str, str]) -> None:
     """Its next heartbeat would have: it sent none for a third of a session, so it did not leave."""
-    told = (
+    reported = (
         GONE[0],
         (1, [*reconciled("a", 2, (0,)), *reconciled("b", 2, (1,), revoking=(2,) if state else (), state=state)]),
         (END - after_ms, [*joins("c"), *epoch(3), *target(3, {"a": (0,), "b": (1,), "c": ()})]),
         (END - after_ms + 1, [*reconciled("a", 3, (0,)), *reconciled("c", 3, ())]),
         (END, [*goes("b"), *epoch(4)]),
     )
-    life = life_of(told)
+    life = life_of(reported)
     members = tuple(row._replace(uses_classic_protocol=False) for row in life.members)
     row = audit_group(life._replace(members=members), InferenceSettings()).rebalances[-1]
     assert row.members_left == ("b",)

@@ -12,7 +12,7 @@ from tests.coordinator_core.group_records import Record
 from tests.coordinator_core.inference.group_lives import classic, epoch, goes, joins, life_of, reconciled, target
 
 
-def told(rows: Sequence[OwnerRow]) -> list[tuple[int, str, int, int | None, int | None, bool]]:
+def reported(rows: Sequence[OwnerRow]) -> list[tuple[int, str, int, int | None, int | None, bool]]:
     return [
         (row.partition, row.member_id, row.valid_from, row.valid_to, row.gap_before_ms, row.is_double) for row in rows
     ]
@@ -29,7 +29,7 @@ def test_member_keeps_what_it_is_asked_to_give_up() -> None:
             (3_500, reconciled("b", 3, (1,))),
         ]
     )
-    assert told(partition_owners(life)) == [
+    assert reported(partition_owners(life)) == [
         (0, "a", 0, None, None, False),
         (1, "a", 0, 3_000, None, False),
         (1, "b", 3_500, None, 500, False),
@@ -39,7 +39,7 @@ def test_member_keeps_what_it_is_asked_to_give_up() -> None:
 def test_two_owners_are_said() -> None:
     """A log in which two members own a partition at one time is broken, and both stretches say so."""
     life = life_of([(0, classic(1, {"a": (0, 1), "b": (1,)})), (1_000, classic(2, {"a": (0,), "b": (1,)}))])
-    assert told(partition_owners(life)) == [
+    assert reported(partition_owners(life)) == [
         (0, "a", 0, None, None, False),
         (1, "a", 0, 1_000, None, True),
         (1, "b", 0, None, None, True),
@@ -70,26 +70,26 @@ def classic_lives(draw: st.DrawFn) -> list[tuple[int, list[Record]]]:
 def consumer_lives(draw: st.DrawFn) -> list[tuple[int, list[Record]]]:
     """A consumer group as its coordinator runs it: what a member gives up is free before another gets it."""
     operations: list[tuple[int, list[Record]]] = []
-    held: dict[str, set[int]] = {}
+    owned_rows: dict[str, set[int]] = {}
     number = 1
     for step in range(draw(st.integers(1, 12))):
         number += 1
         member = draw(st.sampled_from(["a", "b", "c"]))
-        taken = set().union(*(owned for name, owned in held.items() if name != member))
+        taken = set().union(*(owned for name, owned in owned_rows.items() if name != member))
         at = step * 1_000
-        if member in held and draw(st.booleans()):
-            del held[member]
+        if member in owned_rows and draw(st.booleans()):
+            del owned_rows[member]
             operations.append((at, [*goes(member), *epoch(number)]))
             continue
-        records = [] if member in held else joins(member)
+        records = [] if member in owned_rows else joins(member)
         owned = draw(st.sets(st.integers(0, 3))) - taken
-        given_up = held.get(member, set()) - owned
+        given_up = owned_rows.get(member, set()) - owned
         operations.append((at, [*records, *epoch(number), *target(number, {member: tuple(sorted(owned))})]))
         if given_up:
-            kept = sorted(owned & held[member])
+            kept = sorted(owned & owned_rows[member])
             operations.append((at + 300, reconciled(member, number, kept, revoking=sorted(given_up), state=1)))
         operations.append((at + 600, reconciled(member, number, sorted(owned))))
-        held[member] = owned
+        owned_rows[member] = owned
     return operations
 
 
@@ -101,10 +101,10 @@ def test_owners_of_one_partition_never_overlap(operations: list[tuple[int, list[
     by_partition: dict[int, list[OwnerRow]] = {}
     for row in rows:
         by_partition.setdefault(row.partition, []).append(row)
-    for stretches in by_partition.values():
-        for one, other in combinations(stretches, 2):
+    for intervals in by_partition.values():
+        for one, other in combinations(intervals, 2):
             assert one.to_log_offset is not None
             assert one.to_log_offset <= other.from_log_offset
-        for one, other in pairwise(stretches):
+        for one, other in pairwise(intervals):
             assert other.gap_before_ms == other.valid_from - (one.valid_to or 0)
-        assert stretches[0].gap_before_ms is None
+        assert intervals[0].gap_before_ms is None

@@ -66,7 +66,7 @@ def columns_of(rows: list[Commit]) -> GroupCommits:
     )
 
 
-def stretches(rows: list[Commit]) -> list[list[int]]:
+def intervals(rows: list[Commit]) -> list[list[int]]:
     """Applied rows by topic and partition, each in the order in which they were applied."""
     commits = columns_of(rows)
     applied = [place for place, row in enumerate(rows) if row.is_applied]
@@ -79,7 +79,7 @@ def test_commits_come_by_partition(rows: list[Commit]) -> None:
     """By topic, partition and where they were applied, whatever numbers the partitions have."""
     commits = columns_of(rows)
     found, starts = by_partition(commits, commits.outcome == APPLIED)
-    assert [found[first:end].tolist() for first, end in pairwise(starts.tolist())] == stretches(rows)
+    assert [found[first:end].tolist() for first, end in pairwise(starts.tolist())] == intervals(rows)
 
 
 @given(COMMITS)
@@ -87,7 +87,7 @@ def test_a_stall_begins_where_a_repeated_offset_has_stayed_long(rows: list[Commi
     """Once in each stretch of commits that repeat an offset after `stalled_ms`."""
     times = [row.at_ms for row in rows if row.at_ms >= 0]
     expected = set()
-    for places in stretches(rows):
+    for places in intervals(rows):
         began, was_long = 0, False
         for index, place in enumerate(places):
             if index == 0 or rows[place].change != REPEAT:
@@ -104,7 +104,7 @@ def test_a_stall_begins_where_a_repeated_offset_has_stayed_long(rows: list[Commi
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 1)), max_size=6))
-def test_rows_of_emptied_stretches_are_those_of_each_place(steps: list[tuple[int, int, int]]) -> None:
+def test_rows_of_emptied_intervales_are_those_of_each_place(steps: list[tuple[int, int, int]]) -> None:
     """Stretch by stretch as place by place."""
     rows: list[GenerationRow] = []
     begin = 0

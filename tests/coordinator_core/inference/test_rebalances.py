@@ -260,7 +260,7 @@ def test_consumer_group_is_done_when_all_have_arrived() -> None:
     assert rows[1].unowned_partition_ms == 500
 
 
-def test_departure_from_a_consumer_group_by_what_was_heard() -> None:
+def test_leaving_a_consumer_group_by_what_was_last_seen() -> None:
     """Just heard: it left. Silent for the usual session: it expired, most likely. Away before: expired."""
     start = [*joins("a"), *joins("b"), *epoch(2), *target(2, {"a": (0,), "b": (1,)})]
     ready = [*reconciled("a", 2, (0,)), *reconciled("b", 2, (1,))]
@@ -317,8 +317,8 @@ def test_who_flaps_is_named_as_then() -> None:
         owned = {"a": (0,), "b": (1,)} if number % 2 == 0 else {"a": (0, 1)}
         operations.append((number * 10_000, classic(number, owned)))
     operations.append((90_000_000, classic(9, {"a": (0,), "b": (1,)}, instances={"b": "later"})))
-    told = rebalances(operations)
-    assert [row.flapping_members for row in told] == [(), *[("client-b",)] * 6, (), ()]
+    reported = rebalances(operations)
+    assert [row.flapping_members for row in reported] == [(), *[("client-b",)] * 6, (), ()]
 
 
 @given(st.randoms(use_true_random=False))

@@ -38,10 +38,10 @@ from tests.coordinator_core.inference.share_logs import (
 SNAPSHOT = Record(0, kind="SNAPSHOT", start_offset=-1, delivery_complete_count=-1)
 AV0 = ("AVAILABLE", 0)
 
-Told = tuple[int, int, int, int, int, str, str | None, str, str, bool]
+Reported = tuple[int, int, int, int, int, str, str | None, str, str, bool]
 
 
-def told(gold: ShareAudit) -> list[Told]:
+def reported(gold: ShareAudit) -> list[Reported]:
     """Rows by name: log offset, first and last offset, counts, cause, likely cause, method, confidence, leader."""
     rows = gold.redeliveries
     return [
@@ -216,16 +216,16 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_redeliveries_of_the_last_record(case: Case) -> None:
     """Each rule of inference gives its row, and no other."""
-    rows = told(audit(case.records, stays=case.stays))
+    rows = reported(audit(case.records, stays=case.stays))
     assert tuple(row for row in rows if row[0] == len(case.records) - 1) == case.expected
 
 
 def test_nobody_left_so_it_was_released() -> None:
     """Too soon for the lock, and no session that closed then expired: the member released it."""
     records = (SNAPSHOT, returned(9_000), returned(10_000, AV1, AV2), Record(90_000, (Change(10, 19, None, ACK1),)))
-    likely = [row[6] for row in told(audit(records, stays=members((0, None))))]
+    likely = [row[6] for row in reported(audit(records, stays=members((0, None))))]
     assert likely == [None, "RELEASED"]
-    unseen = [row[6] for row in told(audit(records[:-1], stays=members((0, None))))]
+    unseen = [row[6] for row in reported(audit(records[:-1], stays=members((0, None))))]
     assert unseen == [None, None], "the log ends before a session that closed would have expired"
 
 
@@ -243,15 +243,15 @@ def test_how_long_a_session_lasts_is_the_group_s(session_ms: str | None, expecte
     records = (SNAPSHOT, returned(9_000), returned(10_000, AV1, AV2), Record(90_000, (Change(10, 19, None, ACK1),)))
     names = {"share_record_lock_duration_ms": "4000", "share_delivery_count_limit": "5"}
     configs = group_configs(**names, **({} if session_ms is None else {"share_session_timeout_ms": session_ms}))
-    row = told(audit(records, configs, members((0, None), (0, 40_000))))[-1]
+    row = reported(audit(records, configs, members((0, None), (0, 40_000))))[-1]
     assert (row[6], row[7]) == expected
 
 
 def test_an_assumed_limit_proves_nothing_of_other_ranges() -> None:
     """Where no log tells the limit, a range archived at count 3 may be at it: no proof of a release beside it."""
     records = (SNAPSHOT, Record(9_000, (Change(0, 3, None, AV1), Change(4, 9, None, ("ARCHIVED", 3)))))
-    assert [row[6] for row in told(audit(records, configs=group_configs()))][:1] == [None]
-    assert [row[6] for row in told(audit(records))][:1] == ["RELEASED"]
+    assert [row[6] for row in reported(audit(records, configs=group_configs()))][:1] == [None]
+    assert [row[6] for row in reported(audit(records))][:1] == ["RELEASED"]
 
 
 STATES = st.sampled_from([AV1, AV2, AV4, ACK1, ACK2, AR2, AR5])

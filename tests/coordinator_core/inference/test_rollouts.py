@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coordinator_core.client_families import client_family
 from coordinator_core.history.rows import CONVERTED, LEFT_OR_EXPIRED, REPLACED_STATIC, MemberRow
 from coordinator_core.inference.groups import audit_group
-from coordinator_core.inference.last_commit_times import Stretch
+from coordinator_core.inference.last_commit_times import Membership
 from coordinator_core.inference.leave_reasons import LeaveReason
 from coordinator_core.inference.rollouts import ROLLING_DEPLOYMENT, by_others, find_rollouts
 from coordinator_core.inference.settings import InferenceSettings
@@ -88,7 +88,7 @@ def members_of(steps: Steps, place: Callable[[str], Place] = machines) -> list[M
     return [*rows, *open_rows.values()]
 
 
-def leave_reasons(members: Sequence[MemberRow], leave_reason: LeaveReason) -> dict[Stretch, LeaveReason]:
+def leave_reasons(members: Sequence[MemberRow], leave_reason: LeaveReason) -> dict[Membership, LeaveReason]:
     """Everybody who left, for the same reason."""
     return {
         (member.member_id, member.from_log_offset): leave_reason
@@ -99,7 +99,7 @@ def leave_reasons(members: Sequence[MemberRow], leave_reason: LeaveReason) -> di
 
 LEFT = LeaveReason("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY")
 EXPIRED = LeaveReason("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "LIKELY")
-UNTOLD = LeaveReason("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
+UNKNOWN_REASON = LeaveReason("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
 STOPPED = LeaveReason("MEMBER_LEFT", "SILENT_FOR_POLL_INTERVAL", "GUESS")
 
 
@@ -230,19 +230,22 @@ def test_families_of_client_ids(client_ids: tuple[str, str], expected: bool) -> 
 @pytest.mark.parametrize(
     ("known", "expected"),
     [
-        ([LEFT, UNTOLD, UNTOLD], [LEFT[:2], ("MEMBER_LEFT", ROLLING_DEPLOYMENT), ("MEMBER_LEFT", ROLLING_DEPLOYMENT)]),
-        ([EXPIRED, UNTOLD, EXPIRED], [EXPIRED[:2], ("MEMBER_EXPIRED", ROLLING_DEPLOYMENT), EXPIRED[:2]]),
-        ([LEFT, EXPIRED, UNTOLD], [LEFT[:2], EXPIRED[:2], UNTOLD[:2]]),
-        ([UNTOLD, UNTOLD, UNTOLD], [UNTOLD[:2]] * 3),
+        (
+            [LEFT, UNKNOWN_REASON, UNKNOWN_REASON],
+            [LEFT[:2], ("MEMBER_LEFT", ROLLING_DEPLOYMENT), ("MEMBER_LEFT", ROLLING_DEPLOYMENT)],
+        ),
+        ([EXPIRED, UNKNOWN_REASON, EXPIRED], [EXPIRED[:2], ("MEMBER_EXPIRED", ROLLING_DEPLOYMENT), EXPIRED[:2]]),
+        ([LEFT, EXPIRED, UNKNOWN_REASON], [LEFT[:2], EXPIRED[:2], UNKNOWN_REASON[:2]]),
+        ([UNKNOWN_REASON, UNKNOWN_REASON, UNKNOWN_REASON], [UNKNOWN_REASON[:2]] * 3),
     ],
 )
 def test_departures_by_the_others_of_the_deployment(known: list[LeaveReason], expected: list[tuple[str, str]]) -> None:
     """Where all that are known stopped one way, so did those of which nothing is known; else nothing is said."""
     members = members_of(("+a1 +b1 +c1", *ONE_BY_ONE))
     why = {(f"{letter}1", 0): leave_reason for letter, leave_reason in zip("abc", known, strict=True)}
-    told = why | by_others(find_rollouts(members, why, SETTINGS), why)
-    assert [told[f"{letter}1", 0][:2] for letter in "abc"] == expected
-    assert all(leave_reason.confidence != "CERTAIN" for leave_reason in told.values())
+    reported = why | by_others(find_rollouts(members, why, SETTINGS), why)
+    assert [reported[f"{letter}1", 0][:2] for letter in "abc"] == expected
+    assert all(leave_reason.confidence != "CERTAIN" for leave_reason in reported.values())
 
 
 def test_rebalances_of_a_deployment_are_marked() -> None:

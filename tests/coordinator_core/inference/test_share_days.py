@@ -77,16 +77,16 @@ def test_parts_together(parts: list[list[Row]]) -> None:
 
 
 @given(st.lists(rows_of_a_part, max_size=3), st.sets(st.tuples(st.sampled_from("abc"), st.integers(19_000, 19_003))))
-def test_days_of_groups(parts: list[list[Row]], told: set[tuple[str, int]]) -> None:
+def test_days_of_groups(parts: list[list[Row]], reported: set[tuple[str, int]]) -> None:
     """All share partitions of a group together, and what the log of groups knows; the worst one is named."""
     group_days = [
         ShareGroupDayRow(group_id, GroupType.SHARE, day * DAY_MS, 0, 0, 0, 2, 5, None, None)
-        for group_id, day in sorted(told)
+        for group_id, day in sorted(reported)
     ]
     named = names(parts)
     expected: dict[tuple[str, int], ShareGroupDayRow] = {}
     counts = added_up(parts)
-    for group_id, day in sorted(told | {(key[0], day) for key, day in counts}):
+    for group_id, day in sorted(reported | {(key[0], day) for key, day in counts}):
         of_day = {key: sums for (key, on), sums in counts.items() if (key[0], on) == (group_id, day)}
         sums = [min(sum(column), INT64_MAX) for column in zip(*of_day.values(), strict=True)] or [0, 0, 0]
         worst = min(((-sums[2], named[key] or "", key[2]) for key, sums in of_day.items() if sums[2]), default=None)
@@ -95,7 +95,7 @@ def test_days_of_groups(parts: list[list[Row]], told: set[tuple[str, int]]) -> N
             GroupType.SHARE,
             day * DAY_MS,
             *(sums[0], sums[1], sums[2]),
-            *((2, 5) if (group_id, day) in told else (0, 0)),
+            *((2, 5) if (group_id, day) in reported else (0, 0)),
             *((None, None) if worst is None else (worst[1] or None, worst[2])),
         )
     assert merged_days(list(map(columns_of, parts)), group_days) == list(expected.values())

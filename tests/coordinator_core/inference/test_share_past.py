@@ -75,7 +75,7 @@ def states_of(output: ColumnarOutput) -> ShareStates:
         ),
         terminal_count=rows.acknowledged_count + rows.archived_count,
         is_complete=rows.is_complete,
-        told_last=np.full(len(rows), -1, np.int64),
+        last_persisted=np.full(len(rows), -1, np.int64),
     )
 
 
@@ -98,7 +98,7 @@ def between(columns: Any, first: int, end: int) -> Any:
     return taken(columns, np.flatnonzero((columns.log_offset >= first) & (columns.log_offset < end)))
 
 
-def told(rows: Any, first: int, end: int) -> Rows:
+def reported(rows: Any, first: int, end: int) -> Rows:
     """Rows of gold of a stretch of the log."""
     chosen: I64 = np.flatnonzero((rows.log_offset >= first) & (rows.log_offset < end))
     columns = [getattr(rows, name)[chosen].tolist() for name in rows.__slots__]
@@ -118,7 +118,7 @@ class Audits:
         self._open: list[Rows] = [set(), set()]
         self._settled_counts = NO_COUNTS
         self.counts: list[tuple[SharePlace, int, list[int]]] = []
-        self.anew_count = 0
+        self.recreated_count = 0
 
     @property
     def rows(self) -> list[Rows]:
@@ -129,11 +129,11 @@ class Audits:
         try:
             self._go_on(end, configs, members)
         except PastDiffers:
-            self.anew_count += 1
+            self.recreated_count += 1
             self._kept, self._settled, self._settled_counts = None, [set(), set()], NO_COUNTS
             self._go_on(end, configs, members)
 
-    def audit_in_stretches(self, ends: list[int], configs: Configs, members: ShareMembers) -> None:
+    def audit_in_slices(self, ends: list[int], configs: Configs, members: ShareMembers) -> None:
         """Of the log up to the last of some offsets, each stretch from where the one before is settled."""
         shown = shown_by(
             ordered_share_log(self._keys, between(self._states, first, end), between(self._transitions, first, end))
@@ -160,8 +160,8 @@ class Audits:
         place = settled_to(log, audit.evidence, end, self._late_ms)
         before = log.past.from_log_offset
         for index, rows in enumerate((audit.redeliveries, audit.archived)):
-            self._settled[index] |= told(rows, before, place)
-            self._open[index] = told(rows, place, end)
+            self._settled[index] |= reported(rows, before, place)
+            self._open[index] = reported(rows, place, end)
         self.counts = counts_of(ShareCounts.together([self._settled_counts, audit.counted.counts()]))
         self._settled_counts = ShareCounts.together([self._settled_counts, audit.counted.counts(place)])
         self._kept = kept_of(log, audit.evidence, place, configs, members)
@@ -201,7 +201,7 @@ def members_by(members: ShareMembers, at_ms: int) -> ShareMembers:
 
 
 def random_configs(random: Random) -> Configs:
-    told_ones = (
+    reported_ones = (
         ("share.delivery.count.limit", ("2", "3", "5")),
         ("share.record.lock.duration.ms", ("2000", "4000")),
         ("share.isolation.level", ("read_committed",)),
@@ -209,7 +209,7 @@ def random_configs(random: Random) -> Configs:
     return Configs(
         ConfigRow("GROUP", group_id, name, random.choice(values), number, random.choice((0, 9_000)), None)
         for group_id in ("a", "b")
-        for number, (name, values) in enumerate(told_ones)
+        for number, (name, values) in enumerate(reported_ones)
         if random.random() < 0.5
     )
 
@@ -231,16 +231,16 @@ def test_audits_of_what_is_new_say_what_one_says(part: int) -> None:
         for end in ends:
             known_ms = 1_000 * end - random.choice((0, 6_000)) if is_late and end != ends[-1] else 2**61
             audits.audit(end, configs, members_by(members, known_ms) if is_late else members)
-        went_on += len(ends) - 1 - audits.anew_count
+        went_on += len(ends) - 1 - audits.recreated_count
         whole = Audits(silver, late_ms)
         whole.audit(ends[-1], configs, members_by(members, 2**61) if is_late else members)
         assert audits.rows == whole.rows, seed
         assert audits.counts == whole.counts, seed
-        stretches = Audits(silver, late_ms)
-        stretches.audit_in_stretches(ends, configs, members_by(members, 2**61) if is_late else members)
-        assert stretches.rows == whole.rows, seed
-        assert stretches.counts == whole.counts, seed
-        assert stretches.group_pasts == whole.group_pasts, seed
+        slices = Audits(silver, late_ms)
+        slices.audit_in_slices(ends, configs, members_by(members, 2**61) if is_late else members)
+        assert slices.rows == whole.rows, seed
+        assert slices.counts == whole.counts, seed
+        assert slices.group_pasts == whole.group_pasts, seed
     assert went_on > HISTORIES // PARTS, "most audits judge what is new"
 
 

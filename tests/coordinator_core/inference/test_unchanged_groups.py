@@ -57,18 +57,20 @@ def test_nights_of_groups_that_stand(part: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "kind", "method"),
+    ("reported", "kind", "method"),
     [
         pytest.param([(DAY_MS, 5)], "REWIND", "OFFSET_WENT_BACK", id="back"),
         pytest.param([(DAY_MS, None)], "DELETED", "SUBSCRIBED_TOPIC", id="deleted"),
         pytest.param([(DAY_MS, 10)], "STALLED", "REPEATED_COMMITS", id="it stays"),
     ],
 )
-def test_an_odd_commit_of_a_group_that_stands(told: list[tuple[int, int | None]], kind: str, method: str) -> None:
+def test_an_odd_commit_of_a_group_that_is_unchanged(
+    reported: list[tuple[int, int | None]], kind: str, method: str
+) -> None:
     """Its row tells the owner; the day counts it; nothing else is judged again, on that night or the next."""
     base = [(0, generation(1, {"m": [0], "other": [1]})), (1_000, commit(9)), (2_000, commit(10))]
-    batches = timed_batches([*base, *((at_ms, commit(offset)) for at_ms, offset in told), (3 * DAY_MS, commit(11))])
-    nights = after_nights(batches, [len(base), len(base) + len(told)])
+    batches = timed_batches([*base, *((at_ms, commit(offset)) for at_ms, offset in reported), (3 * DAY_MS, commit(11))])
+    nights = after_nights(batches, [len(base), len(base) + len(reported)])
     assert (nights.ways["never seen"], nights.ways["stood"]) == (1, 1), nights.ways
     assert nights.ways["left as it was"] == 2, nights.ways
     (row,) = nights.gold[GROUP].anomalies
@@ -83,8 +85,8 @@ def test_an_odd_commit_of_a_group_that_stands(told: list[tuple[int, int | None]]
 def test_offsets_that_are_set_while_nobody_is_there() -> None:
     """The first one is told as a reset by how the group stands; when they go on, by all commits since."""
     base = [(0, generation(1, {"m": [0]})), (1_000, commit(10)), (2_000, commit(20)), (DAY_MS, generation(2, {}))]
-    told = [(DAY_MS + 1_000, commit(5)), (DAY_MS + 2_000, commit(7))]
-    nights = after_nights(timed_batches([*base, *told]), [len(base), len(base) + 1])
+    reported = [(DAY_MS + 1_000, commit(5)), (DAY_MS + 2_000, commit(7))]
+    nights = after_nights(timed_batches([*base, *reported]), [len(base), len(base) + 1])
     assert nights.ways["stood"] == 1, nights.ways
     assert nights.ways["does not stand: commits without members go on"] == 1, nights.ways
     assert [row.kind for row in nights.gold[GROUP].anomalies] == ["EMPTY_GROUP_RESET", "EMPTY_GROUP_RESET"]
@@ -111,14 +113,14 @@ def test_a_transaction_that_is_aborted_when_its_owner_is_gone() -> None:
 
 def test_a_group_whose_rebalance_goes_on() -> None:
     """Each event tells that it was not over then: a day is longer not stable, the later an offset was deleted."""
-    told = [
+    reported = [
         (0, [*joins("m"), *joins("other"), *epoch(1)]),
         (1_000, target(1, {"m": [0], "other": [1]})),
         (2_000, reconciled("m", 1, [0])),
     ]
     batches = encode_batches(
         [
-            *(logged(records, at_ms, GROUP) for at_ms, records in told),
+            *(logged(records, at_ms, GROUP) for at_ms, records in reported),
             *(
                 LogBatch(tuple(one._replace(timestamp_ms=at_ms) for one in commit(offset)))
                 for at_ms, offset in ((3_000, 10), (4_000, 11), (10 * MINUTE_MS, None))
@@ -133,7 +135,7 @@ def test_a_group_whose_rebalance_goes_on() -> None:
 def test_a_group_that_was_deleted() -> None:
     """Its offsets were left behind; when one of them is deleted days later, nobody is known to be there or not."""
     gone = generation(1, {"m": [0]})[0]
-    told = [(0, [gone]), (1_000, commit(10)), (2_000, commit(11)), (3_000, [gone._replace(value=None)])]
-    nights = after_nights(timed_batches([*told, (DAY_MS, commit(None))]), [len(told)])
+    reported = [(0, [gone]), (1_000, commit(10)), (2_000, commit(11)), (3_000, [gone._replace(value=None)])]
+    nights = after_nights(timed_batches([*reported, (DAY_MS, commit(None))]), [len(reported)])
     assert not nights.ways["stood"], nights.ways
     assert [row.was_group_empty for row in nights.gold[GROUP].anomalies] == [None]

@@ -39,7 +39,7 @@ def test_a_table_grows_when_it_is_three_quarters_full(initial_capacity: int) -> 
     assert in_hash_order(MEMBERS, string_hash_code, initial_capacity=initial_capacity) == MEMBERS_IN_ORDER
 
 
-def test_what_goes_and_comes_back_stands_in_its_bucket_again() -> None:
+def test_what_goes_and_comes_back_is_in_its_bucket_again() -> None:
     """A set does not shrink, and an element which is put twice is there once."""
     members = HashSet(string_hash_code, MEMBERS)
     for member_id in ("member-21", "member-0", "nobody"):

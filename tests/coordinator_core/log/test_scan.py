@@ -220,7 +220,7 @@ damage = st.lists(
 )
 
 
-def told(found: SegmentScan) -> tuple[object, ...]:
+def reported(found: SegmentScan) -> tuple[object, ...]:
     """All that a scan says."""
     columns = [getattr(found.batches, field.name).tolist() for field in fields(found.batches)]
     return columns, found.crc_valid.tolist(), found.findings, found.skipped, found.next_offset, found.end_position
@@ -231,10 +231,10 @@ def told(found: SegmentScan) -> tuple[object, ...]:
     damages=damage,
     is_last=st.booleans(),
     zeros=st.sampled_from([0, 0, 5, 200]),
-    stretch_bytes=st.sampled_from([1, 100, 300, 2_000]),
+    window_bytes=st.sampled_from([1, 100, 300, 2_000]),
 )
 def test_every_byte_is_accounted_for(
-    data: st.DataObject, damages: list[tuple[str, int, int, int]], is_last: bool, zeros: int, stretch_bytes: int
+    data: st.DataObject, damages: list[tuple[str, int, int, int]], is_last: bool, zeros: int, window_bytes: int
 ) -> None:
     """Whatever happens to a real segment: batches, findings of stage FILE and zeros at the end are all its bytes, in
     whatever stretches it is read."""
@@ -245,8 +245,8 @@ def test_every_byte_is_accounted_for(
         if kind == "flip" and position < len(out):
             out[position] ^= byte
         elif kind in ("zero", "noise"):
-            stretch = len(out[position : position + size])
-            out[position : position + stretch] = bytes((byte if kind == "noise" else 0,)) * stretch
+            interval = len(out[position : position + size])
+            out[position : position + interval] = bytes((byte if kind == "noise" else 0,)) * interval
         elif kind == "cut":
             del out[position:]
         elif kind == "delete":
@@ -257,9 +257,9 @@ def test_every_byte_is_accounted_for(
     found = scan_segment(segment, base_offset=sample.base_offset, is_last=is_last, next_offset_min=0)
     check_scan(segment, sample.base_offset, found)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan, "STRETCH_BYTES", stretch_bytes)
+        patch.setattr(scan, "WINDOW_BYTES", window_bytes)
         again = scan_segment(segment, base_offset=sample.base_offset, is_last=is_last, next_offset_min=0)
-    assert told(again) == told(found)
+    assert reported(again) == reported(found)
 
 
 def test_file_may_be_mapped(tmp_path: Path) -> None:

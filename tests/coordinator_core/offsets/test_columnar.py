@@ -168,7 +168,7 @@ SPLITS = st.lists(st.integers(1, 5), max_size=12)
 
 @MANY
 @given(batches=st.lists(WILD_BATCHES, max_size=12), sizes=SPLITS)
-def test_lane_equals_replay_on_any_bytes(batches: list[LogBatch], sizes: list[int]) -> None:
+def test_columnar_replay_equals_replay_on_any_bytes(batches: list[LogBatch], sizes: list[int]) -> None:
     """Rows, findings, operations, touches and counts are those of codec and pure replay."""
     encoded = encode_batches(batches)
     assert columnar_result(ColumnarOffsetReplay(), chunks_of(encoded, sizes)) == expected_result(chunks_of(encoded, []))
@@ -176,7 +176,7 @@ def test_lane_equals_replay_on_any_bytes(batches: list[LogBatch], sizes: list[in
 
 @MANY
 @given(batches=st.lists(TAME_BATCHES, min_size=4, max_size=30), sizes=SPLITS)
-def test_lane_equals_replay_in_transactions(batches: list[LogBatch], sizes: list[int]) -> None:
+def test_columnar_replay_equals_replay_in_transactions(batches: list[LogBatch], sizes: list[int]) -> None:
     """Few keys and many producers: replaced, deleted, overtaken, aborted and open commits, cut anywhere."""
     encoded = encode_batches(batches)
     expected = expected_result(chunks_of(encoded, []))
@@ -186,7 +186,7 @@ def test_lane_equals_replay_in_transactions(batches: list[LogBatch], sizes: list
 
 @settings(deadline=None)
 @given(batches=st.lists(TAME_BATCHES, min_size=2, max_size=12), cut=st.integers(0, 12))
-def test_lane_goes_on_from_exported_state(batches: list[LogBatch], cut: int) -> None:
+def test_columnar_replay_goes_on_from_exported_state(batches: list[LogBatch], cut: int) -> None:
     """State kept between two runs is the whole state; `finish` in between changes nothing."""
     encoded = encode_batches(batches)
     columnar = ColumnarOffsetReplay()
@@ -466,7 +466,7 @@ def test_empty_log() -> None:
 
 
 @pytest.mark.parametrize("recording", sorted(path.parent.name for path in RECORDINGS.glob("*/logs")))
-def test_lane_equals_replay_on_recordings(recording: str) -> None:
+def test_columnar_replay_equals_replay_on_recordings(recording: str) -> None:
     """Every log of a real broker, batch by batch and in one piece."""
     rows: list[Row] = []
     for directory in sorted((RECORDINGS / recording / "logs").glob("__consumer_offsets-*")):

@@ -52,9 +52,9 @@ def committed(state: OffsetsState) -> dict[OffsetKey, tuple[int, int]]:
 
 def pending(state: OffsetsState) -> dict[int, dict[OffsetKey, int]]:
     """Producer id -> key -> committed offset; checks the index by key on the way."""
-    producers = {key: {p for p, held in state.pending.items() if key in held} for key in (KEY, OTHER_KEY)}
+    producers = {key: {p for p, owned in state.pending.items() if key in owned} for key in (KEY, OTHER_KEY)}
     assert dict(state.open_producers) == {key: ids for key, ids in producers.items() if ids}
-    return {p: {key: v.committed_offset for key, v in held.items()} for p, held in state.pending.items()}
+    return {p: {key: v.committed_offset for key, v in owned.items()} for p, owned in state.pending.items()}
 
 
 def test_commit_replaces_and_tombstone_removes() -> None:
@@ -160,8 +160,8 @@ def dumped(state: OffsetsState) -> Json:
     for key, value in state.offsets.items():
         group = groups.setdefault(key.group, {})
         group.setdefault("offsets", {}).setdefault(key.topic, {})[str(key.partition)] = dumped_offset(value)
-    for producer_id, held in state.pending.items():
-        for key, value in held.items():
+    for producer_id, owned in state.pending.items():
+        for key, value in owned.items():
             producers = groups.setdefault(key.group, {}).setdefault("pendingTxnOffsets", {})
             topics = producers.setdefault(str(producer_id), {})
             topics.setdefault(key.topic, {})[str(key.partition)] = dumped_offset(value)

@@ -29,10 +29,10 @@ def contents(log: PartitionLog, broker_id: int) -> list[tuple[int, int]]:
 def test_a_lone_leader_commits_at_once() -> None:
     """Nobody has to be waited for; the listener hears of it."""
     log = PartitionLog("t", 0)
-    heard: list[int] = []
-    log.on_high_watermark = lambda: heard.append(log.high_watermark)
+    commit_times: list[int] = []
+    log.on_high_watermark = lambda: commit_times.append(log.high_watermark)
     assert [log.append(0, batch(2)), log.append(0, batch(3))] == [2, 5]
-    assert heard == [2, 5]
+    assert commit_times == [2, 5]
 
 
 def test_offsets_and_the_leader_epoch_are_the_logs() -> None:
@@ -267,7 +267,7 @@ def test_a_replica_steps_back_epoch_by_epoch() -> None:
     assert (follower.end_offset, follower.epochs) == (2, [EpochStart(0, 0)])
 
 
-def test_a_replica_which_shares_nothing_with_the_leader_begins_anew() -> None:
+def test_a_replica_which_shares_nothing_with_the_leader_begins_again() -> None:
     """The leader knows no epoch as old as its own."""
     follower, leader = Replica(1), Replica(2)
     follower.append(StoredBatch(0, 2, 1, -1, b""))

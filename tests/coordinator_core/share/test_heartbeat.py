@@ -223,8 +223,8 @@ def test_a_topic_which_grows_is_seen_at_the_next_heartbeat() -> None:
     assert response.initialize_share_state.partitions == {FOO: (3, 4)}
     clients.initialized({FOO: (3, 4)})
     clients.settle()
-    held = [number for member in clients.share_group.members.values() for number in member.assigned[FOO]]
-    assert sorted(held) == [0, 1, 2, 3, 4]
+    owned = [number for member in clients.share_group.members.values() for number in member.assigned[FOO]]
+    assert sorted(owned) == [0, 1, 2, 3, 4]
 
 
 def test_a_topic_of_others_is_not_looked_at() -> None:

@@ -233,7 +233,7 @@ def test_topics_which_are_gone_leave_every_column() -> None:
 # --- offsets ---
 
 
-def test_offsets_are_altered_by_initialising_anew() -> None:
+def test_offsets_are_altered_by_reinitializing() -> None:
     """Partitions which are not there are refused one by one; the epoch is the group's."""
     clients = empty("foo")
     altered = alter(clients, "foo", {1: 50, 3: 60}).response

@@ -12,7 +12,7 @@ Invariants, by the names of their methods:
 - `final_states_are_final`: a settled record stays what it is until it leaves the window.
 - `in_flight_records_are_bounded`: by the limit and one log batch.
 - `complete_count_is_right`: it is the number of terminal records from the start offset on.
-- `locks_are_held`: a lock runs exactly for what a member holds or is being given up, and no other.
+- `locks_are_taken`: a lock runs exactly for what a member holds or is being given up, and no other.
 - `what_is_available_is_found`: the next fetch begins at the first available record, or before it in a gap.
 - `acknowledged_is_persisted`: what memory has as acknowledged, the persister has, too.
 """
@@ -94,7 +94,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """Another leader: all that is not persisted is forgotten."""
         self.acquired_count = 0
-        self.held: list[tuple[str, int, int]] = []
+        self.acquired_now: list[tuple[str, int, int]] = []
         self.writes: list[WriteState] = []
         self.partition = SharePartition(self.config)
         begin_initialization(self.partition)
@@ -150,19 +150,19 @@ class SharePartitionMachine(RuleBasedStateMachine):
         states = dict(self.states())
         self.acquired_count += bool(offsets)
         for first, last, delivery_count in acquired.records:
-            self.held.append((member_id, first, last))
+            self.acquired_now.append((member_id, first, last))
             for offset in range(first, last + 1):
                 state = states[offset]
                 assert (state.state, state.member_id) == (RecordState.ACQUIRED, member_id)
                 assert state.delivery_count == delivery_count
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.acquired_now)
     @rule(data=st.data(), kind=st.sampled_from([0, 1, 1, 1, 2, 3, 4]), part=st.booleans())
     def acknowledge_acquired(self, data: st.DataObject, kind: int, part: bool) -> None:
         """What a member got it acknowledges, once, the whole or its first record; it may have lost it meanwhile."""
-        member_id, first, last = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        member_id, first, last = self.acquired_now.pop(data.draw(st.integers(0, len(self.acquired_now) - 1)))
         if part and first < last:
-            self.held.append((member_id, first + 1, last))
+            self.acquired_now.append((member_id, first + 1, last))
             last = first
         self.try_to_acknowledge(member_id, first, last, (kind,))
 
@@ -171,19 +171,21 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def acknowledge_anything(self, data: st.DataObject, member_id: str) -> None:
         batches = list(self.partition.cached)
         first = data.draw(st.integers(batches[0].first_offset, batches[-1].last_offset))
-        held = [batch for batch in batches if batch.first_offset <= first <= batch.last_offset]
-        is_whole_batch = bool(held) and data.draw(st.booleans())
+        acquired_now = [batch for batch in batches if batch.first_offset <= first <= batch.last_offset]
+        is_whole_batch = bool(acquired_now) and data.draw(st.booleans())
         if is_whole_batch:
-            first, last = held[0].first_offset, held[0].last_offset
+            first, last = acquired_now[0].first_offset, acquired_now[0].last_offset
         else:
             last = min(batches[-1].last_offset, first + data.draw(st.integers(0, 5)))
         types = st.sampled_from([0, 1, 1, 2, 2, 3, 4])
         count = last - first + 1
         drawn = (data.draw(types),) if data.draw(st.booleans()) else tuple(data.draw(types) for _ in range(count))
-        is_of_its_member = bool(held) and bool(data.draw(st.integers(0, 4)))
+        is_of_its_member = bool(acquired_now) and bool(data.draw(st.integers(0, 4)))
         if is_of_its_member:
             # Mostly the member is the one which holds the records: otherwise all is refused.
-            state = held[0].whole or (held[0].offsets or [])[max(0, first - held[0].first_offset)]
+            state = (
+                acquired_now[0].whole or (acquired_now[0].offsets or [])[max(0, first - acquired_now[0].first_offset)]
+            )
             member_id = state.member_id or member_id
         self.try_to_acknowledge(member_id, first, last, drawn)
 
@@ -195,14 +197,14 @@ class SharePartitionMachine(RuleBasedStateMachine):
         except RefusedRequest:
             assert self.picture() == before, "a refused request has changed something"
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.acquired_now)
     @rule(member_id=MEMBERS)
     def release(self, member_id: str) -> None:
         self.issue(release(self.partition, member_id))
-        self.held = [one for one in self.held if one[0] != member_id]
+        self.acquired_now = [one for one in self.acquired_now if one[0] != member_id]
         assert all(state.member_id != member_id for _, state in self.states()), "something is still held"
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.acquired_now)
     @rule(duration_ms=st.sampled_from([1, LOCK_MS // 10, LOCK_MS // 4, LOCK_MS]))
     def advance(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
@@ -310,16 +312,16 @@ class SharePartitionMachine(RuleBasedStateMachine):
         assert self.partition.delivery_complete_count == terminal_count
 
     @invariant()
-    def locks_are_held(self) -> None:
+    def locks_are_taken(self) -> None:
         running = set()
         for offset, state in self.states():
             if state.lock is not None and not state.lock.has_expired:
                 running.add(state.lock)
                 assert not state.lock.is_cancelled
                 assert state.lock.deadline_ms > self.now_ms or state.lock.first_offset <= offset
-            is_held = state.state is RecordState.ACQUIRED
-            assert is_held == (state.member_id != NO_MEMBER), offset
-            if is_held:
+            is_locked = state.state is RecordState.ACQUIRED
+            assert is_locked == (state.member_id != NO_MEMBER), offset
+            if is_locked:
                 assert state.lock is not None, offset
                 assert not state.lock.has_expired, offset
             elif not state.is_under_way:

@@ -100,7 +100,7 @@ def test_start_up_fails_on_a_state_which_cannot_be(batches: list[StateBatch]) ->
     assert (partition.start_offset, len(partition.cached)) == (0, 0)
 
 
-def test_gap_is_acquired_anew_with_its_first_delivery() -> None:
+def test_gap_is_acquired_again_with_its_first_delivery() -> None:
     """What a leader had in flight when it failed is unknown to the next: the count starts again."""
     live = Live(0, [(5, 9, ACK, 1), (10, 14, AV, 1)])
     assert live.acquire("x", (0, 14)) == [(0, 4, 1), (10, 14, 2)]
@@ -411,7 +411,7 @@ def test_renewal_may_be_forbidden(types: list[int]) -> None:
     assert [state for _, state, _ in live.states] == [ACQ] * 3
 
 
-def test_renewal_starts_the_lock_anew() -> None:
+def test_renewal_starts_the_lock_again() -> None:
     """For the batch or the offset it names, and for nothing else."""
     live = Live()
     live.acquire("m", (0, 2))

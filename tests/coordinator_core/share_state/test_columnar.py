@@ -103,7 +103,7 @@ def check(rows: Rows, expected: Rows) -> None:
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(LOGS, st.sets(st.integers(0, 25)), st.booleans())
-def test_lane_gives_the_rows_of_the_reference(log: list[Event], cuts: set[int], is_resumed: bool) -> None:
+def test_columnar_replay_gives_the_rows_of_the_reference(log: list[Event], cuts: set[int], is_resumed: bool) -> None:
     """Any log, cut into chunks anywhere, in one run or in one run a chunk: always the reference's rows."""
     raw = [(offset, at, event.encoded()) for offset, at, event in placed(log)]
     bounds = sorted({0, len(raw), *(cut for cut in cuts if cut <= len(raw))})
@@ -342,7 +342,7 @@ def verdict(raw: Raw) -> str:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_the_bytes_the_lane_and_the_codec_agree(seed: int) -> None:
+def test_whatever_the_bytes_the_columnar_replay_and_the_codec_agree(seed: int) -> None:
     """Every record of a mangled log is counted as the codec would, and the state stays canonical."""
     rng = random.Random(seed)
     raw = [mutated(event.encoded(), rng) if rng.random() < 0.7 else event.encoded() for event in walk(seed, 300)]
@@ -369,7 +369,7 @@ def test_all_offsets_together_are_counted_as_the_largest_number() -> None:
     assert rows.effective_start_offset.tolist() == [OFFSET_MAX]
 
 
-def test_a_lane_may_take_over_the_buffers_of_a_finished_one() -> None:
+def test_a_columnar_replay_may_take_over_the_buffers_of_a_finished_one() -> None:
     """What the other left in them shows nowhere; a columnar replay which is not finished keeps them."""
     chunk = chunk_of([(i, i, event.encoded()) for i, event in enumerate(walk(1, 200))])
     other = ColumnarShareReplay()
@@ -385,7 +385,7 @@ def test_a_lane_may_take_over_the_buffers_of_a_finished_one() -> None:
         assert from_reused.partition_states.start_offset.tolist() == from_fresh.partition_states.start_offset.tolist()
 
 
-def test_a_finished_lane_takes_no_more() -> None:
+def test_a_finished_columnar_replay_takes_no_more() -> None:
     """Its open rows are out: what came after would not close them."""
     columnar = ColumnarShareReplay()
     columnar.finish()

@@ -92,7 +92,7 @@ def test_a_state_begins_with_a_snapshot(start_offset: int, count: int) -> None:
     assert live.written[0].offset == 100
 
 
-def test_a_state_which_begins_anew_keeps_nothing_but_the_number_of_its_snapshot() -> None:
+def test_a_state_which_begins_again_keeps_nothing_but_the_number_of_its_snapshot() -> None:
     """AlterShareGroupOffsets initializes again: batches and leader epoch are gone, the fence of leaders is not."""
     live = Live()
     live.initialize()
@@ -397,7 +397,7 @@ def test_of_a_partition_named_twice_the_last_result_is_given() -> None:
     assert len(outcome.records) == 1
 
 
-def test_an_operation_which_is_none_is_told_apart_from_a_refusal() -> None:
+def test_an_operation_which_is_none_is_distinguished_from_a_refusal() -> None:
     """Nobody can send it: it is the caller's mistake."""
     live = Live()
     with pytest.raises(UnknownOperation):
@@ -512,7 +512,7 @@ def test_nothing_is_cold_twice_unless_something_was_written() -> None:
     assert [entry.record.key for entry in cold] == [KEY]
 
 
-def test_a_cold_snapshot_does_not_start_the_count_of_updates_anew() -> None:
+def test_a_cold_snapshot_does_not_start_the_count_of_updates_again() -> None:
     """Only a snapshot that was due does (handleShareSnapshot)."""
     live = Live(updates=2, cold_ms=5)
     live.initialize()

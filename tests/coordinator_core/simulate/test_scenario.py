@@ -190,7 +190,7 @@ def test_there_are_sixty_wrong_files() -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG])
-def test_a_wrong_scenario_is_told_with_its_place(text: str, said: str) -> None:
+def test_a_wrong_scenario_is_reported_with_its_place(text: str, said: str) -> None:
     """The error names the file, the key, and what to do."""
     with pytest.raises(ScenarioError, match=said):
         parse_scenario(text, "f.toml")

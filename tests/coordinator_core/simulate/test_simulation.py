@@ -182,7 +182,7 @@ def test_a_poison_record_of_a_share_group_is_given_up(on_poison: str, why: str, 
     assert counts == [*range(1, delivery_count + 1)]
 
 
-def test_a_crashed_share_consumer_gives_up_what_it_held() -> None:
+def test_a_crashed_share_consumer_gives_up_what_it_had() -> None:
     """Its records are available at once, without any lock that ends: the other member gets them with its partitions."""
     run = run_text(
         SHARE + 'members = 2\npoll_interval = "5s"\n[[fault]]\nkind = "crash"\nat = "2m"\ngroup = "s"\nmember = 0\n',

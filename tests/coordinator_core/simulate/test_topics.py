@@ -44,9 +44,9 @@ def test_a_stall_holds_the_end_offset() -> None:
     """Nothing comes between its two ends, and then all goes on at the old rate."""
     data = topics()
     data.stall("t", None, START_MS + 10_000, START_MS + 20_000)
-    held = data.end_offset(AT, START_MS + 10_000)
-    assert data.end_offset(AT, START_MS + 19_999) == held
-    assert data.end_offset(AT, START_MS + 30_000) == held + 100
+    owned = data.end_offset(AT, START_MS + 10_000)
+    assert data.end_offset(AT, START_MS + 19_999) == owned
+    assert data.end_offset(AT, START_MS + 30_000) == owned + 100
 
 
 def test_new_partitions_take_their_share() -> None:

@@ -84,9 +84,9 @@ class Client:
         self.owned = set(self.assigned)
 
 
-def partitions_of(held: Mapping[str, Any]) -> set[Partition]:
+def partitions_of(partition_epochs: Mapping[str, Any]) -> set[Partition]:
     """Topic id -> partitions, as pairs."""
-    return {(topic_id, partition) for topic_id, partitions in held.items() for partition in partitions}
+    return {(topic_id, partition) for topic_id, partitions in partition_epochs.items() for partition in partitions}
 
 
 def reported(owned: set[Partition]) -> tuple[TopicPartitions, ...]:
@@ -284,16 +284,16 @@ class ConsumerMachine(GroupMachine):
 
     def send(self, client: Client, *, is_lost: bool = False) -> None:
         """A heartbeat, and what the client makes of the answer."""
-        is_all_told = client.must_tell_all or client.epoch == JOIN_EPOCH
+        is_full = client.must_tell_all or client.epoch == JOIN_EPOCH
         request = ConsumerGroupHeartbeatRequest(
             GROUP,
             client.member_id,
             client.epoch,
             client.instance,
-            rebalance_timeout_ms=REBALANCE_MS if is_all_told else -1,
-            subscribed_topic_names=client.names if is_all_told else None,
-            subscribed_topic_regex=(client.regex or "") if is_all_told else None,
-            server_assignor=client.assignor if is_all_told else None,
+            rebalance_timeout_ms=REBALANCE_MS if is_full else -1,
+            subscribed_topic_names=client.names if is_full else None,
+            subscribed_topic_regex=(client.regex or "") if is_full else None,
+            server_assignor=client.assignor if is_full else None,
             topic_partitions=reported(client.owned),
         )
         outcome = self.clients.ask("consumer_group_heartbeat", request, api_version=1)
@@ -387,8 +387,8 @@ class ConsumerMachine(GroupMachine):
             return
         owners: dict[Partition, str] = {}
         for member in group.members.values():
-            held = [*partitions_of(member.assigned), *partitions_of(member.pending_revocation)]
-            for partition in held:
+            partition_epochs = [*partitions_of(member.assigned), *partitions_of(member.pending_revocation)]
+            for partition in partition_epochs:
                 assert partition not in owners, "a partition is held twice"
                 owners[partition] = member.member_id
         assert dict(group.owners) == owners
@@ -411,7 +411,7 @@ class ConsumerMachine(GroupMachine):
                 continue
             assert (member.state == MemberState.UNREVOKED_PARTITIONS) == bool(member.pending_revocation)
             assert member.previous_member_epoch <= member.member_epoch <= group.assignment_epoch
-            epochs = {epoch for held in member.assigned.values() for epoch in held.values()}
+            epochs = {epoch for partition_epochs in member.assigned.values() for epoch in partition_epochs.values()}
             assert max(epochs, default=0) <= member.member_epoch
             if member.state != MemberState.UNREVOKED_PARTITIONS and member.member_epoch == group.assignment_epoch:
                 target = partitions_of(group.target_assignment.get(member.member_id, {}))

@@ -99,7 +99,7 @@ class PersistedSharePartitionMachine(SharePartitionMachine):
     def restart(self) -> None:
         """Another leader, which reads what is persisted; what the one before wrote may still be on its way."""
         self.acquired_count = 0
-        self.held: list[tuple[str, int, int]] = []
+        self.owned: list[tuple[str, int, int]] = []
         self.stale_writes += getattr(self, "writes", [])
         self.writes: list[WriteState] = []
         self.leader_epoch += 1
@@ -151,7 +151,7 @@ class PersistedSharePartitionMachine(SharePartitionMachine):
 
     @precondition(lambda self: self.is_quiet)
     @rule()
-    def initialize_anew(self) -> None:
+    def reinitialize(self) -> None:
         """An administrator alters the offsets: the state begins again where the members are; old epochs are fenced."""
         start_offset = self.persisted_state.start_offset
         self.state_epoch += 1
@@ -180,7 +180,7 @@ class PersistedSharePartitionMachine(SharePartitionMachine):
             self.coordinator.records_deleted(outcome.delete_before_offset)
 
     @rule()
-    def load_coordinator_anew(self) -> None:
+    def reload_coordinator(self) -> None:
         """Another share coordinator has the same state, be the log pruned or not."""
         shard = empty_shard(CONFIG)
         for entry in self.state_log.entries:

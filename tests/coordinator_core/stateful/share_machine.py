@@ -64,9 +64,9 @@ class Client:
         self.epoch, self.assigned, self.must_tell_all = JOIN_EPOCH, set(), True
 
 
-def partitions_of(held: Mapping[str, Any]) -> set[Partition]:
+def partitions_of(owned: Mapping[str, Any]) -> set[Partition]:
     """Topic id -> partitions, as pairs."""
-    return {(topic_id, partition) for topic_id, partitions in held.items() for partition in partitions}
+    return {(topic_id, partition) for topic_id, partitions in owned.items() for partition in partitions}
 
 
 class ShareMachine(GroupMachine):
@@ -219,8 +219,8 @@ class ShareMachine(GroupMachine):
 
     def send(self, client: Client, *, is_lost: bool = False) -> None:
         """A heartbeat, and what client and broker make of the answer."""
-        is_all_told = client.must_tell_all or client.epoch == JOIN_EPOCH
-        names = client.names if is_all_told else None
+        is_full = client.must_tell_all or client.epoch == JOIN_EPOCH
+        names = client.names if is_full else None
         request = ShareGroupHeartbeatRequest(GROUP, client.member_id, client.epoch, subscribed_topic_names=names)
         outcome = self.clients.ask("share_group_heartbeat", request)
         if outcome.error is None and outcome.response.initialize_share_state is not None:

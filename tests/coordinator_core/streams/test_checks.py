@@ -70,7 +70,7 @@ def test_good_heartbeats_pass() -> None:
         (STEADY, {"topology": RequestTopology()}, "Topology can only be provided when (re-)joining."),
     ],
 )
-def test_what_is_wrong_is_told(request_: StreamsGroupHeartbeatRequest, changes: dict[str, Any], text: str) -> None:
+def test_what_is_wrong_is_reported(request_: StreamsGroupHeartbeatRequest, changes: dict[str, Any], text: str) -> None:
     """Word for word as Kafka does; a topology has an error of its own."""
     response = refusal(replace(request_, **changes), GroupCoordinatorConfig())
     is_of_topology = text.startswith("Changelog")
@@ -78,7 +78,7 @@ def test_what_is_wrong_is_told(request_: StreamsGroupHeartbeatRequest, changes: 
     assert (response.error_code, response.error_message) == (code, text)
 
 
-def test_the_first_problem_is_told() -> None:
+def test_the_first_problem_is_reported() -> None:
     """In Kafka's order: what is not supported, ids, what joining needs."""
     request = replace(JOINING, member_id="", rebalance_timeout_ms=-1)
     assert refusal(request, GroupCoordinatorConfig()).error_message == "MemberId can't be empty."

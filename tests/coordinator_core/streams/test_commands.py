@@ -253,7 +253,7 @@ def test_internal_topics_are_to_be_made() -> None:
     assert (created.name, created.num_partitions, created.replication_factor) == ("store-changelog", 4, -1)
 
 
-def test_another_topology_is_refused_an_older_one_is_told() -> None:
+def test_another_topology_is_refused_an_older_one_is_reported() -> None:
     """Topologies cannot be updated yet; the order of subtopologies is no difference."""
     parts = (RequestSubtopology("0", ("in",)), RequestSubtopology("1", ("in",)))
     clients = StreamsClients()
@@ -308,7 +308,7 @@ def test_who_is_no_member_may_ask_an_empty_group() -> None:
     assert statuses(clients.enter("c")) == []
 
 
-def test_endpoints_are_told_when_they_change() -> None:
+def test_endpoints_are_reported_when_they_change() -> None:
     """Who knows an older epoch of them gets all; the second heartbeat of a group begins to count."""
     clients = StreamsClients()
     clients.enter("a", user_endpoint=Endpoint("h", 1))
@@ -319,13 +319,15 @@ def test_endpoints_are_told_when_they_change() -> None:
     response = response_of(clients.beat("b"))
     epoch = response.endpoint_information_epoch
     assert epoch > 0
-    told = {found.user_endpoint.port: found.active_partitions for found in response.partitions_by_user_endpoint or ()}
-    assert told == {1: (EndpointTopicPartition("in", tuple(clients.tasks("a"))),), 2: ()}
+    reported = {
+        found.user_endpoint.port: found.active_partitions for found in response.partitions_by_user_endpoint or ()
+    }
+    assert reported == {1: (EndpointTopicPartition("in", tuple(clients.tasks("a"))),), 2: ()}
     assert response_of(clients.beat("b", endpoint_information_epoch=epoch)).partitions_by_user_endpoint is None
     assert clients.coordinator.dump()[GROUP]["group"]["endpointInformationEpoch"] == epoch
 
 
-def test_endpoints_are_told_anew_when_topics_change() -> None:
+def test_endpoints_are_reported_again_when_topics_change() -> None:
     """Of a topic with fewer partitions than the member has tasks only so many are named; then it grows."""
     clients = StreamsClients()
     topology = RequestTopology(0, (RequestSubtopology("0", ("in", "other")),))
@@ -337,12 +339,12 @@ def test_endpoints_are_told_anew_when_topics_change() -> None:
             clients.enter("a", topology=topology, user_endpoint=Endpoint("h", 1), process_id="p")
             clients.enter("a", topology=topology)
         response = response_of(clients.enter("b", topology=topology, process_id="p"))
-        (told,) = response.partitions_by_user_endpoint or ()
-        named.append({found.topic: len(found.partitions) for found in told.active_partitions})
+        (reported,) = response.partitions_by_user_endpoint or ()
+        named.append({found.topic: len(found.partitions) for found in reported.active_partitions})
     assert named == [{"in": 4, "other": 2}, {"in": 4, "other": 3}]
 
 
-def test_endpoints_without_topics_are_not_told() -> None:
+def test_endpoints_without_topics_are_not_reported() -> None:
     """Kafka fails here; a member can do nothing about it."""
     clients = StreamsClients()
     clients.coordinator.image = image_of([])
@@ -439,7 +441,7 @@ def test_a_member_which_could_not_be_fenced_is_tried_again() -> None:
     assert clients.streams.members == Map()
 
 
-def test_a_group_which_was_forgotten_begins_anew() -> None:
+def test_a_group_which_was_forgotten_begins_again() -> None:
     """What was known of the one before does not count for the next of its id."""
     clients = StreamsClients()
     for _ in range(3):

@@ -174,7 +174,7 @@ def test_a_task_offset_that_comes_twice_is_refused() -> None:
     )
 
 
-def test_a_member_without_the_tags_is_told() -> None:
+def test_a_member_without_the_tags_is_reported() -> None:
     """Tags by which standby tasks are spread are an assignment config, and each member needs all of them."""
     clients = clients_of(group_streams_rack_aware_assignment_tags=("zone", "cell"))
     outcome = clients.enter("a", client_tags=(KeyValue("zone", "z"),))

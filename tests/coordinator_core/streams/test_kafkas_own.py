@@ -169,7 +169,7 @@ def test_stories_with_standbys_internal_topics_and_endpoints() -> None:
     report = group_commands.judge_all(DATA / "stories.jsonl.gz")
     assert report.failures == []
     assert report.passed == report.cases == 27
-    told = {
+    reported = {
         key: sum(
             bool(step["response"] and step["response"].get(key))
             for case in cases("stories")
@@ -178,4 +178,4 @@ def test_stories_with_standbys_internal_topics_and_endpoints() -> None:
         )
         for key in ("standbyTasks", "partitionsByUserEndpoint", "_creatableTopics")
     }
-    assert min(told.values()) > 0
+    assert min(reported.values()) > 0

@@ -64,8 +64,8 @@ def act(clients: StreamsClients, member_id: str, action: str) -> None:
 def check_no_task_twice(clients: StreamsClients) -> None:
     group = clients.coordinator.group(GROUP)
     if isinstance(group, StreamsGroup):
-        held = Counter(task for member in group.members.values() for task in active_tasks(member))
-        assert max(held.values(), default=1) == 1
+        owned = Counter(task for member in group.members.values() for task in active_tasks(member))
+        assert max(owned.values(), default=1) == 1
         copies = Counter(
             (member.process_id, task)
             for member in group.members.values()
@@ -108,5 +108,5 @@ def test_tasks_are_had_once_and_all_of_them_in_the_end(
             own(clients, member_id)
         clients.wait(1_000)
     assert clients.streams.state == "Stable"
-    held = sorted(task for member in clients.streams.members.values() for task in active_tasks(member))
-    assert held == list(range(PARTITION_COUNT))
+    owned = sorted(task for member in clients.streams.members.values() for task in active_tasks(member))
+    assert owned == list(range(PARTITION_COUNT))

@@ -44,7 +44,7 @@ def test_a_lower_limit_loses_what_a_later_delivery_saved() -> None:
     assert answer.deliveries == (-3, -3)
 
 
-def test_where_the_log_lacks_the_hand_back_its_time_is_not_told() -> None:
+def test_where_the_log_lacks_the_hand_back_its_time_is_not_reported() -> None:
     """A count above the limit proves the hand-back at the limit, but not when it was."""
     (answer,) = under([row(9000, 10, 19, "ACKNOWLEDGED", 4)], delivery_count_limit=3)
     assert answer.verdict is RecordVerdict.ARCHIVED_INSTEAD
@@ -96,7 +96,7 @@ def test_what_an_admin_reset_is_another_story() -> None:
     assert under(rows, delivery_count_limit=2) == []
 
 
-def test_partitions_are_told_apart() -> None:
+def test_partitions_are_distinguished() -> None:
     """The same offsets of another partition are other records."""
     rows = [row(1000, 0, 9, "AVAILABLE", 3, partition=0), row(1000, 0, 9, "ACKNOWLEDGED", 1, partition=1)]
     assert [answer.partition for answer in under(rows, delivery_count_limit=3)] == [0]
@@ -211,7 +211,7 @@ def test_a_limit_which_changed_is_looked_up_at_each_change() -> None:
     assert [answer.first_offset for answer in configured(rows, *configs, delivery_count_limit=3)] == [10]
 
 
-def test_who_knows_what_held_is_not_asked_to_tell_it() -> None:
+def test_who_knows_what_applied_is_not_asked_to_tell_it() -> None:
     """What the log tells cannot be told otherwise, so the error does not propose it."""
     with pytest.raises(WhatIfError, match=r"was 7 already$"):
         configured(SEVEN_TRIES, config("7"), delivery_count_limit=7)
@@ -274,8 +274,8 @@ def test_a_lock_which_the_log_tells_only_later_is_assumed_before() -> None:
         row(400_000, 40, 49, "AVAILABLE", 1),
     ]
     later = Configs([config("60000", name=LOCK, since=150_000), config("20000", name=LOCK, since=390_000)])
-    told = InForce("g", Recorded(record_lock_duration_ms=60_000), later)
-    answers = answer_shares(rows, Changes(record_lock_duration_ms=60_000), told)
+    reported = InForce("g", Recorded(record_lock_duration_ms=60_000), later)
+    answers = answer_shares(rows, Changes(record_lock_duration_ms=60_000), reported)
     assert [(answer.verdict, answer.confidence) for answer in answers[:2]] == [(RecordVerdict.KEPT, "LIKELY")] * 2
     assert all("LOCK_RECORDED" in answer.assumptions for answer in answers[:2])
     assert answers[2].verdict is RecordVerdict.CANNOT_TELL

@@ -269,8 +269,8 @@ def test_a_session_which_changed_cannot_be_played() -> None:
     changed = ConfigRow("GROUP", "g", "consumer.session.timeout.ms", "60000", 9, crashed_ms - 5000, None)
     with pytest.raises(WhatIfError, match="45000 and 60000: ask with --from"):
         timeline_of(life, Recorded(), Configs([changed]))
-    told = question_of(["group.instance.id=static"], ["consumer.session.timeout.ms=60000"]).recorded
-    timeline = timeline_of(life, told, Configs([changed]))
+    reported = question_of(["group.instance.id=static"], ["consumer.session.timeout.ms=60000"]).recorded
+    timeline = timeline_of(life, reported, Configs([changed]))
     assert (timeline.session_timeout_ms, timeline.is_session_known) == (60_000, False)
 
 
@@ -327,8 +327,8 @@ def test_the_delay_is_read_from_the_log() -> None:
     without = timeline_of(Case(delay_ms=0).run().life("g"), Recorded())
     assert without.initial_rebalance_delay_ms == 0
     assert timeline_of(Case().run().life("g"), Recorded()).initial_rebalance_delay_ms == 3000
-    told = timeline_of(Case().run().life("g"), Recorded(initial_rebalance_delay_ms=1234))
-    assert told.initial_rebalance_delay_ms == 1234
+    reported = timeline_of(Case().run().life("g"), Recorded(initial_rebalance_delay_ms=1234))
+    assert reported.initial_rebalance_delay_ms == 1234
 
 
 def test_members_of_one_client_id_and_host_make_a_guess() -> None:

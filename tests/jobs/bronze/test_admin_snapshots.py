@@ -5,7 +5,7 @@ from typing import Any
 
 from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import ConfigChanged
-from jobs.bronze.admin_snapshots import ToldConfig, first_topic_ids, newest, told_configs, told_topics
+from jobs.bronze.admin_snapshots import ObservedConfig, admin_configs, admin_topics, first_topic_ids, newest
 from jobs.delta.warehouse import Warehouse
 from jobs.silver.configs import config_rows
 from jobs.silver.topic_names import Names, topic_rows
@@ -31,7 +31,7 @@ def config(broker: str, minute: int, value: str | None, *, kind: str = "BROKER")
     return row | {"value": value, "source": None}
 
 
-def test_a_topic_made_anew_has_two_ids(warehouse: Warehouse) -> None:
+def test_a_recreated_topic_has_two_ids(warehouse: Warehouse) -> None:
     """Each id has its name from when it was first told; the former ends when the new one was told in its place."""
     rows = [
         topic("A", "t", 1),
@@ -40,7 +40,7 @@ def test_a_topic_made_anew_has_two_ids(warehouse: Warehouse) -> None:
         topic("B", "t", 9),
     ]
     write(warehouse, {TOPICS.full_name: rows})
-    names, deleted = told_topics(warehouse, "c", warehouse.version(TOPICS))
+    names, deleted = admin_topics(warehouse, "c", warehouse.version(TOPICS))
     assert names == [
         TopicName("A", "t", START_MS + 60_000, "ADMIN"),
         TopicName("B", "t", START_MS + 540_000, "ADMIN"),
@@ -50,7 +50,7 @@ def test_a_topic_made_anew_has_two_ids(warehouse: Warehouse) -> None:
     assert newest(warehouse, TOPICS, "c", ("topic",))[("t",)]["topic_id"] == "B"
 
 
-def test_what_all_brokers_agree_on_is_told_of_all(warehouse: Warehouse) -> None:
+def test_what_all_brokers_agree_on_is_reported_of_all(warehouse: Warehouse) -> None:
     """While they differ, each has its own; what was told of all is taken back then, and the other way round."""
     rows = [
         config("1", 0, "5"),
@@ -62,11 +62,11 @@ def test_what_all_brokers_agree_on_is_told_of_all(warehouse: Warehouse) -> None:
         config("2", 4, None),
     ]
     write(warehouse, {CONFIGS.full_name: rows})
-    told = [
+    observed = [
         ((it.at - START_MS) // 60_000, it.resource_name, it.value)
-        for it in told_configs(warehouse, "c", warehouse.version(CONFIGS))
+        for it in admin_configs(warehouse, "c", warehouse.version(CONFIGS))
     ]
-    assert told == [
+    assert observed == [
         (0, "", "5"),
         (1, "", None),
         (1, "1", "7"),
@@ -86,15 +86,15 @@ def test_admin_adds_to_the_metadata_log_only_what_that_lacks() -> None:
         ConfigChanged("GROUP", "g", "n", "2", 20, 400),
         ConfigChanged("GROUP", "g", "n", None, 30, 500),
     ]
-    told = [
-        ToldConfig("GROUP", "g", "n", "0", 50),
-        ToldConfig("GROUP", "g", "n", "1", 150),
-        ToldConfig("GROUP", "g", "n", "9", 300),
-        ToldConfig("GROUP", "g", "n", None, 600),
-        ToldConfig("BROKER", "", "m", "5", 70),
-        ToldConfig("BROKER", "", "m", None, 90),
+    observed = [
+        ObservedConfig("GROUP", "g", "n", "0", 50),
+        ObservedConfig("GROUP", "g", "n", "1", 150),
+        ObservedConfig("GROUP", "g", "n", "9", 300),
+        ObservedConfig("GROUP", "g", "n", None, 600),
+        ObservedConfig("BROKER", "", "m", "5", 70),
+        ObservedConfig("BROKER", "", "m", None, 90),
     ]
-    rows = config_rows(logged, told)
+    rows = config_rows(logged, observed)
     assert [
         (row["name"], row["value"], row["from_log_offset"], row["to_log_offset"], row["valid_from"], row["valid_to"])
         for row in rows
@@ -107,14 +107,14 @@ def test_admin_adds_to_the_metadata_log_only_what_that_lacks() -> None:
     ]
 
 
-def test_names_of_the_log_are_surer_than_those_told() -> None:
+def test_names_of_the_log_are_surer_than_those_reported() -> None:
     """The metadata log's name and time of deletion stand; Admin's stand where no log knows the id."""
     known = Names(
         learned=(TopicName("A", "t", 100, "CLUSTER_METADATA"), TopicName("B", "guess", 50, "REGEX")),
         deleted={"A": 400},
     )
-    told = [TopicName("A", "t", 200, "ADMIN"), TopicName("B", "u", 200, "ADMIN"), TopicName("C", "v", 200, "ADMIN")]
-    rows = topic_rows(known, told, {"A": 450, "B": 450})
+    observed = [TopicName("A", "t", 200, "ADMIN"), TopicName("B", "u", 200, "ADMIN"), TopicName("C", "v", 200, "ADMIN")]
+    rows = topic_rows(known, observed, {"A": 450, "B": 450})
     assert [
         (row["topic_id"], row["topic"], row["valid_from"], row["valid_to"], row["learned_from"]) for row in rows
     ] == [

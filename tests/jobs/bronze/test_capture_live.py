@@ -152,12 +152,12 @@ def test_what_kafka_deleted_meanwhile_is_lost_between_two_times(
     kafka.log_starts[0] = 20
     run(topics=(share,))
     rows = run.warehouse.read(COVERAGE).to_pylist()
-    told = [
+    observed = [
         (row["from_offset"], row["to_offset"], row["reason"], *_seconds(row["first_timestamp"], row["last_timestamp"]))
         for row in rows
         if row["kind"] == "MISSING"
     ]
-    assert told == [(2, 19, LOG_START, 2.005, 60.0), (21, 22, HOLE, 60.005, 61.0)]
+    assert observed == [(2, 19, LOG_START, 2.005, 60.0), (21, 22, HOLE, 60.005, 61.0)]
 
 
 def test_a_log_whose_start_moves_while_it_is_read(run: Capturing, kafka: FakeKafka) -> None:
@@ -174,7 +174,7 @@ def test_a_log_whose_start_moves_while_it_is_read(run: Capturing, kafka: FakeKaf
     assert run.rows() == LOG[2:]
 
 
-def test_an_idle_log_that_was_pruned_is_told_too(run: Capturing, kafka: FakeKafka) -> None:
+def test_an_idle_log_that_was_pruned_is_reported_too(run: Capturing, kafka: FakeKafka) -> None:
     """Nothing is there to be read, and still the log says where it starts."""
     kafka.logs[0] = []
     kafka.log_starts[0] = 5
@@ -285,7 +285,7 @@ def test_a_log_that_went_back_is_refused(run: Capturing, kafka: FakeKafka) -> No
     assert run.rows() == LOG
 
 
-def test_a_broker_that_refuses_is_told_as_it_said(run: Capturing, kafka: FakeKafka) -> None:
+def test_a_broker_that_refuses_is_reported_as_it_said(run: Capturing, kafka: FakeKafka) -> None:
     """The task's error comes back as it is, with its code; nothing is written."""
     kafka.on_fetch.append(code(29))
     with pytest.raises(BrokerError, match="ACLs Describe and Read") as raised:

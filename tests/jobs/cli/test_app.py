@@ -189,7 +189,7 @@ def test_wrong_settings_exit_2() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_parsing_alone_is_told_apart() -> None:
+def test_parsing_alone_is_distinguished() -> None:
     """spark-submit.sh asks first whether there is a job to run: 64 yes, 0 help was shown, 2 wrong."""
     only = {outcome.PARSE_ONLY: "1"}
     assert run("capture", "--segments", "/nowhere", **only).returncode == outcome.PARSED
@@ -300,9 +300,9 @@ def test_what_was_done_is_one_object_for_another_program(
     monkeypatch.setattr(session, "open_session", lambda *_, **__: (None, warehouse, Steps()))
     monkeypatch.setattr(nightly, "capture", lambda *_, **__: summary)
     assert cli.main(["capture", "--format", "json"]) == outcome.INCOMPLETE
-    told = capsys.readouterr()
-    facts = json.loads(told.out)
-    assert told.out.count("\n") == 1
+    reported = capsys.readouterr()
+    facts = json.loads(reported.out)
+    assert reported.out.count("\n") == 1
     assert facts["job"] == "capture" and facts["exit_code"] == 3 and facts["run_id"]
     assert facts["captured"] == {
         "topics": {
@@ -314,7 +314,7 @@ def test_what_was_done_is_one_object_for_another_program(
         "faults": [],
         "missing_log_partitions": {},
     }
-    assert "captured" in told.err and "no names" in told.err
+    assert "captured" in reported.err and "no names" in reported.err
     assert cli.main(["capture"]) == outcome.INCOMPLETE
     assert capsys.readouterr().out == ""
 
@@ -323,10 +323,11 @@ def test_a_warehouse_that_is_not_there_is_no_answer(tmp_path: Path, capsys: pyte
     """Nobody owned it, as far as no table tells: that would be believed."""
     nowhere = str(tmp_path / "nowhere")
     assert cli.main(["owner", "--topic", "t", "--partition", "0", "--warehouse", nowhere]) == outcome.FAILED
-    told = capsys.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
+    reported = capsys.readouterr()
+    assert (reported.out, reported.err.count("\n")) == ("", 1)
     assert (
-        f"no tables in {nowhere}: run ./spark-submit.sh nightly --segments DIR --warehouse {nowhere} first" in told.err
+        f"no tables in {nowhere}: run ./spark-submit.sh nightly --segments DIR --warehouse {nowhere} first"
+        in reported.err
     )
 
 

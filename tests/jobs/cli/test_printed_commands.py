@@ -93,8 +93,8 @@ def all_findings() -> Findings:
 @pytest.mark.parametrize("place", PLACES, ids=["nothing", "warehouse", "cluster", "both"])
 def test_commands_of_findings_parse(monkeypatch: pytest.MonkeyPatch, place: tuple[str, ...]) -> None:
     """Of a night in which everything was found."""
-    told = list(lines(all_findings(), place))
-    commands = [words for line in told for words in commands_in(line)]
+    reported = list(lines(all_findings(), place))
+    commands = [words for line in reported for words in commands_in(line)]
     assert len(commands) >= 10
     for words in commands:
         assert words[len(words) - len(place) :] == list(place)

@@ -62,18 +62,18 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("told", [(), ("a",), ("a", "b")], ids=["none", "one", "both"])
+@pytest.mark.parametrize("reported", [(), ("a",), ("a", "b")], ids=["none", "one", "both"])
 def test_names_that_another_task_learned(
-    no_spark: SparkSession, tmp_path: Path, rounds: list[int], told: Sequence[str]
+    no_spark: SparkSession, tmp_path: Path, rounds: list[int], reported: Sequence[str]
 ) -> None:
     """Assignments are written under the names that their task knows, and once more where another one learned more: the
     files of before are gone."""
-    commits = b"".join(telling(topic, offset) for offset, topic in enumerate(told))
-    logs = log_folder(tmp_path / "logs", [joined(Members(), "m"), *([commits] if told else [])])
+    commits = b"".join(telling(topic, offset) for offset, topic in enumerate(reported))
+    logs = log_folder(tmp_path / "logs", [joined(Members(), "m"), *([commits] if reported else [])])
     run = Jobs(no_spark, tmp_path / "warehouse", logs)
     run.nightly()
-    assert assigned(run) == {(topic_id, topic if topic in told else None) for topic, topic_id in TOPIC_IDS.items()}
-    assert rounds == ([2, 1] if told else [1, 0])
+    assert assigned(run) == {(topic_id, topic if topic in reported else None) for topic, topic_id in TOPIC_IDS.items()}
+    assert rounds == ([2, 1] if reported else [1, 0])
     for table in SILVER_TABLES:
         assert run.warehouse.unreferenced(table, retention_hours=0, orphans_only=True) == [], table.full_name
 

@@ -75,10 +75,10 @@ def test_the_pace_and_the_time_left() -> None:
     pace = Pace()
     begun = RunningStage("x", 90_000_000, Counter(0))  # type: ignore[arg-type]
     on = RunningStage("y", 90_000_000, Counter(30_000_000))  # type: ignore[arg-type]
-    assert pace.told(begun, 100.0) == pace.told(begun, 110.0) == "0 B of 90.0 MB"
-    assert pace.told(on, 200.0) == pace.told(on, 201.0) == "30.0 MB of 90.0 MB"
-    assert pace.told(on, 210.0) == "30.0 MB of 90.0 MB, 3.0 MB/s, 20 s left"
-    assert pace.told(on, 500.0) == "30.0 MB of 90.0 MB, 100.0 kB/s, 10 min 0 s left"
+    assert pace.printed(begun, 100.0) == pace.printed(begun, 110.0) == "0 B of 90.0 MB"
+    assert pace.printed(on, 200.0) == pace.printed(on, 201.0) == "30.0 MB of 90.0 MB"
+    assert pace.printed(on, 210.0) == "30.0 MB of 90.0 MB, 3.0 MB/s, 20 s left"
+    assert pace.printed(on, 500.0) == "30.0 MB of 90.0 MB, 100.0 kB/s, 10 min 0 s left"
 
 
 class Piece(NamedTuple):

@@ -46,7 +46,7 @@ def test_small_writes_share_a_row_group(warehouse: Warehouse) -> None:
     assert file.read(["group_id"])["group_id"].to_pylist() == [text for some in names for text in some]
 
 
-def test_what_is_held_is_not_what_a_lane_fills_again(warehouse: Warehouse) -> None:
+def test_what_is_kept_is_not_what_a_columnar_replay_fills_again(warehouse: Warehouse) -> None:
     """Columns of numbers are written as they were when they came, not as they are when a row group is full."""
     target = warehouse.target(COMMITS)
     buffer = np.arange(3)

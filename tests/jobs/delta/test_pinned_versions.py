@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.delta.pinned_versions import held_versions
+from jobs.delta.pinned_versions import pinned_versions
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.silver_format import require_current_silver
 from jobs.delta.warehouse import Warehouse
@@ -48,19 +48,19 @@ def answers(session: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
     """What readers of all kinds are told, by a catalogue of their own."""
     catalogue = Catalogue(session, warehouse)
     newest = SilverAt(warehouse, CLUSTER)
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "describe": newest.groups(with_offsets=True),
         "owner": owners_at(warehouse, CLUSTER, topic=TOPIC, partition=0),
         "rebalances": sorted(map(repr, newest.scan(REBALANCES, ["group_id", "started_at", "cause"]).to_pylist())),
         "findings": findings(warehouse, CLUSTER),
     }
     sums = " union all ".join(f"select '{name}', sum(hash(to_json(struct(*)))) from {name}" for name in ASKED)
-    told |= dict(map(tuple, catalogue.frame(sums).collect()))
+    reported |= dict(map(tuple, catalogue.frame(sums).collect()))
     for name, query in QUERIES.items():
         out = io.StringIO()
         run_query(catalogue, query, "csv", out)
-        told[name] = out.getvalue()
-    return told
+        reported[name] = out.getvalue()
+    return reported
 
 
 @pytest.mark.spark
@@ -73,22 +73,22 @@ def test_a_run_broken_off_between_two_tables_changes_no_answer(
     jobs = Jobs(no_spark, tmp_path / "warehouse", parts[0])
     jobs.nightly("night-0")
     before = answers(own_session, jobs.warehouse)
-    assert held_versions(jobs.warehouse) == {}
+    assert pinned_versions(jobs.warehouse) == {}
     jobs.settings = with_options(jobs.settings, segments=(str(parts[1]),))
     break_off(monkeypatch, 5, application)
     with pytest.raises(BrokenOffError):
         jobs.nightly("night-1")
     monkeypatch.undo()
     of_run = OF_SILVER if application == "replay" else OF_GOLD
-    held = {table.full_name: versions[CLUSTER] for table, versions in held_versions(jobs.warehouse).items()}
-    written = [name for name in of_run if held[name] != jobs.warehouse.version(TABLES[name])]
+    pinned = {table.full_name: versions[CLUSTER] for table, versions in pinned_versions(jobs.warehouse).items()}
+    written = [name for name in of_run if pinned[name] != jobs.warehouse.version(TABLES[name])]
     assert 0 < len(written) < len(of_run), "it broke off between two tables"
     now = answers(own_session, jobs.warehouse)
     # after an audit that broke off silver is whole, and its readers have what is new
     same = now.keys() if application == "replay" else READ_GOLD
     assert {name: now[name] for name in same} == {name: before[name] for name in same}
     jobs.nightly("night-2")
-    assert held_versions(jobs.warehouse) == {}
+    assert pinned_versions(jobs.warehouse) == {}
     after = answers(own_session, jobs.warehouse)
     assert {name for name in written if name in ASKED and after[name] != before[name]}
 
@@ -117,7 +117,7 @@ def end(warehouse: Warehouse, cluster_id: str, version: int, table_version: int)
 
 
 @pytest.mark.spark
-def test_each_cluster_is_held_at_a_version_of_its_own(own_session: SparkSession, tmp_path: Path) -> None:
+def test_each_cluster_is_pinned_at_a_version_of_its_own(own_session: SparkSession, tmp_path: Path) -> None:
     """One is whole, one at work on its second run, one on its first: the shell that is open sees all of it change."""
     warehouse = Warehouse(str(tmp_path / "warehouse"))
     catalogue = Catalogue(own_session, warehouse)
@@ -133,13 +133,13 @@ def test_each_cluster_is_held_at_a_version_of_its_own(own_session: SparkSession,
     assert seen() == [("a", 1), (HOSTILE, 1)]
     for cluster_id in (HOSTILE, "c"):
         begin(warehouse, cluster_id, 2)
-    held = commits(warehouse, HOSTILE, 2)
+    pinned = commits(warehouse, HOSTILE, 2)
     commits(warehouse, "c", 2)
     commits(warehouse, "a", 2)
     assert seen() == [("a", 1), ("a", 2), (HOSTILE, 1)]
-    end(warehouse, HOSTILE, 2, held)
+    end(warehouse, HOSTILE, 2, pinned)
     assert seen() == [("a", 1), ("a", 2), (HOSTILE, 1), (HOSTILE, 2)]
-    end(warehouse, "c", 2, held)
+    end(warehouse, "c", 2, pinned)
     assert seen() == [("a", 1), ("a", 2), (HOSTILE, 1), (HOSTILE, 2), ("c", 2)]
 
 

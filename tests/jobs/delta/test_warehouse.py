@@ -119,8 +119,8 @@ def test_overwrite_replaces_one_cluster_or_all(warehouse: Warehouse) -> None:
 @pytest.mark.spark
 def test_readers_take_files_of_both_kinds(spark: SparkSession, warehouse: Warehouse) -> None:
     """Where one file says that a column is never null and another does not, the table is as it always was."""
-    told = never_null(commits(1, 2), "log_offset", "log_partition")
-    for version, some in enumerate((commits(3), told, commits(4))):
+    reported = never_null(commits(1, 2), "log_offset", "log_partition")
+    for version, some in enumerate((commits(3), reported, commits(4))):
         warehouse.write(COMMITS, some, app_id="a", version=version)
     assert offsets(warehouse) == [1, 2, 3, 4]
     assert frame(spark, warehouse, COMMITS).schema == spark_schema(COMMITS)

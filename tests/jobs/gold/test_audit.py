@@ -96,9 +96,9 @@ def test_a_hole_counts_where_it_may_touch_the_span(warehouse: Warehouse, kind: s
     write(warehouse, {"bronze.log_partitions": [looked_at()]})
     for first, last, is_complete in ((0, 5, True), (0, 6, False), (6, 7, False), (8.1, 9, True), (None, None, False)):
         assert (len(statement(warehouse, first, last)) == 1) == is_complete, (first, last)
-    told = statement(warehouse)[1]
-    assert f"{SHARES_LOG}-0: offsets 10 to 19 {kind} (why)" in told
-    assert "between 2026-01-01T00:05:00.000Z and 2026-01-01T00:08:00.000Z" in told
+    reported = statement(warehouse)[1]
+    assert f"{SHARES_LOG}-0: offsets 10 to 19 {kind} (why)" in reported
+    assert "between 2026-01-01T00:05:00.000Z and 2026-01-01T00:08:00.000Z" in reported
 
 
 def test_a_log_that_begins_late_is_not_complete(warehouse: Warehouse) -> None:
@@ -123,10 +123,10 @@ def test_what_could_not_be_read_is_not_complete(warehouse: Warehouse) -> None:
             "silver.share_partition_states": [midway | interval],
         },
     )
-    told = statement(warehouse)
-    assert "1 pieces" in told[1]
-    assert "CRC_MISMATCH" in told[1]
-    assert "1 share partitions begin with an update" in told[2]
+    reported = statement(warehouse)
+    assert "1 pieces" in reported[1]
+    assert "CRC_MISMATCH" in reported[1]
+    assert "1 share partitions begin with an update" in reported[2]
     assert len(statement(warehouse, 4)) == 2
 
 
@@ -144,7 +144,7 @@ def test_the_span_is_half_open(warehouse: Warehouse) -> None:
     assert found(None, 1, None) == []
 
 
-def test_owners_count_for_every_moment_of_their_stretch(warehouse: Warehouse) -> None:
+def test_owners_count_for_every_moment_of_their_interval(warehouse: Warehouse) -> None:
     """A stretch that began before the span and one that has not ended are in it."""
     owners = [
         {"group_id": "g", "topic": "t", "partition": 0, "member_id": name} | between(first, last)

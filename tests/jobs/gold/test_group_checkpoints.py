@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.inference.group_past import Gone, GroupedCommits, HeardBuilder, MembersHeard
+from coordinator_core.inference.group_past import CommitTimesBuilder, Gone, GroupedCommits, MemberCommitTimes
 from coordinator_core.inference.groups import judge_group
 from coordinator_core.inference.leave_reasons import LeaveReason
 from coordinator_core.inference.rows import ShareGroupDayRow
@@ -25,15 +25,15 @@ def saved() -> SavedGroups:
     judged = judge_group(life, InferenceSettings())
     gone = {judged.life.generations[1].from_log_offset: Gone(2, LEFT, {("c", 0): EXPIRED})}
     assert judged.watermark is not None
-    heard = HeardBuilder()
-    heard.add(judged.life, judged.gold.owners, judged.heard)
+    commit_times = CommitTimesBuilder()
+    commit_times.add(judged.life, judged.gold.owners, judged.commit_times)
     day = ShareGroupDayRow("s", "SHARE", 0, 0, 0, 0, 1, 2, None, None)
     commits = GroupedCommits.of_groups([(GROUP, life.commits)]).kept()
     return SavedGroups(
         {GROUP: judged.past._replace(gone=gone)},
         {"s": [day]},
         commits,
-        heard.built(MembersHeard()),
+        commit_times.built(MemberCommitTimes()),
         {GROUP: packed_watermark(judged.watermark)},
     )
 
@@ -46,8 +46,8 @@ def test_what_is_kept_comes_back() -> None:
     assert after.commits.group_ids == before.commits.group_ids == (GROUP,)
     assert after.commits.commits.log_offset.tolist() == before.commits.commits.log_offset.tolist()
     assert after.commits.commits.is_transactional.dtype == np.bool_
-    assert after.heard.by_group() == before.heard.by_group()
-    ((member_id, _), times), *others = after.heard.by_group()[GROUP].items()
+    assert after.commit_times.by_group() == before.commit_times.by_group()
+    ((member_id, _), times), *others = after.commit_times.by_group()[GROUP].items()
     assert (member_id, len(times), others) == ("a", 11, [])
 
 
@@ -62,7 +62,7 @@ def test_a_settled_past_comes_back() -> None:
         ("a", "MEMBER_JOINED"),
         ("c", "MEMBER_LEFT"),
     }
-    assert watermark.held.keys() == {(TOPIC, None, 0, 0, "a"), (TOPIC, None, 1, 10, "a")}
+    assert watermark.owned.keys() == {(TOPIC, None, 0, 0, "a"), (TOPIC, None, 1, 10, "a")}
     assert watermark.lost.keys() == watermark.unplanned == {(TOPIC, 2)}
     for length in range(len(packed)):
         with pytest.raises(StateUnreadable):

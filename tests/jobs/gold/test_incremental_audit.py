@@ -23,7 +23,7 @@ from jobs.delta.warehouse import Committed, Warehouse
 from jobs.errors import WarehouseError
 from jobs.gold import audit_groups, audit_shares, share_reader
 from jobs.gold.audit import audit
-from jobs.gold.share_reader import stretch_ends
+from jobs.gold.share_reader import slice_ends
 from jobs.settings import with_options
 from jobs.silver.hot_logs import CutRule
 from schemas.tables import TABLES
@@ -117,7 +117,7 @@ def test_nights_make_what_one_audit_makes(tmp_path: Path, whole: Gold, monkeypat
     """Members, configs and names are learned sooner or later than what they explain; no log ends with another. Yet of
     many groups no commit is read twice. Share partitions are judged in stretches, as if there were millions of
     records."""
-    monkeypatch.setattr(share_reader, "STRETCH_ROWS_MAX", 60)
+    monkeypatch.setattr(share_reader, "SLICE_ROWS_MAX", 60)
     parts = slices_of(FULL_A, tmp_path / "parts", random_cuts("1", 3))
     nights = Nights(tmp_path / "warehouse", parts[0])
     ways: Counter[str] = Counter()
@@ -226,7 +226,7 @@ def test_logs_cut_at_one_time_keep_what_is_settled(tmp_path: Path) -> None:
     assert_same(nights, gold)
 
 
-def test_an_older_stretch_that_comes_late(tmp_path: Path, whole: Gold) -> None:
+def test_an_older_interval_that_comes_late(tmp_path: Path, whole: Gold) -> None:
     """Of some log partitions the first half comes last."""
     late = "__consumer_offsets-1", "__share_group_state-2", "__cluster_metadata-0"
     parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.5, 0.5] if name not in late else [0.0, 0.5])
@@ -300,18 +300,18 @@ def test_nothing_new_writes_nothing_and_a_rebuild_writes_the_same(
     ends: list[int] = []
 
     def counted(*arguments: Any) -> list[int]:
-        found = stretch_ends(*arguments)
+        found = slice_ends(*arguments)
         ends.append(len(found))
         return found
 
-    monkeypatch.setattr(share_reader, "STRETCH_ROWS_MAX", 25)
-    monkeypatch.setattr(audit_shares, "stretch_ends", counted)
+    monkeypatch.setattr(share_reader, "SLICE_ROWS_MAX", 25)
+    monkeypatch.setattr(audit_shares, "slice_ends", counted)
     assert nights.audit("r4", rebuild=True)
     assert max(ends) > 3
     assert_same(nights, whole)
 
 
-def test_another_setting_makes_gold_anew(tmp_path: Path, whole: Gold) -> None:
+def test_another_setting_makes_gold_again(tmp_path: Path, whole: Gold) -> None:
     """And the same setting again the same gold: nothing of the other one is left."""
     parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.6])
     nights = Nights(tmp_path / "warehouse", parts[0])

@@ -74,7 +74,7 @@ def test_a_capture_goes_on_at_the_first_offset_that_nobody_looked_at(
     assert next_offset(log(100, 200), bronze(*ranges, known=known)) == expected
 
 
-def test_a_log_made_anew_or_cut_is_refused() -> None:
+def test_a_recreated_log_or_cut_is_refused() -> None:
     """Another topic id, or an end below what bronze has: batches of two logs would mix. An older end is none of it."""
     has = bronze(captured(0, 149))
     refuse_other_logs([log(0, 150), log(0, 0, partition=7)], has, {TOPIC: "A"})
@@ -86,7 +86,7 @@ def test_a_log_made_anew_or_cut_is_refused() -> None:
         refuse_other_logs([log(0, 149)], has, {TOPIC: "A"})
 
 
-def test_settled_stretches_are_left_out_where_that_pays() -> None:
+def test_settled_intervales_are_left_out_where_that_pays() -> None:
     """A large one is not asked for again, a small one is read over; nothing below the log's start is asked for."""
     far = SETTLED_READ_MAX + 200
     work = LogWork(TOPIC, 0, live=log(50, 2 * far), settled=((0, 59), (100, 149), (200, 200 + far)))
@@ -136,7 +136,7 @@ def test_a_log_partition_with_most_of_the_segments_is_cut_finer(
     assert found == [(log.partition, segment.base_offset) for log in logs for segment in log.segments]
 
 
-def test_lag_is_told_by_topic() -> None:
+def test_lag_is_reported_by_topic() -> None:
     """Offsets which bronze lacks up to the ends, and how old the last captured batch of such a log is."""
     has = bronze(captured(0, 89, 1_000, 5_000))
     found = lags([log(0, 100), log(20, 50, partition=1), log(0, 0, topic=SHARE)], has, 8_500)
@@ -147,7 +147,7 @@ def test_lag_is_told_by_topic() -> None:
     assert lag_text(lags([log(0, 90)], has, 8_500)) == "behind: nothing"
 
 
-def test_what_was_lost_is_told_once_with_its_times() -> None:
+def test_what_was_lost_is_reported_once_with_its_times() -> None:
     """Offsets deleted behind what was captured, and holes; not what was gone before the first capture."""
     first = complete_coverage(
         [CoverageRange(0, 9, MISSING, 0, LOG_START), captured(10, 19, 0, 60_000)], observed_at_ms=0

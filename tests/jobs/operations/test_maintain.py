@@ -216,7 +216,7 @@ def test_vacuum_leaves_what_is_young_or_kept(warehouse: Warehouse) -> None:
     assert warehouse.version(OFFSET_COMMITS) == version, "nothing to do writes nothing"
 
 
-def test_versions_that_readers_are_held_at_are_kept(warehouse: Warehouse) -> None:
+def test_versions_that_readers_are_pinned_at_are_kept(warehouse: Warehouse) -> None:
     """While a replay is under way, or broke off, its readers' tables and its own bronze are not to go."""
     for table in (OFFSET_COMMITS, RECORD_BATCHES):
         warehouse.ensure(table)

@@ -88,7 +88,7 @@ def test_a_run_leaves_a_row_and_a_textfile(warehouse: Warehouse, tmp_path: Path)
     assert {name for name, _ in found} == metric_names() - {f"groupledger_{name}" for name in GAUGES}
 
 
-def test_a_run_that_failed_is_told_of(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_a_run_that_failed_is_reported(warehouse: Warehouse, tmp_path: Path) -> None:
     """Its error goes on; the time of the last success stays that of the run before."""
     textfile = tmp_path / "groupledger.prom"
     clock = Clock()

@@ -61,35 +61,35 @@ def test_it_ends_with_what_it_found(spark: SparkSession, tmp_path: Path) -> None
     """The numbers are those of gold, counted another way; commands ask these tables; a second run says the same."""
     said = nightly(spark, tmp_path, FULL)
     begin = next(index for index, line in enumerate(said) if line.startswith("found: "))
-    told = {line.partition(":")[0]: line for line in said[begin:]}
+    reported = {line.partition(":")[0]: line for line in said[begin:]}
     archived = rows(tmp_path, "gold.archived_records")
     offsets = Counter[bool]()
     for row in archived:
         offsets[row["likely_cause"] == "TRANSACTION_MARKER"] += row["last_offset"] - row["first_offset"] + 1
     given_up, markers = offsets[False], offsets[True]
     assert given_up > 0 < markers
-    assert f"{given_up:,} records were given up" in told["found"]
-    assert numbers(told["records given up"])[0] == given_up
-    assert f"{markers:,} offsets more look like transaction markers" in told["records given up"]
+    assert f"{given_up:,} records were given up" in reported["found"]
+    assert numbers(reported["records given up"])[0] == given_up
+    assert f"{markers:,} offsets more look like transaction markers" in reported["records given up"]
     anomalies = rows(tmp_path, "gold.commit_anomalies")
     kinds = Counter(row["kind"] for row in anomalies if row["confidence"] != "GUESS")
     guesses = Counter(row["kind"] for row in anomalies if row["confidence"] == "GUESS")
-    assert f"{kinds.total():,} odd commits" in told["found"]
-    assert numbers(told["odd commits"]) == [kinds[kind] for kind in sorted(kinds)]
-    assert numbers(told["guesses, perhaps odd commits"]) == [guesses[kind] for kind in sorted(guesses)]
+    assert f"{kinds.total():,} odd commits" in reported["found"]
+    assert numbers(reported["odd commits"]) == [kinds[kind] for kind in sorted(kinds)]
+    assert numbers(reported["guesses, perhaps odd commits"]) == [guesses[kind] for kind in sorted(guesses)]
     rebalances = rows(tmp_path, "gold.rebalances")
-    assert numbers(told["rebalances"])[0] == len(rebalances)
-    assert f"{sum(row['in_storm'] for row in rebalances):,} of them in storms" in told["rebalances"]
+    assert numbers(reported["rebalances"])[0] == len(rebalances)
+    assert f"{sum(row['in_storm'] for row in rebalances):,} of them in storms" in reported["rebalances"]
     days = Counter((row["group_id"], row["started_at"].date()) for row in rebalances)
     most, group_id = min((-count, group_id) for (group_id, _), count in days.items())
-    assert f"most on one day: {group_id} ({-most:,})" in told["rebalances"]
+    assert f"most on one day: {group_id} ({-most:,})" in reported["rebalances"]
     redelivered = {
         (row["group_id"], row["topic_id"], row["partition"], offset)
         for row in rows(tmp_path, "gold.redeliveries")
         for offset in range(row["first_offset"], row["last_offset"] + 1)
     }
-    assert numbers(told["handed back or given out again"]) == [len(redelivered)]
-    assert "hole" not in told["found"]
+    assert numbers(reported["handed back or given out again"]) == [len(redelivered)]
+    assert "hole" not in reported["found"]
     for line in said[begin + 1 :]:
         command = shlex.split(line[line.index("./spark-submit.sh") :])
         assert command[-4:] == ["--warehouse", str(tmp_path), "--cluster-id", "night"]
@@ -152,11 +152,11 @@ def test_a_metastore_knows_all_that_there_is(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    counts, said, told = json.loads(done.stdout.splitlines()[-1])
+    counts, said, reported = json.loads(done.stdout.splitlines()[-1])
     root = tmp_path / "wh" / "elsewhere"
     newest = [row for row in rows(root, "silver.group_generations") if row["valid_to"] is None]
     assert counts["gold.partition_owners"] == len(rows(root, "gold.partition_owners")) > 0
     assert counts["current_groups"] == counts["group_at(timestamp'2100-01-01 00:00:00Z')"] == len(newest) > 0
     assert counts["current_offsets"] > 0
     assert len(said) == 1
-    assert "gold.rebalances" in told and "a metastore of its own" in told
+    assert "gold.rebalances" in reported and "a metastore of its own" in reported

@@ -20,7 +20,7 @@ def line(group_id: str, why: str = "3 in storms") -> GroupVerdict:
 FACTS: dict[str, Any] = {"job": "nightly", "exit_code": 0, "found": {"headline": "found: 3 groups in rebalance storms"}}
 
 
-def test_a_file_has_the_object_and_the_markdown_lies_beside_it(tmp_path: Path) -> None:
+def test_a_file_has_the_object_and_the_markdown_lies_next_to_it(tmp_path: Path) -> None:
     """Of a night of a real broker's logs; written again each night."""
     ledger = Ledger(tmp_path / "warehouse")
     night = ledger.night(RECORDINGS / "full-a" / "logs")

@@ -59,7 +59,7 @@ def write_older(warehouse: Warehouse, table: Table, given: pa.Table, lacking: tu
     )
 
 
-def test_table_of_an_older_layout_is_made_anew(tmp_path: Path) -> None:
+def test_table_of_an_older_layout_is_rebuilt(tmp_path: Path) -> None:
     """Silver which was partitioned otherwise is emptied and laid out as declared; bronze is nothing to be emptied."""
     warehouse = Warehouse(str(tmp_path))
     old = pa.Table.from_pylist([OLD_EVENT], schema=arrow_schema(GROUP_EVENTS))
@@ -205,14 +205,14 @@ def test_jobs_that_read_older_silver_say_what_to_run(
     """One line, no answer."""
     place = ("--warehouse", older.warehouse.root, "--cluster-id", REPLAYED)
     assert main([command, *COMMANDS[command], *place]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("\n") == 1
-    assert "made by an older version of the project: run ./spark-submit.sh replay" in told.err
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert reported.err.count("\n") == 1
+    assert "made by an older version of the project: run ./spark-submit.sh replay" in reported.err
 
 
 @pytest.mark.spark
-def test_older_silver_is_made_anew(
+def test_older_silver_is_rebuilt(
     older: Jobs,
     older_folder: tuple[Path, dict[str, list[str]]],
     capsys: pytest.CaptureFixture[str],
@@ -238,7 +238,7 @@ def audit_alone(jobs: Jobs, settings: Settings) -> None:
 
 
 @pytest.mark.spark
-def test_older_gold_is_made_anew(older: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_gold_is_rebuilt(older: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where its tables lack columns and silver is of this version; with other settings too, without a word."""
     jobs = older
     jobs.nightly("r1")
@@ -261,15 +261,17 @@ def test_older_gold_is_made_anew(older: Jobs, monkeypatch: pytest.MonkeyPatch) -
     assert jobs.warehouse.read(REBALANCES)["in_storm"].to_pylist() != rebalances["in_storm"].to_pylist()
 
 
-def test_how_far_silver_is_can_be_told_of_state_of_any_format(tmp_path: Path) -> None:
+def test_how_far_silver_is_can_be_reported_state_of_any_format(tmp_path: Path) -> None:
     """Replay begins anew where state is of another version; an audit before that still sees what silver is of."""
     warehouse = Warehouse(str(tmp_path))
     warehouse.ensure(WATERMARKS)
     place = OFFSETS_TOPIC, 3
-    told = watermarks_table(REPLAYED, {place: Watermark(8, ((2, 7),))})
-    other = pa.array([STATE_FORMAT + 1], told.schema.field("state_format").type)
-    told = told.set_column(told.schema.get_field_index("state_format"), told.schema.field("state_format"), other)
-    warehouse.write(WATERMARKS, told, app_id="a", version=0)
+    reported = watermarks_table(REPLAYED, {place: Watermark(8, ((2, 7),))})
+    other = pa.array([STATE_FORMAT + 1], reported.schema.field("state_format").type)
+    reported = reported.set_column(
+        reported.schema.get_field_index("state_format"), reported.schema.field("state_format"), other
+    )
+    warehouse.write(WATERMARKS, reported, app_id="a", version=0)
     run = WholeRun(warehouse, REPLAYED, None)
     assert read_watermarks(run) == {}
     assert read_watermarks(run, of_any_format=True) == {place: Watermark(8, ((2, 7),))}

@@ -192,7 +192,7 @@ def test_offsets_as_kafka_prints_them(warehouse: Warehouse) -> None:
     ("minute", "state", "epochs"),
     [(1.5, "Assigning", ("3", "1")), (5.5, "Reconciling", ("3", "3")), (7.5, "Stable", ("3", "3"))],
 )
-def test_states_in_the_middle_of_a_stretch(
+def test_states_in_the_middle_of_a_interval(
     warehouse: Warehouse, minute: float, state: str, epochs: tuple[str, str]
 ) -> None:
     """What a row knows for its end alone comes from the events until then: ConsumerGroup.maybeUpdateGroupState."""
@@ -246,7 +246,7 @@ def test_share_groups_as_kafka_prints_them(warehouse: Warehouse) -> None:
         (4, 25, ("-", "-")),
     ],
 )
-def test_lag_is_told_only_by_a_sample_of_that_time(
+def test_lag_is_reported_only_by_a_sample_of_that_time(
     warehouse: Warehouse, sampled_minute: int, end_offset: int, shown: tuple[str, str]
 ) -> None:
     """A sample from later than asked for says nothing, nor does an end below an offset that was committed after it. A
@@ -306,14 +306,14 @@ def test_hostile_ids_match_themselves_alone(warehouse: Warehouse) -> None:
         assert [(row["GROUP"], row["CURRENT-OFFSET"]) for item in described for row in item.rows] == [
             (group_id, number)
         ]
-        told = {name: io.StringIO(newline="") for name in ("table", "json", "csv")}
-        for name, out in told.items():
+        reported = {name: io.StringIO(newline="") for name in ("table", "json", "csv")}
+        for name, out in reported.items():
             write_descriptions(described, name, False, out)
-        assert json.loads(told["json"].getvalue())["GROUP"] == group_id
-        (cells,) = list(csv.DictReader(io.StringIO(told["csv"].getvalue(), newline="")))
+        assert json.loads(reported["json"].getvalue())["GROUP"] == group_id
+        (cells,) = list(csv.DictReader(io.StringIO(reported["csv"].getvalue(), newline="")))
         assert cells["GROUP"] in (group_id, f"'{group_id}")
         assert cells["GROUP"][:1] not in FORMULA_STARTS
-        assert told["table"].getvalue().replace("\n", "").isprintable()
+        assert reported["table"].getvalue().replace("\n", "").isprintable()
     whole = describe(warehouse, CLUSTER, view=View.OFFSETS)
     assert sorted(item.group.group_id for item in whole) == sorted(HOSTILE)
 

@@ -144,8 +144,8 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
 def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -> None:
     """As a shell takes it, with the options that make it ask the same tables."""
     write(warehouse, ROWS)
-    told = list(lines(findings(warehouse, CLUSTER), ["--warehouse", "/a b/it's"]))
-    commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in told[1:]]
+    reported = list(lines(findings(warehouse, CLUSTER), ["--warehouse", "/a b/it's"]))
+    commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in reported[1:]]
     assert len(commands) == 15
     assert all(
         command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
@@ -162,10 +162,10 @@ def test_nothing_to_tell(warehouse: Warehouse) -> None:
 def test_a_hostile_name_stays_in_its_line(warehouse: Warehouse, name: str) -> None:
     """It reaches no command, and no control code reaches the terminal."""
     write(warehouse, {"gold.rebalances": [rebalance(name, 1, 1)], "gold.archived_records": [archived(name, 0, 0)]})
-    told = list(lines(findings(warehouse, CLUSTER)))
-    assert len(told) == 4
-    assert all(line.isprintable() for line in told)
-    assert [line.rpartition(": ")[2] for line in told[1:]] == [
+    reported = list(lines(findings(warehouse, CLUSTER)))
+    assert len(reported) == 4
+    assert all(line.isprintable() for line in reported)
+    assert [line.rpartition(": ")[2] for line in reported[1:]] == [
         "./spark-submit.sh audit --list rebalances",
         "./spark-submit.sh audit --list archived",
         "./spark-submit.sh report --output report.html",

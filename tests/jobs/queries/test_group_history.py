@@ -34,8 +34,8 @@ def test_every_row_of_gold_is_in_an_event(ledger: Ledger) -> None:
     assert times == sorted(times)
     kinds = [event.event for event in events]
     assert kinds.count("rebalance") == count(ledger, "gold.rebalances", "s05-limit") == 3
-    told = sum(int(e.text.split()[1]) if " records " in e.text else 1 for e in events if e.event == "given up")
-    assert told == count(ledger, "gold.archived_records", "s05-limit") == 16
+    reported = sum(int(e.text.split()[1]) if " records " in e.text else 1 for e in events if e.event == "given up")
+    assert reported == count(ledger, "gold.archived_records", "s05-limit") == 16
     commits = events_of(ledger.warehouse, CLUSTER_ID, "c08-simple", from_ms=None, to_ms=None)
     assert sum(event.event == "commit REWIND" for event in commits) == 11
 

@@ -16,7 +16,7 @@ from tests.jobs.hostile import HOSTILE
 ASSIGNMENTS, MEMBERS = "silver.member_assignments", "silver.group_members"
 
 
-def held(group_id: str, member_id: str, first: int, last: int | None, **more: Any) -> dict[str, Any]:
+def owned(group_id: str, member_id: str, first: int, last: int | None, **more: Any) -> dict[str, Any]:
     """A stretch in which a member of a classic group had t-0."""
     own = {"group_id": group_id, "group_type": "CLASSIC", "member_id": member_id, "topic": "t", "partition": 0}
     generation = {"incarnation": 0, "from_generation": first, "to_generation": first, "assignment": "CURRENT"}
@@ -32,8 +32,13 @@ def member(row: dict[str, Any]) -> dict[str, Any]:
 
 def test_each_moment_has_its_owner(warehouse: Warehouse) -> None:
     """From the first millisecond until the last one; nobody in between; every group that reads the topic."""
-    stretches = [held("g", "a", 1, 3), held("g", "b", 4, None), held("h", "c", 2, 5), held("g", "x", 1, 9, partition=1)]
-    write(warehouse, {ASSIGNMENTS: stretches, MEMBERS: [member(row) for row in stretches]})
+    intervals = [
+        owned("g", "a", 1, 3),
+        owned("g", "b", 4, None),
+        owned("h", "c", 2, 5),
+        owned("g", "x", 1, 9, partition=1),
+    ]
+    write(warehouse, {ASSIGNMENTS: intervals, MEMBERS: [member(row) for row in intervals]})
 
     def owners(minute: float | None) -> list[tuple[str, str, str | None]]:
         moment = None if minute is None else at_ms(minute)
@@ -49,16 +54,16 @@ def test_each_moment_has_its_owner(warehouse: Warehouse) -> None:
     assert owners_at(warehouse, "another", topic="t", partition=0) == []
 
 
-def test_a_task_stands_for_partitions_of_what_it_reads(warehouse: Warehouse) -> None:
+def test_a_task_represents_partitions_of_what_it_reads(warehouse: Warehouse) -> None:
     """Streams: the subtopology's topics at that time, by active tasks alone. Share groups have no owners."""
     task = {"group_type": "STREAMS", "topic": "sub"}
-    stretches = [
-        held("s", "m", 2, None, task_type="ACTIVE", **task),
-        held("s", "n", 2, None, task_type="STANDBY", **task),
-        held("share", "m", 2, None, group_type="SHARE"),
+    intervals = [
+        owned("s", "m", 2, None, task_type="ACTIVE", **task),
+        owned("s", "n", 2, None, task_type="STANDBY", **task),
+        owned("share", "m", 2, None, group_type="SHARE"),
     ]
     topology = event("s", 1, "TOPOLOGY_CHANGED", details=[("subtopologies", json.dumps({"sub": ["t", "u"]}))])
-    write(warehouse, {ASSIGNMENTS: stretches, MEMBERS: [member(stretches[0])], "silver.group_events": [topology]})
+    write(warehouse, {ASSIGNMENTS: intervals, MEMBERS: [member(intervals[0])], "silver.group_events": [topology]})
     for topic in ("t", "u"):
         (owner,) = owners_at(warehouse, CLUSTER, topic=topic, partition=0)
         assert (owner.group_id, owner.member_id, owner.topic) == ("s", "m", topic)
@@ -67,24 +72,24 @@ def test_a_task_stands_for_partitions_of_what_it_reads(warehouse: Warehouse) -> 
 
 def test_hostile_topics_match_themselves_alone(warehouse: Warehouse) -> None:
     """200 names of topics, groups and members: each topic has its own owner, printed as it is but for formulae."""
-    stretches = [held(name, name, 1, None, topic=name, log_partition=1) for name in HOSTILE]
-    write(warehouse, {ASSIGNMENTS: stretches, MEMBERS: [member(row) for row in stretches]})
+    intervals = [owned(name, name, 1, None, topic=name, log_partition=1) for name in HOSTILE]
+    write(warehouse, {ASSIGNMENTS: intervals, MEMBERS: [member(row) for row in intervals]})
     for name in HOSTILE:
-        told = {kind: io.StringIO(newline="") for kind in ("json", "csv")}
-        for kind, out in told.items():
+        reported = {kind: io.StringIO(newline="") for kind in ("json", "csv")}
+        for kind, out in reported.items():
             remarks = run_owner(warehouse, CLUSTER, topic=name, partition=0, at_ms=None, output_format=kind, out=out)
             assert remarks == []
-        answer = json.loads(told["json"].getvalue())
+        answer = json.loads(reported["json"].getvalue())
         assert (answer["GROUP"], answer["TOPIC"], answer["CONSUMER-ID"]) == (name, name, name)
-        (cells,) = list(csv.DictReader(io.StringIO(told["csv"].getvalue(), newline="")))
+        (cells,) = list(csv.DictReader(io.StringIO(reported["csv"].getvalue(), newline="")))
         assert cells["TOPIC"] in (name, f"'{name}")
         assert cells["TOPIC"][0] not in "=+-@\t"
 
 
 def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
     """A topic of another name would look like one that had no owner."""
-    stretch = held("g", "a", 1, 3)
-    write(warehouse, {ASSIGNMENTS: [stretch], MEMBERS: [member(stretch)]})
+    interval = owned("g", "a", 1, 3)
+    write(warehouse, {ASSIGNMENTS: [interval], MEMBERS: [member(interval)]})
     for topic, partition, remark in (
         ("t", 0, "nobody owned it then, as far as the log tells"),
         ("t", 1, "no group was ever assigned partition 1 of topic t, as far as the log tells"),
@@ -97,8 +102,8 @@ def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
 def test_share_groups_are_named_with_their_members_at_the_time(warehouse: Warehouse) -> None:
     """Several members may read a share partition: it has no single owner, and is not unassigned."""
     share = {"group_type": "SHARE", "topic_id": "T", "topic": "t"}
-    rows = [held("jobs", "a", 1, 3, **share), held("jobs", "b", 2, None, **share)]
-    target = held("jobs", "c", 2, None, **share) | {"assignment": "TARGET"}
+    rows = [owned("jobs", "a", 1, 3, **share), owned("jobs", "b", 2, None, **share)]
+    target = owned("jobs", "c", 2, None, **share) | {"assignment": "TARGET"}
     write(warehouse, {ASSIGNMENTS: [*rows, target], MEMBERS: [member(row) for row in rows]})
 
     def remarks(minute: float) -> list[str]:
@@ -115,6 +120,6 @@ def test_share_groups_are_named_with_their_members_at_the_time(warehouse: Wareho
     ("timestamp_ms", "text"),
     [(0, "1970-01-01T00:00:00.000Z"), (1767225600007, "2026-01-01T00:00:00.007Z"), (None, None)],
 )
-def test_times_are_told_in_utc(timestamp_ms: int | None, text: str | None) -> None:
+def test_times_are_reported_in_utc(timestamp_ms: int | None, text: str | None) -> None:
     """To the millisecond."""
     assert time_text(timestamp_ms) == text

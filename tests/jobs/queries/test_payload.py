@@ -112,8 +112,8 @@ def dead_letter(place: int, source_offset: int, at_ms: int, changed: Mapping[str
         "delivery.count": b"5",
         "message": b"Delivery count limit reached.",
     } | dict(changed or {})
-    told = tuple((f"__dlq.errors.{name}", value) for name, value in headers.items() if value)
-    return Record(place, at_ms, None, None, told)
+    reported = tuple((f"__dlq.errors.{name}", value) for name, value in headers.items() if value)
+    return Record(place, at_ms, None, None, reported)
 
 
 def test_copies_are_found_missing_or_not_there_yet(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_shell_runs_statements_and_survives_errors(tables: Catalogue, capsys: py
 
 
 @pytest.mark.spark
-def test_an_error_in_a_task_is_told_by_its_own_words(tables: Catalogue) -> None:
+def test_an_error_in_a_task_is_reported_by_its_own_words(tables: Catalogue) -> None:
     """What was raised in Python on a worker comes out as that, not as the JVM's stack around it."""
 
     def fail(_: int) -> int:

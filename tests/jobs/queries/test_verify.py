@@ -71,7 +71,7 @@ class FakeAdmin(Admin):
         return {name: Refusal.of(29 if name in self._hidden else 3) for name in names}
 
 
-def told(before: int = END, after: int = END, **more: Any) -> Asked:
+def described(before: int = END, after: int = END, **more: Any) -> Asked:
     """What a cluster said: nothing, unless said otherwise."""
     logs = (OFFSETS_LOG, SHARE_LOG)
     asked = Asked(
@@ -106,7 +106,7 @@ def judged(warehouse: Warehouse, asked: Asked, admin: Admin | None = None) -> li
 def unequal(findings: list[Finding]) -> list[tuple[str, str, str | None, Any, Any, str | None]]:
     """(verdict, name, field, broker, ledger, reason) of what is not equal."""
     return [
-        (it.verdict.name, it.thing.name, it.field, it.told, it.known, it.reason)
+        (it.verdict.name, it.thing.name, it.field, it.described, it.known, it.reason)
         for it in findings
         if it.verdict is not Verdict.EQUAL
     ]
@@ -143,7 +143,7 @@ def history() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def held(*partitions: int) -> frozenset[AssignedPartition]:
+def owned(*partitions: int) -> frozenset[AssignedPartition]:
     """Partitions of topic t."""
     return frozenset(AssignedPartition(TOPIC_ID, "t", partition, None) for partition in partitions)
 
@@ -151,7 +151,7 @@ def held(*partitions: int) -> frozenset[AssignedPartition]:
 def of_member(member_id: str, epoch: int, *partitions: int) -> GroupMember:
     """As the broker describes it."""
     client = f"client-{member_id}"
-    return GroupMember(member_id, None, client, "/10.0.0.1", None, epoch, False, held(*partitions), frozenset())
+    return GroupMember(member_id, None, client, "/10.0.0.1", None, epoch, False, owned(*partitions), frozenset())
 
 
 AT_END: Final = GroupDescription(
@@ -163,7 +163,7 @@ OFFSETS_AT_END: Final = {("t", 0): CommittedOffset(30, 4, ""), ("t", 1): Committ
 def test_the_end_of_the_log_is_what_the_broker_says(warehouse: Warehouse) -> None:
     """Group, members, assignments, offsets; an assignor that no member asked for is the broker's own and in no log."""
     write(warehouse, history())
-    findings = judged(warehouse, told(descriptions={"g": AT_END}, offsets={"g": OFFSETS_AT_END}))
+    findings = judged(warehouse, described(descriptions={"g": AT_END}, offsets={"g": OFFSETS_AT_END}))
     assert unequal(findings) == []
     assert Counter(it.thing.what for it in findings) == {
         What.GROUP: 1,
@@ -198,13 +198,15 @@ def test_any_state_of_the_time_of_asking_is_equal(
     """While the group rebalanced the broker may have told each of its states; at one log end only the one there."""
     write(warehouse, history())
     whole, still = (
-        told(before=2, descriptions={"g": description}),
-        told(log_end, log_end, descriptions={"g": description}),
+        described(before=2, descriptions={"g": description}),
+        described(log_end, log_end, descriptions={"g": description}),
     )
     for asked in (whole, still):
         assert [it for it in judged(warehouse, asked) if it.thing.what is not What.OFFSET and it.verdict] == []
     later = [
-        it.verdict for it in judged(warehouse, told(descriptions={"g": description})) if it.thing.what is What.GROUP
+        it.verdict
+        for it in judged(warehouse, described(descriptions={"g": description}))
+        if it.thing.what is What.GROUP
     ]
     assert set(later) == {Verdict.EQUAL if log_end == 8 else Verdict.DIFFERENT}
 
@@ -215,7 +217,7 @@ def test_no_state_of_the_time_is_moved_on_where_it_moved(warehouse: Warehouse) -
     mixed = replace(
         AT_END, state="Assigning", members=(replace(of_member("m1", 3, 0), client_host="/other"), AT_END.members[1])
     )
-    findings = judged(warehouse, told(before=2, descriptions={"g": mixed}, offsets={"g": OFFSETS_AT_END}))
+    findings = judged(warehouse, described(before=2, descriptions={"g": mixed}, offsets={"g": OFFSETS_AT_END}))
     assert unequal(findings) == [
         ("MOVED_ON", "", "state", "Assigning", "Stable", None),
         ("DIFFERENT", "m1", "client_host", "/other", "/10.0.0.1", None),
@@ -238,7 +240,7 @@ def test_offsets_of_the_time_of_asking(warehouse: Warehouse) -> None:
 
     def verdicts(*offsets: int | None) -> list[str]:
         answer = {("t", number): CommittedOffset(it, None, "") for number, it in enumerate(offsets) if it is not None}
-        return [it.verdict.name for it in judged(warehouse, told(before=4, offsets={"g": answer}))]
+        return [it.verdict.name for it in judged(warehouse, described(before=4, offsets={"g": answer}))]
 
     assert verdicts(1) == verdicts(2) == ["EQUAL"]
     assert verdicts() == []
@@ -253,7 +255,7 @@ def test_a_difference_is_named_with_both_sides(warehouse: Warehouse) -> None:
     write(warehouse, history())
     broker = replace(AT_END, members=(of_member("m1", 3), AT_END.members[1], of_member("m3", 3)))
     offsets = {**OFFSETS_AT_END, ("t", 1): CommittedOffset(81, None, "m"), ("t", 2): CommittedOffset(1, None, "")}
-    found = unequal(judged(warehouse, told(descriptions={"g": broker}, offsets={"g": offsets})))
+    found = unequal(judged(warehouse, described(descriptions={"g": broker}, offsets={"g": offsets})))
     assert found == [
         ("DIFFERENT", "", "member count", 3, 2, None),
         ("DIFFERENT", "m3", "exists", True, None, None),
@@ -304,14 +306,14 @@ GAPS = [
 
 
 @pytest.mark.parametrize(("ranges", "start", "verdict", "reason"), GAPS)
-def test_what_was_not_captured_cannot_be_told(
+def test_what_was_not_captured_is_unknown(
     warehouse: Warehouse, ranges: list[CoverageRange], start: int, verdict: str, reason: str | None
 ) -> None:
     """A hole which the broker itself does not have, or which tore the ledger's own past; never what is equal."""
     write(warehouse, history())
     cover(warehouse, *ranges)
     offsets = {**OFFSETS_AT_END, ("t", 0): CommittedOffset(31, 4, "")}
-    asked = told(descriptions={"g": AT_END}, offsets={"g": offsets}, starts={OFFSETS_LOG: start, SHARE_LOG: 0})
+    asked = described(descriptions={"g": AT_END}, offsets={"g": offsets}, starts={OFFSETS_LOG: start, SHARE_LOG: 0})
     found = unequal(judged(warehouse, asked))
     assert found == [(verdict, "t-0", "offset", (31, 4, ""), (30, 4, ""), reason)]
 
@@ -332,7 +334,7 @@ def test_a_tombstone_may_have_been_compacted_away(warehouse: Warehouse) -> None:
         "a deletion may have been in offsets 6 to 6, "
         "which __consumer_offsets-0 had lost to compaction when it was captured"
     )
-    assert unequal(judged(warehouse, told(descriptions={"g": left}, offsets={"g": {}}))) == [
+    assert unequal(judged(warehouse, described(descriptions={"g": left}, offsets={"g": {}}))) == [
         ("DIFFERENT", "", "group epoch", 4, 3, None),
         ("CANNOT_TELL", "", "member count", 1, 2, hole),
         ("CANNOT_TELL", "", "state", "Reconciling", "Stable", hole),
@@ -341,14 +343,14 @@ def test_a_tombstone_may_have_been_compacted_away(warehouse: Warehouse) -> None:
         ("CANNOT_TELL", "t-0", "offset", None, (30, 4, ""), hole),
         ("DIFFERENT", "t-1", "offset", None, (80, None, "m"), None),
     ]
-    assert unequal(judged(warehouse, told()))[0] == ("CANNOT_TELL", "", "exists", None, True, hole)
+    assert unequal(judged(warehouse, described()))[0] == ("CANNOT_TELL", "", "exists", None, True, hole)
 
 
 def test_nothing_was_ever_captured(warehouse: Warehouse) -> None:
     """A cluster that has groups and a warehouse that has not seen its log: nothing can be told."""
     cover(warehouse, log=OFFSETS_LOG)
     cover(warehouse, CoverageRange(0, 0, MISSING, 0))
-    found = unequal(judged(warehouse, told(descriptions={"g": AT_END})))
+    found = unequal(judged(warehouse, described(descriptions={"g": AT_END})))
     assert [(it[0], it[2]) for it in found] == [("CANNOT_TELL", "exists")]
 
 
@@ -365,7 +367,7 @@ def test_a_group_which_the_broker_does_not_list(
 ) -> None:
     """It is asked for by its name: it may not be there, be hidden, or have been left out while its log was loaded."""
     write(warehouse, history() | {COMMITS: []})
-    found = unequal(judged(warehouse, told(), FakeAdmin(by_name)))
+    found = unequal(judged(warehouse, described(), FakeAdmin(by_name)))
     assert found == [(finding[0], "", *finding[1:])]
 
 
@@ -373,16 +375,16 @@ def test_a_group_that_was_deleted_meanwhile(warehouse: Warehouse) -> None:
     """Gone at one of the log ends: equal whether the broker still lists it or not."""
     write(warehouse, {GENERATIONS: [generation("g", 1, 6, protocol_type="consumer")]})
     listed = GroupDescription("g", "CLASSIC", "Empty", (), "consumer", "")
-    assert unequal(judged(warehouse, told(before=5, descriptions={"g": listed}))) == []
-    assert unequal(judged(warehouse, told(before=5, descriptions={"g": NOT_FOUND}))) == []
-    assert unequal(judged(warehouse, told(before=5))) == []
-    assert [it[0] for it in unequal(judged(warehouse, told(descriptions={"g": listed})))] == ["DIFFERENT"]
+    assert unequal(judged(warehouse, described(before=5, descriptions={"g": listed}))) == []
+    assert unequal(judged(warehouse, described(before=5, descriptions={"g": NOT_FOUND}))) == []
+    assert unequal(judged(warehouse, described(before=5))) == []
+    assert [it[0] for it in unequal(judged(warehouse, described(descriptions={"g": listed})))] == ["DIFFERENT"]
 
 
 def test_a_group_which_the_ledger_lacks(warehouse: Warehouse) -> None:
     """One finding, and not one for each of its members."""
     write(warehouse, {COMMITS: []})
-    found = unequal(judged(warehouse, told(descriptions={"g": AT_END})))
+    found = unequal(judged(warehouse, described(descriptions={"g": AT_END})))
     assert found == [("DIFFERENT", "", "exists", True, None, None)]
 
 
@@ -400,11 +402,11 @@ def test_a_classic_group_in_the_middle_of_a_rebalance(warehouse: Warehouse) -> N
     joining = GroupDescription(
         "g", "CLASSIC", "PreparingRebalance", (GroupMember("m2", None, "c", "/h"),), "consumer", ""
     )
-    found = judged(warehouse, told(descriptions={"g": joining}))
+    found = judged(warehouse, described(descriptions={"g": joining}))
     assert {it.verdict for it in found} == {Verdict.NOT_IN_LOG}
     assert {it.reason for it in found} == {Reason.CLASSIC_REBALANCING}
     other = replace(joining, protocol_type="connect")
-    assert Verdict.DIFFERENT in {it.verdict for it in judged(warehouse, told(descriptions={"g": other}))}
+    assert Verdict.DIFFERENT in {it.verdict for it in judged(warehouse, described(descriptions={"g": other}))}
 
 
 def test_assignments_that_nobody_can_read_are_not_equal(warehouse: Warehouse) -> None:
@@ -415,7 +417,7 @@ def test_assignments_that_nobody_can_read_are_not_equal(warehouse: Warehouse) ->
     readable = GroupMember("m2", None, "c", "/h", assigned=frozenset({AssignedPartition(None, "t", 0, None)}))
     members = _classic_member("consumer", _Described("m1", b"\xff\xff own bytes")), readable
     assert (members[0].is_unread, members[0].assigned) == (True, frozenset())
-    asked = told(descriptions={"g": GroupDescription("g", "CLASSIC", "Stable", members, "consumer", "own")})
+    asked = described(descriptions={"g": GroupDescription("g", "CLASSIC", "Stable", members, "consumer", "own")})
     assignments = [it for it in judged(warehouse, asked) if it.thing.what is What.ASSIGNMENT]
     assert [(it.verdict, it.thing.name, it.reason) for it in assignments] == [
         (Verdict.CANNOT_TELL, "all of m1", UNREAD),
@@ -434,10 +436,10 @@ class _Described(NamedTuple):
     client_host: str = "/h"
 
 
-def test_what_the_principal_may_not_see_cannot_be_told(warehouse: Warehouse) -> None:
+def test_what_the_principal_may_not_see_is_unknown(warehouse: Warehouse) -> None:
     """A topic it may not describe is left out of offsets; a group, or its offsets, may be refused whole."""
     write(warehouse, history())
-    asked = told(descriptions={"g": AT_END}, offsets={"g": {("t", 0): OFFSETS_AT_END["t", 0]}})
+    asked = described(descriptions={"g": AT_END}, offsets={"g": {("t", 0): OFFSETS_AT_END["t", 0]}})
     assert [it[0] for it in unequal(judged(warehouse, asked))] == ["DIFFERENT"]
     unseen = {name: topic for name, topic in TOPICS.items() if name != "t"}
     asked = replace(asked, topics=unseen, offsets={"g": {}}, descriptions={"g": FORBIDDEN})
@@ -498,7 +500,7 @@ def of_shares(before: int = END, **more: Any) -> Asked:
         "share_offsets": {"s": {PLACE: ShareOffset(5, 4)}},
         "share_states": {KEY: ShareState(2, 5, batches)},
     }
-    return told(before=before, **(answers | more))
+    return described(before=before, **(answers | more))
 
 
 def test_share_partitions_are_what_their_coordinator_says(warehouse: Warehouse) -> None:
@@ -538,7 +540,7 @@ def test_share_partitions_which_the_broker_does_not_list(warehouse: Warehouse) -
     assert [(it[0], it[5]) for it in unequal(judged(warehouse, gone))] == [("NOT_IN_LOG", Reason.TOPIC_DELETED)]
 
 
-def test_a_share_state_without_a_snapshot_cannot_be_told(warehouse: Warehouse) -> None:
+def test_a_share_state_without_a_snapshot_is_unknown(warehouse: Warehouse) -> None:
     """Until one has been seen the ledger knows a part of the state only."""
     rows = share_history()
     rows[STATES][-1]["is_complete"] = False
@@ -589,7 +591,7 @@ def some_findings(group_id: str = "g") -> list[Finding]:
 def printed(output_format: str, verbose: bool = False, group_id: str = "g") -> str:
     """As the command prints them."""
     out = io.StringIO()
-    assert list(tell(some_findings(group_id), told(), output_format, verbose, out)) == []
+    assert list(tell(some_findings(group_id), described(), output_format, verbose, out)) == []
     return out.getvalue()
 
 

@@ -187,9 +187,9 @@ def at_each(
     return answers
 
 
-def during(*stretches: tuple[int, int, list[Any]]) -> dict[int, list[Any]]:
+def during(*intervals: tuple[int, int, list[Any]]) -> dict[int, list[Any]]:
     """The same answer at each minute from one inclusive to another exclusive."""
-    return {minute: answer for first, end, answer in stretches for minute in range(first, end)}
+    return {minute: answer for first, end, answer in intervals for minute in range(first, end)}
 
 
 @pytest.mark.spark

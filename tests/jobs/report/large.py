@@ -242,9 +242,9 @@ def _write_others(tables: Tables, size: Size) -> None:
     groups = Texts([f"group-{number:05}" for number in range(size.group_count)], numbers // OTHER_REBALANCES)
     at_ms = START_MS + numbers * 977 % max(size.rebalance_count * REBALANCE_EVERY_MS, 1)
     known = {"group_id": groups, "group_type": "CONSUMER", "incarnation": 0, "log_partition": numbers % 50}
-    told = {"cause": "MEMBER_JOINED", "method": "IN_LOG", "confidence": "CERTAIN"}
+    reported = {"cause": "MEMBER_JOINED", "method": "IN_LOG", "confidence": "CERTAIN"}
     order = {"to_generation": numbers % OTHER_REBALANCES, "started_at": at_ms, "unowned_partition_ms": numbers}
-    tables.add(REBALANCES, count, {**known, **told, **order})
+    tables.add(REBALANCES, count, {**known, **reported, **order})
     generation = {"generation": numbers % OTHER_REBALANCES, "from_log_offset": numbers, "valid_from": at_ms}
     tables.add(GROUP_GENERATIONS, count, {**known, **generation, "state": "Stable"})
 
@@ -310,9 +310,9 @@ def _write_share(tables: Tables, size: Size) -> None:
         ends = {"to_state": "ACKNOWLEDGED", "to_delivery_count": numbers % 5 + 1, "at": at_ms, "kind": "ACKNOWLEDGED"}
         tables.add(SHARE_BATCH_TRANSITIONS, count, {**place, **offsets, **ends})
         events = {**place, **offsets, "group_type": "SHARE", "at": at_ms, "method": "IN_LOG", "confidence": "CERTAIN"}
-        for table, which, told in (
+        for table, which, reported in (
             (REDELIVERIES, is_back, {"cause": "HANDED_BACK", "likely_cause": "RELEASED", "to_delivery_count": 2}),
             (ARCHIVED_RECORDS, is_lost, {"cause": "LIMIT_OR_REJECT", "delivery_count": 5, "delivery_count_limit": 5}),
         ):
             chosen = {name: value[which] if isinstance(value, np.ndarray) else value for name, value in events.items()}
-            tables.add(table, int(which.sum()), {**chosen, **told})
+            tables.add(table, int(which.sum()), {**chosen, **reported})

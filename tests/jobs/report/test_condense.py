@@ -103,10 +103,10 @@ def test_marks_put_together_count_the_same(rows: pa.Table, most: int) -> None:
 
 
 @given(st.lists(st.tuples(TIMES, st.integers(0, 5_000) | st.none()), max_size=50), MOST)
-def test_flow_put_together_has_the_same_sum(stretches: list[tuple[int, int | None]], most: int) -> None:
+def test_flow_put_together_has_the_same_sum(intervals: list[tuple[int, int | None]], most: int) -> None:
     """All who came and went are counted, and at each moment that is left as many are there as were."""
-    starts = column([start for start, _ in stretches])
-    ends = column([OPEN if length is None else start + length for start, length in stretches])
+    starts = column([start for start, _ in intervals])
+    ends = column([OPEN if length is None else start + length for start, length in intervals])
     condensed = Condensed(flow(starts, ends))
     left = condensed.at_most(most)
     assert len(left) <= max(most, 1)

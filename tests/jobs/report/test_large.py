@@ -27,7 +27,7 @@ LIMITS: Final = (
     Limits()
     if IS_TEST_LIVE
     else Limits(
-        stretch_count=20_000,
+        interval_count=20_000,
         batch_count=2_000,
         mark_count=1_000,
         row_count=100,

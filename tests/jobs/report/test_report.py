@@ -107,13 +107,13 @@ class Tiles(HTMLParser):
 
 def test_its_numbers_are_golds(warehouse: Warehouse, report: Path) -> None:
     """What the page says at its head, read back from the file, is what the gold tables sum up to."""
-    told = Tiles(report.read_text()).sections[0]
+    reported = Tiles(report.read_text()).sections[0]
     gold = {name: warehouse.read(TABLES[f"gold.{name}"]).to_pylist() for name in ("rebalances", "commit_anomalies")}
     ranges = {name: warehouse.read(TABLES[f"gold.{name}"]).to_pylist() for name in ("redeliveries", "archived_records")}
     offsets = {name: sum(row["last_offset"] - row["first_offset"] + 1 for row in rows) for name, rows in ranges.items()}
     unowned_ms = sum(row["unowned_partition_ms"] or 0 for row in gold["rebalances"])
-    assert told == {
-        "groups": told["groups"],
+    assert reported == {
+        "groups": reported["groups"],
         "rebalances": f"{len(gold['rebalances']):,}",
         "partition time unowned": f"{unowned_ms / 1000:.3g} s",
         "commits that went back": f"{sum(row['kind'] == 'REWIND' for row in gold['commit_anomalies']):,}",
@@ -122,7 +122,7 @@ def test_its_numbers_are_golds(warehouse: Warehouse, report: Path) -> None:
         "holes in coverage": "0",
     }
     silver = warehouse.read(TABLES["silver.group_generations"], ["group_id"])["group_id"].to_pylist()
-    assert int(told["groups"]) >= len(set(silver))
+    assert int(reported["groups"]) >= len(set(silver))
     assert offsets["archived_records"] and offsets["redeliveries"] and unowned_ms
 
 
@@ -225,7 +225,7 @@ def test_every_recording_is_drawn(browser: Browser, report_of: Callable[[str], P
 
 
 @needs_chromium
-def test_causes_show_on_hover_and_a_stretch_comes_closer(browser: Browser, shown: Path) -> None:
+def test_causes_show_on_hover_and_a_interval_comes_closer(browser: Browser, shown: Path) -> None:
     """A rebalance tells its cause and how sure that is; zooming in leaves fewer of them."""
     opened = Opened(browser, shown)
     figure = opened.page.locator("section#group-1 figure.picture").first
@@ -327,8 +327,8 @@ def test_everybody_can_read_it(drawn: Opened, axe: str) -> None:
     page.wait_for_timeout(500)
     page.evaluate(axe)
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    told = [f"{it['impact']}: {it['id']}: {it['nodes'][0]['html'][:200]}" for it in found]
-    assert [line for line in told if line.startswith(("serious", "critical"))] == []
+    reported = [f"{it['impact']}: {it['id']}: {it['nodes'][0]['html'][:200]}" for it in found]
+    assert [line for line in reported if line.startswith(("serious", "critical"))] == []
 
 
 def fields_shown(text: str, name_of: Callable[[str, int], str]) -> set[str]:

@@ -85,7 +85,7 @@ def is_late(folder: str) -> bool:
 
 
 @pytest.mark.parametrize("has_state", [True, False])
-def test_older_stretch_is_replayed_from_the_last_state_before_it(
+def test_older_interval_is_replayed_from_the_last_state_before_it(
     no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]], has_state: bool
 ) -> None:
     """The second third of some log partitions comes last: these alone are replayed, from where the first night ended;
@@ -103,7 +103,7 @@ def test_older_stretch_is_replayed_from_the_last_state_before_it(
         assert jobs.replayed()[log[0]] == watermarks(jobs)[log] - (before[log] if has_state else 0)
 
 
-def test_the_first_stretch_that_comes_last_is_replayed_with_all_behind_it(
+def test_the_first_interval_that_comes_last_is_replayed_with_all_behind_it(
     no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]]
 ) -> None:
     """No run had a state before it: log partitions whose first half comes last are replayed from their beginning."""

@@ -110,13 +110,13 @@ def test_lives_come_by_group_in_log_order(warehouse: Warehouse) -> None:
 def test_rows_of_a_life_are_in_the_order_in_which_it_is_judged(warehouse: Warehouse) -> None:
     """Nobody sorts them again: not generations, members or assignments, null before all texts."""
     numbers = range(6)
-    stretches = [{"group_id": "g", "from_log_offset": 9 - number // 2, "valid_from": at(1)} for number in numbers]
-    generations = [row | {"incarnation": 1, "generation": 7 - number} for number, row in enumerate(stretches)]
-    members = [row | {"member_id": f"m{9 - number}"} for number, row in enumerate(stretches)]
+    intervals = [{"group_id": "g", "from_log_offset": 9 - number // 2, "valid_from": at(1)} for number in numbers]
+    generations = [row | {"incarnation": 1, "generation": 7 - number} for number, row in enumerate(intervals)]
+    members = [row | {"member_id": f"m{9 - number}"} for number, row in enumerate(intervals)]
     topics = [("t", None), ("b", "t"), (None, None), ("a", None), ("a", "t"), (None, "t")]
     assignments = [
         row | {"member_id": "m", "topic": topic, "topic_id": topic_id, "partition": 0, "assignment": "TARGET"}
-        for row, (topic, topic_id) in zip(stretches, topics, strict=True)
+        for row, (topic, topic_id) in zip(intervals, topics, strict=True)
     ]
     of_tables = {GROUP_GENERATIONS: generations, GROUP_MEMBERS: members, MEMBER_ASSIGNMENTS: assignments}
     for table, rows in of_tables.items():
@@ -235,7 +235,7 @@ def test_parts_together_have_no_more_texts_than_rows() -> None:
 
 
 @pytest.mark.parametrize("is_sorted", [True, False])
-def test_log_partitions_that_share_a_row_group_are_told_apart(
+def test_log_partitions_that_share_a_row_group_are_distinguished(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, is_sorted: bool
 ) -> None:
     """It is read once for all of them, whatever the order of its rows, and anew where too much was read since."""
@@ -328,7 +328,7 @@ def test_row_groups_that_ended_before_a_place_are_passed_over(
         assert set(found["to_log_offset"].to_pylist()) >= {8, 20, 21, 30, 31, None}
 
 
-def test_rows_of_some_groups_are_told_by_log_partition() -> None:
+def test_rows_of_some_groups_are_reported_by_log_partition() -> None:
     """A group of one log partition says nothing of one of another; groups without rows, and no rows, are no matter."""
     rows = pa.table({"group_id": ["a", "b", "a", "c"], "log_partition": pa.array([0, 0, 1, 1], pa.int32())})
     groups = {0: {"a", "x"}, 1: {"c"}, 2: {"b"}}

@@ -287,13 +287,13 @@ def test_committed_offsets_have_no_sentinels() -> None:
     group = OffsetFetchResponse.OffsetFetchResponseGroup
     topic = group.OffsetFetchResponseTopics
     partition = topic.OffsetFetchResponsePartitions
-    told = [
+    answered = [
         partition(partition_index=0, committed_offset=5, committed_leader_epoch=-1, metadata=None, error_code=0),
         partition(partition_index=1, committed_offset=6, committed_leader_epoch=2, metadata="m", error_code=0),
         partition(partition_index=2, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=0),
     ]
     response = OffsetFetchResponse(
-        groups=[group(group_id="a", error_code=0, topics=[topic(name="t", partitions=told)])]
+        groups=[group(group_id="a", error_code=0, topics=[topic(name="t", partitions=answered)])]
     )
     answers = Admin(FakeBroker({"OffsetFetchRequest": lambda *_: response})).committed_offsets(["a", "b"])
     assert answers["a"] == {("t", 0): CommittedOffset(5, None, ""), ("t", 1): CommittedOffset(6, 2, "m")}
@@ -377,7 +377,7 @@ def test_a_broker_without_configs_of_groups_is_not_asked_for_them() -> None:
 def test_topics_without_ids_are_topics() -> None:
     """Brokers before 2.8 tell no ids: names and numbers of partitions are there."""
     topic = MetadataResponse.MetadataResponseTopic
-    told = MetadataResponse(
+    answered = MetadataResponse(
         brokers=[],
         topics=[
             topic(error_code=0, name="old", topic_id=None, partitions=[]),
@@ -385,7 +385,7 @@ def test_topics_without_ids_are_topics() -> None:
             topic(error_code=0, name="new", topic_id=UUID(int=1), partitions=[]),
         ],
     )
-    topics = Admin(FakeBroker({"MetadataRequest": lambda *_: told})).topics()
+    topics = Admin(FakeBroker({"MetadataRequest": lambda *_: answered})).topics()
     assert {name: it.topic_id for name, it in topics.items()} == {"old": None, "zero": None, "new": "A" * 21 + "Q"}
 
 
@@ -420,8 +420,8 @@ def test_share_states_are_read_without_writing() -> None:
         requests.append(request._fields)
         return states_response(request, {"state_epoch": 1, "start_offset": 7, "state_batches": batches})
 
-    told = {key: key.partition for key in keys[:-1]}
-    states = Admin(FakeBroker({"ReadShareGroupStateRequest": answer})).share_states(keys, told)
+    answered = {key: key.partition for key in keys[:-1]}
+    states = Admin(FakeBroker({"ReadShareGroupStateRequest": answer})).share_states(keys, answered)
     assert states == dict.fromkeys(keys, ShareState(1, 7, (StateBatch(7, 9, 2, 0),)))
     sent = [(it.group_id, part.leader_epoch) for it in requests for topic in it.topics for part in topic.partitions]
     assert sorted(sent) == [("a", 0), ("a", 1), ("a", 2), ("a", 3), ("b", -1), ("b", 0), ("b", 1), ("b", 2)]

@@ -95,7 +95,7 @@ def test_requests_go_to_whom_they_are_for() -> None:
     ],
     ids=["dead", "silent", "no leader", "no topic", "no right"],
 )
-def test_no_answer_is_told_in_time(plan: Callable[[FakeKafka], object], code: str) -> None:
+def test_no_answer_is_reported_in_time(plan: Callable[[FakeKafka], object], code: str) -> None:
     """Whatever keeps a broker from answering, the error comes with the time-out, and says which it was."""
     with FakeKafka() as kafka, connected(kafka, TIMEOUT_MS) as broker:
         plan(kafka)

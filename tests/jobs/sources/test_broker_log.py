@@ -223,7 +223,7 @@ def garbage(kafka: FakeKafka, _: int, request: Any) -> Any:
     ],
     ids=["no right", "made anew", "gone", "cut", "never leads", "silent", "dead", "damaged"],
 )
-def test_what_does_not_pass_is_told(
+def test_what_does_not_pass_is_reported(
     kafka: FakeKafka, plan: Callable[[FakeKafka], object], error_code: str, words: str
 ) -> None:
     """One line each, in time, with the place and the remedy."""

@@ -156,7 +156,7 @@ def test_amazon_msk(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     assert properties.notes == ()
 
 
-def test_what_a_mechanism_needs_is_told(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_mechanism_needs_is_reported(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python package that is not there is named before anything starts."""
     monkeypatch.setattr("jobs.sources.client_properties.find_spec", lambda _: None)
     with pytest.raises(ClientPropertiesError, match="GSSAPI needs the Python package gssapi"):
@@ -202,7 +202,7 @@ def test_secrets_outside_of_the_file(load: Load, tmp_path: Path) -> None:
 # What the user is told
 
 
-def test_a_file_that_everybody_can_read_is_told(load: Load, tmp_path: Path) -> None:
+def test_a_file_that_everybody_can_read_is_reported(load: Load, tmp_path: Path) -> None:
     """As ssh tells it, but it is not refused."""
     load("client.id=a")
     path = tmp_path / "client.properties"
@@ -266,7 +266,7 @@ def test_notes(load: Load, content: str, note: str) -> None:
         (variable(f"{PROVIDERS}.EnvVarConfigProvider", "a", allowlist_pattern="("), "is not a regular expression"),
     ],
 )
-def test_slips_are_told(load: Load, content: str | bytes, reason: str) -> None:
+def test_slips_are_reported(load: Load, content: str | bytes, reason: str) -> None:
     """A misspelt security setting, a mechanism and a module that do not fit: one line with file, line and key."""
     with pytest.raises(ClientPropertiesError, match=reason) as caught:
         load(content)
@@ -391,7 +391,7 @@ def test_hostile_settings_are_refused(load: Load, monkeypatch: pytest.MonkeyPatc
     assert caught.value.exit_code == 2
 
 
-def test_a_path_that_is_no_file_is_told(tmp_path: Path) -> None:
+def test_a_path_that_is_no_file_is_reported(tmp_path: Path) -> None:
     """A folder, a device, nothing at all."""
     for path in (tmp_path, Path("/dev/null"), tmp_path / "none.properties"):
         with pytest.raises(ClientPropertiesError, match=str(path)):

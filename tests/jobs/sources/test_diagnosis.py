@@ -238,7 +238,7 @@ def test_logins_which_fail() -> None:
         check(kafka.address, {**SASL, "sasl_mechanism": "OAUTHBEARER"}, Step.LOGIN_NOT_READY, "no login with OAUTH")
 
 
-def test_errors_of_ours_are_told() -> None:
+def test_errors_of_ours_are_reported() -> None:
     """What a token provider says in our own words is kept; a library's words are not."""
 
     class Provider(AbstractTokenProvider):  # type: ignore[misc]

@@ -170,7 +170,7 @@ def test_limits_of_a_stream() -> None:
     assert chosen.limits == Limits(5, 7)
 
 
-def test_a_stream_begins_where_it_is_told() -> None:
+def test_a_stream_begins_where_it_is_reported() -> None:
     """Offsets of another reader's making, for a new checkpoint."""
     assert stream_reader(Path("/x"), startingOffsets='{"a-0": 5}').initialOffset() == {"a-0": 5}
 

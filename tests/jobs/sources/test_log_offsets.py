@@ -112,7 +112,7 @@ def test_steps_reach_the_target(kafka: FakeKafka, live: BrokerOffsets) -> None:
     assert live.next(at, NO_LIMITS, None) == {key(0): 101, key(1): 300, key(2): 1}
 
 
-def test_pruned_offsets_are_skipped_and_told(kafka: FakeKafka, live: BrokerOffsets) -> None:
+def test_pruned_offsets_are_skipped_and_reported(kafka: FakeKafka, live: BrokerOffsets) -> None:
     """Limits count what is left; the range says where it was to begin, and the log where it starts now."""
     kafka.log_starts[0] = 90
     kafka.logs[0] = kafka.logs[0][90:]
@@ -133,7 +133,7 @@ def test_a_log_which_ends_too_early_is_an_error(kafka: FakeKafka, live: BrokerOf
         live.between({}, {key(1): 301})
 
 
-def test_a_lost_connection_is_made_anew(kafka: FakeKafka) -> None:
+def test_a_lost_connection_is_rebuilt(kafka: FakeKafka) -> None:
     """After an error the next look connects again."""
     offsets = BrokerOffsets(BrokerAddress(kafka.address), [TOPIC], [1], 1_000)
     assert [log.partition for log in offsets.find()] == [1]

@@ -100,7 +100,7 @@ def test_what_was_read_of_a_segment_leaves_the_memory(tmp_path: Path, monkeypatc
     path = write_segment(
         tmp_path, "__consumer_offsets", 0, 0, b"".join(batch(offset, value=b"x" * 5_000) for offset in range(2_000))
     )
-    monkeypatch.setattr(scan, "STRETCH_BYTES", 1 << 20)
+    monkeypatch.setattr(scan, "WINDOW_BYTES", 1 << 20)
     monkeypatch.setattr(segments, "KEPT_BYTES_MAX", 1 << 20)
     monkeypatch.setattr(segments, "CHUNK_BYTES_MAX", 1 << 20)
     log = find_partitions(str(tmp_path), TOPICS)[0]
@@ -117,9 +117,9 @@ def test_what_was_read_of_a_segment_leaves_the_memory(tmp_path: Path, monkeypatc
 
 def resident_bytes(path: Path) -> int:
     """What is in memory of the mappings of a file."""
-    told = re.findall(rf"{path}\n(?:\w+: .*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text())
-    assert told, "the file is mapped"
-    return 1024 * sum(map(int, told))
+    reported = re.findall(rf"{path}\n(?:\w+: .*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text())
+    assert reported, "the file is mapped"
+    return 1024 * sum(map(int, reported))
 
 
 def test_damage_is_kept_and_said(tmp_path: Path) -> None:

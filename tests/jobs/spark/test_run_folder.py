@@ -56,7 +56,7 @@ def test_what_a_killed_run_left_is_deleted_by_the_next(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_python_and_the_jvm_are_told(tmp_path: Path) -> None:
+def test_python_and_the_jvm_are_reported(tmp_path: Path) -> None:
     """Workers inherit the variable, Spark gets an option beside the user's."""
     run = Run(tmp_path)
     run.end()

@@ -28,9 +28,9 @@ def test_what_a_later_night_runs_is_loaded_too() -> None:
     """Loops that only go on from saved state, or make room, are."""
     loops = (interning._fill_slots, interning._intern_each, kernels.pack_pool)
     names = [(loop.__module__, loop.__name__) for loop in loops]
-    told = (
+    reported = (
         "from importlib import import_module; from jobs.spark.worker_daemon import load; load(); "
         f"print([len(getattr(import_module(module), name).signatures) for module, name in {names}])"
     )
-    done = subprocess.run([sys.executable, "-c", told], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", reported], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[1, 1, 1]"

@@ -96,12 +96,12 @@ def test_a_little_memory_is_kept_for_whatever_comes(monkeypatch: pytest.MonkeyPa
 def test_what_was_freed_is_given_back() -> None:
     """Of a gigabyte in blocks that malloc would keep, the process has nothing any more."""
     blocks = [bytearray(1 << 16) for _ in range(1 << 14)]
-    held = _resident_bytes()
+    owned = _resident_bytes()
     pins = blocks[::256]
     del blocks
     give_back()
     assert len(pins) == 64
-    assert _resident_bytes() < held - (900 << 20)
+    assert _resident_bytes() < owned - (900 << 20)
 
 
 def _resident_bytes() -> int:

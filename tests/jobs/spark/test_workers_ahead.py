@@ -29,7 +29,7 @@ import os, sys
 from jobs.spark.workers_ahead import take_over
 if not take_over(int(sys.argv[1]), sys.argv[2]):
     sys.exit(3)
-print(sys.argv[1:], sys.path[0], os.environ["SPARK_TOLD"], sys.stdin.read(), flush=True)
+print(sys.argv[1:], sys.path[0], os.environ["SPARK_LINES"], sys.stdin.read(), flush=True)
 """
 CHILD = """
 import sys
@@ -84,13 +84,16 @@ def test_spark_takes_over_what_the_driver_started(environment: dict[str, str]) -
         assert driver.stdin is not None and driver.stdout is not None
         path = driver.stdout.readline().strip()
         run_folder = str(Path(path).parent.parent)
-        told = {**environment, **OF_EVERY_WORKER, "GIVEN": "yes", AHEAD: path, "SPARK_BUFFER_SIZE": "65536"}
-        told |= {"TMPDIR": run_folder, SUBMIT_ARGS: f"--conf {JVM_OPTIONS}=-Djava.io.tmpdir={run_folder} pyspark-shell"}
+        reported = {**environment, **OF_EVERY_WORKER, "GIVEN": "yes", AHEAD: path, "SPARK_BUFFER_SIZE": "65536"}
+        reported |= {
+            "TMPDIR": run_folder,
+            SUBMIT_ARGS: f"--conf {JVM_OPTIONS}=-Djava.io.tmpdir={run_folder} pyspark-shell",
+        }
         with subprocess.Popen(
             [sys.executable, "-m", DAEMON, "pyspark.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=told,
+            env=reported,
             cwd=PROJECT_ROOT,
         ) as child:
             assert child.stdin is not None and child.stdout is not None
@@ -110,7 +113,7 @@ def test_spark_takes_over_what_the_driver_started(environment: dict[str, str]) -
 def test_a_daemon_has_what_spark_gave_its_child(folder: Path, environment: dict[str, str]) -> None:
     """Arguments, places of modules, environment and the standard streams."""
     with waiting(folder, environment) as (process, known):
-        known |= {"SPARK_TOLD": "told", "PYTHONPATH": f"/spark/python/lib/pyspark.zip:{known['PYTHONPATH']}"}
+        known |= {"SPARK_LINES": "told", "PYTHONPATH": f"/spark/python/lib/pyspark.zip:{known['PYTHONPATH']}"}
         with python(CHILD, env=known) as child:
             output, _ = child.communicate("in", timeout=SECONDS)
             assert output == "['pyspark.worker', 'more'] /given told in\n"
@@ -130,7 +133,7 @@ def test_a_daemon_has_what_spark_gave_its_child(folder: Path, environment: dict[
 def test_another_environment_is_not_taken(folder: Path, environment: dict[str, str], other: dict[str, str]) -> None:
     """What Python or a library reads as it starts must be the same: Spark's child loads by itself."""
     with waiting(folder, environment) as (process, known):
-        with python(CHILD, env={**known, "SPARK_TOLD": "told", **other}) as child:
+        with python(CHILD, env={**known, "SPARK_LINES": "told", **other}) as child:
             child.communicate(timeout=SECONDS)
             assert child.returncode == 4
         assert process.wait(SECONDS) == 3

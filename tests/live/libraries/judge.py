@@ -123,40 +123,40 @@ def _owners_of(group: GroupTruth, rows: Sequence[Row], changes: Sequence[int], e
     ours = [it for it in joined(in_gold) if it.life not in dropped]
     theirs = [it for it in joined(group.owned) if it.life not in dropped]
     for mine, others, side in ((ours, theirs, "gold"), (theirs, ours, "callbacks")):
-        for stretch in mine:
-            if _is_short(stretch, group, ended_at):
+        for interval in mine:
+            if _is_short(interval, group, ended_at):
                 continue
-            pairs = _pairs(stretch, others, is_gold=side == "gold")
+            pairs = _pairs(interval, others, is_gold=side == "gold")
             found = any(_is_same(gold, callbacks, group, changes) for gold, callbacks in pairs)
-            score.add(found, f"{group.group_id}: only by {side}: {_words(stretch)}")
+            score.add(found, f"{group.group_id}: only by {side}: {_words(interval)}")
     score.left_out = len(dropped)
     return score
 
 
-def joined(stretches: Iterable[Owned]) -> list[Owned]:
+def joined(intervals: Iterable[Owned]) -> list[Owned]:
     """The same process having a partition again, with nobody in between, is one stretch."""
     result: list[Owned] = []
-    for stretch in sorted(stretches, key=lambda it: (it.partition, it.from_ms)):
+    for interval in sorted(intervals, key=lambda it: (it.partition, it.from_ms)):
         before = result[-1] if result else None
-        if before is not None and (before.partition, before.life) == (stretch.partition, stretch.life):
-            result[-1] = before._replace(to_ms=stretch.to_ms)
+        if before is not None and (before.partition, before.life) == (interval.partition, interval.life):
+            result[-1] = before._replace(to_ms=interval.to_ms)
         else:
-            result.append(stretch)
+            result.append(interval)
     return result
 
 
-def _is_short(stretch: Owned, group: GroupTruth, ended_at: int) -> bool:
+def _is_short(interval: Owned, group: GroupTruth, ended_at: int) -> bool:
     """Too short to be looked for on the other side, or at the edge of the recording."""
-    ends = (ended_at, stretch.to_ms, stretch.life.gone_at)
+    ends = (ended_at, interval.to_ms, interval.life.gone_at)
     until = min(end for end in ends if end is not None)
-    return until - stretch.from_ms <= CALLBACK_TOLERANCE_MS + group.session_ms // 2
+    return until - interval.from_ms <= CALLBACK_TOLERANCE_MS + group.session_ms // 2
 
 
-def _pairs(stretch: Owned, others: Sequence[Owned], *, is_gold: bool) -> Iterator[tuple[Owned, Owned]]:
+def _pairs(interval: Owned, others: Sequence[Owned], *, is_gold: bool) -> Iterator[tuple[Owned, Owned]]:
     """(gold, callbacks), for each of the other side with the same process and partition."""
     for other in others:
-        if (other.partition, other.life) == (stretch.partition, stretch.life):
-            yield (stretch, other) if is_gold else (other, stretch)
+        if (other.partition, other.life) == (interval.partition, interval.life):
+            yield (interval, other) if is_gold else (other, interval)
 
 
 def _is_same(gold: Owned, callbacks: Owned, group: GroupTruth, changes: Sequence[int]) -> bool:
@@ -176,10 +176,10 @@ def _is_same(gold: Owned, callbacks: Owned, group: GroupTruth, changes: Sequence
     return -CALLBACK_TOLERANCE_MS <= over_ms <= group.session_ms + CALLBACK_TOLERANCE_MS + JOIN_TOLERANCE_MS
 
 
-def _words(stretch: Owned) -> str:
-    topic, number = stretch.partition
-    until = "now" if stretch.to_ms is None else f"+{stretch.to_ms - stretch.from_ms} ms"
-    return f"{stretch.life.name} had {topic}-{number} from {stretch.from_ms} to {until}"
+def _words(interval: Owned) -> str:
+    topic, number = interval.partition
+    until = "now" if interval.to_ms is None else f"+{interval.to_ms - interval.from_ms} ms"
+    return f"{interval.life.name} had {topic}-{number} from {interval.from_ms} to {until}"
 
 
 # ---- causes
@@ -289,10 +289,10 @@ class _Causes:
 
     def _life(self, member_id: str, row: Row) -> Life | None:
         rows = self._members.get((self._group.group_id, member_id), ())
-        stretches = [it for it in rows if ms(it["valid_from"]) <= ms(row["completed_at"] or row["started_at"]) + 1]
-        if not stretches:
+        intervals = [it for it in rows if ms(it["valid_from"]) <= ms(row["completed_at"] or row["started_at"]) + 1]
+        if not intervals:
             return None
-        first = stretches[0]
+        first = intervals[0]
         return self._group.life_of(first["client_id"], ms(first["valid_from"]))
 
 

@@ -103,12 +103,12 @@ class Truth:
 
 def read_truth(folder: Path) -> Truth:
     """Read `acts.jsonl`, `callbacks.jsonl` and `groups.json`."""
-    told = json.loads((folder / "groups.json").read_text())
+    reported = json.loads((folder / "groups.json").read_text())
     acts = by_group(_lines(folder / "acts.jsonl"))
     callbacks = by_group(_lines(folder / "callbacks.jsonl"))
     said = by_group(_lines(folder / "coordinator.jsonl"))
     groups = {}
-    for group_id, facts in told["groups"].items():
+    for group_id, facts in reported["groups"].items():
         lives = tuple(_lives(acts.get(group_id, [])))
         begun = [line for line in acts.get(group_id, ()) if line["phase"] != "end"]
         groups[group_id] = GroupTruth(
@@ -121,7 +121,7 @@ def read_truth(folder: Path) -> Truth:
                 if line["event"] == "subscription"
             ),
             lives,
-            tuple(_owned(lives, callbacks.get(group_id, []), told["ended_at"])),
+            tuple(_owned(lives, callbacks.get(group_id, []), reported["ended_at"])),
             _departures(said.get(group_id, ())),
             {
                 fact["generation"]: Trigger(fact["at"], fact["reason"], fact["client_reason"])
@@ -130,10 +130,10 @@ def read_truth(folder: Path) -> Truth:
             },
         )
     return Truth(
-        told["ended_at"],
+        reported["ended_at"],
         groups,
-        frozenset(facts["language"] for facts in told["groups"].values()),
-        frozenset(facts["library"] for facts in told["groups"].values()),
+        frozenset(facts["language"] for facts in reported["groups"].values()),
+        frozenset(facts["library"] for facts in reported["groups"].values()),
     )
 
 

@@ -104,7 +104,7 @@ def test_eager_members_give_up_all_before_they_rejoin(assignors: tuple[str, ...]
     assert owned == (() if given_up else (("t", (0, 1)),))
 
 
-def test_what_an_older_generation_is_told_is_old_news() -> None:
+def test_what_an_older_generation_is_reported_is_old_news() -> None:
     """ILLEGAL_GENERATION for a heartbeat of the generation before changes nothing; of the present one, it is lost."""
     client = consumer()
     joined(client)
@@ -150,15 +150,15 @@ def test_a_slow_poll_leaves_the_group_after_the_poll_interval_and_not_before() -
 
 
 @pytest.mark.parametrize("is_rebalancing", [False, True])
-def test_after_a_slow_poll_within_the_interval_only_who_was_told_to_joins_again(is_rebalancing: bool) -> None:
+def test_after_a_slow_poll_within_the_interval_only_who_was_asked_to_joins_again(is_rebalancing: bool) -> None:
     """The join before was done with when SyncGroup succeeded: why it was is no reason to join once more."""
     client = consumer(max_poll_interval_ms=60_000)
     joined(client)
     assert client.rejoin_reason == ""
     client.handle(SlowPoll(20_000), NOW_MS)
     if is_rebalancing:
-        told = Answered("heartbeat", None, ErrorCode.REBALANCE_IN_PROGRESS, HeartbeatRequest("g", 1, "m"))
-        client.handle(told, NOW_MS + 3000)
+        reported = Answered("heartbeat", None, ErrorCode.REBALANCE_IN_PROGRESS, HeartbeatRequest("g", 1, "m"))
+        client.handle(reported, NOW_MS + 3000)
     actions = client.handle(TimerFired(BUSY), NOW_MS + 20_000)
     assert sent(actions, "commit_offset")
     assert client.state is (MemberState.LEAVING_OLD if is_rebalancing else MemberState.STABLE)

@@ -121,9 +121,9 @@ def test_what_is_written_is_read(
         for group in groups:
             values = rows.column(name).slice(start, group.num_rows).drop_null().to_pylist()
             start += group.num_rows
-            told = group.column(at).statistics
-            assert told.null_count == group.num_rows - len(values)
-            assert (told.min, told.max) == ((min(values), max(values)) if values else (None, None))
+            reported = group.column(at).statistics
+            assert reported.null_count == group.num_rows - len(values)
+            assert (reported.min, reported.max) == ((min(values), max(values)) if values else (None, None))
 
 
 def every_kind() -> pa.Table:

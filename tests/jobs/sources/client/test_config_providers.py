@@ -44,7 +44,7 @@ def test_variables_are_replaced_once(value: str, expected: str) -> None:
     assert _resolved(value).get("key") == expected
 
 
-def test_a_variable_that_stays_is_told() -> None:
+def test_a_variable_that_stays_is_reported() -> None:
     """A provider which config.providers does not name is no error to Kafka either."""
     assert _resolved("${other:A}").notes == [
         "it: key: has a variable of a provider that config.providers does not name"
@@ -67,10 +67,10 @@ def test_a_file_is_utf_8_and_a_folders_file_is_taken_whole(tmp_path: Path) -> No
 
 def test_allowed_paths_hold_what_is_below_them(tmp_path: Path) -> None:
     """And nothing beside them whose name begins alike."""
-    allowed, beside = tmp_path / "a", tmp_path / "ab"
-    for folder in (allowed, beside):
+    allowed, files_shipped = tmp_path / "a", tmp_path / "ab"
+    for folder in (allowed, files_shipped):
         folder.mkdir()
         (folder / "one").write_text("v")
     assert _resolved(f"${{x:{allowed}:one}}", "DirectoryConfigProvider", allowed_paths=str(allowed)).get("key") == "v"
     with pytest.raises(ClientPropertiesError, match=r"outside of allowed\.paths"):
-        _resolved(f"${{x:{beside}:one}}", "DirectoryConfigProvider", allowed_paths=str(allowed))
+        _resolved(f"${{x:{files_shipped}:one}}", "DirectoryConfigProvider", allowed_paths=str(allowed))

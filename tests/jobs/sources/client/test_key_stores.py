@@ -111,7 +111,7 @@ def test_a_key_of_jks_may_have_its_own_password(java: JavaSays, material: Materi
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_wrong_passwords_are_told_as_such(java: JavaSays, material: Material, tmp_path: Path, kind: str) -> None:
+def test_wrong_passwords_are_reported_as_such(java: JavaSays, material: Material, tmp_path: Path, kind: str) -> None:
     """With the setting to blame, the file, and nothing of either password."""
     path = java.store(tmp_path / "trust", kind, PASSWORDS[kind], [material.trusted_entry("ca")])
     values = {"ssl.truststore.location": str(path), "ssl.truststore.password": "hush"}
@@ -181,7 +181,7 @@ def test_damaged_jks_without_a_password_is_bounded() -> None:
         read_store(JKS_MAGIC + (9).to_bytes(4, "big") + bytes(24), None)
 
 
-def test_other_kinds_of_stores_are_told(material: Material) -> None:
+def test_other_kinds_of_stores_are_reported(material: Material) -> None:
     """PEM, JCEKS, and what is no store at all, each with its remedy."""
     for content, reason in (
         (material.pem, "is PEM: set the type to PEM"),
@@ -243,7 +243,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_combinations_are_told(name: str) -> None:
+def test_wrong_combinations_are_reported(name: str) -> None:
     """What Kafka's clients refuse is refused, with the setting to blame and without a value."""
     values, reason = WRONG[name]
     settings = _settings(values)

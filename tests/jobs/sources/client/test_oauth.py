@@ -95,7 +95,7 @@ def test_id_and_secret_are_encoded_on_request(provider: Provider) -> None:
         (200, b"\xff\xfe", "holds no access_token"),
     ],
 )
-def test_refusals_are_told_without_the_secret(provider: Provider, status: int, answer: bytes, reason: str) -> None:
+def test_refusals_are_reported_without_the_secret(provider: Provider, status: int, answer: bytes, reason: str) -> None:
     """One line with the host and the status; neither the secret nor what was answered."""
     provider.status, provider.answer = status, answer
     with pytest.raises(TokenError, match=reason) as caught:
@@ -112,7 +112,7 @@ def test_the_secret_is_sent_nowhere_else(provider: Provider) -> None:
     assert len(provider.asked) == 1
 
 
-def test_a_provider_that_is_away_is_told() -> None:
+def test_a_provider_that_is_away_is_reported() -> None:
     """Within the time-out."""
     with pytest.raises(TokenError, match="cannot be reached: ConnectionRefusedError"):
         client_credentials_token("http://127.0.0.1:9/token", "ledger", CLIENT_SECRET, timeout_ms=2000)

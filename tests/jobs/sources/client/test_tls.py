@@ -177,7 +177,7 @@ def test_encrypted_keys_in_pem(authority: Authority, mutual: Server, trust: Mapp
         mutual.greet({**settings, "ssl.key.password": "x" * 5000})
 
 
-def test_a_key_of_another_certificate_is_told(authority: Authority) -> None:
+def test_a_key_of_another_certificate_is_reported(authority: Authority) -> None:
     """Key and chain must belong together."""
     key, other = (authority.key_store(name).path.read_text() for name in ("one", "another"))
     settings = {

@@ -181,7 +181,7 @@ def test_kafka_dump_log_gives_the_log(tmp_path: Path) -> None:
             assert data == segments
     for log in found.logs:
         (read,) = reads_of(found)[log.topic, log.partition]
-        assert read.segment.is_header_told
+        assert read.segment.has_header
 
 
 def test_formatter_lines_are_numbered_by_kafkas_own_partitions(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize(("name", "line"), BAD_LINES, ids=[name for name, _ in BAD_LINES])
-def test_a_bad_line_is_told_and_the_others_are_read(name: str, line: Any, tmp_path: Path) -> None:
+def test_a_bad_line_is_reported_and_the_others_are_read(name: str, line: Any, tmp_path: Path) -> None:
     """One line that is no record becomes one fault with its line, its place and its bytes."""
     data = text_of(row(4), line, row(5))
     (tmp_path / "rows.json").write_bytes(data)
@@ -429,7 +429,7 @@ def test_headers_come_along(tmp_path: Path) -> None:
     ]
 
 
-def test_a_damaged_file_is_told_and_the_others_are_read(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_the_others_are_read(tmp_path: Path) -> None:
     """A Parquet file cut short and a gzip file cut short are faults of their own."""
     (tmp_path / "a.json").write_bytes(text_of(row(0)))
     pq.write_table(pa.table({"topic": [OFFSETS]}), tmp_path / "b.parquet")

@@ -84,12 +84,12 @@ def test_commits_from_rows_lack_transactions_alone(warehouses: Mapping[str, Ware
     }
     assert of_transactions
     compared_count = 0
-    for place, told in by_place["segments"].items():
+    for place, reported in by_place["segments"].items():
         row = by_place["rows"][place]
         assert [row[name] for name in NOT_IN_ROWS] == [None, None]
         assert (row["outcome"], row["applied_log_offset"]) == ("APPLIED", row["log_offset"])
         if (row["group_id"], row["topic"], row["partition"]) not in of_transactions:
-            assert row | {name: told[name] for name in NOT_IN_ROWS} == told
+            assert row | {name: reported[name] for name in NOT_IN_ROWS} == reported
             compared_count += 1
     assert compared_count > 400
 

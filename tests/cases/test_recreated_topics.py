@@ -21,26 +21,26 @@ def rewinds(ledger: Ledger) -> Rewinds:
     ]
 
 
-def commits(log: SmallLog, at_ms: int, *, is_anew: bool) -> None:
+def commits(log: SmallLog, at_ms: int, *, is_recreated: bool) -> None:
     """What three groups commit: `stays` to the old topic alone, `unknown` without ids."""
-    topic_id, offset = (T2, 3) if is_anew else (T1, 100)
+    topic_id, offset = (T2, 3) if is_recreated else (T1, 100)
     log.commit("moves", 0, offset, at_ms, topic_id=topic_id)
-    log.commit("moves", 1, offset + is_anew * 200, at_ms, topic_id=topic_id)
+    log.commit("moves", 1, offset + is_recreated * 200, at_ms, topic_id=topic_id)
     log.commit("stays", 0, offset, at_ms, topic_id=T1)
     log.commit("unknown", 0, offset, at_ms)
 
 
-def test_an_offset_of_a_new_topic_is_told_from_a_rewind(tmp_path: Path) -> None:
+def test_an_offset_of_a_new_topic_is_reported_from_a_rewind(tmp_path: Path) -> None:
     """By the ids in the values of both commits; where they are the same, or one has none, nothing is said."""
     log = SmallLog()
     for group_id in ("moves", "stays", "unknown"):
         log.generation(group_id, 1, {"m": (0, 1)}, NOON_MS)
-    commits(log, NOON_MS + 1_000, is_anew=False)
+    commits(log, NOON_MS + 1_000, is_recreated=False)
     first = log.write(tmp_path / "first")
     ledger = Ledger(tmp_path / "two nights")
     ledger.night(first, number=1)
     assert rewinds(ledger) == []
-    commits(log, NOON_MS + 60_000, is_anew=True)
+    commits(log, NOON_MS + 60_000, is_recreated=True)
     log.commit("moves", 0, 2, NOON_MS + 70_000, topic_id=T2)
     both = log.write(tmp_path / "both")
     ledger.night(both, number=2)
