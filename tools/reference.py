@@ -1,11 +1,13 @@
-"""docs/tables.md from the declarations of the tables, and docs/options.md from the command line itself.
+"""docs/tables.md from the declarations of the tables, docs/options.md from the command line, docs/scenarios.md
+from the keys of scenario files, and pictures of state machines from the tables of their transitions.
 
-python -m tools.reference        writes both
+python -m tools.reference        writes all of them
 python -m tools.reference --check   exit code 1 where one of them is not up to date
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +20,9 @@ from jobs.queries.views import DEFINITIONS, Kind
 from jobs.settings import KEYS, MAPPING_FIELDS, environment_name
 from schemas.tables import TABLES
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
+from tools.scenarios_page import scenarios_page
+from tools.state_pictures import PICTURES as STATE_PICTURES
+from tools.state_pictures import picture
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 LAYERS: Final = {
@@ -153,18 +158,26 @@ def settings() -> Iterable[str]:
     yield "\n".join(["| setting | in the environment |", "| --- | --- |", *rows])
 
 
-PAGES: Final = {"tables.md": tables_page, "options.md": options_page}
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "tables.md": tables_page,
+    "options.md": options_page,
+    "scenarios.md": lambda: scenarios_page(GENERATED, cell),
+}
+PICTURES: Final[dict[str, Callable[[], str]]] = {
+    f"images/{name}": partial(picture, title, table) for name, (title, table) in STATE_PICTURES.items()
+}
+ALL: Final = PAGES | PICTURES
 
 
 def main() -> int:
     """Write the pages, or say which are not up to date."""
-    old = [name for name, page in PAGES.items() if not _is_up_to_date(DOCS / name, page())]
+    old = [name for name, page in ALL.items() if not _is_up_to_date(DOCS / name, page())]
     if "--check" in sys.argv[1:]:
         for name in old:
             print(f"docs/{name} is not up to date: run `make reference`", file=sys.stderr)
         return 1 if old else 0
     for name in old:
-        (DOCS / name).write_text(PAGES[name](), encoding="utf-8")
+        (DOCS / name).write_text(ALL[name](), encoding="utf-8")
     return 0
 
 

@@ -36,9 +36,13 @@ class ClusterSpec:
     """`[cluster]`: the brokers. The partition counts are those of the internal topics."""
 
     brokers: int = 3
+    """How many; they lead the log partitions in turns."""
     consumer_offsets_partitions: int = 5
+    """offsets.topic.num.partitions: of `__consumer_offsets`."""
     share_group_state_partitions: int = 5
+    """share.coordinator.state.topic.num.partitions: of `__share_group_state`."""
     transaction_state_partitions: int = 5
+    """transaction.state.log.num.partitions: of `__transaction_state`."""
     latency_ms: tuple[int, int] = (1, 5)
     """`latency = ["1ms", "5ms"]`: one way between client and broker; each client draws its own from this range."""
     append_linger_ms: int | None = None
@@ -53,8 +57,11 @@ class ClusterSpec:
     transaction_version: int = 2
     """2: the producer epoch goes up with every transaction (KIP-890)."""
     share_record_lock_duration_ms: int = 30_000
+    """group.share.record.lock.duration.ms: how long a member may hold a record that it acquired."""
     share_delivery_count_limit: int = 5
+    """group.share.delivery.count.limit: how often a record is delivered before it is given up."""
     share_snapshot_update_records_per_snapshot: int = 500
+    """share.coordinator.snapshot.update.records.per.snapshot."""
     kafka_version: KafkaVersion = DEFAULT_VERSION
     """`kafka_version = "4.4"`: the release whose rules the coordinators follow."""
     settings: GroupCoordinatorConfig = field(default_factory=GroupCoordinatorConfig)
@@ -66,7 +73,9 @@ class TopicSpec:
     """`[[topic]]`: a data topic. Producers fill it at a steady rate, in batches, evenly over its partitions."""
 
     name: str
+    """As groups and faults call it."""
     partitions: int = 1
+    """How many it begins with; see also the fault `add_partitions`."""
     rate: float = 0.0
     """Records a second, all partitions together."""
     batch_records: int = 1
@@ -82,23 +91,30 @@ class GroupSpec:
     """`[[group]]`: a group and its members, or `count` groups alike, called `name-0`, `name-1` ..."""
 
     name: str
+    """Its group id."""
     topics: tuple[str, ...]
+    """What its members subscribe to."""
     protocol: str = "classic"
     """classic, consumer or share."""
     count: int = 1
+    """How many groups alike."""
     members: int = 1
+    """How many members each group has."""
     assignors: tuple[str, ...] = ()
     """Classic: range, roundrobin, sticky, cooperative-sticky, the favourite first; by default range and
     cooperative-sticky, as in Kafka. Consumer: one of the server's; by default whatever the server prefers."""
     static: bool = False
     """Members have a group instance id and come back as who they were."""
     start_after_ms: int = 0
+    """When its first member starts."""
     stagger_ms: int = 1000
     """Members start one after another, so far apart."""
     session_timeout_ms: int = 45_000
     """Classic groups; the others go by the broker's."""
     heartbeat_interval_ms: int = 3000
+    """heartbeat.interval.ms."""
     max_poll_interval_ms: int = 300_000
+    """max.poll.interval.ms: a member that does not poll for so long leaves."""
     commit_interval_ms: int = 5000
     """auto.commit.interval.ms; for transactional groups the time between two transactions."""
     commits: str = "auto"
@@ -113,6 +129,7 @@ class GroupSpec:
     acknowledge: str = "implicit"
     """Share: implicit or explicit."""
     max_poll_records: int = 500
+    """max.poll.records: how many records a poll gives at most."""
     poll_interval_ms: int = 1000
     """Share: time between two polls of a member."""
     release_every: int = 0
@@ -130,6 +147,7 @@ class FaultSpec:
     """`[[fault]]`: what goes wrong, and when. Which keys a kind needs says `FAULT_KEYS`."""
 
     kind: str
+    """See the list below."""
     at_ms: int
     """Time since the start."""
     every_ms: int | None = None
@@ -139,11 +157,17 @@ class FaultSpec:
     member: int | None = None
     """Index of the member, from 0; none: all of them."""
     topic: str | None = None
+    """Name of a `[[topic]]`."""
     partition: int | None = None
+    """Of this topic."""
     broker: int | None = None
+    """From 1."""
     duration_ms: int | None = None
+    """How long it takes, or how long it is until all is well again."""
     offset: int | None = None
+    """Of this partition."""
     partitions: int | None = None
+    """How many the topic has then."""
 
 
 FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -241,14 +265,23 @@ class Scenario:
     """A whole scenario file."""
 
     name: str
+    """What the truth calls it."""
     start_ms: int
+    """The time on the clock of its brokers when it begins."""
     duration_ms: int
+    """How long it lasts."""
     seed: int = 0
+    """Of all randomness: one file and one seed give the same bytes, always. `--seed` goes before it."""
     about: str = ""
+    """For people."""
     cluster: ClusterSpec = field(default_factory=ClusterSpec)
+    """See below."""
     topics: tuple[TopicSpec, ...] = ()
+    """See below."""
     groups: tuple[GroupSpec, ...] = ()
+    """See below."""
     faults: tuple[FaultSpec, ...] = ()
+    """See below."""
 
     @property
     def end_ms(self) -> int:
