@@ -1,15 +1,18 @@
-"""Groups that the coordinator of before Kafka 4.0 forgets with their last offset.
+"""What the coordinator of before Kafka 4.0 does to groups of offsets only.
 
 A group of offsets only has no record of its own. The old coordinator (GroupMetadataManager.scala, Kafka 0.9 to 3.x)
 drops it with its last offset, and writes a tombstone of a group only where its generation is above 0
 (cleanupGroupMetadata). The coordinator since (GroupMetadataManager.java) keeps the group until it writes its tombstone.
+
+A tombstone of the group does not end its offsets there: Kafka 0.9 writes one when the last member leaves, and the
+offsets stay until they expire. Who loads such a log has an empty group with them (doLoadGroupsAndOffsets).
 
 Which one wrote a batch shows in it: the old one numbers no records (base sequence -1, or a format without sequences),
 the new one numbers them from 0. A batch that was packed from a dump, without a leader epoch, shows neither: nothing is
 said of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,6 +35,15 @@ class Death(NamedTuple):
     at_ms: int
     next_commit: tuple[int, int] | None
     """Log offset and time (epoch ms, -1: none) of the next commit to the group, where this chunk has one."""
+
+
+class GroupTombstone(NamedTuple):
+    """A tombstone of a classic group."""
+
+    group_id: str
+    log_offset: int
+    last_offset: int
+    """Of its operation."""
 
 
 def is_of_old_coordinator(batches: BatchColumns) -> BoolArray:
@@ -74,6 +86,36 @@ def deaths_with_last_offset(
         left = counts[group] - (deltas.sum() - np.cumsum(deltas))
         dying = rows[(left == 0) & (deltas < 0) & is_old[rows]]
         yield from _deaths(group, dying, commits, columnar)
+
+
+def outlived_by_offsets(
+    tombstones: Sequence[GroupTombstone], batches: BatchColumns, commits: CommitColumns, columnar: ColumnarOffsetReplay
+) -> Iterator[GroupTombstone]:
+    """Tombstones of the old coordinator whose group still has offsets after their operation, in a chunk that a columnar
+    replay has just replayed. Those of Kafka 0.10 and later delete the offsets in the same operation."""
+    if not tombstones:
+        return
+    offsets = np.array([it.log_offset for it in tombstones], np.int64)
+    batch = np.searchsorted(batches.base_offset, offsets, side="right") - 1
+    is_old = is_of_old_coordinator(batches)[batch] & (batch >= 0)
+    of_old = {it.group_id for it, is_its in zip(tombstones, is_old.tolist(), strict=True) if is_its}
+    codes = {group_id: code for code, group_id in enumerate(commits.groups) if group_id in of_old}
+    if not codes:
+        return
+    groups = np.array(sorted(codes.values()), np.int32)
+    counts = dict(zip(groups.tolist(), columnar.offset_counts(groups).tolist(), strict=True))
+    is_taken = (commits.change == kernels.CHANGE_DELETE) & commits.previous_offset_valid
+    changed = np.flatnonzero(np.isin(commits.group, groups) & ((commits.change == kernels.CHANGE_FIRST) | is_taken))
+    for tombstone, is_its in zip(tombstones, is_old.tolist(), strict=True):
+        code = codes.get(tombstone.group_id)
+        if code is None or not is_its:
+            continue
+        later = changed[
+            (commits.group[changed] == code) & (commits.applied_log_offset[changed] > tombstone.last_offset)
+        ]
+        came = int((commits.change[later] == kernels.CHANGE_FIRST).sum())
+        if counts[code] - came + (len(later) - came) > 0:
+            yield tombstone
 
 
 def _deaths(group: int, dying: I64, commits: CommitColumns, columnar: ColumnarOffsetReplay) -> Iterator[Death]:

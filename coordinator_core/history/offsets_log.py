@@ -20,7 +20,7 @@ from coordinator_core.codec import Struct
 from coordinator_core.errors import DecodeError, ReplayFault, StateUnreadable, UnknownRecordType
 from coordinator_core.frozen import maker_of
 from coordinator_core.history.groups import GroupHistory
-from coordinator_core.history.last_offsets import Death, deaths_with_last_offset
+from coordinator_core.history.last_offsets import Death, GroupTombstone, deaths_with_last_offset, outlived_by_offsets
 from coordinator_core.history.operations import LAST_OFFSET_GONE, GroupRecord, OffsetsDeleted, Operation
 from coordinator_core.history.rows import GroupRows, TopicName
 from coordinator_core.key_buckets import KeyBucket
@@ -104,6 +104,10 @@ class _Others(NamedTuple):
     tombstone_count: int
     unknown_type_count: int
     unknown_field_count: int
+    tombstones: list[GroupTombstone]
+    """Of classic groups."""
+    times: dict[int, int]
+    """When each of them was written (epoch ms), by its offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,10 @@ class OffsetsLogReplay:
         _add_deleted_offsets(columnar, operations, {number for number, *_ in deaths})
         for added in deaths:
             operations.add(*added)
+        for tombstone in outlived_by_offsets(others.tombstones, chunk.batches, columnar.commits, self._columnar):
+            number = int(np.searchsorted(columnar.operation_last_offset, tombstone.log_offset))
+            record = GroupRecord(tombstone.log_offset, RecordType.OFFSET_COMMIT, None, None)
+            operations.add(number, tombstone.group_id, others.times[tombstone.log_offset], record)
         self._apply(operations)
         rows = self._history.take()
         rows.topics.extend(self._named_by_commits(columnar.commits))
@@ -219,6 +227,8 @@ def _decode_others(
 ) -> _Others:
     """Decode records of groups into their operations."""
     findings: list[Finding] = []
+    tombstones: list[GroupTombstone] = []
+    times: dict[int, int] = {}
     decoded_count = tombstone_count = unknown_count = unknown_field_count = 0
     data, records, rows = memoryview(chunk.data), chunk.records, columnar.others  # type: ignore[arg-type]
     for row, operation, offset, timestamp_ms, key_position, key_length, value_position, value_length in zip(
@@ -267,10 +277,14 @@ def _decode_others(
             raise ReplayFault.of(error, of_group, offset) from error
         if value is None:
             tombstone_count += 1
+            if record_type == RecordType.GROUP_METADATA:
+                last_offset = int(columnar.operation_last_offset[operation])
+                tombstones.append(GroupTombstone(group_id, offset, last_offset))
+                times[offset] = timestamp_ms
         else:
             decoded_count += 1
         operations.add(operation, group_id, timestamp_ms, _make_record((offset, record_type, key, value)))
-    return _Others(findings, decoded_count, tombstone_count, unknown_count, unknown_field_count)
+    return _Others(findings, decoded_count, tombstone_count, unknown_count, unknown_field_count, tombstones, times)
 
 
 def _decode_key(data: bytes) -> _Key:
