@@ -11,35 +11,28 @@ states. A key's records are replayed from the first that is given, so a day alon
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 from pyspark.sql.types import StructType
 
-from coordinator_core.history.offsets_log import OffsetsLogOutput, OffsetsLogReplay
-from coordinator_core.log.chunk import Finding
-from coordinator_core.offsets.columnar import OUTCOMES, ColumnarOffsetReplay, CommitColumns
-from coordinator_core.offsets.replay import NO_PRODUCER_ID
-from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
-from groupledger.chunks import KeyChunk, key_chunks
-from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, batch_findings, read_records
-from jobs.delta.arrow_schemas import arrow_schema, delta_struct, spark_schema
-from jobs.delta.core_tables import (
-    ROWS_OF_GROUPS,
-    ShareKeys,
-    assignments_table,
-    commits_table,
-    quarantine_table,
-    rows_table,
-    share_batches_table,
-    share_states_table,
-    share_transitions_table,
+from groupledger.key_replay import (
+    ROWS_OF_SHARE_STATE,
+    ReplayCommits,
+    ReplayGroups,
+    ReplayKey,
+    ReplayShareState,
+    arrow_function,
+    group_findings,
+    learned_topics,
+    pandas_function,
+    share_findings,
+    unread_batches,
 )
+from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, read_records
+from jobs.delta.arrow_schemas import arrow_schema, delta_struct, spark_schema
 from jobs.silver.tasks import METADATA_TOPIC, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from jobs.silver.topic_names import LEARNED_FROM
 from schemas.tables.bronze import QUARANTINE
@@ -58,8 +51,6 @@ from schemas.tables.silver import (
 )
 
 DEFAULT_CLUSTER: Final = "kafka"
-UNDECIDED: Final = "UNDECIDED"
-"""Outcome of a transactional commit where the records hold no markers: nobody can say what became of it."""
 
 INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 OTHER_TOPIC, BAD_ROW, CONFLICTING_COPIES = "OTHER_TOPIC", "BAD_ROW", "CONFLICTING_COPIES"
@@ -73,10 +64,6 @@ KEY_TYPES: Final = {
 }
 """Of columns that records get when they are brought together."""
 
-Batches = Iterator[pa.RecordBatch]
-ReplayKey = Callable[[Batches], Iterator[pa.Table]]
-"""What becomes of the records of one key."""
-
 
 class GroupReplay:
     """Silver of `__consumer_offsets`: a DataFrame a table, with the columns and types of the table in the warehouse."""
@@ -89,32 +76,32 @@ class GroupReplay:
     def commits(self) -> DataFrame:
         """silver.offset_commits. An outcome UNDECIDED: a commit of a transaction, where the records have no markers."""
         has_markers = self.keyed.records.has_markers
-        return self.keyed.table(OFFSET_COMMITS, _Commits(has_markers))
+        return self.keyed.table(OFFSET_COMMITS, ReplayCommits(has_markers))
 
     @property
     def generations(self) -> DataFrame:
         """silver.group_generations."""
-        return self.keyed.table(GROUP_GENERATIONS, _Groups(GROUP_GENERATIONS))
+        return self.keyed.table(GROUP_GENERATIONS, ReplayGroups(GROUP_GENERATIONS))
 
     @property
     def members(self) -> DataFrame:
         """silver.group_members."""
-        return self.keyed.table(GROUP_MEMBERS, _Groups(GROUP_MEMBERS))
+        return self.keyed.table(GROUP_MEMBERS, ReplayGroups(GROUP_MEMBERS))
 
     @property
     def member_attributes(self) -> DataFrame:
         """silver.member_attributes."""
-        return self.keyed.table(MEMBER_ATTRIBUTES, _Groups(MEMBER_ATTRIBUTES))
+        return self.keyed.table(MEMBER_ATTRIBUTES, ReplayGroups(MEMBER_ATTRIBUTES))
 
     @property
     def assignments(self) -> DataFrame:
         """silver.member_assignments; `topic` of an id by the `topics` given."""
-        return self.keyed.table(MEMBER_ASSIGNMENTS, _Groups(MEMBER_ASSIGNMENTS), self._names)
+        return self.keyed.table(MEMBER_ASSIGNMENTS, ReplayGroups(MEMBER_ASSIGNMENTS), self._names)
 
     @property
     def events(self) -> DataFrame:
         """silver.group_events."""
-        return self.keyed.table(GROUP_EVENTS, _Groups(GROUP_EVENTS))
+        return self.keyed.table(GROUP_EVENTS, ReplayGroups(GROUP_EVENTS))
 
     @property
     def topics(self) -> DataFrame:
@@ -125,7 +112,7 @@ class GroupReplay:
     @property
     def errors(self) -> DataFrame:
         """What could not be read or replayed, with its place and reason: columns of bronze.quarantine."""
-        return self.keyed.errors(_group_findings)
+        return self.keyed.errors(group_findings)
 
     @property
     def tables(self) -> dict[str, DataFrame]:
@@ -165,15 +152,15 @@ class ShareReplay:
     @property
     def errors(self) -> DataFrame:
         """What could not be read or replayed, with its place and reason: columns of bronze.quarantine."""
-        return self.keyed.errors(_share_findings)
+        return self.keyed.errors(share_findings)
 
     @property
     def tables(self) -> dict[str, DataFrame]:
         """All of it by the tables' full names, as `silver.share_state_batches`."""
-        return {table.full_name: self._table(table) for table in _ROWS_OF_SHARE_STATE}
+        return {table.full_name: self._table(table) for table in ROWS_OF_SHARE_STATE}
 
     def _table(self, table: Table) -> DataFrame:
-        return self.keyed.table(table, _ShareState(table), self._names)
+        return self.keyed.table(table, ReplayShareState(table), self._names)
 
 
 def replay_groups(
@@ -285,9 +272,9 @@ class Keyed:
         grouped = sorted_.groupBy(*keys)
         if self.as_pandas:
             given = pa.schema([(name, KEY_TYPES.get(name) or OPENED_TYPES[name]) for name in sorted_.columns])
-            made = grouped.applyInPandas(_pandas_function(replay, schema, given), declared)
+            made = grouped.applyInPandas(pandas_function(replay, schema, given), declared)
         else:
-            made = grouped.applyInArrow(_arrow_function(replay, schema), declared)
+            made = grouped.applyInArrow(arrow_function(replay, schema), declared)
         return made if has_cluster else made.withColumn("cluster_id", _nullable(self.cluster_id))
 
     def sorted(self) -> tuple[DataFrame, list[str]]:
@@ -323,7 +310,7 @@ class Keyed:
         parts = [found, *self._bad_rows()]
         if self.records.batches is not None:
             batches = self.records.batches.where(F.col("topic") == F.lit(self.topic))
-            unread = batches.mapInArrow(_unread_batches, spark_schema(QUARANTINE))
+            unread = batches.mapInArrow(unread_batches, spark_schema(QUARANTINE))
             cluster_id = F.coalesce(F.col("cluster_id"), F.lit(self.cluster_id))
             parts.append(unread.withColumn("cluster_id", cluster_id))
         return reduce(lambda some, others: some.unionByName(others), parts)
@@ -397,7 +384,7 @@ def _names(topics: DataFrame | None) -> DataFrame | None:
 
 def _topics(keyed: Keyed) -> DataFrame:
     """One row a topic id: the name from the surest source, since any source gives it."""
-    learned = keyed.apply(TOPICS, ["topic_id", "topic", "valid_from", "learned_from"], _learned_topics)
+    learned = keyed.apply(TOPICS, ["topic_id", "topic", "valid_from", "learned_from"], learned_topics)
     sureness = reduce(
         lambda column, rank: column.when(F.col("learned_from") == F.lit(LEARNED_FROM[rank]), F.lit(rank)),
         range(1, len(LEARNED_FROM)),
@@ -410,197 +397,3 @@ def _topics(keyed: Keyed) -> DataFrame:
     since = learned.groupBy("cluster_id", "topic_id", "topic").agg(F.min("valid_from").alias("valid_from"))
     found = names.join(since, ["cluster_id", "topic_id", "topic"], how="inner")
     return found.withColumn("valid_to", F.lit(None).cast("timestamp")).select(*TOPICS.column_names)
-
-
-# --- what happens to the records of one key, in a worker
-
-
-def _arrow_function(replay: ReplayKey, schema: pa.Schema) -> Callable[[Any], Any]:
-    def apply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _as_declared(replay, schema, batches)
-
-    return apply
-
-
-def _pandas_function(replay: ReplayKey, schema: pa.Schema, given: pa.Schema) -> Callable[[Any], Any]:
-    def apply(rows: Any) -> Any:
-        batches = pa.Table.from_pandas(rows, schema=given, preserve_index=False).to_batches()
-        made = pa.Table.from_batches(_as_declared(replay, schema, iter(batches)), schema=schema)
-        pandas = import_module("pandas")  # no dependency: whoever asks for it has it
-        nullable = {
-            pa.int64(): pandas.Int64Dtype(),
-            pa.int32(): pandas.Int32Dtype(),
-            pa.int8(): pandas.Int8Dtype(),
-            pa.bool_(): pandas.BooleanDtype(),
-        }
-        return made.to_pandas(types_mapper=nullable.get, maps_as_pydicts="strict")
-
-    return apply
-
-
-def _as_declared(replay: ReplayKey, schema: pa.Schema, batches: Batches) -> Batches:
-    """The rows of one key with the columns of a schema."""
-    cluster_id: list[str | None] = [None]
-
-    def noted() -> Batches:
-        for batch in batches:
-            if "cluster_id" in batch.schema.names:
-                cluster_id[0] = batch["cluster_id"][0].as_py()
-            yield batch
-
-    for rows in replay(noted()):
-        if rows.num_rows:
-            columns = {name: rows[name] for name in rows.column_names}
-            if "cluster_id" in schema.names:
-                columns["cluster_id"] = pa.repeat(pa.scalar(cluster_id[0], pa.string()), rows.num_rows)
-            arrays = [columns[field.name].cast(field.type) for field in schema]
-            yield from pa.Table.from_arrays(arrays, schema=schema).to_batches(max_chunksize=ROWS_MAX)
-
-
-ROWS_MAX: Final = 1 << 16
-"""Of an Arrow batch that goes back to Spark."""
-
-
-def _settled(rows: pa.Table, is_settled: bool) -> pa.Table:
-    return rows.append_column("is_settled", pa.array(np.full(rows.num_rows, is_settled)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Commits:
-    """Commits of one group: no history of it is made."""
-
-    has_markers: bool
-
-    def __call__(self, batches: Batches) -> Iterator[pa.Table]:
-        columnar, partition = ColumnarOffsetReplay(), 0
-        for chunk in key_chunks(batches, keeps_operations=False):
-            partition = chunk.log_partition
-            commits = columnar.feed(chunk.records).commits
-            reported = chunk.are_known(commits.log_offset)
-            yield _settled(self._decided(commits, commits_table(commits, partition, reported)), True)
-        commits = columnar.finish()
-        if len(commits):
-            yield _settled(self._decided(commits, commits_table(commits, partition)), False)
-
-    def _decided(self, commits: CommitColumns, rows: pa.Table) -> pa.Table:
-        """Without markers nothing is known of a transaction, also where the same producer commits again."""
-        if self.has_markers or not len(commits):
-            return rows
-        is_open = (commits.producer_id != NO_PRODUCER_ID) & commits.is_value
-        is_open &= commits.outcome != OUTCOMES.index("APPLIED")
-        if not is_open.any():
-            return rows
-        outcome = pc.if_else(pa.array(is_open), UNDECIDED, rows["outcome"].cast(pa.string()))
-        return rows.set_column(rows.column_names.index("outcome"), "outcome", outcome)
-
-
-def _outputs(batches: Batches) -> Iterator[tuple[KeyChunk, OffsetsLogOutput, bool]]:
-    """What the history of a group comes to: chunk by chunk, and at last what is open. The last flag: is it settled?"""
-    replay, chunk = OffsetsLogReplay(), None
-    for chunk in key_chunks(batches, keeps_operations=True):
-        yield chunk, replay.feed(chunk.records), True
-    if chunk is not None:
-        yield chunk, replay.finish(), False
-
-
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """Rows of one table of groups."""
-
-    table: Table
-
-    def __call__(self, batches: Batches) -> Iterator[pa.Table]:
-        for chunk, output, is_settled in _outputs(batches):
-            if self.table == MEMBER_ASSIGNMENTS:
-                if output.groups.assignments:
-                    yield _settled(assignments_table(output.groups.assignments, chunk.log_partition), is_settled)
-            elif rows := ROWS_OF_GROUPS[self.table](output.groups):
-                yield _settled(rows_table(self.table, rows, {"log_partition": chunk.log_partition}), is_settled)
-
-
-class _Learned(NamedTuple):
-    """A name of a topic id, in columns of silver.topics."""
-
-    topic_id: str
-    topic: str
-    valid_from: int
-    learned_from: str
-
-
-def _learned_topics(batches: Batches) -> Iterator[pa.Table]:
-    for _, output, _ in _outputs(batches):
-        if output.groups.topics:
-            yield rows_table(TOPICS, [_Learned(*name) for name in output.groups.topics], {"valid_to": None})
-
-
-def _group_findings(batches: Batches) -> Iterator[pa.Table]:
-    for chunk, output, _ in _outputs(batches):
-        yield from _findings(chunk, output.findings, OFFSETS_TOPIC)
-
-
-def _findings(chunk: KeyChunk, findings: Sequence[Finding], topic: str) -> Iterator[pa.Table]:
-    if findings:
-        yield _quarantine(findings, topic, chunk.log_partition)
-
-
-def _quarantine(findings: Sequence[Finding], topic: str, partition: int) -> pa.Table:
-    """Rows of bronze.quarantine. No run met them, so they bear no time."""
-    made = quarantine_table([(finding, None) for finding in findings], topic=topic, partition=partition, seen_at_ms=0)
-    return made.set_column(made.column_names.index("seen_at"), "seen_at", pa.nulls(made.num_rows, made["seen_at"].type))
-
-
-def _unread_batches(rows: Batches) -> Batches:
-    schema = pa.schema([field.remove_metadata() for field in arrow_schema(QUARANTINE)])
-    for place, findings in batch_findings(rows):
-        made = _quarantine(findings, place["topic"], place["partition"])
-        cluster_id = pa.repeat(pa.scalar(place.get("cluster_id"), pa.string()), made.num_rows)
-        yield from made.append_column("cluster_id", cluster_id).select(schema.names).cast(schema).to_batches()
-
-
-_ROWS_OF_SHARE_STATE: Final[Mapping[Table, Callable[[ColumnarOutput, ShareKeys, int], pa.Table]]] = {
-    SHARE_PARTITION_STATES: lambda output, keys, partition: share_states_table(
-        output.partition_states, keys, partition
-    ),
-    SHARE_STATE_BATCHES: lambda output, keys, partition: share_batches_table(output.state_batches, keys, partition),
-    SHARE_BATCH_TRANSITIONS: lambda output, keys, partition: share_transitions_table(
-        output.transitions, keys, partition
-    ),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _ShareState:
-    """Rows of one table of a share partition."""
-
-    table: Table
-
-    def __call__(self, batches: Batches) -> Iterator[pa.Table]:
-        for chunk, output, is_settled in _share_outputs(batches):
-            rows = _ROWS_OF_SHARE_STATE[self.table](output, ShareKeys(output.keys, {}), chunk.log_partition)
-            yield _settled(rows, is_settled)
-
-
-def _share_outputs(batches: Batches) -> Iterator[tuple[KeyChunk, ColumnarOutput, bool]]:
-    columnar, chunk = ColumnarShareReplay(), None
-    for chunk in key_chunks(batches, keeps_operations=False):
-        yield chunk, columnar.feed(chunk.records), True
-    if chunk is not None:
-        yield chunk, columnar.finish(), False
-
-
-def _share_findings(batches: Batches) -> Iterator[pa.Table]:
-    for chunk, output, _ in _share_outputs(batches):
-        yield from _findings(chunk, output.findings, SHARE_TOPIC)
-
-
-def replay_of(name: str, *, has_markers: bool) -> ReplayKey | None:
-    """What makes the rows of a table of silver from the records of one key; None: no replay makes them."""
-    if name == OFFSET_COMMITS.full_name:
-        return _Commits(has_markers)
-    for table in (*ROWS_OF_GROUPS, MEMBER_ASSIGNMENTS):
-        if table.full_name == name:
-            return _Groups(table)
-    for table in _ROWS_OF_SHARE_STATE:
-        if table.full_name == name:
-            return _ShareState(table)
-    return None

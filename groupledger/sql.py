@@ -11,8 +11,8 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFun
 
 from coordinator_core.log.chunk import CONTROL_NONE
 from groupledger.decoding import decode_record
+from groupledger.key_replay import replay_of
 from groupledger.records import EXPECTED, OPENED_TYPES, RecordsError
-from groupledger.replay import replay_of
 from jobs.delta.arrow_schemas import arrow_schema, delta_struct
 from jobs.silver.tasks import OFFSETS_TOPIC
 from schemas.tables import TABLES

@@ -13,7 +13,7 @@ from coordinator_core import codec
 from coordinator_core.errors import DecodeError
 from groupledger import chunks
 from groupledger.chunks import key_chunks
-from groupledger.replay import ReplayKey, _Commits, _Groups, _ShareState
+from groupledger.key_replay import ReplayCommits, ReplayGroups, ReplayKey, ReplayShareState
 from schemas.consumer_offsets import TOPIC as GROUPS
 from schemas.share_group_state import TOPIC as SHARES
 from schemas.tables import TABLES
@@ -24,9 +24,9 @@ from tests.groupledger.raw import RECORDINGS
 QUICK = ("full-a", "compact-partial", "old-40")
 
 OF_GROUPS: dict[str, ReplayKey] = {
-    "silver.offset_commits": _Commits(has_markers=True),
+    "silver.offset_commits": ReplayCommits(has_markers=True),
     **{
-        name: _Groups(TABLES[name])
+        name: ReplayGroups(TABLES[name])
         for name in (
             "silver.group_generations",
             "silver.group_members",
@@ -37,7 +37,7 @@ OF_GROUPS: dict[str, ReplayKey] = {
     },
 }
 OF_SHARES: dict[str, ReplayKey] = {
-    name: _ShareState(TABLES[name])
+    name: ReplayShareState(TABLES[name])
     for name in ("silver.share_partition_states", "silver.share_state_batches", "silver.share_batch_transitions")
 }
 NOT_TOLD = {

@@ -1,0 +1,247 @@
+"""What replay makes of the records of one key, in a worker."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.history.offsets_log import OffsetsLogOutput, OffsetsLogReplay
+from coordinator_core.log.chunk import Finding
+from coordinator_core.offsets.columnar import OUTCOMES, ColumnarOffsetReplay, CommitColumns
+from coordinator_core.offsets.replay import NO_PRODUCER_ID
+from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
+from groupledger.chunks import KeyChunk, key_chunks
+from groupledger.records import batch_findings
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.core_tables import (
+    ROWS_OF_GROUPS,
+    ShareKeys,
+    assignments_table,
+    commits_table,
+    quarantine_table,
+    rows_table,
+    share_batches_table,
+    share_states_table,
+    share_transitions_table,
+)
+from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from schemas.tables.bronze import QUARANTINE
+from schemas.tables.declare import Table
+from schemas.tables.silver import (
+    MEMBER_ASSIGNMENTS,
+    OFFSET_COMMITS,
+    SHARE_BATCH_TRANSITIONS,
+    SHARE_PARTITION_STATES,
+    SHARE_STATE_BATCHES,
+    TOPICS,
+)
+
+UNDECIDED: Final = "UNDECIDED"
+"""Outcome of a transactional commit where the records hold no markers: nobody can say what became of it."""
+
+Batches = Iterator[pa.RecordBatch]
+ReplayKey = Callable[[Batches], Iterator[pa.Table]]
+"""What becomes of the records of one key."""
+
+
+def arrow_function(replay: ReplayKey, schema: pa.Schema) -> Callable[[Any], Any]:
+    """For applyInArrow: the rows of one key with the columns of a schema."""
+
+    def apply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _as_declared(replay, schema, batches)
+
+    return apply
+
+
+def pandas_function(replay: ReplayKey, schema: pa.Schema, given: pa.Schema) -> Callable[[Any], Any]:
+    """For applyInPandas: the same of records with the columns of `given`."""
+
+    def apply(rows: Any) -> Any:
+        batches = pa.Table.from_pandas(rows, schema=given, preserve_index=False).to_batches()
+        made = pa.Table.from_batches(_as_declared(replay, schema, iter(batches)), schema=schema)
+        pandas = import_module("pandas")  # no dependency: whoever asks for it has it
+        nullable = {
+            pa.int64(): pandas.Int64Dtype(),
+            pa.int32(): pandas.Int32Dtype(),
+            pa.int8(): pandas.Int8Dtype(),
+            pa.bool_(): pandas.BooleanDtype(),
+        }
+        return made.to_pandas(types_mapper=nullable.get, maps_as_pydicts="strict")
+
+    return apply
+
+
+def _as_declared(replay: ReplayKey, schema: pa.Schema, batches: Batches) -> Batches:
+    """The rows of one key with the columns of a schema."""
+    cluster_id: list[str | None] = [None]
+
+    def noted() -> Batches:
+        for batch in batches:
+            if "cluster_id" in batch.schema.names:
+                cluster_id[0] = batch["cluster_id"][0].as_py()
+            yield batch
+
+    for rows in replay(noted()):
+        if rows.num_rows:
+            columns = {name: rows[name] for name in rows.column_names}
+            if "cluster_id" in schema.names:
+                columns["cluster_id"] = pa.repeat(pa.scalar(cluster_id[0], pa.string()), rows.num_rows)
+            arrays = [columns[field.name].cast(field.type) for field in schema]
+            yield from pa.Table.from_arrays(arrays, schema=schema).to_batches(max_chunksize=ROWS_MAX)
+
+
+ROWS_MAX: Final = 1 << 16
+"""Of an Arrow batch that goes back to Spark."""
+
+
+def _settled(rows: pa.Table, is_settled: bool) -> pa.Table:
+    return rows.append_column("is_settled", pa.array(np.full(rows.num_rows, is_settled)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayCommits:
+    """Commits of one group: no history of it is made."""
+
+    has_markers: bool
+
+    def __call__(self, batches: Batches) -> Iterator[pa.Table]:
+        columnar, partition = ColumnarOffsetReplay(), 0
+        for chunk in key_chunks(batches, keeps_operations=False):
+            partition = chunk.log_partition
+            commits = columnar.feed(chunk.records).commits
+            reported = chunk.are_known(commits.log_offset)
+            yield _settled(self._decided(commits, commits_table(commits, partition, reported)), True)
+        commits = columnar.finish()
+        if len(commits):
+            yield _settled(self._decided(commits, commits_table(commits, partition)), False)
+
+    def _decided(self, commits: CommitColumns, rows: pa.Table) -> pa.Table:
+        """Without markers nothing is known of a transaction, also where the same producer commits again."""
+        if self.has_markers or not len(commits):
+            return rows
+        is_open = (commits.producer_id != NO_PRODUCER_ID) & commits.is_value
+        is_open &= commits.outcome != OUTCOMES.index("APPLIED")
+        if not is_open.any():
+            return rows
+        outcome = pc.if_else(pa.array(is_open), UNDECIDED, rows["outcome"].cast(pa.string()))
+        return rows.set_column(rows.column_names.index("outcome"), "outcome", outcome)
+
+
+def _outputs(batches: Batches) -> Iterator[tuple[KeyChunk, OffsetsLogOutput, bool]]:
+    """What the history of a group comes to: chunk by chunk, and at last what is open. The last flag: is it settled?"""
+    replay, chunk = OffsetsLogReplay(), None
+    for chunk in key_chunks(batches, keeps_operations=True):
+        yield chunk, replay.feed(chunk.records), True
+    if chunk is not None:
+        yield chunk, replay.finish(), False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayGroups:
+    """Rows of one table of groups."""
+
+    table: Table
+
+    def __call__(self, batches: Batches) -> Iterator[pa.Table]:
+        for chunk, output, is_settled in _outputs(batches):
+            if self.table == MEMBER_ASSIGNMENTS:
+                if output.groups.assignments:
+                    yield _settled(assignments_table(output.groups.assignments, chunk.log_partition), is_settled)
+            elif rows := ROWS_OF_GROUPS[self.table](output.groups):
+                yield _settled(rows_table(self.table, rows, {"log_partition": chunk.log_partition}), is_settled)
+
+
+class _Learned(NamedTuple):
+    """A name of a topic id, in columns of silver.topics."""
+
+    topic_id: str
+    topic: str
+    valid_from: int
+    learned_from: str
+
+
+def learned_topics(batches: Batches) -> Iterator[pa.Table]:
+    """Names of topics that records of groups show."""
+    for _, output, _ in _outputs(batches):
+        if output.groups.topics:
+            yield rows_table(TOPICS, [_Learned(*name) for name in output.groups.topics], {"valid_to": None})
+
+
+def group_findings(batches: Batches) -> Iterator[pa.Table]:
+    """Records of `__consumer_offsets` that could not be read."""
+    for chunk, output, _ in _outputs(batches):
+        yield from _findings(chunk, output.findings, OFFSETS_TOPIC)
+
+
+def _findings(chunk: KeyChunk, findings: Sequence[Finding], topic: str) -> Iterator[pa.Table]:
+    if findings:
+        yield _quarantine(findings, topic, chunk.log_partition)
+
+
+def _quarantine(findings: Sequence[Finding], topic: str, partition: int) -> pa.Table:
+    """Rows of bronze.quarantine. No run met them, so they bear no time."""
+    made = quarantine_table([(finding, None) for finding in findings], topic=topic, partition=partition, seen_at_ms=0)
+    return made.set_column(made.column_names.index("seen_at"), "seen_at", pa.nulls(made.num_rows, made["seen_at"].type))
+
+
+def unread_batches(rows: Batches) -> Batches:
+    """Batches that could not be opened, as rows of bronze.quarantine."""
+    schema = pa.schema([field.remove_metadata() for field in arrow_schema(QUARANTINE)])
+    for place, findings in batch_findings(rows):
+        made = _quarantine(findings, place["topic"], place["partition"])
+        cluster_id = pa.repeat(pa.scalar(place.get("cluster_id"), pa.string()), made.num_rows)
+        yield from made.append_column("cluster_id", cluster_id).select(schema.names).cast(schema).to_batches()
+
+
+ROWS_OF_SHARE_STATE: Final[Mapping[Table, Callable[[ColumnarOutput, ShareKeys, int], pa.Table]]] = {
+    SHARE_PARTITION_STATES: lambda output, keys, partition: share_states_table(
+        output.partition_states, keys, partition
+    ),
+    SHARE_STATE_BATCHES: lambda output, keys, partition: share_batches_table(output.state_batches, keys, partition),
+    SHARE_BATCH_TRANSITIONS: lambda output, keys, partition: share_transitions_table(
+        output.transitions, keys, partition
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayShareState:
+    """Rows of one table of a share partition."""
+
+    table: Table
+
+    def __call__(self, batches: Batches) -> Iterator[pa.Table]:
+        for chunk, output, is_settled in _share_outputs(batches):
+            rows = ROWS_OF_SHARE_STATE[self.table](output, ShareKeys(output.keys, {}), chunk.log_partition)
+            yield _settled(rows, is_settled)
+
+
+def _share_outputs(batches: Batches) -> Iterator[tuple[KeyChunk, ColumnarOutput, bool]]:
+    columnar, chunk = ColumnarShareReplay(), None
+    for chunk in key_chunks(batches, keeps_operations=False):
+        yield chunk, columnar.feed(chunk.records), True
+    if chunk is not None:
+        yield chunk, columnar.finish(), False
+
+
+def share_findings(batches: Batches) -> Iterator[pa.Table]:
+    """Records of `__share_group_state` that could not be read."""
+    for chunk, output, _ in _share_outputs(batches):
+        yield from _findings(chunk, output.findings, SHARE_TOPIC)
+
+
+def replay_of(name: str, *, has_markers: bool) -> ReplayKey | None:
+    """What makes the rows of a table of silver from the records of one key; None: no replay makes them."""
+    if name == OFFSET_COMMITS.full_name:
+        return ReplayCommits(has_markers)
+    for table in (*ROWS_OF_GROUPS, MEMBER_ASSIGNMENTS):
+        if table.full_name == name:
+            return ReplayGroups(table)
+    for table in ROWS_OF_SHARE_STATE:
+        if table.full_name == name:
+            return ReplayShareState(table)
+    return None
