@@ -156,7 +156,7 @@ def _dead_letter(log: ShareLog, evidence: Evidence, configs: Configs) -> I8:
     groups, group, at_ms = log.keys.group_ids, log.keys.group[log.states.key[row]], log.states.at_ms[row]
     was_tried = changes.to_state == ARCHIVING
     # what the first snapshot shows, and what no record shows, may have been tried before
-    is_seen = (changes.kind != FIRST_SEEN) & evidence.records.is_update
+    is_seen = (changes.kind != FIRST_SEEN) & evidence.records.is_update & ~evidence.is_behind_hole
     not_tried = ~was_tried & is_seen & configs.is_set(DEAD_LETTER_TOPIC, groups, group, at_ms)
     states = (was_tried & configs.is_refused(groups, group, at_ms), was_tried, not_tried)
     codes = (*(DEAD_LETTER_STATES.index(name) for name in ("REFUSED", "TRIED", "NOT_TRIED")), NONE)
@@ -185,7 +185,7 @@ def _rules_of_archived(
     # brokers copy what a client rejected or had too often; what no client saw, as a marker, is ARCHIVED at once
     is_copied = below & (changes.to_state == ARCHIVING)
     is_alone &= changes.to_state != ARCHIVING
-    is_uncopied = (changes.to_state == ARCHIVED) & ~is_first_seen & records.is_update
+    is_uncopied = (changes.to_state == ARCHIVED) & ~is_first_seen & records.is_update & ~evidence.is_behind_hole
     is_uncopied &= configs.is_set(
         DEAD_LETTER_TOPIC, log.keys.group_ids, log.keys.group[states.key[row]], states.at_ms[row]
     )

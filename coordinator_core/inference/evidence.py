@@ -93,6 +93,8 @@ class Evidence:
 
     limit: KnownNumbers
     """The delivery limit in force."""
+    is_behind_hole: BoolArray
+    """Records of the share partition may be missing before this one."""
     is_below_limit: BoolArray
     is_limit_shown: BoolArray
     """Where the delivery count is below the limit: something shows it, be it that the group handed back as often."""
@@ -141,6 +143,9 @@ class Evidence:
         highest = np.array([past.highest for past in pasts], np.int64)
         limit_of_state = config(DELIVERY_COUNT_LIMIT, settings.delivery_count_limit)
         limit = taken(_corrected(limit_of_state, group, pasts), row)
+        # what changed behind a hole did so at some time since the record before, under the limit of that time
+        is_behind_hole = log.behind_holes()[row]
+        limit = KnownNumbers(limit.values, limit.is_known & ~is_behind_hole)
         lock = config(RECORD_LOCK_DURATION, settings.record_lock_duration_ms)
         session = config(SHARE_SESSION_TIMEOUT, settings.modern_session_timeout_ms)
         is_below_limit = changes.to_delivery_count < np.maximum(limit.values, DELIVERY_COUNT_LIMIT_MIN)
@@ -154,6 +159,7 @@ class Evidence:
         is_group_empty, is_settled = _membership(log, group, members, session.values)
         return cls(
             limit=limit,
+            is_behind_hole=is_behind_hole,
             is_below_limit=is_below_limit,
             is_limit_shown=limit.is_known | (changes.to_delivery_count <= np.maximum(highest, 1)[group][row]),
             records=records,

@@ -146,6 +146,15 @@ class ShareLog:
     past: SharePast = NO_PAST
     shown: Mapping[str, GroupPast] | None = None
     """What the whole log shows of each group's delivery limit, where these are the rows of a stretch of it."""
+    holes: tuple[int, ...] = ()
+    """Log offsets at which parts begin that were not read, whatever the reason; ascending."""
+
+    def behind_holes(self) -> BoolArray:
+        """Before which states records of the share partition may be missing, so that nobody knows when it changed."""
+        before = np.searchsorted(np.array(self.holes, np.int64), self.states.log_offset, side="right")
+        behind = np.zeros(len(self.states), np.bool_)
+        behind[1:] = (before[1:] > before[:-1]) & ~self.states.begins()[1:]
+        return behind
 
     def of_transitions(self, rows: I64) -> "ShareLog":
         """The same states, with some of the transitions."""

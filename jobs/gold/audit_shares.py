@@ -109,7 +109,7 @@ def audit_by_group(
     """All of a log partition at once, of those groups that can be judged. Nothing is settled, and nothing kept: the
     next audit judges it from its beginning."""
     states = share_states(work.files, log_partition)
-    log = share_log(work.files, log_partition, states)
+    log = replace(share_log(work.files, log_partition, states), holes=work.holes.get(log_partition, ()))
     failed: list[LogAnomalyRow] = []
     judged: list[int] = []
     to_judge = work.judged_of(log_partition, log.keys.group_ids)
@@ -185,7 +185,8 @@ def _audit_slice(
 ) -> SavedShares:
     """From where the one before left off to a log offset, exclusive."""
     states = share_states(work.files, log_partition, saved, to_log_offset=end)
-    log = replace(share_log(work.files, log_partition, states, saved, to_log_offset=end), shown=shown)
+    log = share_log(work.files, log_partition, states, saved, to_log_offset=end)
+    log = replace(log, shown=shown, holes=work.holes.get(log_partition, ()))
     gold = audit_share_log(log, known, members, work.inference)
     require_same_groups(log, gold.pasts, work.inference, known)
     next_offset = int(log.states.log_offset.max(initial=-1)) + 1

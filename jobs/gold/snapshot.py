@@ -140,6 +140,8 @@ class LogsSeen:
     """Where parts begin that were never captured or cannot be read."""
     leader_changes: Mapping[LogPartition, tuple[int, ...]]
     """Where leader epochs begin, as the batches that were read show it."""
+    holes: Mapping[LogPartition, tuple[int, ...]] = field(default_factory=dict)
+    """Where parts begin that are not there, whatever the reason."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> "LogsSeen":
@@ -162,6 +164,7 @@ class LogsSeen:
             {log: min(offsets) for log, offsets in missing.items()},
             {log: tuple(sorted(offsets)) for log, offsets in gaps.items()},
             {log: tuple(sorted(offsets)) for log, offsets in changes.items()},
+            {log: tuple(sorted(offsets)) for log, offsets in missing.items()},
         )
 
 

@@ -81,6 +81,8 @@ class AuditWork:
     it."""
     gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """By log partition, where parts of it begin that were never captured or cannot be read."""
+    holes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """By log partition, where parts of it begin that are not there, whatever the reason."""
     leader_changes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """By log partition, where its leader epochs begin."""
     topic_growth: Mapping[str, Sequence[int]] = field(default_factory=dict)

@@ -12,7 +12,7 @@ import pytest
 from tests.cases.harness import Ledger, Night
 from tests.live.libraries.judge import GUESS, JUDGED, LIKELY, Judgement, report, speaks_of_coordinators
 from tests.live.libraries.truth import EXPIRED, LEFT, Truth, read_truth
-from tests.recorded import RECORDINGS
+from tests.recorded import ARCHIVES as RECORDINGS
 
 ARCHIVES: Final = RECORDINGS / "clients"
 LIBRARY_COUNTS: Final = {"recording": 10, "defaults": 8}
