@@ -155,6 +155,8 @@ class Settings:
     codec: str
     codecs: Mapping[str, str]
     """Parquet codec by full table name, where it differs from `codec`."""
+    copied_at_ms: int | None = None
+    """When the segments and dumps of this run were copied, as the user says (epoch ms)."""
 
     @property
     def broker_address(self) -> BrokerAddress | None:

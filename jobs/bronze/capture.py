@@ -29,19 +29,20 @@ from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.copies import Copies, write_rewrites
 from jobs.bronze.coverage_merge import merged_coverage, write_coverage
 from jobs.bronze.identity import check_sources, identities_of, keep_identities, refuse_other_dumps
-from jobs.bronze.log_ends import keep_log_partitions
+from jobs.bronze.log_ends import keep_log_partitions, require_copied_behind_records
 from jobs.bronze.plan import TASK_BYTES_MIN, Sources, plan
 from jobs.bronze.quarantine_merge import QuarantineMerge, write_quarantine
 from jobs.bronze.snapshot import COVERAGE, QUARANTINE, RECORD_BATCHES, Bronze, application
 from jobs.bronze.tasks import run_task
 from jobs.bronze.work import CaptureTask, TaskDone, TopicCount
 from jobs.bronze.writer import CaptureRun
+from jobs.console.output import time_text
 from jobs.delta.filesystems import delete_folder
-from jobs.delta.times import epoch_ms
+from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import CaptureConflict, SourceError
+from jobs.errors import ArgumentError, CaptureConflict, SourceError
 from jobs.settings import Settings, require_source
-from jobs.sources.segments import find_partitions
+from jobs.sources.segments import LogPlace, find_partitions
 from jobs.spark.tasks import run_tasks, tapered
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ def capture(
 
     Raises SourceError for a source that is not there, CaptureConflict when another capture of the cluster was faster.
     """
+    if settings.copied_at_ms is not None and settings.copied_at_ms > epoch_ms(captured_at):
+        raise ArgumentError(
+            f"--copied-at {time_text(settings.copied_at_ms)} lies ahead of this run, which began at "
+            f"{time_text(epoch_ms(captured_at))}: give the time at which copying began"
+        )
     sources = find_sources(settings)
     identities_of(sources)  # two sources that differ are refused before there is a table
     bronze = Bronze.load(warehouse, settings.cluster_id)
@@ -103,9 +109,14 @@ def capture(
     run = CaptureRun(settings.cluster_id, capture_id, captured_at)
     summary = _capture_all(session, warehouse, settings, bronze, sources, run)
     keep_identities(warehouse, settings.cluster_id, identities, captured_at)
+    copied: list[LogPlace] = [*sources.segments, *sources.all_dumps] if settings.copied_at_ms is not None else []
+    if settings.copied_at_ms is not None:
+        require_copied_behind_records(warehouse, settings.cluster_id, copied, settings.copied_at_ms)
     keep_log_partitions(
         warehouse,
         settings.cluster_id,
+        copied=copied,
+        copied_at=None if settings.copied_at_ms is None else to_datetime(settings.copied_at_ms),
         found=sources.segments,
         live=sources.live,
         said=settings.partition_counts,

@@ -5,7 +5,7 @@ partition in which nothing was written for long. A copied log directory or a dum
 log partition was read; whether it was written to after that, nothing in the copy tells: files of one folder may have
 been copied hours apart, the time of a file is that of the copy as often as not, and a fresh log partition says nothing
 of a stale one beside it. So each log partition of a copy reaches to its own last record, and a statement of several to
-the least of these.
+the least of these. Where the user says when a copy was made (`--copied-at`), it reaches up to that time.
 
 A log partition that is in no source at all (one disk of two, one broker of several) is noticed where it is known how
 many there are (`jobs.bronze.partition_counts`). Where nothing tells it, completeness cannot be said.
@@ -19,9 +19,11 @@ import pyarrow as pa
 
 from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.partition_counts import SETTING, KnownCount, known_counts
+from jobs.console.output import time_text
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.errors import ArgumentError
 from jobs.sources.segments import LogPlace
 from schemas.tables.bronze import COVERAGE, LOG_PARTITIONS
 
@@ -38,7 +40,8 @@ class LogEnd(NamedTuple):
     last_record_ms: int | None
     """Of the last record that was read; None: it was empty, or its records have no time."""
     live_until_ms: int | None
-    """All that a live cluster had until then was read; None: it was read from copies alone."""
+    """All that a live cluster had until then was read, or a copy that was made then; None: from copies of whatever time
+    alone."""
     is_empty: bool
 
     @property
@@ -143,23 +146,30 @@ def keep_log_partitions(
     *,
     found: Iterable[LogPlace],
     live: Iterable[LogPlace] = (),
+    copied: Iterable[LogPlace] = (),
+    copied_at: datetime | None = None,
     said: Mapping[str, int],
     seen_at: datetime,
 ) -> None:
     """Keep which log partitions a capture found, empty ones too, and that it read the `live` ones to their end.
 
-    `said`: numbers of partitions that the user says. Nothing is written where nothing is new.
+    `copied_at`: when those of `copied` were copied, as the user says: they are complete up to then. `said`: numbers of
+    partitions that the user says. Nothing is written where nothing is new.
     """
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     old = {
         (row["topic"], row["partition"]): row for row in warehouse.read(LOG_PARTITIONS, where=of_cluster).to_pylist()
     }
     new = dict(old)
-    live_places: dict[LogPartition, None] = {(it.topic, it.partition): None for it in live}
+    live_places = {(it.topic, it.partition): seen_at for it in live}
+    read_until = dict(live_places)
+    if copied_at is not None:
+        # of a live cluster more is known
+        read_until = {(it.topic, it.partition): copied_at for it in copied} | live_places
     live_counts: dict[str, int] = {}
     for topic, _ in live_places:
         live_counts[topic] = live_counts.get(topic, 0) + 1
-    for place in (*((it.topic, it.partition) for it in found), *live_places):
+    for place in dict.fromkeys((*((it.topic, it.partition) for it in found), *read_until)):
         row = new.get(place) or {
             **of_cluster,
             "topic": place[0],
@@ -168,8 +178,8 @@ def keep_log_partitions(
             "read_until": None,
             "partition_count": None,
         }
-        if place in live_places:
-            row = row | {"read_until": max(row["read_until"] or seen_at, seen_at)}
+        if place in read_until:
+            row = row | {"read_until": max(row["read_until"] or read_until[place], read_until[place])}
         new[place] = row
     for place, row in new.items():
         counts = [row["partition_count"], said.get(place[0]), live_counts.get(place[0])]
@@ -181,6 +191,25 @@ def keep_log_partitions(
     rows = pa.Table.from_pylist([new[place] for place in sorted(new)], schema=arrow_schema(LOG_PARTITIONS))
     version = warehouse.last_version(LOG_PARTITIONS, application) + 1
     warehouse.write(LOG_PARTITIONS, rows, app_id=application, version=version, mode=OVERWRITE, replace=of_cluster)
+
+
+def require_copied_behind_records(
+    warehouse: Warehouse, cluster_id: str, copied: Iterable[LogPlace], copied_at_ms: int
+) -> None:
+    """Raise ArgumentError where a log partition has records that are newer than its copy is said to be, and nothing
+    else vouches for them."""
+    places = {(it.topic, it.partition) for it in copied}
+    for topic, ends in log_ends(warehouse, cluster_id, {topic for topic, _ in places}).items():
+        for partition, end in sorted(ends.ends.items()):
+            last_ms = end.last_record_ms
+            if (topic, partition) not in places or last_ms is None or last_ms <= copied_at_ms:
+                continue
+            if end.live_until_ms is None or end.live_until_ms < last_ms:
+                raise ArgumentError(
+                    f"--copied-at {time_text(copied_at_ms)} cannot be: {topic}-{partition} has a record of "
+                    f"{time_text(last_ms)}. What was read is in bronze, complete up to its last record. Run it again "
+                    "with the time at which copying began, or without --copied-at"
+                )
 
 
 def missing_lines(all_ends: Mapping[str, LogEnds]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from jobs.cli.outcome import say
 from jobs.cli_enums import DumpFormat
+from jobs.errors import ArgumentError
 from jobs.settings import DEMO_PLACE, Settings, load_settings
 
 
@@ -20,8 +21,9 @@ def settings_of(
     dump_format: DumpFormat | None = None,
     report_file: str | None = None,
     partitions: list[str] | None = None,
+    copied_at: str | None = None,
 ) -> Settings:
-    return load_settings(
+    settings = load_settings(
         {
             "warehouse": warehouse,
             "cluster_id": cluster_id,
@@ -35,6 +37,11 @@ def settings_of(
             "partitions": tuple(partitions or ()),
         }
     )
+    if copied_at is None:
+        return settings
+    if not settings.segments and not settings.dumps:
+        raise ArgumentError("--copied-at is the time of a copy: name it with --segments or --dump")
+    return replace(settings, copied_at_ms=moment_of(copied_at, None))
 
 
 def reading_settings(warehouse: str | None, cluster_id: str | None, **others: Any) -> Settings:

@@ -10,6 +10,7 @@ from jobs.cli.options import (
     BootstrapOption,
     ClusterOption,
     CommandConfigOption,
+    CopiedAtOption,
     DebugOption,
     DumpFormatOption,
     DumpOption,
@@ -36,6 +37,7 @@ def capture(
     dump_format: DumpFormatOption = None,
     topic: TopicOption = None,
     partitions: PartitionsOption = None,
+    copied_at: CopiedAtOption = None,
     every: Annotated[
         str | None,
         typer.Option(
@@ -64,6 +66,7 @@ def capture(
             dump,
             dump_format,
             partitions=partitions,
+            copied_at=copied_at,
         )
         every_ms, stop_after_ms = _periods(every, continuous, stop_after, settings)
         require_source(settings)

@@ -9,6 +9,7 @@ from jobs.cli.options import (
     BootstrapOption,
     ClusterOption,
     CommandConfigOption,
+    CopiedAtOption,
     DebugOption,
     DumpFormatOption,
     DumpOption,
@@ -37,6 +38,7 @@ def nightly(
     dump_format: DumpFormatOption = None,
     topic: TopicOption = None,
     partitions: PartitionsOption = None,
+    copied_at: CopiedAtOption = None,
     report_file: Annotated[
         str | None,
         typer.Option("--report", metavar="FILE", help="Write the report, too: as the job report does without --group."),
@@ -70,6 +72,7 @@ def nightly(
             dump_format,
             report_file,
             partitions=partitions,
+            copied_at=copied_at,
         )
         require_source(settings)
         check_client(settings)

@@ -67,6 +67,15 @@ PartitionsOption = Annotated[
         "repeated.",
     ),
 ]
+CopiedAtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--copied-at",
+        metavar="TIME",
+        help="When copying the segments or dumps began: all that their log partitions had until then is in them. "
+        "[default: not known; each is complete up to its last record]",
+    ),
+]
 SummaryFormatOption = Annotated[
     SummaryFormat, typer.Option("--format", help="How it is told what was done; json: one object on stdout at the end.")
 ]

@@ -249,7 +249,7 @@ def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
             why = "it was empty when it was copied" if end.is_empty else "its records have no time"
             yield f"nothing proves up to when {name} was read: {why}, and a copy does not show what came after"
         elif end.live_until_ms == end.bound_ms:
-            yield f"nothing is known of {name} after the last capture at {time_text(end.bound_ms)}"
+            yield f"nothing is known of {name} after the last capture or copy at {time_text(end.bound_ms)}"
         else:
             yield f"nothing is known of {name} after its last record that was read, of {time_text(end.bound_ms)}"
     if len(not_read) > HOLES_LISTED_MAX:

@@ -206,8 +206,8 @@ LOG_PARTITIONS = Table(
         Column(
             "read_until",
             TIMESTAMP,
-            "All that a live cluster had until then was read; null: it was read from files or dumps alone, which prove "
-            "nothing behind their last record.",
+            "All that a live cluster had until then was read, or a copy that was made then (--copied-at); null: it was "
+            "read from files or dumps alone, which prove nothing behind their last record.",
         ),
         Column(
             "partition_count",
