@@ -1,0 +1,51 @@
+"""What changed behind a hole in a share partition's log changed at some time since the record before it."""
+
+from pathlib import Path
+
+import pytest
+
+from coordinator_core import codec
+from coordinator_core.log.batch import Record, build_batch
+from schemas.cluster_metadata import CONFIG_RECORD
+from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from tests.cases.harness import Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.cases.test_times import gold
+
+HOUR_MS = 3_600_000
+GROUP_RESOURCE = 32
+
+
+def limits(*values: tuple[int, int]) -> SmallLog:
+    """A metadata log that sets the delivery limit of the group: time and value."""
+    log = SmallLog(0, METADATA_TOPIC)
+    for at_ms, limit in values:
+        fields = codec.make(
+            CONFIG_RECORD,
+            resource_type=GROUP_RESOURCE,
+            resource_name="share",
+            name="share.delivery.count.limit",
+            value=str(limit),
+        )
+        value = codec.encode_metadata(CONFIG_RECORD, fields, 0)
+        log.batches.append(build_batch([Record(log.next_offset, at_ms, None, value)]))
+        log.next_offset += 1
+    return log
+
+
+@pytest.mark.parametrize(("missing", "confidence"), [(0, "CERTAIN"), (5, "LIKELY")])
+def test_no_limit_is_certain_behind_a_hole(tmp_path: Path, missing: int, confidence: str) -> None:
+    """Records that are missing may have given a record up under the limit of before: it was 3 and is 5 now."""
+    ledger, in_nights, log = Ledger(tmp_path / "one"), Ledger(tmp_path / "nights"), SmallLog(0, SHARE_TOPIC)
+    limits((NOON_MS - HOUR_MS, 3), (NOON_MS + 2 * HOUR_MS, 5)).write(tmp_path / "logs")
+    log.snapshot("share", NOON_MS, ((0, 9, 0, 2),), snapshot_epoch=0)
+    in_nights.night(log.write(tmp_path / "logs"), number=1)
+    log.skip(missing)
+    log.snapshot("share", NOON_MS + 3 * HOUR_MS, ((0, 4, 4, 3), (5, 9, 0, 3)), snapshot_epoch=1 + missing)
+    ledger.night(log.write(tmp_path / "logs"))
+    (row,) = ledger.rows("gold.archived_records")
+    assert (row["cause"], row["delivery_count"], row["delivery_count_limit"]) == ("REJECT_OR_GAP", 3, 5)
+    assert row["confidence"] == confidence
+    in_nights.night(tmp_path / "logs", number=2)
+    assert gold(in_nights) == gold(ledger)
