@@ -98,8 +98,11 @@ class MetadataLog:
         if group.protocol == "share":
             yield "share.session.timeout.ms", str(settings.group_share_session_timeout_ms)
             yield "share.heartbeat.interval.ms", str(settings.group_share_heartbeat_interval_ms)
-            yield "share.record.lock.duration.ms", str(spec.share_record_lock_duration_ms)
-            yield "share.delivery.count.limit", str(spec.share_delivery_count_limit)
+            lock_ms, limit = group.record_lock_duration_ms, group.delivery_count_limit
+            yield "share.record.lock.duration.ms", str(lock_ms or spec.share_record_lock_duration_ms)
+            yield "share.delivery.count.limit", str(limit or spec.share_delivery_count_limit)
+            yield "share.partition.max.record.locks", str(group.max_record_locks)
+            yield "share.renew.acknowledge.enable", str(group.renew_acknowledge).lower()
             yield "share.auto.offset.reset", group.offset_reset
         elif group.protocol == "consumer":
             yield "consumer.session.timeout.ms", str(settings.group_consumer_session_timeout_ms)

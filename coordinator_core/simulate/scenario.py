@@ -24,6 +24,13 @@ DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)", re.ASCII)
 
 LOCK_DURATION_MS: Final = (1000, 3_600_000)
 """group.share.min.record.lock.duration.ms may be 1 s, and group.share.max.record.lock.duration.ms an hour."""
+RECORD_LOCKS: Final = (100, 10_000)
+"""share.partition.max.record.locks: from group.share.min.partition.max.record.locks on, up to the most that brokers may
+allow."""
+BY_DURATION: Final = re.compile(
+    r"by_duration:P(?:([0-9]{1,6})D)?(?:T(?:([0-9]{1,6})H)?(?:([0-9]{1,6})M)?(?:([0-9]{1,6})(?:\.([0-9]{1,3}))?S)?)?",
+    re.ASCII,
+)
 PARTITIONS_MAX: Final = 10_000
 MEMBERS_MAX: Final = 5000
 GROUPS_MAX: Final = 100_000
@@ -62,6 +69,8 @@ class ClusterSpec:
     """group.share.delivery.count.limit: how often a record is delivered before it is given up."""
     share_snapshot_update_records_per_snapshot: int = 500
     """share.coordinator.snapshot.update.records.per.snapshot."""
+    share_sessions_max: int = 2000
+    """group.share.max.share.sessions: how many share sessions one broker has at most."""
     kafka_version: KafkaVersion = DEFAULT_VERSION
     """`kafka_version = "4.4"`: the release whose rules the coordinators follow."""
     settings: GroupCoordinatorConfig = field(default_factory=GroupCoordinatorConfig)
@@ -134,8 +143,20 @@ class GroupSpec:
     """Share: time between two polls of a member."""
     release_every: int = 0
     """Share, explicit: every so-many-th record is released once; 0: none."""
+    renew_every: int = 0
+    """Every so-many-th record takes two polls: at the first the member renews its lock (RENEW), in a ShareAcknowledge
+    of its own; 0: none."""
+    renew_acknowledge: bool = True
+    """share.renew.acknowledge.enable: without it the broker refuses RENEW."""
+    max_record_locks: int = 2000
+    """share.partition.max.record.locks: records in flight of one share partition."""
+    record_lock_duration_ms: int | None = None
+    """share.record.lock.duration.ms of this group; without it, the brokers'."""
+    delivery_count_limit: int | None = None
+    """share.delivery.count.limit of this group; without it, the brokers'."""
     offset_reset: str = "earliest"
-    """earliest or latest: where a group without an offset begins."""
+    """Where a group without an offset begins (auto.offset.reset, share.auto.offset.reset): earliest, latest, or in
+    share groups by_duration with an ISO 8601 duration, as "by_duration:PT5M"."""
 
     def group_ids(self) -> tuple[str, ...]:
         """The groups of this table."""
@@ -231,6 +252,11 @@ GROUP_KEYS: Final[Mapping[str, Use]] = {
     "acknowledge": Use(SHARE_ONLY, "which acknowledges no records"),
     "max_poll_records": Use(SHARE_ONLY, "whose members read at a rate (rate)"),
     "release_every": Use(SHARE_ONLY, "which acknowledges no records", {"acknowledge": ("explicit",)}),
+    "renew_every": Use(SHARE_ONLY, "which acknowledges no records", {"acknowledge": ("explicit",)}),
+    "renew_acknowledge": Use(SHARE_ONLY, "which acknowledges no records"),
+    "max_record_locks": Use(SHARE_ONLY, "which has no locks of records"),
+    "record_lock_duration": Use(SHARE_ONLY, "which has no locks of records"),
+    "delivery_count_limit": Use(SHARE_ONLY, "which counts no deliveries"),
 }
 """Key of `[[group]]` -> where it does something; the other keys do in every group."""
 
@@ -448,6 +474,22 @@ def _lock_duration(value: Any, place: Place) -> int:
     return duration_ms
 
 
+def _offset_reset(value: Any, place: Place) -> str:
+    if not isinstance(value, str) or (value not in {"earliest", "latest"} and reset_duration_ms(value) is None):
+        raise place.error('must be one of earliest, latest, or in share groups by_duration, as "by_duration:PT5M"')
+    return value
+
+
+def reset_duration_ms(text: str) -> int | None:
+    """The duration of `by_duration:...`, None for any other text."""
+    match = BY_DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        return None
+    days, hours, minutes, seconds, fraction = match.groups()
+    whole_s = int(days or 0) * 86_400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    return whole_s * 1000 + int((fraction or "").ljust(3, "0") or 0)
+
+
 def _latency(value: Any, place: Place) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
         raise place.error('must be two durations, as ["1ms", "5ms"]')
@@ -544,6 +586,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("ClusterSpec", "share_record_lock_duration_ms"): _lock_duration,
     ("ClusterSpec", "share_delivery_count_limit"): _count(2, 25),
     ("ClusterSpec", "share_snapshot_update_records_per_snapshot"): _count(0, 500),
+    ("ClusterSpec", "share_sessions_max"): _count(1, 2**31 - 1),
     ("ClusterSpec", "settings"): _settings,
     ("ClusterSpec", "kafka_version"): _kafka_version,
     ("TopicSpec", "name"): _topic_name,
@@ -573,7 +616,12 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("GroupSpec", "max_poll_records"): _count(1, 1_000_000),
     ("GroupSpec", "poll_interval_ms"): _positive_duration,
     ("GroupSpec", "release_every"): _count(0, 2**31 - 1),
-    ("GroupSpec", "offset_reset"): _one_of("earliest", "latest"),
+    ("GroupSpec", "renew_every"): _count(0, 2**31 - 1),
+    ("GroupSpec", "renew_acknowledge"): _flag,
+    ("GroupSpec", "max_record_locks"): _count(*RECORD_LOCKS),
+    ("GroupSpec", "record_lock_duration_ms"): _lock_duration,
+    ("GroupSpec", "delivery_count_limit"): _count(2, 25),
+    ("GroupSpec", "offset_reset"): _offset_reset,
     ("FaultSpec", "kind"): _one_of(*FAULT_KEYS),
     ("FaultSpec", "at_ms"): _duration,
     ("FaultSpec", "every_ms"): _positive_duration,
@@ -631,6 +679,8 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         raise place.key("on_poison").error(
             f"must be one of {', '.join(POISON_OF[group.protocol])} in a {group.protocol} group"
         )
+    if group.protocol != "share" and reset_duration_ms(group.offset_reset) is not None:
+        raise place.key("offset_reset").error(f"must be earliest or latest in a {group.protocol} group")
     if group.protocol == "share" and group.commits == "transactional":
         raise place.key("commits").error("share groups commit no offsets: leave it out")
     if group.protocol == "classic" and group.heartbeat_interval_ms >= group.session_timeout_ms:

@@ -5,7 +5,7 @@ read and write their state at the share coordinators. A broker that dies takes a
 what was persisted. A member whose connection breaks gives up what it had acquired.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -41,6 +41,7 @@ from coordinator_core.simulate.clients.machine import Send
 from coordinator_core.simulate.clients.share_messages import (
     CLOSE_EPOCH,
     OPEN_EPOCH,
+    SHARE_FETCH,
     ShareFetchRequest,
     ShareFetchResponse,
 )
@@ -48,6 +49,7 @@ from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import INTERNAL_MS, Cluster
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.random_streams import stream
+from coordinator_core.simulate.scenario import GroupSpec, reset_duration_ms
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Truth
 
@@ -87,14 +89,20 @@ class ShareLeaders:
     """All brokers' part in share groups."""
 
     def __init__(
-        self, cluster: Cluster, loop: EventLoop, topics: Topics, truth: Truth, offset_resets: dict[str, str], seed: int
+        self,
+        cluster: Cluster,
+        loop: EventLoop,
+        topics: Topics,
+        truth: Truth,
+        groups: Mapping[str, GroupSpec],
+        seed: int,
     ) -> None:
+        """`groups`: the share groups by group id."""
         self._cluster = cluster
         self._loop = loop
         self._topics = topics
         self._truth = truth
-        self._offset_resets = offset_resets
-        """Group -> share.auto.offset.reset, earliest or latest."""
+        self._groups = groups
         self._seed = seed
         self._leader_epochs: dict[TopicPartition, tuple[int, int]] = {}
         """Data partition -> (leader, epoch)."""
@@ -137,7 +145,7 @@ class ShareLeaders:
     # --- requests ---
 
     def serve(self, process: Process, broker_id: int, send: Send) -> None:
-        """A ShareFetch reaches a broker, which is there."""
+        """A ShareFetch or ShareAcknowledge reaches a broker, which is there."""
         request: ShareFetchRequest = send.request
         broker = self._broker(broker_id)
         incarnation = process.incarnation
@@ -149,6 +157,10 @@ class ShareLeaders:
             return  # the connection is gone: what it had acquired was given up already
         session = (request.group_id, request.member_id)
         if request.session_epoch == OPEN_EPOCH:
+            is_full = len(broker.sessions.keys() - {session}) >= self._cluster.spec.share_sessions_max
+            if is_full:
+                respond(ShareFetchResponse(ErrorCode.SHARE_SESSION_LIMIT_REACHED))
+                return
             self._release_all(broker, *session)
             broker.sessions[session] = OPEN_EPOCH
         expected = broker.sessions.get(session)
@@ -165,7 +177,7 @@ class ShareLeaders:
         acquired: Acquired = {}
         if request.session_epoch == CLOSE_EPOCH:
             del broker.sessions[session]
-        else:
+        elif send.operation == SHARE_FETCH:
             acquired = self._acquire_all(broker, process, request)
         errors.when_done(
             lambda: self._finish(broker, request, lambda: respond(ShareFetchResponse(0, acquired, errors.values)))
@@ -195,11 +207,13 @@ class ShareLeaders:
             return None
         served = broker.served.get((group_id, at))
         if served is None:
-            spec = self._cluster.spec
+            spec, group = self._cluster.spec, self._groups[group_id]
             config = SharePartitionConfig(
                 leader_epoch=self._leader_epoch(at, broker.broker_id),
-                delivery_count_limit=spec.share_delivery_count_limit,
-                record_lock_duration_ms=spec.share_record_lock_duration_ms,
+                in_flight_records_max=group.max_record_locks,
+                delivery_count_limit=group.delivery_count_limit or spec.share_delivery_count_limit,
+                record_lock_duration_ms=group.record_lock_duration_ms or spec.share_record_lock_duration_ms,
+                is_renew_acknowledge_enabled=group.renew_acknowledge,
             )
             key = SharePartitionKey(group_id, self._topics.topic_id(at.topic), at.partition)
             served = broker.served[group_id, at] = Served(group_id, at, key, SharePartition(config))
@@ -218,9 +232,16 @@ class ShareLeaders:
     def _start(self, broker: DataBroker, served: Served) -> None:
         def reset_offset() -> int:
             now_ms = self._loop.now_ms
-            if self._offset_resets.get(served.group_id) == "latest":
+            reset = self._groups[served.group_id].offset_reset
+            if reset == "latest":
                 return self._topics.end_offset(served.at, now_ms)
-            return self._topics.start_offset(served.at, now_ms)
+            start_offset = self._topics.start_offset(served.at, now_ms)
+            back_ms = reset_duration_ms(reset)
+            return (
+                start_offset
+                if back_ms is None
+                else max(start_offset, self._topics.end_offset(served.at, now_ms - back_ms))
+            )
 
         def on_done(error_class: str | None) -> None:
             if error_class is not None:

@@ -79,13 +79,10 @@ class Simulation:
         self.cluster = Cluster(scenario.cluster, self.loop, self.topics, self.truth_recorder)
         self.heartbeats = Heartbeats(self.loop, self.cluster, skips=skips_heartbeats)
         self.truth_recorder.heartbeats = self.heartbeats
-        offset_resets = {
-            group_id: spec.offset_reset
-            for spec in scenario.groups
-            if spec.protocol == "share"
-            for group_id in spec.group_ids()
+        share_groups = {
+            group_id: spec for spec in scenario.groups if spec.protocol == "share" for group_id in spec.group_ids()
         }
-        self.share_leaders = ShareLeaders(self.cluster, self.loop, self.topics, self.truth, offset_resets, self.seed)
+        self.share_leaders = ShareLeaders(self.cluster, self.loop, self.topics, self.truth, share_groups, self.seed)
         for spec in scenario.groups:
             for group_id in spec.group_ids():
                 self.members[group_id] = [self._member(spec, group_id, index) for index in range(spec.members)]
@@ -206,6 +203,7 @@ class Simulation:
                 spec.on_poison,
                 spec.release_every,
                 spec.max_poll_interval_ms,
+                spec.renew_every,
             )
             return lambda draws: ShareConsumer(
                 share_config, self.topics, draws, self.topics.names(), self.cluster.data_leader

@@ -10,6 +10,9 @@
 Implicit acknowledgement: the next poll accepts all records of the one before. Explicit: the application says of each
 record whether it accepts, releases or rejects it; of a poison record it may say nothing, and lets the lock run out.
 
+RENEW: a record that takes longer than one poll has its lock renewed, in a ShareAcknowledge: a request which renews
+locks fetches nothing.
+
 Sessions: one with each broker. A broker which does not know the session, or came back without it, says so: the member
 opens a new one, and what it had acquired there is lost to it.
 
@@ -17,7 +20,7 @@ Source: ShareConsumerImpl, ShareConsumeRequestManager, ShareSessionHandler, Shar
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -51,6 +54,7 @@ from coordinator_core.simulate.clients.machine import (
 from coordinator_core.simulate.clients.share_messages import (
     CLOSE_EPOCH,
     OPEN_EPOCH,
+    SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
     SHARE_FETCH_VERSION,
     ShareFetchRequest,
@@ -96,6 +100,8 @@ class ShareConfig:
     release_every: int = 0
     """Every so-many-th record is released once; 0: none."""
     max_poll_interval_ms: int = 300_000
+    renew_every: int = 0
+    """Every so-many-th record takes two polls, and its lock is renewed; 0: none."""
 
 
 @dataclass(slots=True)
@@ -105,6 +111,10 @@ class Session:
     epoch: int = OPEN_EPOCH
     is_waiting: bool = False
     owned: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
+    renewed: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
+    """Whose locks the request under way renews: they are acknowledged at the poll after it."""
+    is_renewed: bool = False
+    """What it has now are those."""
 
 
 @dataclass(slots=True)
@@ -242,23 +252,26 @@ class ShareConsumer:
     def _fetch(self, broker_id: int, session: Session, partitions: tuple[TopicPartition, ...], epoch: int) -> Send:
         acknowledgements = {}
         if epoch != OPEN_EPOCH:
-            said = {at: self._acknowledge(at, acquired) for at, acquired in session.owned.items()}
+            may_renew = epoch != CLOSE_EPOCH and not session.is_renewed
+            said = {at: self._acknowledge(at, acquired, may_renew) for at, acquired in session.owned.items()}
             acknowledgements = {at: batches for at, batches in said.items() if batches}
+        session.renewed = _renewed(acknowledgements, session.owned)
         session.owned = {}
         session.is_waiting = True
+        operation = SHARE_ACKNOWLEDGE if session.renewed else SHARE_FETCH
         request = ShareFetchRequest(
             self.config.group_id,
             self.member_id,
             epoch,
-            partitions,
+            partitions if operation == SHARE_FETCH else (),
             acknowledgements,
-            self.config.max_poll_records,
+            self.config.max_poll_records if operation == SHARE_FETCH else 0,
         )
         tag = f"{SHARE_FETCH}:{broker_id}"
-        return Send(Service.DATA, broker_id, SHARE_FETCH, request, tag, SHARE_FETCH_VERSION)
+        return Send(Service.DATA, broker_id, operation, request, tag, SHARE_FETCH_VERSION)
 
     def _acknowledge(
-        self, at: TopicPartition, acquired: tuple[AcquiredRecords, ...]
+        self, at: TopicPartition, acquired: tuple[AcquiredRecords, ...], may_renew: bool
     ) -> tuple[AcknowledgementBatch, ...]:
         """What the application says of the records: runs of one type each."""
         if not self.config.is_explicit:
@@ -269,7 +282,7 @@ class ShareConsumer:
         batches: list[AcknowledgementBatch] = []
         for records in acquired:
             for offset in range(records.first_offset, records.last_offset + 1):
-                kind = self._verdict(at, offset, records.delivery_count)
+                kind = self._verdict(at, offset, records.delivery_count, may_renew)
                 if kind is None:
                     continue
                 last = batches[-1] if batches else None
@@ -279,10 +292,13 @@ class ShareConsumer:
                     batches.append(AcknowledgementBatch(offset, offset, (int(kind),)))
         return tuple(batches)
 
-    def _verdict(self, at: TopicPartition, offset: int, delivery_count: int) -> AcknowledgeType | None:
+    def _verdict(self, at: TopicPartition, offset: int, delivery_count: int, may_renew: bool) -> AcknowledgeType | None:
         is_poison = self.topics.next_poison_offset(at, offset, offset + 1) is not None
         if is_poison and self.config.on_poison != "skip":
             return POISON_TYPES.get(self.config.on_poison)
+        renew_every = self.config.renew_every
+        if may_renew and renew_every and offset % renew_every == renew_every - 1:
+            return AcknowledgeType.RENEW
         every = self.config.release_every
         if every and delivery_count == 1 and offset % every == every - 1:
             return AcknowledgeType.RELEASE
@@ -301,7 +317,9 @@ class ShareConsumer:
             return []
         session.epoch += 1
         response: ShareFetchResponse = answer.response
-        session.owned = {at: acquired for at, acquired in response.acquired.items() if acquired}
+        session.is_renewed = bool(session.renewed)
+        session.owned, session.renewed = dict(session.renewed), {}
+        session.owned |= {at: acquired for at, acquired in response.acquired.items() if acquired}
         return []
 
     # --- the end ---
@@ -366,6 +384,24 @@ class ShareConsumer:
 
     def _ignore(self, answer: Answered) -> Actions:
         return []
+
+
+def _renewed(
+    said: Mapping[TopicPartition, tuple[AcknowledgementBatch, ...]],
+    owned: Mapping[TopicPartition, tuple[AcquiredRecords, ...]],
+) -> dict[TopicPartition, tuple[AcquiredRecords, ...]]:
+    """The records which are renewed, with the delivery count under which each was acquired."""
+    found: dict[TopicPartition, tuple[AcquiredRecords, ...]] = {}
+    for at, batches in said.items():
+        renewals = [batch for batch in batches if batch.acknowledge_types == (AcknowledgeType.RENEW,)]
+        if renewals:
+            found[at] = tuple(
+                AcquiredRecords(batch.first_offset, batch.last_offset, records.delivery_count)
+                for batch in renewals
+                for records in owned[at]
+                if records.first_offset <= batch.first_offset <= records.last_offset
+            )
+    return found
 
 
 def _error_of(answer: Answered) -> ErrorCode:

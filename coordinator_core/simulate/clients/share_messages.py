@@ -16,6 +16,8 @@ OPEN_EPOCH: Final = 0
 CLOSE_EPOCH: Final = -1
 SHARE_FETCH: Final = "share_fetch"
 SHARE_FETCH_VERSION: Final = 2
+SHARE_ACKNOWLEDGE: Final = "share_acknowledge"
+"""The same request without a fetch."""
 
 Acknowledgements = Mapping[TopicPartition, tuple[AcknowledgementBatch, ...]]
 
