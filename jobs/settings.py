@@ -214,6 +214,13 @@ KEYS: Final[Mapping[str, str]] = {
 }
 """Key in the file -> field of `Settings`, or of its `inference`, `capture`, `maintain` or `dump`."""
 
+CLUSTER_PLACE: Final = "{cluster_id}"
+"""In the name of a report: stands for the cluster."""
+CLUSTERS: Final = "clusters"
+"""Section of the file with a table a cluster, for jobs that run all of them."""
+CLUSTER_KEYS: Final = ("segments", "bootstrap_servers", "command_config", "dumps", "topics", "partitions")
+"""What a cluster may have of its own: keys of [sources]."""
+
 GONE: Final[Mapping[str, str]] = {
     "writes.lane": "there is one way of writing, which every store takes, HDFS too: leave this setting out",
 }
@@ -330,6 +337,42 @@ def load_settings(
     return _checked(values)
 
 
+def load_clusters(
+    options: Mapping[str, Any] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    config_file: Path | None = None,
+) -> list[Settings]:
+    """The settings of each cluster of `[clusters]`, in the file's order: all that is common to them, and its own.
+
+    Raises SettingsError where there is no cluster, one has no source, or has a key that a cluster cannot have.
+    """
+    environment = os.environ if environment is None else environment
+    file = config_file or Path(environment.get("GROUPLEDGER_CONFIG") or CONFIG_FILE)
+    listed = _document(file).get(CLUSTERS, {})
+    if not isinstance(listed, dict) or not listed:
+        raise SettingsError(
+            f"no cluster is listed in {file}: give each a table of its own, as [clusters.orders] with "
+            'segments = ["/mnt/orders"], and name the file with GROUPLEDGER_CONFIG'
+        )
+    found = []
+    for name, own in listed.items():
+        unknown = sorted(set(own) - set(CLUSTER_KEYS)) if isinstance(own, dict) else [str(own)]
+        if unknown:
+            raise SettingsError(
+                f"[{CLUSTERS}.{name}] in {file} cannot have {unknown[0]!r}; known are: {', '.join(CLUSTER_KEYS)}"
+            )
+        fields = {KEYS[f"sources.{key}"]: value for key, value in own.items()}
+        values = {**_in_place(fields, file.resolve().parent), **(options or {}), "cluster_id": name}
+        settings = load_settings(values, environment=environment, config_file=file)
+        try:
+            require_source(settings)
+        except SettingsError as error:
+            raise SettingsError(f"[{CLUSTERS}.{name}] in {file} names no source: {', '.join(SOURCES)}") from error
+        found.append(settings)
+    return found
+
+
 def require_source(settings: Settings) -> None:
     """Raise SettingsError where a capture would have nothing to read from."""
     if settings.segments or settings.bootstrap_servers or settings.dumps:
@@ -360,13 +403,18 @@ def with_options(settings: Settings, **options: Any) -> Settings:
     return replace(settings, **options)
 
 
-def _from_file(config_file: Path) -> dict[str, Any]:
+def _document(config_file: Path) -> dict[str, Any]:
     try:
-        document = tomllib.loads(config_file.read_text(encoding="utf-8"))
+        return tomllib.loads(config_file.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"cannot read the settings file {config_file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{config_file} is not valid TOML: {error}") from error
+
+
+def _from_file(config_file: Path) -> dict[str, Any]:
+    document = _document(config_file)
+    document.pop(CLUSTERS, None)  # `load_clusters` reads them
     values: dict[str, Any] = {}
     for key, value in _flat(document):
         if key in GONE:
@@ -374,7 +422,11 @@ def _from_file(config_file: Path) -> dict[str, Any]:
         if key not in KEYS:
             raise SettingsError(f"unknown setting {key!r} in {config_file}; known are: {', '.join(KEYS)}")
         values[KEYS[key]] = value
-    start = PROJECT_ROOT if config_file == CONFIG_FILE else config_file.resolve().parent
+    return _in_place(values, PROJECT_ROOT if config_file == CONFIG_FILE else config_file.resolve().parent)
+
+
+def _in_place(values: dict[str, Any], start: Path) -> dict[str, Any]:
+    """Values of a file with its relative paths made absolute."""
     for field in PATH_LISTS:
         if isinstance(values.get(field), list):
             values[field] = [_absolute(str(uri), start) for uri in values[field]]

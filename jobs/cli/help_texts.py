@@ -43,6 +43,10 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ),
         ("With the report as its last step, for a scheduler:", "nightly --report /var/www/html/groupledger.html"),
         ("What came of it, for another program:", "nightly --format json"),
+        (
+            "All clusters that the settings list, with a report each:",
+            "nightly --all-clusters --report '{cluster_id}.html'",
+        ),
     ),
     "capture": (
         (

@@ -19,10 +19,11 @@ from jobs.cli.options import (
     TopicOption,
     WarehouseOption,
 )
-from jobs.cli.outcome import FAILED, facts_of, print_facts, run_job
-from jobs.cli.session import start_run
+from jobs.cli.outcome import DONE, FAILED, INCOMPLETE, facts_of, print_facts, run_job
+from jobs.cli.session import Run, start_run
 from jobs.cli_enums import SummaryFormat
-from jobs.settings import require_source
+from jobs.errors import ArgumentError
+from jobs.settings import CLUSTER_PLACE, load_clusters, require_source
 
 if TYPE_CHECKING:
     from jobs.operations.run_context import RunContext
@@ -51,6 +52,12 @@ def nightly(
             help="Hand over what was found: FILE.json and FILE.md, or a command that gets the JSON on stdin.",
         ),
     ] = None,
+    all_clusters: Annotated[
+        bool,
+        typer.Option(
+            "--all-clusters", help="Each cluster of [clusters] in the settings, as many at a time as there are cores."
+        ),
+    ] = False,
     output_format: SummaryFormatOption = SummaryFormat.TABLE,
     debug: DebugOption = False,
 ) -> None:
@@ -61,6 +68,9 @@ def nightly(
     """
 
     def job() -> int:
+        if all_clusters:
+            named = (cluster_id, segments, bootstrap_server, command_config, dump, dump_format, topic, partitions)
+            return _all_clusters(warehouse, report_file, output_format, notify, has_own=any(named))
         settings = settings_of(
             warehouse,
             cluster_id,
@@ -90,6 +100,44 @@ def nightly(
         return print_facts("nightly", run, run.steps, code, output_format)
 
     run_job(job, debug)
+
+
+def _all_clusters(
+    warehouse: str | None, report_file: str | None, output_format: SummaryFormat, notify: str | None, *, has_own: bool
+) -> int:
+    """The nights of all clusters. Gives the worst exit code."""
+    if has_own or notify is not None:
+        raise ArgumentError(
+            "--all-clusters takes clusters and their sources from [clusters] in the settings: leave out --cluster-id, "
+            "the options that name sources, and --notify"
+        )
+    clusters = load_clusters({"warehouse": warehouse, "report_file": report_file})
+    if clusters[0].report_file and CLUSTER_PLACE not in clusters[0].report_file and len(clusters) > 1:
+        raise ArgumentError(
+            f"each cluster has a report of its own: put {CLUSTER_PLACE} into the name, as report-{CLUSTER_PLACE}.html"
+        )
+    for settings in clusters:
+        check_client(settings)
+    from jobs.console.progress import Steps  # noqa: PLC0415
+    from jobs.operations.clusters import run_clusters, worst  # noqa: PLC0415
+
+    run, steps = Run.start(), Steps()
+    nights = run_clusters(clusters, run_id=run.run_id, started_at=run.started_at, say=steps.say)
+    code = worst(nights)
+    counts = [sum(night.exit_code == outcome for night in nights) for outcome in (DONE, INCOMPLETE, FAILED)]
+    steps.say(
+        f"{len(nights):,} clusters: {counts[0]:,} done, {counts[1]:,} with something missing or not read, "
+        f"{counts[2]:,} failed (exit code {code})"
+    )
+    if clusters[0].report_file and len(clusters) > 1:
+        from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
+        from jobs.report.run import write_index  # noqa: PLC0415
+
+        codes = {night.cluster_id: night.exit_code for night in nights}
+        page = write_index(Warehouse(clusters[0].warehouse), clusters[0], codes, made_at=run.started_at)
+        steps.say(f"{page}: the first page over the reports of all clusters")
+    steps.facts["clusters"] = [night.as_json() for night in nights]
+    return print_facts("nightly", run, steps, code, output_format)
 
 
 def _notify(target: str, facts: dict[str, Any], run: "RunContext") -> None:

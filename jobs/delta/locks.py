@@ -13,10 +13,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.warehouse import LOCKS, Warehouse
 from jobs.errors import WarehouseError
 
-FOLDER: Final = "_locks"
 LOCK_BYTES_MAX: Final = 200
 
 
@@ -32,7 +31,7 @@ def only_one(
     if "://" in warehouse.root:
         yield
         return
-    folder = Path(warehouse.root) / FOLDER
+    folder = Path(warehouse.root) / LOCKS
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{job}-{sha256(cluster_id.encode()).hexdigest()[:16]}.lock"
     with (folder / name).open("a+b") as file:

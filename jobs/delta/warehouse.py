@@ -9,12 +9,14 @@ application is skipped, so a repeated run changes nothing. Part files which no c
 are no part of a table; VACUUM removes them.
 """
 
+import fcntl
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from time import sleep
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -39,6 +41,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 APPEND: Final = "append"
+LOCKS: Final = "_locks"
+"""Folder of a local warehouse with the files that processes lock."""
 OVERWRITE: Final = "overwrite"
 
 SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "viewfs"})
@@ -101,7 +105,10 @@ class Warehouse:
         *,
         codec: str = "zstd",
         codecs: Mapping[str, str] | None = None,
+        takes_turns: bool = False,
     ) -> None:
+        """`takes_turns`: processes of several clusters commit to these tables at the same time. On a local disk each
+        waits for the others; in an object store Delta refuses one of two, which is then said."""
         self.root = root.rstrip("/")
         scheme = root.partition("://")[0] if "://" in root else "file"
         if scheme not in SCHEMES:
@@ -111,6 +118,7 @@ class Warehouse:
             raise WarehouseError(f"{root}: % and two hexadecimal digits in its name: Delta takes them for a character")
         self._codec = codec
         self._codecs = dict(codecs or {})
+        self._takes_turns = takes_turns and scheme == "file" and "://" not in root
         self._up_to_date: set[str] = set()
         """Tables found to have all their columns."""
         self._handles: dict[str, DeltaTable] = {}
@@ -146,8 +154,22 @@ class Warehouse:
         self._create(table, replaces=False)
         self._up_to_date.add(table.full_name)
 
-    def _writing(self, table: Table) -> AbstractContextManager[None]:
-        return writing(table.full_name, self.path(table))
+    @contextmanager
+    def _writing(self, table: Table) -> Iterator[None]:
+        with self._turn(table), writing(table.full_name, self.path(table)):
+            yield
+
+    @contextmanager
+    def _turn(self, table: Table) -> Iterator[None]:
+        """While no other process that takes turns commits to the table."""
+        if not self._takes_turns:
+            yield
+            return
+        folder = Path(self.root) / LOCKS
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"commit-{table.full_name}.lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _is_laid_out_as_declared(self, table: Table) -> bool:
         stored = self._newest(table).metadata().partition_columns

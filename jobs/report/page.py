@@ -158,6 +158,11 @@ def _environment() -> Environment:
     return environment
 
 
+def stylesheet() -> str:
+    """The styles of all pages."""
+    return _asset("report.css")
+
+
 def _asset(name: str) -> str:
     return (files(ASSETS) / "assets" / name).read_text(encoding="utf-8")
 

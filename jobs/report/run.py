@@ -1,7 +1,8 @@
 """The job: read, draw, write one file."""
 
+import posixpath
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,12 +24,13 @@ from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict, group_verd
 from jobs.report.changes import Changes, Snapshot, changes, cluster_of, earlier, snapshot_of, text_of
 from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview, timeline
 from jobs.report.groups import GroupFacts, group_pictures, read_groups, span_of
+from jobs.report.index import CLUSTERS, cluster_line, index_page
 from jobs.report.page import Attention, Page, Section, Tile, render
 from jobs.report.pictures import Column, Kind, Listing, Picture
 from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.shares import ShareGroupFacts, read_share_groups, share_pictures
 from jobs.report.sql_text import Scope
-from jobs.settings import Settings, first_night, options_of
+from jobs.settings import CLUSTER_PLACE, Settings, first_night, options_of
 from schemas.tables.gold import REBALANCES
 
 BYTES_MAX: Final = 8_000_000
@@ -40,8 +42,6 @@ CHANGES: Final = (
     ("gone", "groups that are not in the log any more"),
     ("better", "a less severe verdict, or fewer rules"),
 )
-CLUSTER_PLACE: Final = "{cluster_id}"
-"""In the name of a report: stands for the cluster."""
 DIRECTORY_COLUMNS: Final = (
     Column("group_id", Kind.TEXT),
     Column("type", Kind.TEXT),
@@ -138,6 +138,25 @@ def run_report(
     )
     _write(output, text.encode())
     return written
+
+
+def write_index(warehouse: Warehouse, settings: Settings, exit_codes: Mapping[str, int], *, made_at: datetime) -> str:
+    """Write the first page over the reports of clusters beside them; where it is. `exit_codes`: of their nights.
+
+    Raises JobError where it cannot be written.
+    """
+
+    def named(name: str) -> str:
+        return settings.report_file.replace(CLUSTER_PLACE, name)
+
+    lines = []
+    for cluster_id, exit_code in exit_codes.items():
+        file = named(quote(cluster_id, safe=""))
+        # a link is relative to the page, and the name of the file has % of its own
+        report = quote(posixpath.relpath(file, posixpath.dirname(named(CLUSTERS))))
+        lines.append(cluster_line(warehouse, cluster_id, exit_code, report if cluster_of(file) == cluster_id else ""))
+    _write(named(CLUSTERS), index_page(lines, time_text(epoch_ms(made_at)) or "").encode())
+    return named(CLUSTERS)
 
 
 def make_report(

@@ -1,0 +1,79 @@
+"""The first page over the reports of many clusters: which cluster needs somebody, and where its report is.
+
+One small file without a script, whose policy lets nothing run and nothing be fetched.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from jobs.console.output import time_text
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.group_verdicts import OK, STALLED, group_verdicts, newest_record_ms
+from jobs.report.page import ASSETS, short, stylesheet
+
+CLUSTERS: Final = "clusters"
+"""In place of a cluster's name, in the name of the first page."""
+OUTCOMES: Final = {0: "whole", 3: "something is missing or could not be read", 1: "the last night failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLine:
+    """A cluster on the first page."""
+
+    cluster_id: str
+    outcome: str
+    is_whole: bool
+    until: str
+    group_count: int
+    attention_count: int
+    stalled_count: int
+    rebalance_count: int
+    given_up_count: int
+    worst: str
+    """The group that needs somebody most, and why."""
+    report: str
+    """Name of the file, relative to the page; empty: there is none."""
+
+
+def cluster_line(warehouse: Warehouse, cluster_id: str, exit_code: int, report: str) -> ClusterLine:
+    """What the tables say of a cluster, as its last whole night left them."""
+    verdicts = group_verdicts(warehouse, cluster_id)
+    needs = [it for it in verdicts if it.verdict != OK]
+    newest_ms = newest_record_ms(warehouse, cluster_id)
+    return ClusterLine(
+        cluster_id,
+        OUTCOMES[exit_code],
+        exit_code == 0,
+        (time_text(newest_ms) or "") if newest_ms else "",
+        len(verdicts),
+        len(needs),
+        sum(it.verdict == STALLED for it in needs),
+        sum(it.rebalance_count for it in verdicts),
+        sum(it.given_up_count for it in verdicts),
+        f"{short(needs[0].group_id)}: {needs[0].why}" if needs else "",
+        report,
+    )
+
+
+def index_page(lines: Sequence[ClusterLine], made_at: str) -> str:
+    """The page's text: clusters that need somebody first."""
+    style = stylesheet()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
+    ordered = sorted(lines, key=lambda it: (it.is_whole, -it.stalled_count, -it.attention_count, it.cluster_id))
+    environment = Environment(
+        loader=PackageLoader(ASSETS, "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["short"] = short
+    template = environment.get_template("clusters.html.j2")
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    return template.render(lines=ordered, made_at=made_at, style=Markup(style), policy=policy)

@@ -1,0 +1,164 @@
+"""nightly of many clusters in one warehouse: what happens to one happens to no other, and the worst is said."""
+
+import os
+import re
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pytest
+
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import SettingsError
+from jobs.operations import clusters
+from jobs.operations.clusters import ClusterNight, night_of, run_clusters, worst
+from jobs.report.run import write_index
+from jobs.settings import Settings, load_clusters
+from schemas.tables import TABLES
+from tests.cases.harness import CASES
+from tests.conftest import takes_minutes
+from tests.recorded import RECORDINGS
+
+AT: Final = datetime(2026, 11, 26, tzinfo=UTC)
+
+
+def listed(tmp_path: Path, sources: dict[str, Path], more: str = "") -> list[Settings]:
+    """Settings of clusters, as a file lists them."""
+    path = tmp_path / "groupledger.toml"
+    tables = (f'[clusters.{name}]\nsegments = ["{folder}"]\n' for name, folder in sources.items())
+    path.write_text(f'warehouse = "{tmp_path / "warehouse"}"\n{more}\n' + "".join(tables))
+    return load_clusters(environment={}, config_file=path)
+
+
+def damaged(tmp_path: Path) -> Path:
+    """Logs in which one byte of a batch is another."""
+    folder = tmp_path / "damaged"
+    for source in (CASES / "D2a" / "logs").iterdir():
+        (folder / source.name).mkdir(parents=True)
+        for file in source.iterdir():
+            data = bytearray(file.read_bytes())
+            if file.suffix == ".log":
+                data[len(data) // 2] ^= 1
+            (folder / source.name / file.name).write_bytes(data)
+    return folder
+
+
+def rows(tmp_path: Path, table: str, cluster_id: str) -> list[dict[str, Any]]:
+    """A cluster's rows of a table, without what names the cluster and the run."""
+    found = Warehouse(str(tmp_path / "warehouse")).read(TABLES[table], where={"cluster_id": cluster_id})
+    return sorted(
+        ({name: it for name, it in row.items() if name != "cluster_id"} for row in found.to_pylist()), key=repr
+    )
+
+
+def test_clusters_share_a_warehouse_and_no_fate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has the tables that it has alone; one whose source is not there fails, one that is damaged lacks something:
+    the others are whole, each is told in a line, and the exit code is the worst."""
+    monkeypatch.setattr(clusters, "CHECKPOINT_EVERY", 5)
+    good = CASES / "D2a" / "logs"
+    names = {"one": good, "two": good, "three": good, "hurt": damaged(tmp_path), "gone": tmp_path / "none"}
+    said: list[str] = []
+    nights = run_clusters(listed(tmp_path, names), run_id="r", started_at=AT, say=said.append, process_count=2)
+    assert [(night.cluster_id, night.exit_code) for night in nights] == [
+        *(("one", 0), ("two", 0), ("three", 0)),
+        *(("hurt", 3), ("gone", 1)),
+    ]
+    assert worst(nights) == 1 and worst(nights[:4]) == 3 and worst(nights[:3]) == 0
+    assert len(said) == 5 and sum(": done in " in line for line in said) == 4
+    assert any(line.startswith("gone: failed: ") and "none" in line for line in said)
+    for table in ("silver.group_generations", "gold.rebalances", "bronze.record_batches"):
+        assert rows(tmp_path, table, "one") == rows(tmp_path, table, "two") == rows(tmp_path, table, "three") != []
+    assert (tmp_path / "warehouse" / "gold" / "rebalances" / "_delta_log" / "_last_checkpoint").is_file()
+
+
+@takes_minutes
+def test_a_process_that_is_killed_is_one_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system kills the largest where memory runs out: the clusters of the other processes are run again."""
+    monkeypatch.setattr(clusters, "night_of", killed_or_done)
+    sources = dict.fromkeys(("a", "huge", "b"), CASES / "D2a" / "logs")
+    said: list[str] = []
+    nights = run_clusters(listed(tmp_path, sources), run_id="r", started_at=AT, say=said.append, process_count=2)
+    assert [night.exit_code for night in nights] == [0, 1, 0]
+    assert "nightly --cluster-id huge" in nights[1].error
+
+
+def test_a_first_page_is_over_all_reports(tmp_path: Path) -> None:
+    """Clusters that are not whole come first, then those with groups that need somebody; each has its report, whatever
+    its name, or none."""
+    names = ["calm", "a/b?c", "gone"]
+    sources = {"calm": CASES / "D2a" / "logs", '"a/b?c"': RECORDINGS / "full-a" / "logs", "gone": tmp_path / "none"}
+    file = tmp_path / "pages" / "x-{cluster_id}.html"
+    settings = listed(tmp_path, sources, f'[report]\nfile = "{file}"')
+    nights = [night_of(it, "r", AT) for it in settings]
+    codes = {night.cluster_id: night.exit_code for night in nights}
+    assert codes == dict(zip(names, (0, 0, 1), strict=True))
+    page = write_index(Warehouse(settings[0].warehouse), settings[0], codes, made_at=AT)
+    assert sorted(path.name for path in file.parent.iterdir()) == ["x-a%2Fb%3Fc.html", "x-calm.html", "x-clusters.html"]
+    text = Path(page).read_text()
+    cells = [re.sub("<[^>]*>", " ", row).split() for row in re.findall("<tr><td.*?</tr>", text, re.DOTALL)]
+    assert [row[0] for row in cells] == ["gone", "a/b?c", "calm"]
+    assert "the last night failed" in " ".join(cells[0]) and {"61", "142"} & set(cells[1])
+    links = re.findall('href="([^"]*)"', text)
+    assert links == ["x-a%252Fb%253Fc.html", "x-calm.html"]
+    assert all((file.parent / unquote(link)).is_file() for link in links)
+
+
+def killed_or_done(settings: Settings, _run_id: str, _started_at: datetime) -> ClusterNight:
+    """In place of a night."""
+    if settings.cluster_id == "huge":
+        os.kill(os.getpid(), signal.SIGKILL)
+    facts = {"ledger": {"total": {"record_count": 1}}, "found": {"headline": "found: nothing out of the ordinary"}}
+    return ClusterNight(settings.cluster_id, 0, 0.1, (), facts)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no cluster is listed in"),
+        ("clusters = 3", "no cluster is listed in"),
+        ("[clusters.a]\nsegment = ['x']", "cannot have 'segment'; known are: segments"),
+        ("[clusters]\na = 1", "cannot have '1'"),
+        ("[clusters.a]\ntopics = ['x']", "names no source"),
+    ],
+)
+def test_a_list_that_is_wrong_is_reported(tmp_path: Path, text: str, said: str) -> None:
+    """With the file and what to write."""
+    path = tmp_path / "groupledger.toml"
+    path.write_text(f'warehouse = "w"\n{text}\n')
+    with pytest.raises(SettingsError, match=said):
+        load_clusters(environment={}, config_file=path)
+
+
+def test_paths_of_a_cluster_start_at_its_file(tmp_path: Path) -> None:
+    """As those of [sources] do; what is common to all stays."""
+    (one,) = listed(tmp_path, {"a": Path("logs")}, "[metrics]\ngroups = 7")
+    assert (one.segments, one.metrics_groups, one.cluster_id) == ((str(tmp_path / "logs"),), 7, "a")
+
+
+@takes_minutes
+def test_fifty_clusters_take_less_than_three_times_one(tmp_path: Path) -> None:
+    """Of the sample recording, one of them damaged: 49 whole, and something is missing of all."""
+    import time  # noqa: PLC0415
+
+    logs = RECORDINGS / "full-a" / "logs"
+    alone = listed(tmp_path, {"alone": logs})
+    started = time.perf_counter()
+    run_clusters(alone, run_id="r", started_at=AT, say=lambda _: None)
+    one = time.perf_counter() - started
+    sources = {f"c{number:02}": logs for number in range(49)} | {"hurt": damaged(tmp_path)}
+    started = time.perf_counter()
+    nights = run_clusters(listed(tmp_path, sources), run_id="r", started_at=AT, say=lambda _: None)
+    seconds = time.perf_counter() - started
+    print(f"one: {one:.1f} s, fifty: {seconds:.1f} s")
+    assert [night.exit_code for night in nights] == [0] * 49 + [3]
+    assert rows(tmp_path, "gold.rebalances", "c00") == rows(tmp_path, "gold.rebalances", "alone")
+
+
+def test_a_night_in_a_process_of_its_own_is_a_night(tmp_path: Path) -> None:
+    """Its lines are those of nightly."""
+    (settings,) = listed(tmp_path, {"a": CASES / "D2a" / "logs"})
+    night = night_of(settings, "r", AT)
+    assert night.exit_code == 0 and any("records in = " in line for line in night.lines)
+    assert night.as_json()["found"]["headline"].startswith("found: ")
