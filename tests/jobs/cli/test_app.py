@@ -337,7 +337,7 @@ from jobs.cli import session
 session.load_modules({module!r})
 from jobs.delta.parquet import kernels
 
-print(sum(bool(getattr(function, "signatures", ())) for function in vars(fast).values()))
+print(sum(bool(getattr(function, "signatures", ())) for function in vars(kernels).values()))
 """
 
 
