@@ -8,14 +8,15 @@ and one after it
 
 With a sample on one side only there is a bound and no lag: LAST_SAMPLE or NEXT_SAMPLE. Without a sample that is near
 enough in time there is no row. An end that went back means another topic of the same name, or lost records: nothing
-is said across it. A commit ahead of the sample before it shows that the end had grown at least so far, unless the
-sample after it is below the commit, too: that is a commit beyond the end, whose lag is below 0 as Kafka prints it.
+is said across it, nor across a time at which the topic was removed or made again. A commit ahead of the sample before
+it shows that the end had grown at least so far, unless the sample after it is below the commit, too: that is a commit
+beyond the end, whose lag is below 0 as Kafka prints it.
 
 Time behind is the time since the end passed the committed offset, on the same lines; null where that is before the
 first sample, 0 where nothing is left to read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Final
@@ -47,14 +48,26 @@ class EndSamples:
 
     sampled_at_ms: I64
     end_offset: I64
+    remade_ms: I64
+    """When the topic was removed, or made again under another id; ascending. Ends before say nothing of those after."""
 
     @classmethod
-    def of(cls, sampled_at_ms: I64, end_offset: I64) -> "EndSamples":
-        """From samples in any order; of several in one millisecond the greatest end counts."""
+    def of(cls, sampled_at_ms: I64, end_offset: I64, remade_ms: Sequence[int] = ()) -> "EndSamples":
+        """From samples in any order; of several in one millisecond the greatest end counts. `remade_ms`: when the topic
+        was removed or made again, ascending."""
         order = np.lexsort((end_offset, sampled_at_ms))
         at, end = sampled_at_ms[order], end_offset[order]
         is_last = np.append(at[1:] != at[:-1], True)[: len(at)]
-        return cls(at[is_last], end[is_last])
+        return cls(at[is_last], end[is_last], np.array(remade_ms, np.int64))
+
+    def life_at(self, at_ms: I64) -> I64:
+        """Which topic of the name there was at some times, by number."""
+        return np.searchsorted(self.remade_ms, at_ms, side="right")
+
+    def of_life(self, number: int) -> "EndSamples":
+        """The samples of one of them."""
+        is_own = self.life_at(self.sampled_at_ms) == number
+        return EndSamples(self.sampled_at_ms[is_own], self.end_offset[is_own], np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +114,16 @@ def _sampled(commits: GroupCommits, chosen: BoolArray, samples: Samples) -> Iter
     for first, end in pairwise(starts.tolist()):
         row = rows[first]
         ends = samples.get((commits.topics[commits.topic[row]], int(commits.partition[row])))
-        if ends is not None and len(ends.end_offset):
+        if ends is None or not len(ends.end_offset):
+            continue
+        if not len(ends.remade_ms):
             yield rows[first:end], ends
+            continue
+        life = ends.life_at(commits.applied_at_ms[rows[first:end]])
+        for number in np.unique(life).tolist():
+            of_life = ends.of_life(number)
+            if len(of_life.end_offset):
+                yield rows[first:end][life == number], of_life
 
 
 def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: InferenceSettings) -> LagColumns:

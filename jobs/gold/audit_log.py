@@ -21,6 +21,7 @@ from jobs.silver.reader import SilverFiles
 from schemas.group_types import GroupType
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.gold import LAG_HISTORY, LOG_ANOMALIES
+from schemas.tables.silver import TOPICS
 
 COMMITS_AT_ONCE: Final = 1 << 20
 """Commits of a group whose lag is found at a time."""
@@ -41,10 +42,26 @@ def end_samples(files: SilverFiles) -> Samples:
     at = epoch_ms_column(rows["sampled_at"])
     order = np.lexsort((partition, topic))
     begins = np.flatnonzero((np.diff(topic[order], prepend=-1) != 0) | (np.diff(partition[order], prepend=-1) != 0))
+    remade = _remade_topics(files)
     return {
-        (topics[topic[mine[0]]], int(partition[mine[0]])): EndSamples.of(at[mine], end[mine])
+        (name, int(partition[mine[0]])): EndSamples.of(at[mine], end[mine], remade.get(name, ()))
         for mine in np.split(order, begins[1:])
+        for name in (topics[topic[mine[0]]],)
     }
+
+
+def _remade_topics(files: SilverFiles) -> dict[str, list[int]]:
+    """By topic, when (ms) it was removed, or made again under another id; ascending."""
+    rows = files.scan(TOPICS, ("topic", "topic_id", "valid_from", "valid_to"))
+    from_ms, to_ms = (epoch_ms_column(rows[name]).tolist() for name in ("valid_from", "valid_to"))
+    lives: dict[str, list[tuple[int, int]]] = {}
+    for topic, begins, ends in zip(rows["topic"].to_pylist(), from_ms, to_ms, strict=True):
+        lives.setdefault(topic, []).append((begins, ends))
+    remade = {}
+    for topic, of_topic in lives.items():
+        made_again = {begins for begins, _ in sorted(of_topic)[1:]}
+        remade[topic] = sorted(made_again | {ends for _, ends in of_topic if ends >= 0})
+    return remade
 
 
 class LagWriter:

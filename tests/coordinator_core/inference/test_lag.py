@@ -69,6 +69,16 @@ def test_lag_and_time_behind(commit: Pair, samples: list[Pair], expected: tuple[
     assert row(history(commits_of(commit), *samples)) == expected
 
 
+def test_ends_of_another_topic_of_the_name_say_nothing() -> None:
+    """Equal ends before and after the topic was made again are no end that stayed; nor do they bound a lag."""
+    at, end = np.array([0, 200, 400], np.int64), np.array([80, 80, 90], np.int64)
+    samples = {("t", 0): EndSamples.of(at, end, [100])}
+    columns = lag_history(commits_of((50, 70), (150, 10), (300, 20)), samples, SETTINGS)
+    assert [METHODS[method] for method in columns.method.tolist()] == ["LAST_SAMPLE", "NEXT_SAMPLE", "BETWEEN_SAMPLES"]
+    assert columns.lag.tolist() == [NONE, NONE, 65]
+    assert columns.time_behind_ms.tolist() == [NONE, NONE, NONE]
+
+
 @pytest.mark.parametrize(
     ("commit", "samples"),
     [
