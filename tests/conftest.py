@@ -64,7 +64,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark with Delta: two cores, no UI, no adaptive planning, one shuffle partition, scratch folders."""
+    """Spark with Delta: two cores, no UI, no adaptive planning, no compiled queries, one shuffle partition."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     path = os.environ.get("PYTHONPATH", "")
@@ -74,6 +74,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.master": "local[2,3]",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",
+        # compiling a query takes longer than it saves on small tables; with LIVE_TESTS=all queries are compiled
+        "spark.sql.codegen.wholeStage": str(IS_TEST_LIVE).lower(),
+        "spark.sql.codegen.factoryMode": "FALLBACK" if IS_TEST_LIVE else "NO_CODEGEN",
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{PROJECT_ROOT}/conf/log4j2.properties"
