@@ -1,6 +1,6 @@
 """Do two versions of Groupledger make the same tables of the same logs?
 
-python -m tools.compare_tables OLD                      OLD is a checkout of a release (git worktree add ../old v0.1.0):
+python -m tools.compare_tables OLD                      a checkout of a release (git worktree add ../old RELEASE):
                                                         it and this checkout, over all recordings
 python -m tools.compare_tables OLD --recording full-a   over one of them (may be repeated)
 python -m tools.compare_tables OLD --logs DIR           over logs of one's own
