@@ -83,6 +83,7 @@ LONG: Final = frozenset(
         "test_secrets",
         "test_secure",
         "test_three_inputs",
+        "test_upgraded_log",
         "test_verify",
     }
 )

@@ -35,6 +35,7 @@ FIRST_KRAFT: Final = (3, 3)
 """The first release whose KRaft is meant for production."""
 FIRST_SCALA_213: Final = (2, 4)
 FIRST_LOG4J_2: Final = (4, 0)
+FIRST_WITHOUT_JAXB: Final = (2, 0)
 
 POM: Final = """<!-- Kafka {version}, and what it logs with. -->
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -54,6 +55,7 @@ POM: Final = """<!-- Kafka {version}, and what it logs with. -->
       </exclusions>
     </dependency>
     {logging}
+    {more}
   </dependencies>
 </project>
 """
@@ -66,6 +68,10 @@ RELOAD4J: Final = """<dependency>
     <dependency>
       <groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId><version>1.7.36</version>
     </dependency>"""
+JAXB: Final = """<dependency>
+      <groupId>javax.xml.bind</groupId><artifactId>jaxb-api</artifactId><version>2.3.1</version>
+    </dependency>"""
+"""Part of Java itself until Java 11."""
 LOG4J_1_PROPERTIES: Final = """log4j.rootLogger=WARN, stderr
 log4j.appender.stderr=org.apache.log4j.ConsoleAppender
 log4j.appender.stderr.target=System.err
@@ -110,6 +116,7 @@ class ReleaseHome:
             "-XX:TieredStopAtLevel=1",
             *OLD_ON_NEW_JAVA,
             f"-Dlog4j2.configurationFile={LOG_CONFIGURATION}",
+            "-Dzookeeper.snapshot.trust.empty=true",  # what an older ZooKeeper left has none
             f"-Dlog4j.configuration={_log4j_1().as_uri()}",
             "-cp",
             f"{self.classes}{os.pathsep}{self.jars}/*",
@@ -125,7 +132,8 @@ def release_home(version: str) -> ReleaseHome:
     logging = LOG4J_2 if release >= FIRST_LOG4J_2 else RELOAD4J
     CACHE.mkdir(exist_ok=True)
     pom = CACHE / f"live-release-{version}.xml"
-    text = POM.format(version=version, scala=scala, logging=logging)
+    more = JAXB if release < FIRST_WITHOUT_JAXB else ""
+    text = POM.format(version=version, scala=scala, logging=logging, more=more)
     if not pom.exists() or pom.read_text() != text:
         pom.write_text(text)
     jars, classes = jars_and_classes(f"live-release-{version}", pom, SOURCES)
