@@ -249,7 +249,9 @@ def _by_metadata(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
             and Since.METADATA_HASH.is_proven_by(step.least_release)
         )
         has_owned = step.movement.total > step.movement.came
-        yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", GUESS if is_unwritten and has_owned else CERTAIN)
+        # a static member that comes back may subscribe to other topics, which alone changes the hash too
+        is_guess = (is_unwritten and has_owned) or step.has("STATIC_MEMBER_REPLACED")
+        yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", GUESS if is_guess else CERTAIN)
     elif step.row.group_type == GroupType.CONSUMER and not step.row.metadata_hash:
         yield Cause("PARTITIONS_CHANGED", "NOTHING_ELSE_LEFT", LIKELY)
 

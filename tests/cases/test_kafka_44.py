@@ -96,6 +96,21 @@ def test_another_server_assignor_makes_the_epoch(
     assert causes(ledger)[1:] == [("PROTOCOL_CHANGED", "PREFERRED_ASSIGNOR", "CERTAIN")]
 
 
+@pytest.mark.parametrize("version", [V43, V44], ids=str)
+def test_other_topics_of_a_static_member_that_comes_back_are_no_new_partitions(
+    ledger: Ledger, tmp_path: Path, version: KafkaVersion
+) -> None:
+    """Its subscription changes the hash of the group's topics: that a topic got partitions is not certain."""
+    log = ConsumerLog(version)
+    log.join("m", "i", None)
+    log.beat("m", epoch=-2, instance_id="i")
+    log.members.join("n", "a", "b", instance_id="i")
+    log.operations.append(bytes_of(log.members.records))
+    ledger.night(written(log.operations, tmp_path / "logs"))
+    ((cause, _, confidence),) = causes(ledger)[1:]
+    assert (cause, confidence) != ("PARTITIONS_CHANGED", "CERTAIN")
+
+
 def test_a_tie_of_assignors_is_not_certain(ledger: Ledger, tmp_path: Path) -> None:
     """Where as many members ask for each of two, the order of a hash map says which one the coordinator takes."""
     log = ConsumerLog(V44)
