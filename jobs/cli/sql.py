@@ -29,6 +29,10 @@ def sql(
             "--cluster-id", metavar="NAME", help="Show the rows of this Kafka cluster alone. [default: of all clusters]"
         ),
     ] = None,
+    ddl: Annotated[
+        bool,
+        typer.Option("--ddl", help="Print the statements that register tables, views and functions in a catalogue."),
+    ] = False,
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
@@ -43,6 +47,17 @@ def sql(
         if write and cluster_id is not None:
             raise SettingsError("--write and --cluster-id exclude each other: with --cluster-id names stand for views")
         settings = settings_of(warehouse, cluster_id)
+        if ddl:
+            from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
+            from jobs.queries.sql import ddl as statements  # noqa: PLC0415
+
+            found = list(statements(Warehouse(settings.warehouse)))
+            if not found:
+                raise JobError(
+                    f"no tables in {settings.warehouse}: run {command(first_night(settings.warehouse))} first"
+                )
+            typer.echo("\n".join(found))
+            return DONE
         run = start_run("sql", settings)
         if cluster_id is not None and has_metastore(run.session):
             say("note: names of a metastore stand for the rows of all clusters: add where cluster_id = ...")

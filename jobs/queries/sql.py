@@ -213,6 +213,27 @@ def _plain_uri(uri: str) -> str:
     return uri.replace("file:///", "file:/", 1).rstrip("/")
 
 
+CANCELLED: Final = "\x03"
+"""In place of a line: Ctrl-C at the prompt. What was typed of the statement is forgotten."""
+
+
+def ddl(warehouse: Warehouse) -> Iterator[str]:
+    """Statements that make the tables of a warehouse, its views and its table functions known to a catalogue of Spark
+    or Databricks, each ended by `;`. They may be run again."""
+    there = {table.full_name for table in TABLES.values() if warehouse.exists(table)}
+    for layer in dict.fromkeys(name.partition(".")[0] for name in TABLES if name in there):
+        yield f"CREATE SCHEMA IF NOT EXISTS {layer};"
+    for name, table in TABLES.items():
+        if name in there:
+            location = warehouse.path(table).replace("\\", "\\\\").replace("'", "\\'")
+            yield f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{location}';"
+    for definition in DEFINITIONS:
+        if all(table.full_name in there for table in definition.tables):
+            is_audited, has_places = LOG_ANOMALIES.full_name in there, COORDINATOR_PARTITIONS.full_name in there
+            made = definition.statement(is_persistent=True, is_audited=is_audited, has_places=has_places)
+            yield f"{made.strip()};"
+
+
 def run_query(catalogue: Catalogue, query: str, output_format: str, out: TextIO | None = None) -> None:
     """Run one statement and print what it gives. Raises SqlError."""
     out = out or sys.stdout
@@ -223,17 +244,23 @@ def run_query(catalogue: Catalogue, query: str, output_format: str, out: TextIO 
 
 
 def shell(catalogue: Catalogue, output_format: str, lines: Iterable[str] | None = None) -> None:
-    """Read statements, each ended by `;`, until the input ends or says `exit`. An error ends a statement alone."""
+    """Read statements, each ended by `;`, until the input ends or says `exit`. An error, or Ctrl-C, ends a statement
+    alone."""
     for query in _statements(lines if lines is not None else _Prompt()):
         try:
             run_query(catalogue, query, output_format)
         except SqlError as error:
             print(f"error: {error}", file=sys.stderr)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
 
 
 def _statements(lines: Iterable[str]) -> Iterator[str]:
     statement = ""
     for line in lines:
+        if line == CANCELLED:
+            statement = ""
+            continue
         if not statement and line.strip().rstrip(";").lower() in ("exit", "quit"):
             return
         statement = f"{statement}\n{line}".strip()
@@ -262,6 +289,10 @@ class _Prompt:
         while True:
             try:
                 yield input("     ...> " if self.is_inside else "groupledger> ")
+            except KeyboardInterrupt:
+                print()
+                self.is_inside = False
+                yield CANCELLED
             except EOFError:
                 print()
                 return

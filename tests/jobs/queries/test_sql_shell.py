@@ -1,0 +1,52 @@
+"""What sql does without Spark: statements that register the tables, and Ctrl-C in its shell."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from jobs.queries import sql
+from jobs.queries.sql import Catalogue, ddl, shell
+from schemas.tables import TABLES
+from tests.cases.harness import CASES, Ledger
+
+
+def test_ddl_names_every_table_where_it_is(tmp_path: Path) -> None:
+    """And the views and functions that can be made of those that are there; of an empty place there is none."""
+    ledger = Ledger(tmp_path / "it's here")
+    assert list(ddl(ledger.warehouse)) == []
+    ledger.night(CASES / "D2a" / "logs")
+    found = list(ddl(ledger.warehouse))
+    there = {name for name, table in TABLES.items() if ledger.warehouse.exists(table)}
+    place = str(tmp_path).replace("'", "\\'")
+    for name in there:
+        location = f"{place}/it\\'s here/{name.replace('.', '/')}"
+        assert f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{location}';" in found
+    assert {line.split()[-1] for line in found if " SCHEMA " in line} >= {"bronze;", "silver;", "gold;", "state;"}
+    assert sum(line.startswith("CREATE OR REPLACE VIEW current_groups ") for line in found) == 1
+    assert all(line.endswith(";") and "TEMPORARY" not in line for line in found)
+
+
+def test_ctrl_c_ends_a_statement_and_not_the_shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At the prompt it forgets what was typed; while a statement runs it ends that."""
+    typed: list[Any] = ["select 1", KeyboardInterrupt(), "slow;", "select 2;", EOFError()]
+    ran: list[str] = []
+
+    def line(_: str) -> str:
+        said = typed.pop(0)
+        if isinstance(said, BaseException):
+            raise said
+        return str(said)
+
+    def run(_: Catalogue, query: str, __: str) -> None:
+        ran.append(query)
+        if query == "slow;":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", line)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sql, "run_query", run)
+    shell(cast("Catalogue", None), "table")
+    assert ran == ["slow;", "select 2;"] and "interrupted" in capsys.readouterr().err
