@@ -19,7 +19,7 @@ STORIES: Final = int(os.environ.get("WHATIF_STORIES", "20"))
 """Groups, each with a setting to be changed; `make fuzz` tries 200."""
 GROUPS: Final = 10
 """Of one world: as many stories share a run and a night."""
-PROTOCOLS: Final = ("classic", "consumer", "classic", "consumer", "classic") * 2
+PROTOCOLS: Final = ("classic", "consumer", "share", "consumer", "classic") * 2
 LIKELY_LEAST: Final = 0.95
 
 
