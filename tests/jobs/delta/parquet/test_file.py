@@ -311,7 +311,7 @@ from jobs.delta.parquet import warm_up
 from tests.jobs.delta.parquet.test_file import every_kind, written
 
 def compiled():
-    functions = {name: getattr(fast, name) for name in dir(fast)}
+    functions = {name: getattr(kernels, name) for name in dir(kernels)}
     return {name: len(of.signatures) for name, of in functions.items() if hasattr(of, "signatures")}
 
 warm_up.use_loops()
