@@ -6,7 +6,7 @@ the job under the real spark-submit. The job's words reach it unchanged, and its
 1 failed, 2 wrong arguments or something that must be installed first, 3 done but something was quarantined or is
 missing.
 
-Before the job's name stand Spark's options. Two of them belong to this file: --dry-run prints what would be submitted;
+Spark's options come before the job's name. Two of them belong to this file: --dry-run prints what would be submitted;
 --home PATH names the folder in which the machines of a cluster have this project (in an image, on a shared disk).
 Without it they are sent the environment and the code.
 
@@ -96,7 +96,7 @@ class Places:
 
     @property
     def package(self) -> str:
-        """What stands before `jobs` in the names of modules."""
+        """The prefix of `jobs` in the names of modules."""
         return f"{self.root.name}." if self.is_installed else ""
 
     @property
@@ -396,7 +396,7 @@ def set_up(places: Places, environment: Mapping[str, str]) -> None:
 
 @dataclass
 class SparkOptions:
-    """What stands before the job's name, and what it says of where driver and executors run."""
+    """The options before the job's name, and where they put driver and executors."""
 
     words: list[str] = field(default_factory=list)
     master: str = ""
@@ -407,7 +407,7 @@ class SparkOptions:
 
     @property
     def is_local(self) -> bool:
-        """Do Python workers run beside the driver?"""
+        """Do Python workers run on the driver's machine?"""
         return self.master in ("", "local") or self.master.startswith("local[")
 
     def add(self, option: str, value: str, given: Iterable[str]) -> None:
@@ -516,7 +516,7 @@ def submission(
             settings += _cluster_variables("spark.yarn.appMasterEnv.")
             settings += _cluster_variables("spark.kubernetes.driverEnv.")
     else:
-        # Python workers run beside the driver, which may start what they are forked from before Spark is up
+        # Python workers run on the driver's machine: their parent process may start before Spark is up
         ahead = {"GROUPLEDGER_WORKERS_AHEAD": "true"}
     # queries run for longer than a night's JVM does: they get the compiler that takes its time
     thorough = ["--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC"] if job[:1] == ["sql"] else []
@@ -589,7 +589,7 @@ def _is_whole(archive: Path) -> bool:
 
 
 def packed(places: Places, environment: Mapping[str, str]) -> str:
-    """What machines of a cluster need beside Spark, as archives which Spark unpacks in each worker's folder.
+    """What machines of a cluster need besides Spark, as archives which Spark unpacks in each worker's folder.
 
     The packages are packed once a lock, the code with its compiled kernels once a version of the code.
     """

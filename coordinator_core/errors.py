@@ -106,7 +106,7 @@ class InvalidRecord(DecodeError):
 
 
 class StateUnreadable(CoreError):
-    """Saved state of an earlier run is not what this code wrote: it is to be made anew from the log."""
+    """Saved state of an earlier run was not written by this version of the code: rebuild it from the log."""
 
 
 class ReplayFault(Exception):

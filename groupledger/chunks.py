@@ -1,6 +1,6 @@
 """The records of one key, as Spark hands them to a group's function, as chunks that the core replays.
 
-They come sorted by offset, in Arrow batches of whatever size, and are never held all at once: a few batches make a
+They come sorted by offset, in Arrow batches of whatever size, and are never in memory all at once: a few batches make a
 chunk. What belongs together is never cut: records of one operation, and copies of one record.
 """
 

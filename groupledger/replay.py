@@ -54,7 +54,7 @@ DEFAULT_CLUSTER: Final = "kafka"
 
 INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 OTHER_TOPIC, BAD_ROW, CONFLICTING_COPIES = "OTHER_TOPIC", "BAD_ROW", "CONFLICTING_COPIES"
-"""Codes of errors, beside those of bronze.quarantine."""
+"""Codes of errors, in addition to those of bronze.quarantine."""
 
 KEY_TYPES: Final = {
     "cluster_id": pa.string(),

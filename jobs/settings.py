@@ -59,7 +59,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
-    """How a continuous capture goes about it, and what a capture asks a live cluster beside its logs."""
+    """How a continuous capture goes about it, and what a capture asks a live cluster in addition to its logs."""
 
     trigger_batch_count_max: int
     trigger_bytes_max: int
@@ -227,8 +227,8 @@ GONE: Final[Mapping[str, str]] = {
 """Settings of older versions, and what to do instead."""
 
 SOURCES: Final[Mapping[str, str | tuple[str, ...]]] = {"segments": (), "bootstrap_servers": "", "dumps": ()}
-"""Where logs are read, each with what stands for none. Whoever names one of them, in a file, in the environment or by
-options, names them all: those of the place it overrides are not read too."""
+"""Where logs are read, each with the value that means none. Whoever names one of them, in a file, in the environment or
+by options, names them all: those of the place it overrides are not read too."""
 DEMO_SEGMENTS: Final = ("recordings/full-a/logs",)
 """The recording that comes with the project, as the project's own settings name it."""
 DEMO_PLACE: Final[Mapping[str, str]] = {"warehouse": "./warehouse", "cluster_id": "kafka"}
@@ -569,7 +569,7 @@ def _partition_counts(said: Iterable[str]) -> dict[str, int]:
 
 
 def _absolute(uri: str, start: Path) -> str:
-    """A URI as it is; a path made absolute, with links and `..` left alone but for what `~` stands for."""
+    """A URI as it is; a path made absolute, with links and `..` left alone, except that `~` becomes the home folder."""
     if "://" in uri:
         return uri
     return os.path.normpath(start / Path(uri).expanduser())

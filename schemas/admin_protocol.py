@@ -30,7 +30,7 @@ GROUP_IDS: Final = (
     Field("group_ids", Array(String), about="The groups to describe."),
     Field("include_authorized_operations", Bool, about="Whether to say what the asker may do with them."),
 )
-THROTTLE_TIME: Final = Field("throttle_time_ms", Int32, about="How long the broker held the answer back, for a quota.")
+THROTTLE_TIME: Final = Field("throttle_time_ms", Int32, about="How long the broker delayed the response, for a quota.")
 ERROR_CODE: Final = Field("error_code", Int16, about="Kafka's error, 0 for none.")
 ERROR_MESSAGE: Final = Field("error_message", String, nullable=ALL, default=None, about="In words, null for none.")
 AUTHORIZED_OPERATIONS: Final = Field(

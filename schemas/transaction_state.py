@@ -1,4 +1,4 @@
-"""The topic `__transaction_state`: where each transactional id stands."""
+"""The topic `__transaction_state`: the state of each transactional id."""
 
 from enum import IntEnum
 from typing import Final

@@ -51,7 +51,7 @@ class Array:
 
 
 class Default(Enum):
-    """Stands where a field has no default of its own."""
+    """Marks a field that has no default of its own."""
 
     OF_KIND = "of kind"
     """Zero, the empty string, no bytes, no elements, or, for a struct, one whose fields all have their
@@ -93,7 +93,7 @@ Kind = Primitive | Array | Struct
 
 
 class Role(StrEnum):
-    """Where a message stands."""
+    """Where a message is stored or sent."""
 
     KEY = "key"
     VALUE = "value"
@@ -109,7 +109,7 @@ class Role(StrEnum):
 
 
 class Prefix(StrEnum):
-    """What stands before the fields."""
+    """What precedes the fields."""
 
     RECORD_TYPE = "record type"
     """int16 record type; the fields follow in version 0, the only one a key has."""

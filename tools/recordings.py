@@ -57,7 +57,7 @@ def unpack(archive: Path, folder: Path) -> Path:
 def unpacked(archives: Iterable[Path], cache: Path, links: Iterable[Path] = ()) -> Path:
     """A folder with these recordings, unpacked once for all processes, and links to others that are folders already.
 
-    Its name is made from the bytes of the archives, so nobody reads what an older version of an archive held. It
+    Its name is made from the bytes of the archives, so nobody reads what an older version of an archive contained. It
     appears under that name only when it is complete.
     """
     archives, links = sorted(archives), sorted(links)

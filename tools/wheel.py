@@ -34,7 +34,7 @@ def renamed(source: str, name: str) -> str:
 
 
 def files_of_the_wheel(root: Path, made: Path) -> dict[str, str]:
-    """Every file of the wheel: path here -> path in the wheel. Modules are written anew below `made`."""
+    """Every file of the wheel: path here -> path in the wheel. Rewritten modules are written below `made`."""
     found = {}
     for folder in (PACKAGE, *CODE):
         for path in sorted((root / folder).rglob("*")):

@@ -68,7 +68,7 @@ def root(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and end.")
     ] = False,
 ) -> None:
-    """What may stand before the job's name."""
+    """Options that may come before the job's name."""
 
 
 def completion(

@@ -42,7 +42,7 @@ SCRIPTS: Final = {Shell.BASH: BASH, Shell.ZSH: ZSH, Shell.FISH: FISH}
 
 
 def script(shell: Shell) -> str:
-    """Commands of a shell which make it complete ours, wherever that stands."""
+    """Shell commands that turn on completion for this program, under whatever path it is called."""
     name = ENTRY.rpartition("/")[2]
     return SCRIPTS[shell].replace("@VARIABLE@", COMPLETE).replace("@NAME@", name)
 

@@ -91,7 +91,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("The state of all share groups, now:", "describe --all-groups --tool share --state"),
     ),
     "owner": (
-        ("Which pod held orders-17 at 03:12?", "owner --topic orders --partition 17 --at 2026-11-20T03:12:00Z"),
+        ("Which pod owned orders-17 at 03:12?", "owner --topic orders --partition 17 --at 2026-11-20T03:12:00Z"),
         ("Last night, by this machine's clock?", "owner --topic orders --partition 17 --at 'yesterday 03:12'"),
         ("And who has it now?", "owner --topic orders --partition 17"),
     ),

@@ -77,7 +77,7 @@ CopiedAtOption = Annotated[
     ),
 ]
 SummaryFormatOption = Annotated[
-    SummaryFormat, typer.Option("--format", help="How it is told what was done; json: one object on stdout at the end.")
+    SummaryFormat, typer.Option("--format", help="Format of the summary; json: one object on stdout at the end.")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How rows are printed; json: one object a line.")]
 KafkaVersionOption = Annotated[

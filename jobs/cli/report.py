@@ -25,7 +25,9 @@ def report(
     output: Annotated[
         str,
         typer.Option(
-            "--output", metavar="FILE", help="The HTML file to write; {cluster_id} in its name stands for the cluster."
+            "--output",
+            metavar="FILE",
+            help="The HTML file to write; {cluster_id} in its name is replaced by the cluster.",
         ),
     ],
     group: GroupsOption = None,

@@ -19,7 +19,7 @@ def simulate(
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
-    """Simulate a cluster on a virtual clock: coordinator logs that Kafka's tools read, and the truth beside them."""
+    """Simulate a cluster on a virtual clock: coordinator logs that Kafka's tools read, and the truth of them."""
 
     def job() -> int:
         from jobs.operations.simulate import simulate as run_simulate  # noqa: PLC0415

@@ -39,7 +39,7 @@ def verify(
 ) -> None:
     """Hold the ledger against a live cluster's own answers: groups, members, assignments, offsets, share states.
 
-    Exit code 1 if anything is different, 3 if something cannot be told.
+    Exit code 1 if anything is different, 3 if something cannot be decided.
     """
 
     def job() -> int:

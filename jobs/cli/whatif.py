@@ -38,7 +38,7 @@ def whatif(
         typer.Option(
             "--recorded",
             metavar="NAME=VALUE",
-            help="What held, where the log does not tell it; may be repeated. [default: Kafka's defaults]",
+            help="A setting that was in force, where the log lacks it; may be repeated. [default: Kafka's defaults]",
         ),
     ] = None,
     kafka_version: KafkaVersionOption = None,

@@ -34,7 +34,7 @@ class Steps:
         self._session = session
         self._console = console or stderr_console()
         self.facts: dict[str, Any] = {}
-        """What was told, for another program: plain values by names that stay."""
+        """What was printed, for another program: plain values by names that stay."""
 
     @property
     def is_terminal(self) -> bool:

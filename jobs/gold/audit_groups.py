@@ -211,7 +211,7 @@ class _Made:
         self._log_partition = log_partition
         self._gold = GroupGold()
         self._pasts: dict[str, GroupFacts] = {}
-        self._stood: dict[str, GroupFacts] = {}
+        self._unchanged: dict[str, GroupFacts] = {}
         """Of groups of which all else stays."""
         self._days: dict[str, list[ShareGroupDayRow]] = {}
         self._watermarks: dict[str, AuditWatermark] = {}
@@ -283,10 +283,10 @@ class _Made:
         self._gold.days += plain.days
         self._write_many()
 
-    def add_stood(self, group_id: str, stood: Unchanged) -> None:
+    def add_unchanged(self, group_id: str, unchanged: Unchanged) -> None:
         """What was found of the new commits of a group that stands."""
-        self._stood[group_id] = stood.past
-        self._gold.anomalies += stood.anomalies
+        self._unchanged[group_id] = unchanged.past
+        self._gold.anomalies += unchanged.anomalies
         self._write_many()
 
     def left(self, commits: GroupedCommits, commit_times: MemberCommitTimes, others: SavedGroups) -> SavedGroups:
@@ -299,7 +299,7 @@ class _Made:
         pasts = {group_id: found for group_id, found in others.pasts.items() if group_id not in self._not_judged}
         watermarks |= {group_id: packed_watermark(found) for group_id, found in self._watermarks.items()}
         return SavedGroups(
-            pasts | self._stood | self._pasts,
+            pasts | self._unchanged | self._pasts,
             days | self._days,
             commits,
             self._commit_times.built(commit_times),
@@ -500,17 +500,17 @@ class _NewAudit:
         group_id = life.group_id
         before = GroupBefore(self._saved.pasts[group_id], self._place, is_new, {}, {})
         try:
-            stood = judge_unchanged(self._made.of_log(life), self._work.inference, before, self._removed)
+            unchanged = judge_unchanged(self._made.of_log(life), self._work.inference, before, self._removed)
         except MemoryError:
             raise
         except Exception:
             self._judge_whole(group_id)
             return
-        for day, count in odd_days(stood.anomalies).items():
+        for day, count in odd_days(unchanged.anomalies).items():
             if not self._add_counts(group_id, day, DayCounts(0, count)):
                 self._judge_whole(group_id)
                 return
-        self._made.add_stood(group_id, stood)
+        self._made.add_unchanged(group_id, unchanged)
 
     def _judge_whole(self, group_id: str) -> None:
         self._noted.add(group_id)

@@ -1,9 +1,9 @@
-"""Pack what a cluster's machines need beside Spark: `python -m jobs.spark.cluster_archives ENVIRONMENT.tar.gz
+"""Pack what a cluster's machines need besides Spark: `python -m jobs.spark.cluster_archives ENVIRONMENT.tar.gz
 CODE.tar.gz`.
 
 Two archives, which Spark unpacks in the folder of each executor: the packages of the environment, and the project's
-code with its loops compiled. numba finds the latter beside the code wherever it lies (NUMBA_CACHE_LOCATOR_CLASSES =
-InTreeCacheLocator), and compiles anew on machines with another kind of processor.
+code with its loops compiled. numba finds the latter next to the code wherever it lies (NUMBA_CACHE_LOCATOR_CLASSES =
+InTreeCacheLocator), and compiles again on machines with another kind of processor.
 """
 
 import os
@@ -25,7 +25,7 @@ CODE: Final = ("schemas", "coordinator_core", "jobs", "conf")
 COMPRESSION_LEVEL: Final = 1
 """The packages are large and sent once: time counts, not size."""
 LEFT_OUT: Final = ("*/site-packages/pyspark/*", "*/site-packages/pyspark-*", "*/__pycache__/*")
-"""Workers have Spark's own Python; caches are made anew in a moment."""
+"""Workers have Spark's own Python; caches are compiled again in a moment."""
 
 
 def pack_environment(path: Path) -> None:
@@ -37,7 +37,7 @@ def pack_environment(path: Path) -> None:
 
 
 def pack_code(path: Path) -> None:
-    """The packages and the settings, with the loops compiled beside their code.
+    """The packages and the settings, with the loops compiled next to their code.
 
     What set-up compiled is taken over: numba names it by the folder of the code, and knows it again by the code itself.
     """

@@ -60,7 +60,7 @@ def run_tasks(
 
     Both must pickle: functions of a module do. Spark repeats a task that failed, so `function` must leave nothing
     behind that a second run would double. `what` is being done, in plain words: the name of the job and its stage in
-    Spark's UI and event log; where partitions have `size_bytes`, progress is told by them.
+    Spark's UI and event log; where partitions have `size_bytes`, progress is measured in them.
     """
     if not plan:
         return []
@@ -121,7 +121,7 @@ def tapered(
 
 
 def _side_by_side(weights: Sequence[int], bin_count: int) -> list[list[int]]:
-    """Indices cut into so many stretches of about one weight, none empty."""
+    """Indices cut into so many ranges of about one weight, none empty."""
     ends = list(accumulate(weights))
     total = ends[-1] if ends else 0
     # a cut falls before the index whose middle is behind it

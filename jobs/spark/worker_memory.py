@@ -41,7 +41,7 @@ gone before anyone looks at them."""
 
 def give_back() -> None:
     """Give the system the memory that was freed and kept for what comes next: that is of other sizes, and both would be
-    held at a time."""
+    in memory at a time."""
     pa.default_memory_pool().release_unused()
     if _TRIM is not None:
         _TRIM(0)
@@ -62,7 +62,7 @@ def make_room_for(function: Callable[..., object]) -> None:
 
 
 def free_bytes() -> int:
-    """What was freed and is kept for what comes next; where that cannot be told, as much as can be."""
+    """What was freed and is kept for what comes next; where that is unknown, as much as can be."""
     return sys.maxsize if _MALLINFO2 is None else int(_MALLINFO2().fordblks)
 
 

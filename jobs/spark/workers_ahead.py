@@ -1,9 +1,9 @@
 """The process from which Python workers are forked, started before Spark asks for it: while the JVM comes up.
 
 Spark's JVM starts `jobs.spark.worker_daemon` as a child of its own once it is up, and that would only then load, for
-seconds, what tasks need. Where workers run beside the driver, the driver starts that process ahead. The JVM's child
-finds it by the environment, hands over what Spark gave it (arguments, environment, standard streams), and lives as long
-as it.
+seconds, what tasks need. Where workers run on the driver's machine, the driver starts that process ahead. The JVM's
+child finds it by the environment, hands over what Spark gave it (arguments, environment, standard streams), and lives
+as long as it.
 
 It is only a head start: where it cannot be had, or Spark starts its workers otherwise than the driver expected, the
 JVM's child loads all by itself.
@@ -26,7 +26,8 @@ from typing import Final
 from jobs.spark.run_folder import use_run_folder
 
 AHEAD: Final = "GROUPLEDGER_WORKERS_AHEAD"
-"""In a job's environment: its workers run beside its driver, so bootstrap.py. In the JVM's: the path of a socket."""
+"""In a job's environment: its workers run on its driver's machine, so bootstrap.py. In the JVM's: the path of a
+socket."""
 DAEMON: Final = f"{__package__}.worker_daemon"
 """What forks the Python workers."""
 WAIT: Final = "--wait"

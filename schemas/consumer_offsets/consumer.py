@@ -236,7 +236,7 @@ TOPIC_PARTITIONS: Final = Struct(
             nullable="0+",
             tag=0,
             tagged="0+",
-            about="Epoch in which each was assigned, beside `partitions`; null or empty: the member epoch.",
+            about="Epoch in which each of `partitions` was assigned; null or empty: the member epoch.",
         ),
     ),
 )

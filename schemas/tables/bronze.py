@@ -121,7 +121,9 @@ QUARANTINE = Table(
         Column("resolved_at", TIMESTAMP, "Start of the run since which it is no gap any more; null: it is one."),
         Column("resolved_by", STRING, "What put it right, in words: a good copy of the file, another source, ..."),
         Column(
-            "from_offset", BIGINT, "Stage FILE: the first offset that the bytes may have held; null where not known."
+            "from_offset",
+            BIGINT,
+            "Stage FILE: the first offset that the bytes may have contained; null where not known.",
         ),
         Column("to_offset", BIGINT, "Stage FILE: the last one, inclusive, less than the first: none; null as above."),
         Column("group_id", STRING, "Stage VALUE: the group whose record it is, where its key can be read; else null."),
@@ -163,8 +165,8 @@ TOPICS = Table(
 CONFIGS = Table(
     layer="bronze",
     name="configs",
-    comment="Configs of groups, topics and brokers in force as a live cluster's Admin told them: a row when a value is "
-    "first told, and when it changed. Only configs of groups, offsets and retention are kept.",
+    comment="Configs of groups, topics and brokers in force, as a live cluster's Admin reported them: a row when a "
+    "value is first reported, and when it changed. Only configs of groups, offsets and retention are kept.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -172,7 +174,7 @@ CONFIGS = Table(
         key("resource_name", STRING, "Group id, topic or broker id."),
         key("name", STRING, "Name of the config."),
         key("told_at", TIMESTAMP, "When it was asked."),
-        Column("value", STRING, "The value in force; null: told before, and not any more."),
+        Column("value", STRING, "The value in force; null: reported before, and no longer."),
         Column("source", STRING, "Where Kafka has the value from: GROUP_CONFIG, DEFAULT_CONFIG, ..."),
     ),
 )

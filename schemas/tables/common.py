@@ -30,13 +30,15 @@ IS_FORMER_SHARE_LOG_PARTITION = Column(
     "The share partition is in another log partition now, since __share_group_state got more partitions: the row is of "
     "before that.",
 )
-FROM_LOG_OFFSET = Column("from_log_offset", BIGINT, "Last record of the operation that began the stretch.")
+FROM_LOG_OFFSET = Column("from_log_offset", BIGINT, "Last record of the operation that began the interval.")
 TO_LOG_OFFSET = Column("to_log_offset", BIGINT, "Last record of the operation that ended it; null while open.")
-VALID_FROM = Column("valid_from", TIMESTAMP, "When the stretch began (inclusive).")
+VALID_FROM = Column("valid_from", TIMESTAMP, "When the interval began (inclusive).")
 VALID_TO = Column("valid_to", TIMESTAMP, "When it ended (exclusive); null while open.")
-INCARNATION = Column("incarnation", INT, "How often the group had been made anew before; starts at 0.")
-FROM_GENERATION = Column("from_generation", INT, "Group generation or epoch in which the stretch began, inclusive.")
-TO_GENERATION = Column("to_generation", INT, "Last one in which it held, inclusive; the newest known while open.")
+INCARNATION = Column("incarnation", INT, "How often the group had been created again before; starts at 0.")
+FROM_GENERATION = Column("from_generation", INT, "Group generation or epoch in which the interval began, inclusive.")
+TO_GENERATION = Column(
+    "to_generation", INT, "Last generation or epoch of the interval, inclusive; the newest known while open."
+)
 IS_SETTLED = Column(
     "is_settled", BOOLEAN, "False: a later run may still change the row, since it is open, or its outcome pending."
 )

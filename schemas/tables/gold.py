@@ -65,7 +65,7 @@ PARTITION_OWNERS = Table(
         TO_LOG_OFFSET,
         VALID_FROM,
         VALID_TO,
-        Column("gap_before_ms", BIGINT, "Time without an owner before this stretch, in ms; null where none is known."),
+        Column("gap_before_ms", BIGINT, "Time without an owner before this interval, in ms; null where none is known."),
         Column("is_double", BOOLEAN, "Another member owned it as well for a time: no log of Kafka's own shows this."),
         Column(
             "gap_cause",

@@ -102,7 +102,7 @@ GROUP_GENERATIONS = Table(
         TO_LOG_OFFSET,
         VALID_FROM,
         VALID_TO,
-        Column("state", STRING, "Group state at the end of the stretch, as Kafka spells it."),
+        Column("state", STRING, "Group state at the end of the interval, as Kafka spells it."),
         Column("protocol_type", STRING, "Classic: consumer, connect, ...; others: null."),
         Column(
             "protocol_name",
@@ -110,7 +110,7 @@ GROUP_GENERATIONS = Table(
             "Classic: the voted protocol; others: the assignor where members name one.",
         ),
         Column("leader_member_id", STRING, "Classic: the leader.", is_personal=True),
-        Column("member_count", INT, "Members at the end of the stretch."),
+        Column("member_count", INT, "Members at the end of the interval."),
         Column("assignment_epoch", INT, "Epoch of the target assignment; null for classic."),
         Column("topology_epoch", INT, "Streams: epoch of the topology."),
         Column("metadata_hash", BIGINT, "Hash of the subscribed topics' metadata; null for classic."),
@@ -164,12 +164,12 @@ MEMBER_COLUMNS = (
 GROUP_MEMBERS = Table(
     layer="silver",
     name="group_members",
-    comment="One row a stretch of membership, with the member's fields at its end.",
+    comment="One row per interval of membership, with the member's fields at its end.",
     partition_by=("cluster_id", "is_settled"),
     columns=(
         *MEMBER_COLUMNS,
         Column("ended_by", STRING, "LEFT_OR_EXPIRED REPLACED_STATIC GROUP_DELETED CONVERTED; null while open."),
-        Column("member_epoch", INT, "Member epoch at the end of the stretch; null for classic groups."),
+        Column("member_epoch", INT, "Member epoch at the end of the interval; null for classic groups."),
         Column("uses_classic_protocol", BOOLEAN, "A classic-protocol member inside a consumer group."),
         IS_SETTLED,
     ),
@@ -190,7 +190,8 @@ MEMBER_ATTRIBUTES = Table(
 MEMBER_ASSIGNMENTS = Table(
     layer="silver",
     name="member_assignments",
-    comment="One row a stretch in which a member had a partition: as target, held, or to be given up.",
+    comment="One row per interval in which a member had a partition: as target, as current assignment, or to be "
+    "revoked.",
     partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
@@ -410,8 +411,9 @@ COORDINATOR_PARTITIONS = Table(
 CONFIGS = Table(
     layer="silver",
     name="configs",
-    comment="How groups, topics and brokers were configured, where the metadata log or Admin tells it: one row a "
-    "stretch of a value. Only configs of groups, offsets and retention are kept, and levels of the cluster's features.",
+    comment="How groups, topics and brokers were configured, where the metadata log or Admin tells it: one row per "
+    "interval of a value. Only configs of groups, offsets and retention are kept, and levels of the cluster's "
+    "features.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,

@@ -44,7 +44,8 @@ RUNS = Table(
         Column(
             "is_renamed",
             BOOLEAN,
-            "Rows of before were written anew, under names of topic ids learned since, or since all was replayed.",
+            "Rows of earlier runs were rewritten, under names of topic ids learned since, or because everything was "
+            "replayed.",
         ),
         Column(
             "not_used_count",
@@ -62,7 +63,7 @@ RUNS = Table(
         Column(
             "foreign_versions",
             MapOf(STRING, BIGINT),
-            "Tables that somebody else than the project's jobs wrote into since all was made anew, each with the Delta "
+            "Tables that somebody else than the project's jobs wrote into since the last rebuild, each with the Delta "
             "version of the last such write.",
         ),
     ),
@@ -89,7 +90,7 @@ AUDITS = Table(
         Column(
             "foreign_versions",
             MapOf(STRING, BIGINT),
-            "Tables that somebody else than the project's jobs wrote into since all was made anew, each with the Delta "
+            "Tables that somebody else than the project's jobs wrote into since the last rebuild, each with the Delta "
             "version of the last such write.",
         ),
     ),
@@ -182,8 +183,8 @@ WATERMARKS = Table(
 LOGS = Table(
     layer="state",
     name="logs",
-    comment="One row a log partition, or a bucket of its keys where several tasks replayed it: where its replay "
-    "stands, groups aside.",
+    comment="One row a log partition, or a bucket of its keys where several tasks replayed it: the "
+    "state of its replay, groups aside.",
     partition_by=("cluster_id", "log"),
     columns=(
         CLUSTER_ID,
@@ -196,7 +197,7 @@ LOGS = Table(
 GROUPS = Table(
     layer="state",
     name="groups",
-    comment="One row a group id of a log partition, deleted groups too: where its replay stands.",
+    comment="One row a group id of a log partition, deleted groups too: the state of its replay.",
     partition_by=("cluster_id", "log"),
     columns=(
         CLUSTER_ID,
@@ -220,8 +221,8 @@ NAMES = Table(
         key(
             "learned_from",
             STRING,
-            "Where it stands; DELETED: when its topic went; IN_USE: silver has rows of it; PARTITIONS: its partitions "
-            "became so many.",
+            "Where the name was read; DELETED: when its topic went; IN_USE: silver has rows of it; PARTITIONS: its "
+            "partitions became so many.",
         ),
         Column("at", TIMESTAMP, "The earliest time it was learned there."),
         key("partition_count", INT, "Number of partitions from then on, in rows of PARTITIONS; null in all others."),
@@ -253,7 +254,7 @@ COORDINATOR_KEYS = Table(
 CONFIG_CHANGES = Table(
     layer="state",
     name="config_changes",
-    comment="Changes of configs which the metadata log told: what silver.configs is made of, beside what Admin told.",
+    comment="Changes of configs in the metadata log: silver.configs is made of these and of bronze.configs.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -300,7 +301,7 @@ RUN_METRICS = Table(
         Column("record_count", BIGINT, "Records in them."),
         Column("size_bytes", BIGINT, "Bytes captured, as on Kafka's disk."),
         Column("row_count", BIGINT, "Rows written, all tables together."),
-        Column("gap_count", BIGINT, "Stretches of the log which are missing or damaged, in all that is captured."),
+        Column("gap_count", BIGINT, "Ranges of the log which are missing or damaged, in all that is captured."),
         Column("quarantined_row_count", BIGINT, "Rows in bronze.quarantine."),
         Column("deleted_file_count", BIGINT, "Files deleted."),
         Column("row_counts", MapOf(STRING, BIGINT), "Rows written, by table."),

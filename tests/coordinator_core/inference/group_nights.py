@@ -63,17 +63,17 @@ class Nights:
         noted |= odd & decided_late(new, self.place)
         noted |= {group_id for group_id in odd if not may_be_unchanged(self.pasts.get(group_id))}
         counts = commit_counts(new.commits, new.group, new.group_ids)
-        stood = self.stood(now, both, is_new, odd - noted)
-        noted |= odd - stood.keys()
+        unchanged = self.unchanged(now, both, is_new, odd - noted)
+        noted |= odd - unchanged.keys()
         days = {
-            group_id: self.days_of(group_id, counts, stood[group_id].anomalies if group_id in stood else ())
+            group_id: self.days_of(group_id, counts, unchanged[group_id].anomalies if group_id in unchanged else ())
             for group_id in self.pasts.keys() - noted
         }
         noted |= {group_id for group_id, found in days.items() if found is None}
-        for group_id in stood.keys() - noted:
+        for group_id in unchanged.keys() - noted:
             self.ways["stood"] += 1
-            self.pasts[group_id] = stood[group_id].past
-            self.gold[group_id].anomalies += stood[group_id].anomalies
+            self.pasts[group_id] = unchanged[group_id].past
+            self.gold[group_id].anomalies += unchanged[group_id].anomalies
         commit_times = self.commit_times.by_group()
         builder = CommitTimesBuilder()
         for group_id in sorted(now.group_ids):
@@ -92,7 +92,7 @@ class Nights:
         self.commit_times = builder.built(self.commit_times.and_new(new, self.place).without(noted))
         self.kept, self.place = both.kept(), next_offset
 
-    def stood(
+    def unchanged(
         self, now: Replayed, commits: GroupedCommits, is_new: np.ndarray, group_ids: Set[str]
     ) -> dict[str, Unchanged]:
         """Those of some groups of which how they stand decides what their new commits are."""

@@ -175,12 +175,12 @@ def test_weeks_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_groups_that_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of groups of which nothing is new but commits, some of them odd, no more is read than how they stand now."""
-    stood: list[int] = []
+    unchanged: list[int] = []
 
     def judged(life: GroupLife, *arguments: Any) -> Unchanged:
         assert all(end is None for end in ends_of(life))
         assert not life.events
-        stood.append(life.log_partition)
+        unchanged.append(life.log_partition)
         return judge_unchanged(life, *arguments)
 
     monkeypatch.setattr(audit_groups, "judge_unchanged", judged)
@@ -192,7 +192,7 @@ def test_groups_that_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             segment.parent.mkdir(parents=True, exist_ok=True)
             segment.write_bytes(b"".join(batches[: (*places, len(batches))[night]]))
         nights.run(tmp_path / "logs", f"night-{night}")
-    assert len(set(stood)) > 2, stood
+    assert len(set(unchanged)) > 2, unchanged
     gold = nights.gold()
     assert nights.audit("rebuild", rebuild=True)
     assert_same(nights, gold)

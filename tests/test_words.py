@@ -1,0 +1,109 @@
+"""Words that have a term are not used in its place: in identifiers anywhere, in prose where it was revised."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.conftest import PROJECT_ROOT
+
+WORDS: Final = r"told|untold|heard|unheard|held|anew|stretch|stretches|stretched|beside|stands|stood|asleep"
+IN_A_NAME: Final = re.compile(rf"(?:^|_)(?:{WORDS})(?:_|$)")
+IN_PROSE: Final = re.compile(rf"\b(?:{WORDS})\b", re.IGNORECASE)
+CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+PUBLIC_NAMES: Final = {
+    "told_at": "column of bronze.topics and bronze.configs",
+    "told_version": "column of state.runs",
+    "told_topics_version": "column of state.starts",
+    "told_configs_version": "column of state.starts",
+    "held_back_count": "column of gold.hanging_transactions",
+    "NOT_TOLD": "constant of RECORD_NOT_TOLD, a code in bronze.quarantine",
+}
+"""Names that the tables have had in a release: they stay."""
+
+PROSE_FREE: Final = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "docs",
+    "conf",
+    "schemas",
+    "groupledger",
+    "tools",
+    "bootstrap.py",
+    "jobs/cli",
+    "jobs/console",
+    "jobs/spark",
+    "jobs/errors.py",
+    "jobs/settings.py",
+    "coordinator_core/errors.py",
+    "coordinator_core/limits.py",
+)
+"""Files and folders whose comments, docstrings, messages and text are revised: whoever revises another one adds it."""
+
+QUOTED: Final = re.compile("|".join(("RECORD_NOT_TOLD", *PUBLIC_NAMES)))
+
+
+def tracked(*places: str) -> list[Path]:
+    """Files of the repository below these places."""
+    listed = subprocess.run(["git", "ls-files", "-z", *places], cwd=PROJECT_ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a checkout of git")
+    return [PROJECT_ROOT / name for name in listed.stdout.decode().split("\0") if name]
+
+
+def names_in(tree: ast.AST) -> Iterator[str]:
+    """Identifiers that a module defines or uses."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.keyword(arg=str(name)):
+                yield name
+
+
+def is_avoided(name: str) -> bool:
+    """Has an identifier one of the words as a part of its own?"""
+    return bool(IN_A_NAME.search(CAMEL.sub("_", name).lower())) and name not in PUBLIC_NAMES
+
+
+def test_identifiers_use_the_terms() -> None:
+    """No module, class, function, argument or variable has such a word in its name, in product and tests."""
+    found = {
+        f"{path.relative_to(PROJECT_ROOT)}: {name}"
+        for path in tracked("*.py")
+        if path.is_file()
+        for name in (path.stem, *names_in(ast.parse(path.read_text())))
+        if is_avoided(name)
+    }
+    assert sorted(found) == []
+
+
+@pytest.mark.parametrize("place", PROSE_FREE)
+def test_prose_uses_the_terms(place: str) -> None:
+    """No sentence of these files has such a word, but for names of columns and codes."""
+    paths = [path for path in tracked(place) if path.suffix in {".md", ".py", ".toml", ".conf", ".properties"}]
+    assert paths
+    found = [
+        f"{path.relative_to(PROJECT_ROOT)}:{number}: {line.strip()}"
+        for path in paths
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if IN_PROSE.search(QUOTED.sub("", line))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("told_by", True), ("MembersHeard", True), ("_Stretch", True), ("threshold", False), ("told_at", False)],
+)
+def test_a_word_is_found_in_a_name(name: str, expected: bool) -> None:
+    """Words count as parts of a name, in either way of writing it; names of columns do not."""
+    assert is_avoided(name) is expected
