@@ -1,7 +1,7 @@
 """Pictures of state machines, drawn from the tables of their transitions: docs/images/states-*.svg.
 
 States lie on a circle in the order of their enum; each transition is an arrow that bends to its left, so that both ways
-between two states can be told apart.
+between two states are seen.
 """
 
 import math

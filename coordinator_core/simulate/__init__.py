@@ -52,7 +52,7 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
   member_epoch (null: gone), assigned and pending_revocation: [[topic_id, [partition, ...]], ...], log.
 * `owners.jsonl`: group, topic, partition, client_id, generation, from_ms, to_ms, ended_by (null: still): from when to
   when a client itself believed that it owned a partition, and the records it was handed meanwhile: first_offset to
-  next_offset (exclusive). Stretches of two clients may overlap: that is the zombie's story.
+  next_offset (exclusive). Intervals of two clients may overlap: that is the zombie's story.
 * `commits.jsonl`: a line for every OffsetCommit or TxnOffsetCommit which the log took: group, member_id, client_id,
   producer_id (-1: none), offsets: [[topic, partition, committed_offset, log offset], ...], log_partition.
 * `deletions.jsonl`: what coordinators removed: `what` GROUP or OFFSET, group, topic, partition, log.
