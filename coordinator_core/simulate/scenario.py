@@ -207,7 +207,7 @@ FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 
 crash: the member dies without a word, and a new process starts after `duration` (without it, none does). stop: the
 same, but it leaves as a good client does. slow_poll: processing one poll takes `duration`. pause: the whole process
-stands still, heartbeats too. rolling_deploy: members are stopped and started again one after another; each is away for
+pauses, heartbeats too. rolling_deploy: members are stopped and started again one after another; each is away for
 `duration`. poison: this record cannot be handled. broker_failover: the broker is gone for `duration`, others lead its
 partitions. producer_stall: nothing is produced. delete_records: the log starts at `offset` from now on. add_partitions:
 the topic has `partitions` from now on.

@@ -47,13 +47,13 @@ def said(ledger: Ledger, to_ms: int) -> Completeness:
 def test_a_copy_reaches_to_the_time_at_which_it_was_made(tmp_path: Path) -> None:
     """Idle and empty log partitions too, and no further; a copy of which nobody says it leaves that bound as it was."""
     root = tmp_path / "warehouse"
-    plain, told = Ledger(root), CopiedLedger(root, copied_at_ms=NOON_MS + 5 * HOUR_MS)
+    plain, reported = Ledger(root), CopiedLedger(root, copied_at_ms=NOON_MS + 5 * HOUR_MS)
     logs = copied(tmp_path, commits=3)
     plain.night(logs, number=1)
     assert not said(plain, NOON_MS + 2 * HOUR_MS).is_complete
-    assert told.night(logs, number=2, partitions=(f"{TOPIC}=3",)).exit_code == 0
-    assert said(told, NOON_MS + 5 * HOUR_MS).is_complete
-    assert not said(told, NOON_MS + 5 * HOUR_MS + 2).is_complete
+    assert reported.night(logs, number=2, partitions=(f"{TOPIC}=3",)).exit_code == 0
+    assert said(reported, NOON_MS + 5 * HOUR_MS).is_complete
+    assert not said(reported, NOON_MS + 5 * HOUR_MS + 2).is_complete
     plain.night(copied(tmp_path, commits=9), number=3)
     assert said(plain, NOON_MS + 5 * HOUR_MS).is_complete
     assert not said(plain, NOON_MS + 6 * HOUR_MS).is_complete
