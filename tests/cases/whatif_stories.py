@@ -350,5 +350,5 @@ def judge_records(figures: Figures, changed: Simulated, story: str, rows: Sequen
         if not row.would_be.startswith("ARCHIVED") or row.first_offset is None or row.last_offset is None:
             continue
         for offset in range(row.first_offset, row.last_offset + 1):
-            held = (row.topic, row.partition, offset) in given_up
-            figures.add(f"{row.confidence} archived", held, f"{story}: {row.topic}-{row.partition} offset {offset}")
+            owned = (row.topic, row.partition, offset) in given_up
+            figures.add(f"{row.confidence} archived", owned, f"{story}: {row.topic}-{row.partition} offset {offset}")
