@@ -215,7 +215,7 @@ KEYS: Final[Mapping[str, str]] = {
 """Key in the file -> field of `Settings`, or of its `inference`, `capture`, `maintain` or `dump`."""
 
 CLUSTER_PLACE: Final = "{cluster_id}"
-"""In the name of a report: stands for the cluster."""
+"""In the name of a report: replaced by the cluster."""
 CLUSTERS: Final = "clusters"
 """Section of the file with a table a cluster, for jobs that run all of them."""
 CLUSTER_KEYS: Final = ("segments", "bootstrap_servers", "command_config", "dumps", "topics", "partitions")
