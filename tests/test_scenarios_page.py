@@ -6,7 +6,8 @@ from typing import Final
 
 import pytest
 
-from coordinator_core.simulate.scenario import FAULT_KEYS, READERS
+from coordinator_core.simulate.scenario import FAULT_KEYS
+from coordinator_core.simulate.scenario_file import READERS
 from tests.conftest import PROJECT_ROOT
 from tests.coordinator_core.simulate.simulations import run_file
 from tools import reference, scenarios_page

@@ -21,14 +21,13 @@ from coordinator_core.simulate.scenario import (
     GROUP_KEYS,
     LEAST,
     MOST,
-    READERS,
     ClusterSpec,
     FaultSpec,
     GroupSpec,
-    Place,
     Scenario,
     TopicSpec,
 )
+from coordinator_core.simulate.scenario_file import READERS, Place
 
 Cell = Callable[[str], str]
 TABLES: Final[Mapping[str, type]] = {

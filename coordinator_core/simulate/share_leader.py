@@ -49,7 +49,8 @@ from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import INTERNAL_MS, Cluster
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.random_streams import stream
-from coordinator_core.simulate.scenario import GroupSpec, reset_duration_ms
+from coordinator_core.simulate.scenario import GroupSpec
+from coordinator_core.simulate.scenario_file import reset_duration_ms
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Truth
 

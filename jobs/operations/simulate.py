@@ -26,7 +26,8 @@ from coordinator_core.log.write import (
 )
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.errors import ScenarioError
-from coordinator_core.simulate.scenario import Scenario, parse_scenario
+from coordinator_core.simulate.scenario import Scenario
+from coordinator_core.simulate.scenario_file import parse_scenario
 from coordinator_core.simulate.simulation import Simulation, Summary
 from jobs.console.command_name import command
 from jobs.console.output import csv_line

@@ -13,7 +13,8 @@ from typing import Any, Final
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.simulate.scenario import GroupSpec, Scenario, parse_scenario
+from coordinator_core.simulate.scenario import GroupSpec, Scenario
+from coordinator_core.simulate.scenario_file import parse_scenario
 from coordinator_core.simulate.truth import Facts
 from coordinator_core.whatif.answer import WhatIfRow
 from tests.coordinator_core.whatif.recorded import Simulated

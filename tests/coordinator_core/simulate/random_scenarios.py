@@ -16,7 +16,8 @@ from coordinator_core.runtime.messages import Answer
 from coordinator_core.share_partition.window import can_acquire_records, next_fetch_offset
 from coordinator_core.simulate.cluster import DETECTION_MS, REBALANCE_LEADERS_MS, Cluster
 from coordinator_core.simulate.internal_topic import LOADING_MS, REPLICATION_MS
-from coordinator_core.simulate.scenario import Scenario, parse_scenario
+from coordinator_core.simulate.scenario import Scenario
+from coordinator_core.simulate.scenario_file import parse_scenario
 from coordinator_core.simulate.share_leader import ShareLeaders
 
 STORIES: Final = int(os.environ.get("STORIES", "10"))

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from coordinator_core.simulate.scenario import Scenario, parse_scenario
+from coordinator_core.simulate.scenario import Scenario
+from coordinator_core.simulate.scenario_file import parse_scenario
 from coordinator_core.simulate.simulation import Simulation, Summary
 from coordinator_core.simulate.truth import MemorySink
 from tests.conftest import PROJECT_ROOT

@@ -3,15 +3,8 @@
 import pytest
 
 from coordinator_core.simulate.errors import ScenarioError
-from coordinator_core.simulate.scenario import (
-    GROUP_KEYS,
-    READERS,
-    ClusterSpec,
-    FaultSpec,
-    GroupSpec,
-    TopicSpec,
-    parse_scenario,
-)
+from coordinator_core.simulate.scenario import GROUP_KEYS, ClusterSpec, FaultSpec, GroupSpec, TopicSpec
+from coordinator_core.simulate.scenario_file import READERS, parse_scenario
 
 HEAD = 'name = "x"\nstart = 2026-01-05T00:00:00Z\nduration = "1h"\n'
 TOPIC = '[[topic]]\nname = "t"\n'

@@ -3,7 +3,8 @@
 import pytest
 
 from coordinator_core.runtime.machines import GroupMachine
-from coordinator_core.simulate.scenario import FAULT_KEYS, parse_scenario
+from coordinator_core.simulate.scenario import FAULT_KEYS
+from coordinator_core.simulate.scenario_file import parse_scenario
 from tests.coordinator_core.simulate.simulations import SCENARIOS, Run, run_file, run_text
 
 SHORT = (("rolling-deploy", 12), ("bad-day", 22), ("consumer-protocol", 28), ("share-poison", 16), ("exactly-once", 8))

@@ -11,7 +11,8 @@ from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.lookup import group_partition
 from coordinator_core.offsets.columnar import CommitColumns
-from coordinator_core.simulate.scenario import Scenario, parse_scenario
+from coordinator_core.simulate.scenario import Scenario
+from coordinator_core.simulate.scenario_file import parse_scenario
 from coordinator_core.simulate.simulation import Simulation
 from coordinator_core.simulate.truth import Facts, MemorySink
 from schemas.consumer_offsets import TOPIC

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from coordinator_core.simulate.scenario import parse_scenario
+from coordinator_core.simulate.scenario_file import parse_scenario
 from coordinator_core.simulate.simulation import Simulation
 from coordinator_core.simulate.truth import MemorySink
 from coordinator_core.whatif.answer import TOTAL, WhatIfRow

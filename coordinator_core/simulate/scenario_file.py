@@ -1,0 +1,452 @@
+"""Scenario files read from TOML, and checked before anything runs."""
+
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, fields
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from coordinator_core.coordinator.config import GroupCoordinatorConfig, config_of
+from coordinator_core.errors import UnknownKafkaVersion, UnknownSetting
+from coordinator_core.kafka_versions import KafkaVersion, kafka_version
+from coordinator_core.simulate.errors import ScenarioError
+from coordinator_core.simulate.scenario import (
+    BELOW,
+    BROKERS_MAX,
+    BY_DURATION,
+    DURATION,
+    FAULT_KEYS,
+    FAULT_KEYS_MORE,
+    GROUP_KEYS,
+    GROUPS_MAX,
+    LEAST,
+    LOCK_DURATION_MS,
+    MEMBERS_MAX,
+    MIGRATION_POLICIES,
+    MOST,
+    PARTITIONS_MAX,
+    RECORD_LOCKS,
+    SERVER_ASSIGNORS,
+    UNIT_MS,
+    ClusterSpec,
+    FaultSpec,
+    GroupSpec,
+    Scenario,
+    TopicSpec,
+)
+
+T = TypeVar("T")
+
+
+class Place(str):
+    """Where in a file something is, as `deploy.toml: group[0].members`."""
+
+    __slots__ = ()
+
+    def key(self, name: str) -> "Place":
+        """A key below."""
+        return Place(f"{self}{name}" if self.endswith(" ") else f"{self}.{name}")
+
+    def item(self, index: int) -> "Place":
+        """An item of a list."""
+        return Place(f"{self}[{index}]")
+
+    def error(self, what: str) -> ScenarioError:
+        """An error at this place."""
+        return ScenarioError(f"{self}: {what}")
+
+
+Reader = Callable[[Any, Place], Any]
+
+
+def parse_scenario(text: str, file_name: str) -> Scenario:
+    """The scenario of a TOML text; `file_name` is for errors. Raises ScenarioError."""
+    place = Place(f"{file_name}: ")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"{file_name} is not valid TOML: {error}") from error
+    scenario: Scenario = _table(Scenario, document, place)
+    _check(scenario, place)
+    return scenario
+
+
+def _table(kind: type[T], value: Any, place: Place) -> T:
+    """A dataclass of a TOML table: every key is one of its fields, and none which it needs is missing."""
+    if not isinstance(value, dict):
+        raise place.error("must be a table")
+    known = {_key_of(kind, name): name for name in (spec.name for spec in fields(kind))}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for key, given in value.items():
+        if key not in known:
+            raise place.key(key).error(f"is not known here; known are: {', '.join(known)}")
+        values[known[key]] = READERS[kind.__name__, known[key]](given, place.key(key))
+    for spec in fields(kind):  # type: ignore[arg-type]
+        needed = spec.default is MISSING and spec.default_factory is MISSING
+        if needed and spec.name not in values:
+            raise place.key(_key_of(kind, spec.name)).error("is missing: add it")
+    made = kind(**values)
+    if isinstance(made, GroupSpec):
+        _check_given(made, value.keys(), place)
+    return made
+
+
+def _check_given(group: GroupSpec, given: Collection[str], place: Place) -> None:
+    """Every key that a group is given does something there: a key without effect is a misunderstanding."""
+    for key, use in GROUP_KEYS.items():
+        if key not in given:
+            continue
+        if group.protocol not in use.protocols:
+            raise place.key(key).error(
+                f"does nothing in a {group.protocol} group, {use.why}: leave it out, or set protocol to "
+                f"{' or '.join(use.protocols)}"
+            )
+        for needed, values in use.needs.items():
+            if (group.protocol == "share" or needed != "acknowledge") and getattr(group, needed) not in values:
+                raise place.key(key).error(
+                    f"does nothing with {needed} = {getattr(group, needed)!r}: leave it out, or set {needed} to "
+                    f"{' or '.join(map(repr, values))}"
+                )
+
+
+def _key_of(kind: type, name: str) -> str:
+    """The key of a field: durations go without their unit, lists of tables by one of them."""
+    if kind is Scenario and name in {"topics", "groups", "faults"}:
+        return name[:-1]
+    return name.removesuffix("_ms")
+
+
+def _tables(kind: type[T]) -> Reader:
+    def read(value: Any, place: Place) -> tuple[T, ...]:
+        if not isinstance(value, list):
+            raise place.error(f"must be tables: write [[{place.rpartition(' ')[2]}]]")
+        return tuple(_table(kind, item, place.item(index)) for index, item in enumerate(value))
+
+    return read
+
+
+def _text(value: Any, place: Place) -> str:
+    if not isinstance(value, str) or not value:
+        raise place.error("must be a text that is not empty")
+    return value
+
+
+def _any_text(value: Any, place: Place) -> str:
+    if not isinstance(value, str):
+        raise place.error("must be a text")
+    return value
+
+
+def _one_of(*names: str) -> Reader:
+    def read(value: Any, place: Place) -> str:
+        if value not in names:
+            raise place.error(f"must be one of {', '.join(names)}")
+        return str(value)
+
+    return read
+
+
+def _texts(value: Any, place: Place) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise place.error('must be a list, as ["one", "two"]')
+    return tuple(_text(item, place.item(index)) for index, item in enumerate(value))
+
+
+def _count(least: int, most: int) -> Reader:
+    def read(value: Any, place: Place) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise place.error(f"must be a whole number from {least} to {most}")
+        return value
+
+    return read
+
+
+def _rate(value: Any, place: Place) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
+        raise place.error("must be records a second, 0 or more")
+    return float(value)
+
+
+def _flag(value: Any, place: Place) -> bool:
+    if not isinstance(value, bool):
+        raise place.error("must be true or false")
+    return value
+
+
+def _duration(value: Any, place: Place) -> int:
+    match = DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise place.error('must be a duration, as "250ms", "45s", "5m", "2h" or "1d"')
+    return int(match[1]) * UNIT_MS[match[2]]
+
+
+def _positive_duration(value: Any, place: Place) -> int:
+    duration_ms = _duration(value, place)
+    if duration_ms == 0:
+        raise place.error("must be longer than nothing")
+    return duration_ms
+
+
+def _lock_duration(value: Any, place: Place) -> int:
+    duration_ms = _duration(value, place)
+    if not LOCK_DURATION_MS[0] <= duration_ms <= LOCK_DURATION_MS[1]:
+        raise place.error('must be from "1s" to "1h": brokers refuse any other (share.record.lock.duration.ms)')
+    return duration_ms
+
+
+def _offset_reset(value: Any, place: Place) -> str:
+    if not isinstance(value, str) or (value not in {"earliest", "latest"} and reset_duration_ms(value) is None):
+        raise place.error('must be one of earliest, latest, or in share groups by_duration, as "by_duration:PT5M"')
+    return value
+
+
+def reset_duration_ms(text: str) -> int | None:
+    """The duration of `by_duration:...`, None for any other text."""
+    match = BY_DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        return None
+    days, hours, minutes, seconds, fraction = match.groups()
+    whole_s = int(days or 0) * 86_400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    return whole_s * 1000 + int((fraction or "").ljust(3, "0") or 0)
+
+
+def _latency(value: Any, place: Place) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise place.error('must be two durations, as ["1ms", "5ms"]')
+    low_ms, high_ms = (_duration(item, place.item(index)) for index, item in enumerate(value))
+    if low_ms > high_ms:
+        raise place.error("the first duration must not be above the second")
+    return low_ms, high_ms
+
+
+def _time(value: Any, place: Place) -> int:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise place.error("must be a time with an offset, as 2026-01-05T00:00:00Z")
+    return int(value.timestamp() * 1000)
+
+
+def _settings(value: Any, place: Place) -> GroupCoordinatorConfig:
+    if not isinstance(value, dict):
+        raise place.error("must be a table")
+    if any(isinstance(item, dict) for item in value.values()):
+        raise place.error('put the names of settings in quotes, as "group.max.size" = 100')
+    try:
+        config = config_of(value)
+    except UnknownSetting as error:
+        raise place.error(str(error)) from error
+    _check_settings(config, place)
+    return config
+
+
+def _check_settings(config: GroupCoordinatorConfig, place: Place) -> None:
+    """A broker would not start with a setting out of its range."""
+    for spec in fields(config):
+        number, name = getattr(config, spec.name), spec.name.replace("_", ".")
+        if isinstance(number, bool) or not isinstance(number, int):
+            continue
+        least, most = LEAST.get(spec.name, 1), MOST.get(spec.name, 2**31 - 1)
+        if not least <= number <= most:
+            raise place.key(f'"{name}"').error(
+                f"must be a whole number from {least} to {most}: brokers refuse {number}"
+            )
+    for lower, upper in BELOW:
+        low, high = getattr(config, lower), getattr(config, upper)
+        if low >= high:
+            names = lower.replace("_", "."), upper.replace("_", ".")
+            raise place.key(f'"{names[0]}"').error(
+                f"must be below {names[1]} ({high}), and is {low}: change one of them"
+            )
+    for assignor in config.group_consumer_assignors:
+        if assignor not in SERVER_ASSIGNORS:
+            raise place.key('"group.consumer.assignors"').error(f"must be among {', '.join(SERVER_ASSIGNORS)}")
+    if config.group_share_assignors != ("simple",):
+        raise place.key('"group.share.assignors"').error("must be simple: share groups have no other")
+    if config.group_consumer_migration_policy not in MIGRATION_POLICIES:
+        raise place.key('"group.consumer.migration.policy"').error(f"must be one of {', '.join(MIGRATION_POLICIES)}")
+
+
+def _kafka_version(value: Any, place: Place) -> KafkaVersion:
+    if not isinstance(value, str):
+        raise place.error('must be a release in quotes, as "4.4"')
+    try:
+        return kafka_version(value)
+    except UnknownKafkaVersion as error:
+        raise place.error(str(error)) from error
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+
+
+def _topic_name(value: Any, place: Place) -> str:
+    if not isinstance(value, str) or _NAME.fullmatch(value) is None or value in {".", ".."} or value.startswith("__"):
+        raise place.error("must be the name of a topic: letters, digits, '.', '_' and '-', and no internal one")
+    return value
+
+
+READERS: Final[Mapping[tuple[str, str], Reader]] = {
+    ("Scenario", "name"): _text,
+    ("Scenario", "start_ms"): _time,
+    ("Scenario", "duration_ms"): _positive_duration,
+    ("Scenario", "seed"): _count(0, 2**63 - 1),
+    ("Scenario", "about"): _any_text,
+    ("Scenario", "cluster"): lambda value, place: _table(ClusterSpec, value, place),
+    ("Scenario", "topics"): _tables(TopicSpec),
+    ("Scenario", "groups"): _tables(GroupSpec),
+    ("Scenario", "faults"): _tables(FaultSpec),
+    ("ClusterSpec", "brokers"): _count(1, BROKERS_MAX),
+    ("ClusterSpec", "consumer_offsets_partitions"): _count(1, PARTITIONS_MAX),
+    ("ClusterSpec", "share_group_state_partitions"): _count(1, PARTITIONS_MAX),
+    ("ClusterSpec", "transaction_state_partitions"): _count(1, PARTITIONS_MAX),
+    ("ClusterSpec", "latency_ms"): _latency,
+    ("ClusterSpec", "append_linger_ms"): _duration,
+    ("ClusterSpec", "segment_bytes"): _count(10_000, 2**31 - 1),
+    ("ClusterSpec", "compression"): _one_of("none", "gzip", "snappy", "lz4", "zstd"),
+    ("ClusterSpec", "retention_check_interval_ms"): _positive_duration,
+    ("ClusterSpec", "transaction_version"): _count(0, 2),
+    ("ClusterSpec", "share_record_lock_duration_ms"): _lock_duration,
+    ("ClusterSpec", "share_delivery_count_limit"): _count(2, 25),
+    ("ClusterSpec", "share_snapshot_update_records_per_snapshot"): _count(0, 500),
+    ("ClusterSpec", "share_sessions_max"): _count(1, 2**31 - 1),
+    ("ClusterSpec", "settings"): _settings,
+    ("ClusterSpec", "kafka_version"): _kafka_version,
+    ("TopicSpec", "name"): _topic_name,
+    ("TopicSpec", "partitions"): _count(1, PARTITIONS_MAX),
+    ("TopicSpec", "rate"): _rate,
+    ("TopicSpec", "batch_records"): _count(1, 1_000_000),
+    ("TopicSpec", "retention_ms"): _positive_duration,
+    ("TopicSpec", "poison_every"): _count(0, 2**31 - 1),
+    ("GroupSpec", "name"): _text,
+    ("GroupSpec", "topics"): _texts,
+    ("GroupSpec", "protocol"): _one_of("classic", "consumer", "share"),
+    ("GroupSpec", "count"): _count(1, GROUPS_MAX),
+    ("GroupSpec", "members"): _count(1, MEMBERS_MAX),
+    ("GroupSpec", "assignors"): _texts,
+    ("GroupSpec", "static"): _flag,
+    ("GroupSpec", "start_after_ms"): _duration,
+    ("GroupSpec", "stagger_ms"): _duration,
+    ("GroupSpec", "session_timeout_ms"): _positive_duration,
+    ("GroupSpec", "heartbeat_interval_ms"): _positive_duration,
+    ("GroupSpec", "max_poll_interval_ms"): _positive_duration,
+    ("GroupSpec", "commit_interval_ms"): _positive_duration,
+    ("GroupSpec", "commits"): _one_of("auto", "none", "transactional"),
+    ("GroupSpec", "abort_every"): _count(0, 2**31 - 1),
+    ("GroupSpec", "rate"): _rate,
+    ("GroupSpec", "on_poison"): _one_of("skip", "stuck", "reject", "release", "time_out"),
+    ("GroupSpec", "acknowledge"): _one_of("implicit", "explicit"),
+    ("GroupSpec", "max_poll_records"): _count(1, 1_000_000),
+    ("GroupSpec", "poll_interval_ms"): _positive_duration,
+    ("GroupSpec", "release_every"): _count(0, 2**31 - 1),
+    ("GroupSpec", "renew_every"): _count(0, 2**31 - 1),
+    ("GroupSpec", "renew_acknowledge"): _flag,
+    ("GroupSpec", "max_record_locks"): _count(*RECORD_LOCKS),
+    ("GroupSpec", "record_lock_duration_ms"): _lock_duration,
+    ("GroupSpec", "delivery_count_limit"): _count(2, 25),
+    ("GroupSpec", "offset_reset"): _offset_reset,
+    ("FaultSpec", "kind"): _one_of(*FAULT_KEYS),
+    ("FaultSpec", "at_ms"): _duration,
+    ("FaultSpec", "every_ms"): _positive_duration,
+    ("FaultSpec", "group"): _text,
+    ("FaultSpec", "member"): _count(0, MEMBERS_MAX),
+    ("FaultSpec", "topic"): _text,
+    ("FaultSpec", "partition"): _count(0, PARTITIONS_MAX),
+    ("FaultSpec", "broker"): _count(1, BROKERS_MAX),
+    ("FaultSpec", "duration_ms"): _positive_duration,
+    ("FaultSpec", "offset"): _count(0, 2**62),
+    ("FaultSpec", "partitions"): _count(1, PARTITIONS_MAX),
+}
+"""(dataclass, field) -> how its value is read and checked. A field without a line cannot be set."""
+
+CLASSIC_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+POISON_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "classic": ("skip", "stuck"),
+    "consumer": ("skip", "stuck"),
+    "share": ("skip", "reject", "release", "time_out"),
+}
+
+
+# --- checks between tables ---
+
+
+def _check(scenario: Scenario, place: Place) -> None:
+    topics = {topic.name: topic for topic in scenario.topics}
+    if len(topics) < len(scenario.topics):
+        raise place.key("topic").error("two topics have one name: give each its own")
+    group_ids: set[str] = set()
+    for index, group in enumerate(scenario.groups):
+        _check_group(scenario, group, topics, place.key("group").item(index))
+        if not group_ids.isdisjoint(group.group_ids()):
+            raise place.key("group").item(index).key("name").error("is taken by another group: give each its own")
+        group_ids.update(group.group_ids())
+    for index, fault in enumerate(scenario.faults):
+        _check_fault(scenario, fault, topics, place.key("fault").item(index))
+
+
+def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
+    for topic in group.topics:
+        if topic not in topics:
+            raise place.key("topics").error(f"names {topic!r}, which no [[topic]] makes: add it")
+    known = {"classic": CLASSIC_ASSIGNORS, "consumer": scenario.cluster.settings.group_consumer_assignors}
+    for assignor in group.assignors:
+        if assignor not in known.get(group.protocol, ()):
+            text = ", ".join(known[group.protocol]) if group.protocol in known else "none: share groups have but one"
+            raise place.key("assignors").error(f"must be among {text}")
+    if group.protocol == "consumer" and len(group.assignors) > 1:
+        raise place.key("assignors").error("takes one in a consumer group (group.remote.assignor): name one")
+    if len(set(group.assignors)) < len(group.assignors) or len(set(group.topics)) < len(group.topics):
+        key = "topics" if len(set(group.topics)) < len(group.topics) else "assignors"
+        raise place.key(key).error("has a name twice: name each once")
+    if group.on_poison not in POISON_OF[group.protocol]:
+        raise place.key("on_poison").error(
+            f"must be one of {', '.join(POISON_OF[group.protocol])} in a {group.protocol} group"
+        )
+    if group.protocol != "share" and reset_duration_ms(group.offset_reset) is not None:
+        raise place.key("offset_reset").error(f"must be earliest or latest in a {group.protocol} group")
+    if group.protocol == "share" and group.commits == "transactional":
+        raise place.key("commits").error("share groups commit no offsets: leave it out")
+    if group.protocol == "classic" and group.heartbeat_interval_ms >= group.session_timeout_ms:
+        raise place.key("heartbeat_interval").error("must be below session_timeout")
+    settings = scenario.cluster.settings
+    shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+    if group.protocol == "classic" and not shortest_ms <= group.session_timeout_ms <= longest_ms:
+        raise place.key("session_timeout").error(
+            f"the brokers take {shortest_ms} to {longest_ms} ms (group.min.session.timeout.ms, group.max...)"
+        )
+
+
+def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
+    given = {_key_of(FaultSpec, spec.name) for spec in fields(fault) if getattr(fault, spec.name) is not None}
+    for key in FAULT_KEYS[fault.kind]:
+        if key not in given:
+            raise place.key(key).error(f"is missing: {fault.kind} needs it")
+    usable = {"kind", "at", "every", *FAULT_KEYS[fault.kind], *FAULT_KEYS_MORE.get(fault.kind, ())}
+    for key in sorted(given - usable):
+        raise place.key(key).error(
+            f"does nothing for {fault.kind}, which takes {', '.join(sorted(usable))}: leave it out"
+        )
+    if fault.at_ms >= scenario.duration_ms:
+        raise place.key("at").error("is not before the end of the scenario: the fault would never strike")
+    if fault.group is not None:
+        specs = [group for group in scenario.groups if fault.group in {group.name, *group.group_ids()}]
+        if not specs:
+            raise place.key("group").error(f"there is no group {fault.group!r}")
+        if fault.member is not None and fault.member >= specs[0].members:
+            raise place.key("member").error(f"group {fault.group!r} has members 0 to {specs[0].members - 1}")
+    if fault.topic is not None and fault.topic not in topics:
+        raise place.key("topic").error(f"there is no topic {fault.topic!r}")
+    if fault.topic is not None and fault.partition is not None:
+        grown = [
+            it.partitions or 0 for it in scenario.faults if it.kind == "add_partitions" and it.topic == fault.topic
+        ]
+        count = max(topics[fault.topic].partitions, *grown, 0)
+        if fault.partition >= count:
+            raise place.key("partition").error(f"topic {fault.topic!r} has partitions 0 to {count - 1}")
+    if fault.broker is not None and fault.broker > scenario.cluster.brokers:
+        raise place.key("broker").error(f"brokers are 1 to {scenario.cluster.brokers}")
+    if fault.kind == "broker_failover" and scenario.cluster.brokers < 2:
+        raise place.key("broker").error("needs another broker to take over: set cluster.brokers to 2 or more")
+    is_growth = fault.kind == "add_partitions" and fault.topic is not None
+    if is_growth and (fault.partitions or 0) <= topics[fault.topic or ""].partitions:
+        raise place.key("partitions").error("must be above what the topic has: partitions never go away")
+    if fault.every_ms is not None and fault.duration_ms is not None and fault.duration_ms >= fault.every_ms:
+        raise place.key("every").error("must be longer than duration")
