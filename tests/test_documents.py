@@ -305,6 +305,12 @@ def test_generated_pages_are_up_to_date(name: str) -> None:
     assert PAGES[name] == reference.PAGES[name]()
 
 
+@pytest.mark.parametrize("name", reference.OUTSIDE)
+def test_generated_files_are_up_to_date(name: str) -> None:
+    """So are those that lie outside of the documentation."""
+    assert (reference.DOCS / name).read_text(encoding="utf-8") == reference.OUTSIDE[name]()
+
+
 def test_every_table_is_explained() -> None:
     """Each table and column has a comment, and the page names all of them."""
     for table in TABLES.values():

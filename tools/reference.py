@@ -20,6 +20,7 @@ from jobs.queries.views import DEFINITIONS, Kind
 from jobs.settings import KEYS, MAPPING_FIELDS, environment_name
 from schemas.tables import TABLES
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
+from tools.dbt_sources import sources
 from tools.scenarios_page import scenarios_page
 from tools.state_pictures import PICTURES as STATE_PICTURES
 from tools.state_pictures import picture
@@ -166,7 +167,9 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 PICTURES: Final[dict[str, Callable[[], str]]] = {
     f"images/{name}": partial(picture, title, table) for name, (title, table) in STATE_PICTURES.items()
 }
-ALL: Final = PAGES | PICTURES
+OUTSIDE: Final[dict[str, Callable[[], str]]] = {"../examples/dbt/sources.yml": sources}
+"""Files outside of docs."""
+ALL: Final = PAGES | PICTURES | OUTSIDE
 
 
 def main() -> int:
@@ -177,6 +180,7 @@ def main() -> int:
             print(f"docs/{name} is not up to date: run `make reference`", file=sys.stderr)
         return 1 if old else 0
     for name in old:
+        (DOCS / name).parent.mkdir(parents=True, exist_ok=True)
         (DOCS / name).write_text(ALL[name](), encoding="utf-8")
     return 0
 
