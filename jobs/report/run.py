@@ -395,7 +395,9 @@ def _command(scope: Scope, options: Sequence[str]) -> tuple[str, str]:
     for name, at_ms in (("--from", scope.from_ms), ("--to", scope.to_ms)):
         if at_ms is not None:
             words += [name, time_text(at_ms) or ""]
-    return command("report --output report-of-group.html --group "), "".join(f" {shlex.quote(word)}" for word in words)
+    group = "GROUP"
+    whole = command(f"report --output report-of-group.html --group {group}")
+    return whole.removesuffix(group), "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _write(output: str, data: bytes) -> None:
