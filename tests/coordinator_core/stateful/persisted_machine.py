@@ -99,7 +99,7 @@ class PersistedSharePartitionMachine(SharePartitionMachine):
     def restart(self) -> None:
         """Another leader, which reads what is persisted; what the one before wrote may still be on its way."""
         self.acquired_count = 0
-        self.owned: list[tuple[str, int, int]] = []
+        self.acquired_now = []
         self.stale_writes += getattr(self, "writes", [])
         self.writes: list[WriteState] = []
         self.leader_epoch += 1
