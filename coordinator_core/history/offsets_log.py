@@ -26,7 +26,8 @@ from coordinator_core.history.rows import GroupRows, TopicName
 from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log.chunk import I64, Finding, RecordChunk, unreadable_record_count
+from coordinator_core.log.chunk import I32, I64, Finding, RecordChunk, unreadable_record_count
+from coordinator_core.log.kernels import compiled
 from coordinator_core.offsets.columnar import (
     ColumnarOffsetReplay,
     ColumnarOutput,
@@ -210,16 +211,24 @@ class OffsetsLogReplay:
         named_at_ms = np.full(len(commits.topic_ids) + 1, _NOT_NAMED_MS, np.int64)
         named_at_ms[: len(self._named_at_ms)] = self._named_at_ms
         named_at_ms[_NO_TOPIC_ID] = NO_TIME_MS
-        # a commit without a time is later than all
-        times = np.where(at_ms < 0, _NOT_NAMED_MS - 1, at_ms)
-        rows = np.flatnonzero(times < named_at_ms[commits.topic_id])
-        rows = rows[np.argsort(times[rows], kind="stable")]
-        topic_ids, firsts = np.unique(commits.topic_id[rows], return_index=True)
-        for topic_id, row in zip(topic_ids.tolist(), rows[firsts].tolist(), strict=True):
-            named_at_ms[topic_id] = times[row]
+        row_of_id = np.full(len(commits.topic_ids), -1, np.int64)
+        _find_earliest(commits.topic_id, at_ms, named_at_ms, row_of_id)
+        topic_ids = np.flatnonzero(row_of_id >= 0)
+        for topic_id, row in zip(topic_ids.tolist(), row_of_id[topic_ids].tolist(), strict=True):
             topic = commits.topics[commits.topic[row]]
             yield TopicName(commits.topic_ids[topic_id], topic, int(at_ms[row]), "OFFSET_COMMIT")
         self._named_at_ms = named_at_ms[:-1]
+
+
+@compiled
+def _find_earliest(topic_id: I32, at_ms: I64, named_at_ms: I64, row_of_id: I64) -> None:
+    """The first row of those with the earliest time of each topic id, where it is earlier than the one known."""
+    for row in range(len(at_ms)):
+        # a commit without a time is later than all
+        time = at_ms[row] if at_ms[row] >= 0 else _NOT_NAMED_MS - 1
+        if time < named_at_ms[topic_id[row]]:
+            named_at_ms[topic_id[row]] = time
+            row_of_id[topic_id[row]] = row
 
 
 def _decode_others(

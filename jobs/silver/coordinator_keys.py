@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.history.rows import GenerationRow
 from coordinator_core.log.chunk import I32, I64, BoolArray
+from coordinator_core.log.kernels import compiled
 from coordinator_core.offsets.columnar import CommitColumns
 from coordinator_core.share_state.columnar import RECORD_KINDS, KeyDictionary, PartitionStateRows
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema, timestamps
@@ -36,17 +37,25 @@ class _Earliest:
     def __init__(self) -> None:
         self._times = np.zeros(0, np.int64)
 
-    def add(self, codes: I64 | I32, times: I64, count: int) -> None:
-        """More rows; `count`: of codes so far."""
+    def add(self, codes: I64 | I32, times: I64, is_chosen: BoolArray, count: int) -> None:
+        """More rows, those that are chosen; `count`: of codes so far."""
         if count > len(self._times):
             more = np.full(max(count, 2 * len(self._times)) - len(self._times), NO_RECORD)
             self._times = np.concatenate([self._times, more])
-        np.minimum.at(self._times, codes, np.where((times >= 0) & (times <= TIMESTAMP_MS_MAX), times, NO_TIME))
+        _keep_earliest(codes, times, is_chosen, self._times)
 
     def found(self) -> tuple[I64, I64]:
         """Codes that have rows, and the earliest time of each."""
         codes = np.flatnonzero(self._times != NO_RECORD)
         return codes, self._times[codes]
+
+
+@compiled
+def _keep_earliest(codes: I64 | I32, times: I64, is_chosen: BoolArray, earliest: I64) -> None:
+    for row in range(len(codes)):
+        if is_chosen[row]:
+            time = times[row] if 0 <= times[row] <= TIMESTAMP_MS_MAX else NO_TIME
+            earliest[codes[row]] = min(earliest[codes[row]], time)
 
 
 class GroupKeys:
@@ -61,8 +70,7 @@ class GroupKeys:
         """What a chunk made."""
         self._names = commits.groups
         is_there = commits.applied_valid & commits.is_value
-        times = applied_at_ms(commits)
-        self._committed.add(commits.group[is_there], times[is_there], len(commits.groups))
+        self._committed.add(commits.group, applied_at_ms(commits), is_there, len(commits.groups))
         for row in generations:
             at = row.valid_from if 0 <= row.valid_from <= TIMESTAMP_MS_MAX else NO_TIME
             self._generations[row.group_id] = min(at, self._generations.get(row.group_id, at))
@@ -90,7 +98,7 @@ class ShareStateKeys:
         """What a chunk made."""
         self._keys = keys
         is_there: BoolArray = rows.record_kind != TOMBSTONE
-        self._states.add(rows.key[is_there], rows.valid_from_ms[is_there], len(keys))
+        self._states.add(rows.key, rows.valid_from_ms, is_there, len(keys))
 
     def table(self, log_partition: int) -> pa.Table:
         """Rows of state.coordinator_keys, without the cluster."""
