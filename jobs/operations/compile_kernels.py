@@ -39,10 +39,12 @@ from coordinator_core.log.fill import KeyValues, compare
 from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
+from coordinator_core.offsets.columnar import CHANGES
 from coordinator_core.offsets.columnar_states import columnar_state_of
 from coordinator_core.offsets.operations import operation_first_offsets
 from coordinator_core.share_state.columnar import ColumnarShareReplay
 from jobs.delta.parquet.warm_up import use_loops
+from jobs.silver.coordinator_keys import GroupKeys, ShareStateKeys
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
@@ -138,10 +140,11 @@ def share_rows() -> ShareLog:
 
 
 def commits() -> GroupCommits:
-    """A commit and its repetition."""
-    of_partition, of_change, two = np.zeros(2, np.int32), np.zeros(2, np.int8), np.arange(2)
+    """A commit, its repetition, and a tombstone."""
+    of_partition, applied, three = np.zeros(3, np.int32), np.zeros(3, np.int8), np.arange(3)
+    change = np.array([CHANGES.index(name) for name in ("FIRST", "REPEAT", "DELETE")], np.int8)
     return GroupCommits(
-        ("t",), of_partition, of_partition, two, two, two, two, two, two, of_change, of_change, of_change > 0
+        ("t",), of_partition, of_partition, three, three, three, three, three, three, applied, change, applied > 0
     )
 
 
@@ -172,7 +175,7 @@ def use_all_but_share_states() -> None:
             b"\x01" + segment[1:] + bytes(100) + segment[:70], base_offset=0
         )  # damaged: the search for the next batch
     replay = OffsetsLogReplay()
-    replay.feed(decode_chunk(offsets_log()))
+    GroupKeys().add(replay.feed(decode_chunk(offsets_log())).commits, ())
     for is_share, batches in ((False, offsets_log()), (True, share_log())):
         chunk = decode_chunk(batches)
         for bucket in buckets_of(shared_out(slot_weights(chunk, is_share=is_share), 2), is_share=is_share):
@@ -190,7 +193,8 @@ def use_share_states() -> None:
     """Use the loops of a replay of share states once: to compile them takes nearly as long as all others."""
     ColumnarShareReplay().feed(decode_chunk(share_log(BATCHES_WITHOUT_ROOM)))
     columnar = ColumnarShareReplay()
-    columnar.feed(decode_chunk(share_log()))
+    output = columnar.feed(decode_chunk(share_log()))
+    ShareStateKeys().add(output.keys, output.partition_states)
     columnar.finish()
 
 
