@@ -210,10 +210,10 @@ class _Reader:
         if count > batch.fault_count:
             message = f"{count - batch.fault_count} records of the batch are not printed: {PRINT_DATA}"
             yield self._fault(NOT_TOLD, message, batch.line_number, offset=first)
-        for reported in sorted((*(record.offset for record, _, _ in batch.records), *batch.unread_offsets, last + 1)):
-            if first < reported:
-                yield DumpedGap(*self._log, first, reported - 1)
-            first = reported + 1
+        for known in sorted((*(record.offset for record, _, _ in batch.records), *batch.unread_offsets, last + 1)):
+            if first < known:
+                yield DumpedGap(*self._log, first, known - 1)
+            first = known + 1
 
     def _dumping(self, line_number: int, line: str) -> Iterator[Dumped]:
         path = line.removeprefix(_DUMPING).strip().replace("\\", "/")

@@ -28,20 +28,20 @@ class KeyChunk:
 
     records: RecordChunk
     log_partition: int
-    is_reported: BoolArray | None
+    is_known: BoolArray | None
     """One a record: it is known which producer wrote it. None: it is known of no record."""
 
     def are_known(self, offsets: I64) -> BoolArray:
         """Is it known who produced the records at these offsets? Of offsets before the chunk it is, as only known
         transactions are decided later."""
-        if self.is_reported is None:
+        if self.is_known is None:
             return np.zeros(len(offsets), np.bool_)
-        if self.is_reported.all():
+        if self.is_known.all():
             return np.ones(len(offsets), np.bool_)
         place = np.searchsorted(self.records.records.offset, offsets)
         is_here = offsets >= self.records.records.offset[0]
-        reported: BoolArray = ~is_here | self.is_reported[np.minimum(place, len(self.is_reported) - 1)]
-        return reported
+        found: BoolArray = ~is_here | self.is_known[np.minimum(place, len(self.is_known) - 1)]
+        return found
 
 
 def key_chunks(batches: Iterator[pa.RecordBatch], *, keeps_operations: bool) -> Iterator[KeyChunk]:
@@ -145,9 +145,9 @@ def _chunk(rows: pa.Table) -> KeyChunk:
         begins |= is_marker
         begins[1:] |= is_marker[:-1]
     producer_id = np.full(len(offset), NO_PRODUCER_ID, np.int64)
-    is_transactional, is_reported = np.zeros(len(offset), np.bool_), None
+    is_transactional, is_known = np.zeros(len(offset), np.bool_), None
     if "producer_id" in rows.column_names:
-        is_reported = rows["producer_id"].is_valid().to_numpy()
+        is_known = rows["producer_id"].is_valid().to_numpy()
         producer_id = _numbers(rows["producer_id"], NO_PRODUCER_ID)
         is_transactional = pc.fill_null(rows["is_transactional"], False).to_numpy()
         differs = (producer_id[1:] != producer_id[:-1]) | (is_transactional[1:] != is_transactional[:-1])
@@ -167,7 +167,7 @@ def _chunk(rows: pa.Table) -> KeyChunk:
     )
     data = np.concatenate((key_data, value_data))
     partition = int(rows["log_partition"][0].as_py())
-    return KeyChunk(RecordChunk(data, batches, records, ()), partition, is_reported)
+    return KeyChunk(RecordChunk(data, batches, records, ()), partition, is_known)
 
 
 def _batches(

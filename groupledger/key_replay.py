@@ -113,8 +113,8 @@ class ReplayCommits:
         for chunk in key_chunks(batches, keeps_operations=False):
             partition = chunk.log_partition
             commits = columnar.feed(chunk.records).commits
-            reported = chunk.are_known(commits.log_offset)
-            yield _settled(self._decided(commits, commits_table(commits, partition, reported)), True)
+            is_known = chunk.are_known(commits.log_offset)
+            yield _settled(self._decided(commits, commits_table(commits, partition, is_known)), True)
         commits = columnar.finish()
         if len(commits):
             yield _settled(self._decided(commits, commits_table(commits, partition)), False)

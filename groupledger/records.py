@@ -254,8 +254,8 @@ def _opened(records: DataFrame) -> Records:
 
 def _open_batches(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for some in rows:
-        for place, chunk, is_reported in _chunks_of(some):
-            columns = _columns_of(chunk, is_reported)
+        for place, chunk, is_known in _chunks_of(some):
+            columns = _columns_of(chunk, is_known)
             count = len(chunk.records)
             constants: dict[str, pa.Array] = {
                 name: pa.repeat(pa.scalar(place[name], pa.string()), count) for name in _PLACE if name in place
@@ -287,9 +287,9 @@ def _chunks_of(rows: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], RecordChu
     for row, (place, is_kept) in enumerate(zip(places, is_readable.to_pylist(), strict=True)):
         if is_kept:
             together.setdefault(place, []).append(row)
-    reported = np.ones(rows.num_rows, np.bool_)
+    is_known = np.ones(rows.num_rows, np.bool_)
     if "is_transactional" in rows.schema.names:
-        reported = pc.is_valid(rows["is_transactional"]).to_numpy(zero_copy_only=False)
+        is_known = pc.is_valid(rows["is_transactional"]).to_numpy(zero_copy_only=False)
     sizes = pc.fill_null(pc.binary_length(rows["batch"]), 0).to_numpy()
     for place, indices in together.items():
         ends = np.cumsum(sizes[indices])
@@ -300,15 +300,15 @@ def _chunks_of(rows: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], RecordChu
             some = indices[first:after]
             data = b"".join(rows["batch"][row].as_py() for row in some)
             chunk = decode_chunk(as_u8(data), chunk_bytes_max=CHUNK_DECOMPRESSED_BYTES_MAX)
-            yield dict(zip(names, place, strict=True)), chunk, reported[some]
+            yield dict(zip(names, place, strict=True)), chunk, is_known[some]
             first = after
 
 
-def _columns_of(chunk: RecordChunk, is_reported: BoolArray) -> dict[str, pa.Array]:
-    """Columns of `_OPENED` behind `log_partition`. `is_reported`, one a batch: its header says who produced it."""
+def _columns_of(chunk: RecordChunk, is_known: BoolArray) -> dict[str, pa.Array]:
+    """Columns of `_OPENED` behind `log_partition`. `is_known`, one a batch: its header says who produced it."""
     records, batches = chunk.records, chunk.batches
     batch = records.batch_index
-    nobody_says = ~is_reported[batch]
+    nobody_says = ~is_known[batch]
     control_type = np.where(batches.is_control, batches.control_type, np.int8(CONTROL_NONE)).astype(np.int8)
     return {
         "log_offset": pa.array(records.offset),

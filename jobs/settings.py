@@ -388,8 +388,8 @@ def source_line(settings: Settings) -> str:
     """What a capture reads, and into which cluster's rows of which warehouse."""
     demo = [_absolute(uri, PROJECT_ROOT) for uri in DEMO_SEGMENTS]
     named = [*settings.segments, *([settings.bootstrap_servers] if settings.bootstrap_servers else ()), *settings.dumps]
-    reported = "the recording that comes with the project" if named == demo else ", ".join(named)
-    return f"source: {reported}, as cluster {settings.cluster_id} into {settings.warehouse}"
+    source = "the recording that comes with the project" if named == demo else ", ".join(named)
+    return f"source: {source}, as cluster {settings.cluster_id} into {settings.warehouse}"
 
 
 def _over(values: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
@@ -558,9 +558,9 @@ def _partition_counts(said: Iterable[str]) -> dict[str, int]:
     """Of texts such as `__consumer_offsets=50`."""
     counts: dict[str, int] = {}
     for text in said:
-        topic, is_reported, count = text.partition("=")
+        topic, equals, count = text.partition("=")
         is_number = count.isascii() and count.isdecimal() and 1 <= int(count[:11]) <= INT_MAX
-        if not topic or not is_reported or not is_number or counts.get(topic, int(count)) != int(count):
+        if not topic or not equals or not is_number or counts.get(topic, int(count)) != int(count):
             raise SettingsError(
                 f"{text[:100]!r} is no number of partitions: give TOPIC=COUNT, as __consumer_offsets=50, once a topic"
             )

@@ -195,12 +195,12 @@ def compare(steps: Sequence[Step], work: Path) -> list[Compared]:
     compared = []
     for number, step in enumerate(steps, 1):
         nights.night(step.logs, number=number)
-        reported = f"offsets after the night of {step.version}"
-        compared.append(_offsets_compared(reported, step.answers, offsets_of(nights, None)))
+        title = f"offsets after the night of {step.version}"
+        compared.append(_offsets_compared(title, step.answers, offsets_of(nights, None)))
     whole.night(steps[-1].logs)
     for step in steps:
-        reported = f"offsets as of {step.version}, in one run"
-        compared.append(_offsets_compared(reported, step.answers, offsets_of(whole, step.at_ms)))
+        title = f"offsets as of {step.version}, in one run"
+        compared.append(_offsets_compared(title, step.answers, offsets_of(whole, step.at_ms)))
     compared.append(_tables_compared(nights, whole))
     compared.append(_export_compared(whole, steps[-1].logs, work / "export"))
     return compared

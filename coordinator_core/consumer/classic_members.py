@@ -203,8 +203,8 @@ def _subscription(context: Context, request: JoinGroupRequest) -> Subscription:
     try:
         return decode_subscription(request.protocols[0].metadata)
     except DecodeError as error:
-        is_reported = Since.MALFORMED_SUBSCRIPTION_IS_INCONSISTENT.holds_in(context.config.kafka_version)
-        code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_reported else ErrorCode.UNKNOWN_SERVER_ERROR
+        is_inconsistent = Since.MALFORMED_SUBSCRIPTION_IS_INCONSISTENT.holds_in(context.config.kafka_version)
+        code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_inconsistent else ErrorCode.UNKNOWN_SERVER_ERROR
         text = "Malformed embedded consumer protocol in subscription deserialization."
         raise Refused(code, text) from error
 

@@ -122,10 +122,10 @@ class GroupHistory:
         """What deletions of its offsets tell of a group, which sleeps on if it does."""
         if group_id not in self._serialized:
             return _type_of(self.shard.groups.get(group_id))
-        reported = self._serialized_types.get(group_id)
-        if reported is None:
-            reported = self._serialized_types[group_id] = _type_of(unpack_group(self._serialized[group_id]).group)
-        return reported
+        found = self._serialized_types.get(group_id)
+        if found is None:
+            found = self._serialized_types[group_id] = _type_of(unpack_group(self._serialized[group_id]).group)
+        return found
 
     def _wake(self, group_id: str) -> None:
         saved = unpack_group(self._serialized.pop(group_id))

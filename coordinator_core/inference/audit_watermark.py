@@ -148,9 +148,9 @@ def require_watermark(
     if (new_log_offsets <= watermark.generation_at).any():
         raise PastTooShort("a commit from before the settled past was decided")
     changed = (at_ms for place, at_ms in _changes(life) if place >= watermark.next_at)
-    reported = (event.at for event in _timed(life.events) if event.log_offset >= watermark.next_events_from)
+    event_times = (event.at for event in _timed(life.events) if event.log_offset >= watermark.next_events_from)
     # what the earliest is far enough from, all are
-    earliest_ms = min(chain(changed, reported), default=_NEVER)
+    earliest_ms = min(chain(changed, event_times), default=_NEVER)
     if not watermark.is_after(earliest_ms, settings):
         raise PastTooShort("times went back behind the settled past")
     planned = {key for key, row in planned_rows(life.assignments) if row.from_log_offset >= watermark.next_at}
@@ -188,26 +188,26 @@ def with_past(owners: Sequence[OwnerRow], watermark: AuditWatermark, unread: Seq
 
     Raises PastTooShort where one is no more, or a gap begins before the place that ends behind it.
     """
-    reported = list(owners)
+    joined = list(owners)
     owned = {place: index for index, row in enumerate(owners) if (place := place_of(row)) in watermark.owned}
     if owned.keys() != watermark.owned.keys():
         raise PastTooShort("a stretch of ownership is no more")
     for place, index in owned.items():
-        before, row = watermark.owned[place], reported[index]
-        reported[index] = row._replace(
+        before, row = watermark.owned[place], joined[index]
+        joined[index] = row._replace(
             gap_before_ms=before.gap_before_ms,
             gap_cause=before.gap_cause,
             is_double=before.is_double or row.is_double,
         )
     for index in _firsts(owners, watermark.next_at):
         key = partition_of(owners[index])
-        if key in watermark.lost and is_gap_known(unread, watermark.next_at, reported[index].from_log_offset):
-            gap_ms = max(reported[index].valid_from - watermark.lost[key], 0)
-            reported[index] = reported[index]._replace(gap_before_ms=gap_ms, gap_cause=NOT_ASSIGNED if gap_ms else None)
-    later = (row for row in reported if row.from_log_offset >= watermark.next_at)
+        if key in watermark.lost and is_gap_known(unread, watermark.next_at, joined[index].from_log_offset):
+            gap_ms = max(joined[index].valid_from - watermark.lost[key], 0)
+            joined[index] = joined[index]._replace(gap_before_ms=gap_ms, gap_cause=NOT_ASSIGNED if gap_ms else None)
+    later = (row for row in joined if row.from_log_offset >= watermark.next_at)
     if not _are_gaps_later(later, watermark.begin_ms if watermark.is_empty else watermark.next_ms):
         raise PastTooShort("a partition has an owner again that had none for long")
-    return reported
+    return joined
 
 
 def _are_gaps_later(owners: Iterable[OwnerRow], from_ms: int) -> bool:
@@ -231,7 +231,7 @@ def newest_watermark(
     if before is not None:
         now = {membership_of(row): _client_of(row) for row in life.members}
         before = before._replace(
-            members={membership: now.get(membership, reported) for membership, reported in before.members.items()}
+            members={membership: now.get(membership, earlier) for membership, earlier in before.members.items()}
         )
     numbers = [number for number in range(len(rebalances.rows) - 1, 0, -1) if _may_part(rebalances, number, settings)]
     if not numbers:
@@ -275,12 +275,12 @@ class _Times:
         offsets, timed = [event.log_offset for event in life.events], list(_timed(life.events))
         of_events = np.array([event.at for event in timed], np.int64)
         rows = {row.from_log_offset: row for row in life.generations}
-        reported = np.searchsorted(
+        begun = np.searchsorted(
             np.array([event.log_offset for event in timed], np.int64),
             [begin_of(life.events, offsets, rows[place]) for place in rebalances.log_offsets],
         )
-        self._before = np.maximum(self._before, np.maximum.accumulate(np.append(_LONG_AGO, of_events))[reported])
-        self._after = np.minimum(self._after, np.minimum.accumulate(np.append(of_events, _NEVER)[::-1])[::-1][reported])
+        self._before = np.maximum(self._before, np.maximum.accumulate(np.append(_LONG_AGO, of_events))[begun])
+        self._after = np.minimum(self._after, np.minimum.accumulate(np.append(of_events, _NEVER)[::-1])[::-1][begun])
         over = [_NEVER if row.completed_at is None else row.completed_at for row in rebalances.rows]
         self._over = np.maximum.accumulate(np.array(over, np.int64))
 

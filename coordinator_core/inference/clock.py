@@ -73,11 +73,11 @@ class _Clock:
     """A time for each operation of one group. An operation is named by its last record, as intervals are."""
 
     def __init__(self, life: GroupLife) -> None:
-        reported = list(_reported(life))
-        self._ends = sorted({place for place, _, is_end in reported if is_end})
+        times = list(_timed_places(life))
+        self._ends = sorted({place for place, _, is_end in times if is_end})
         known: dict[int, int] = {}
         timeless: set[int] = set()
-        for place, at_ms, _ in reported:
+        for place, at_ms, _ in times:
             if is_time(at_ms):
                 known[self._operation(place)] = at_ms
             else:
@@ -118,7 +118,7 @@ class _Clock:
         return row
 
 
-def _reported(life: GroupLife) -> Iterator[tuple[int, int | None, bool]]:
+def _timed_places(life: GroupLife) -> Iterator[tuple[int, int | None, bool]]:
     """Places, their times, and whether each is the end of an operation."""
     for begin, begin_ms in map(_BEGINS, chain(life.generations, life.members, life.assignments)):
         yield begin, begin_ms, True

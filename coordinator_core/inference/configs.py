@@ -267,9 +267,9 @@ def _fill(timeline: _Timeline, at_ms: I64, rows: I64, values: I64, is_known: Boo
     numbers = np.array([_number(text) for text in timeline.values], np.int64)
     index, index_before = timeline.at(at_ms[rows]), timeline.at(at_ms[rows] - SETTLING_MS)
     says = (index >= 0) & (numbers[index] >= 0)
-    reported = rows[says]
-    values[reported] = numbers[index[says]]
-    is_known[reported] = (index_before[says] >= 0) & (numbers[index_before[says]] == values[reported])
+    known_rows = rows[says]
+    values[known_rows] = numbers[index[says]]
+    is_known[known_rows] = (index_before[says] >= 0) & (numbers[index_before[says]] == values[known_rows])
 
 
 def _number(text: str) -> int:

@@ -109,13 +109,13 @@ def judge_group(
     if before is not None and life.timeless:
         raise PastTooShort("records without a time are judged with those around them")
     came_from = None if before is None else before.watermark
-    is_new, place, reported, days = None, 0, NO_TIMES, NOTHING_BEFORE
+    is_new, place, commit_times_before, days = None, 0, NO_TIMES, NOTHING_BEFORE
     departed_before: LeaveReasons = {}
     moved: Mapping[str, Moved] = {}
     if before is not None:
         life = life if came_from is None else since(life, came_from)
         before.require_enough(life, settings)
-        place, reported, days, departed_before = (
+        place, commit_times_before, days, departed_before = (
             before.from_log_offset,
             before.commit_times,
             before.days,
@@ -126,7 +126,7 @@ def judge_group(
     owners = partition_owners(life)
     if came_from is not None:
         owners, moved = with_past(owners, came_from, unread_places(life.generations)), moved_members(life, came_from)
-    commit_times = last_commit_times(life.commits, owners, life.members, reported, place)
+    commit_times = last_commit_times(life.commits, owners, life.members, commit_times_before, place)
     leave_reasons = find_leave_reasons(life, commit_times, settings, configs, departed_before)
     rebalances = find_rebalances(life, owners, leave_reasons, settings, *unowned_before(came_from), configs)
     owners = [

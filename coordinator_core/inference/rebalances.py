@@ -250,8 +250,8 @@ def _with_known_times(row: RebalanceRow, step: Step, timeless: Set[int], filled_
     """The row without times that no record bears. The record of a classic group may tell of itself when it began."""
     is_timeless = step.row.from_log_offset in timeless
     if is_timeless:
-        reported = step.row.current_state_at if step.row.group_type == GroupType.CLASSIC else None
-        row = row._replace(started_at=NONE_MS if reported is None else reported)
+        state_at = step.row.current_state_at if step.row.group_type == GroupType.CLASSIC else None
+        row = row._replace(started_at=NONE_MS if state_at is None else state_at)
     if is_timeless or row.completed_at in filled_ms:
         row = row._replace(completed_at=None, duration_ms=None)
     return row

@@ -90,7 +90,7 @@ def find_rollouts(
 
 def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[Membership, LeaveReason]:
     """Departures of which nothing is known, by what is known of the others of their deployment."""
-    reported: dict[Membership, LeaveReason] = {}
+    reasons: dict[Membership, LeaveReason] = {}
     for rollout in rollouts:
         leave_reasons = {
             membership: leave_reasons[membership] for membership in rollout.old if membership in leave_reasons
@@ -98,10 +98,10 @@ def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[
         causes = {leave_reason.cause for leave_reason in leave_reasons.values() if leave_reason.confidence != GUESS}
         if len(causes) == 1:
             leave_reason = LeaveReason(causes.pop(), ROLLING_DEPLOYMENT, LIKELY)
-            reported |= {
+            reasons |= {
                 membership: leave_reason for membership, own in leave_reasons.items() if own.confidence == GUESS
             }
-    return reported
+    return reasons
 
 
 def with_rollouts(

@@ -66,15 +66,15 @@ class Known(NamedTuple):
     ) -> "Known":
         """As it is now."""
         groups, names = tuple(sorted(set(group_ids))), tuple(sorted(set(topics)))
-        reported = blake2b(repr(configs.of_share_groups(groups, names, until_ms)).encode(), digest_size=16)
+        digest = blake2b(repr(configs.of_share_groups(groups, names, until_ms)).encode(), digest_size=16)
         for group_id in groups:
             stays = members.get(group_id)
             if stays is None:
-                reported.update(b"||")  # as of one whose members came later
+                digest.update(b"||")  # as of one whose members came later
                 continue
             for times in (stays.joined_ms, stays.left_ms):
-                reported.update(np.sort(times[times <= until_ms]).astype("<i8").tobytes() + b"|")
-        return cls(groups, names, until_ms, reported.digest())
+                digest.update(np.sort(times[times <= until_ms]).astype("<i8").tobytes() + b"|")
+        return cls(groups, names, until_ms, digest.digest())
 
     def require_same(self, configs: Configs, members: ShareMembers) -> None:
         """Raises PastDiffers where it is no longer so."""

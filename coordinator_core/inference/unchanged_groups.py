@@ -84,10 +84,10 @@ def _facts(past: GroupFacts, commits: GroupCommits, is_new: BoolArray) -> GroupF
     """As `group_past.group_facts` has them after the new ones of some commits."""
     is_deletion = is_new & commits.is_tombstone
     is_plain = is_new & (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
-    reported = commits.recorded_at_ms
+    recorded_at_ms = commits.recorded_at_ms
     return past._replace(
         has_committed_empty=past.has_committed_empty or (past.emptied_since >= 0 and bool(is_plain.any())),
         # each tombstone is an event, whatever became of it
-        event_ms=int(reported[is_deletion][-1]) if is_deletion.any() else past.event_ms,
-        tombstone_ms=int(reported[is_deletion][-1]) if is_deletion.any() else past.tombstone_ms,
+        event_ms=int(recorded_at_ms[is_deletion][-1]) if is_deletion.any() else past.event_ms,
+        tombstone_ms=int(recorded_at_ms[is_deletion][-1]) if is_deletion.any() else past.tombstone_ms,
     )

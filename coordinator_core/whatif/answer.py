@@ -255,14 +255,14 @@ def answer_share_members_of(
     changes, recorded = question.changed, question.recorded
     if changes.is_of_members or changes.is_of_share_records:
         raise WhatIfError("records and members of a share group are asked for one at a time, and by their own settings")
-    owned = [
-        _owned(configs, name, life, default)
+    in_force = [
+        _in_force(configs, name, life, default)
         for name, default in (
             (SHARE_SESSION_TIMEOUT, recorded.share_session_timeout_ms),
             ("share.heartbeat.interval.ms", recorded.share_heartbeat_interval_ms),
         )
     ]
-    answers, totals = answer_share_members(life, question, *owned)
+    answers, totals = answer_share_members(life, question, *in_force)
     asked = " ".join(question.texts)
     rows = [
         _epoch_row(life.group_id, asked, answer)
@@ -293,7 +293,7 @@ def answer_share_members_of(
     return [*rows, total]
 
 
-def _owned(configs: Configs, name: str, life: GroupLife, default: int) -> int:
+def _in_force(configs: Configs, name: str, life: GroupLife, default: int) -> int:
     """What held at the last epoch."""
     at_ms = np.array([life.generations[-1].valid_from if life.generations else 0], np.int64)
     found = configs.numbers(name, (life.group_id,), np.zeros(1, np.int64), at_ms, default)

@@ -138,8 +138,8 @@ class Bands:
 
     def _is_whole(self, totals: Totals, answers: Sequence[RebalanceAnswer]) -> bool:
         """Whether nothing is left out or open, so that the sums are of all that would have been."""
-        is_reported = all(answer.confidence == LIKELY for answer in answers)
-        return is_reported and totals.reproduced_count == totals.recorded_count
+        are_likely = all(answer.confidence == LIKELY for answer in answers)
+        return are_likely and totals.reproduced_count == totals.recorded_count
 
 
 def _of_first(answer: RebalanceAnswer, first: FirstGeneration) -> RebalanceAnswer:

@@ -91,11 +91,11 @@ class ClusterWatch:
         share_offsets = self._admin.share_offsets(
             [it.group_id for it in groups.values() if it.group_type == GroupType.SHARE]
         )
-        for group_id, observed in share_offsets.items():
-            if isinstance(observed, Refusal):
-                refused[f"offsets of share groups: {observed.why}"] = group_id
+        for group_id, places in share_offsets.items():
+            if isinstance(places, Refusal):
+                refused[f"offsets of share groups: {places.why}"] = group_id
             else:
-                topics |= {place.topic for place in observed}
+                topics |= {place.topic for place in places}
         return topics, tuple(f"{what} (as of {group_id!r})" for what, group_id in refused.items())
 
     def note_topics(self, told_at: datetime) -> Reported:

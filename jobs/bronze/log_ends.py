@@ -242,5 +242,5 @@ def count_unknown(ends: LogEnds) -> str:
 
 def numbers(partitions: Sequence[int]) -> str:
     """Some of them, if there are many."""
-    observed = ", ".join(str(partition) for partition in partitions[:NAMED_MAX])
-    return observed if len(partitions) <= NAMED_MAX else f"{observed} and {len(partitions) - NAMED_MAX:,} more"
+    named = ", ".join(str(partition) for partition in partitions[:NAMED_MAX])
+    return named if len(partitions) <= NAMED_MAX else f"{named} and {len(partitions) - NAMED_MAX:,} more"

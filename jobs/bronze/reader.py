@@ -36,8 +36,8 @@ class BronzeChunk:
         if self.has_header.all():
             return np.ones(len(offsets), np.bool_)  # but for what comes of dumps it is so
         rows = np.searchsorted(self.base_offsets, offsets, side="right") - 1
-        observed: BoolArray = self.has_header[rows] | (rows < 0)
-        return observed
+        found: BoolArray = self.has_header[rows] | (rows < 0)
+        return found
 
     def source_of(self, base_offset: int) -> str | None:
         """Where the batch with this base offset was read."""

@@ -114,7 +114,7 @@ def commits_table(commits: CommitColumns, log_partition: int, has_header: BoolAr
     """
     count = len(commits)
     is_value = commits.is_value
-    reported = np.ones(count, np.bool_) if has_header is None else has_header
+    is_known = np.ones(count, np.bool_) if has_header is None else has_header
     committed = _masked(commits.committed_offset, is_value)
     columns = {
         "log_partition": constant(log_partition, pa.int32(), count),
@@ -129,8 +129,8 @@ def commits_table(commits: CommitColumns, log_partition: int, has_header: BoolAr
         "commit_time": _masked_times(commits.commit_time_ms, is_value),
         "expire_time": _masked_times(commits.expire_time_ms, commits.expire_time_valid),
         "recorded_at": timestamps(commits.recorded_at_ms),
-        "producer_id": _masked(commits.producer_id, reported),
-        "is_transactional": _masked(commits.is_transactional, reported),
+        "producer_id": _masked(commits.producer_id, is_known),
+        "is_transactional": _masked(commits.is_transactional, is_known),
         "outcome": _named(pa.array(commits.outcome), OUTCOMES),
         "applied_log_offset": _masked(commits.applied_log_offset, commits.applied_valid),
         "applied_at": _masked_times(applied_at_ms(commits), commits.applied_valid),

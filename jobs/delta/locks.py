@@ -39,9 +39,9 @@ def only_one(
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            reported = file.read(LOCK_BYTES_MAX).decode("ascii", "replace")
+            owner = file.read(LOCK_BYTES_MAX).decode("ascii", "replace")
             raise WarehouseError(
-                f"another {job} of cluster {cluster_id!r} is at work on this warehouse ({reported}): "
+                f"another {job} of cluster {cluster_id!r} is at work on this warehouse ({owner}): "
                 "run this one when it has ended"
             ) from None
         file.truncate(0)

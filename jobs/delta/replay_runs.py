@@ -130,8 +130,7 @@ class WholeRun(PinnedTables):
         self.foreign_versions = dict((row or {}).get("foreign_versions") or ())
         version = None if row is None else row["replay_version"]
         self.replay_version: int = -1 if version is None else version
-        reported = None if row is None else row["told_version"]
-        self.told_version: int | None = reported
+        self.told_version: int | None = None if row is None else row["told_version"]
         """Of what Admin told, as the run read it."""
 
     @classmethod

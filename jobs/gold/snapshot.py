@@ -242,8 +242,8 @@ def _session_configs(run: WholeRun) -> str:
     """What departures of members and causes of rebalances go by, as a sum: where it changed, all groups are audited."""
     names = {METADATA_VERSION, *SESSION_TIMEOUTS.values(), *(f"group.{name}" for name in SESSION_TIMEOUTS.values())}
     rows = [row for row in run.read(CONFIGS).to_pylist() if row["name"] in names]
-    reported = sorted(json.dumps(row, default=str, sort_keys=True) for row in rows)
-    return blake2b("\n".join(reported).encode(), digest_size=16).hexdigest()
+    lines = sorted(json.dumps(row, default=str, sort_keys=True) for row in rows)
+    return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 
 
 def _removals(run: WholeRun) -> list[tuple[int, str]]:

@@ -108,7 +108,7 @@ def erase(
     audit or maintain is at work, after a replay that broke off, and for what cannot be redacted.
     """
     clusters = clusters_of(warehouse)
-    with nobody_else(warehouse, clusters, since=at), job_of(metrics, "erase") as reported:
+    with nobody_else(warehouse, clusters, since=at), job_of(metrics, "erase") as job:
         for cluster_id in clusters:
             if broken_off(warehouse, cluster_id, WholeRun.newest(warehouse, cluster_id)) is not None:
                 raise WarehouseError(
@@ -132,7 +132,7 @@ def erase(
         for table in tables:
             warehouse.forget_history(table)
         delete_folder(f"{warehouse.root}/{STAGING}")
-        reported.row_counts = {name: count for name, count in counts.items() if count}
+        job.row_counts = {name: count for name, count in counts.items() if count}
     return counts
 
 

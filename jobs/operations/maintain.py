@@ -163,7 +163,7 @@ def maintain(
     clusters = clusters_of(warehouse)
     with (
         nobody_else(warehouse, clusters, since=started_at),
-        job_of(None if dry_run else metrics, "maintain") as reported,
+        job_of(None if dry_run else metrics, "maintain") as job,
     ):
         plan = Plan(
             settings=settings.maintain,
@@ -184,7 +184,7 @@ def maintain(
         if not dry_run:
             for folder in staging:
                 delete_folder(folder)
-        reported.deleted_file_count = sum(table.deleted_count for table in done)
+        job.deleted_file_count = sum(table.deleted_count for table in done)
     return MaintainSummary(tuple(done), tuple(staging))
 
 

@@ -71,24 +71,24 @@ def run_capture(run: RunContext) -> int:
 
 def _capture(run: RunContext) -> int:
     run.steps.say(source_line(run.settings))
-    with job_of(run.metrics, "capture") as reported:
+    with job_of(run.metrics, "capture") as job:
         with run.steps.step("capture"):
             summary = capture(
                 run.session, run.warehouse, run.settings, capture_id=run.run_id, captured_at=run.started_at
             )
-        reported.batch_count, reported.record_count = summary.batch_count, summary.record_count
-        reported.size_bytes, reported.gap_count = summary.size_bytes, summary.gap_count
+        job.batch_count, job.record_count = summary.batch_count, summary.record_count
+        job.size_bytes, job.gap_count = summary.size_bytes, summary.gap_count
         missing = _missing(coordinator_ends(run.warehouse, run.settings))
-        reported.exit_code = DONE if summary.is_clean and not missing else INCOMPLETE
+        job.exit_code = DONE if summary.is_clean and not missing else INCOMPLETE
     tell_capture(summary, run.settings, run.steps)
     run.steps.facts["captured"]["missing_log_partitions"] = missing
-    return reported.exit_code
+    return job.exit_code
 
 
 def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
     """Make gold from silver, unless it is of this silver already; publish all of it in the metastore, if any. Gives the
     exit code: INCOMPLETE where a group could not be judged, or an input not be read."""
-    with job_of(run.metrics, "audit") as reported, run.steps.step("audit"):
+    with job_of(run.metrics, "audit") as job, run.steps.step("audit"):
         summary = audit(
             run.session,
             run.warehouse,
@@ -99,10 +99,10 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
             cut=CutRule(run.settings.cut_records_min, run.settings.batch_decompressed_bytes_max),
             rebuild=rebuild,
         )
-        reported.row_counts = summary.row_counts
+        job.row_counts = summary.row_counts
         lacks = audit_lacks(run.warehouse, run.settings.cluster_id)
         unjudged = groups_not_judged(run.warehouse, run.settings.cluster_id)
-        reported.exit_code = INCOMPLETE if unjudged or lacks else DONE
+        job.exit_code = INCOMPLETE if unjudged or lacks else DONE
     if run.metrics is not None:
         run.metrics.expose_groups()
     if summary.replaced_version is not None:
@@ -116,12 +116,12 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
     if has_metastore(run.session):
         with run.steps.step("tables, views and functions in the metastore"):
             publish(run.session, run.warehouse)
-    return reported.exit_code
+    return job.exit_code
 
 
 def run_replay(run: RunContext, *, rebuild: bool = False) -> int:
     """Replay what bronze holds, print the ledger and where to look. Gives the exit code."""
-    with job_of(run.metrics, "replay") as reported:
+    with job_of(run.metrics, "replay") as job:
         with run.steps.step("replay"):
             summary = replay(
                 run.session,
@@ -134,14 +134,14 @@ def run_replay(run: RunContext, *, rebuild: bool = False) -> int:
                 rebuild=rebuild,
                 hosts=host_pseudonyms(run.settings),
             )
-        reported.ledger = total(summary.counts)
-        reported.record_count = 0 if summary.skipped else reported.ledger.record_count
-        reported.row_counts = summary.row_counts
-        reported.gap_count = hole_count(run.warehouse, run.settings.cluster_id)
-        reported.quarantined_row_count = summary.quarantined_row_count
+        job.ledger = total(summary.counts)
+        job.record_count = 0 if summary.skipped else job.ledger.record_count
+        job.row_counts = summary.row_counts
+        job.gap_count = hole_count(run.warehouse, run.settings.cluster_id)
+        job.quarantined_row_count = summary.quarantined_row_count
         ends = coordinator_ends(run.warehouse, run.settings)
-        reported.exit_code = tell_replay(summary, run.settings, reported.gap_count, run.steps, ends)
-    return reported.exit_code
+        job.exit_code = tell_replay(summary, run.settings, job.gap_count, run.steps, ends)
+    return job.exit_code
 
 
 def tell_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> None:

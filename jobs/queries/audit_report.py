@@ -174,11 +174,11 @@ def completeness(
     if not found:
         remarks = *_remarks(ends, span), *_step_lines(log, steps, span)
         return Completeness(True, (f"COMPLETE: every record of {those} was read", *remarks))
-    reported = found[:HOLES_LISTED_MAX]
-    if len(found) > len(reported):
-        reported.append(f"... and {len(found) - len(reported):,} more: see {COVERAGE.full_name}")
-    reported += _step_lines(log, steps, span)
-    return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *reported))
+    lines = found[:HOLES_LISTED_MAX]
+    if len(found) > len(lines):
+        lines.append(f"... and {len(found) - len(lines):,} more: see {COVERAGE.full_name}")
+    lines += _step_lines(log, steps, span)
+    return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *lines))
 
 
 class ClockStep(NamedTuple):
@@ -425,10 +425,10 @@ def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids
     at_ms = None if span.to_ms is None else span.to_ms - 1
     silver = SilverAt(warehouse, cluster_id, at_ms, group_ids)
     moves = sorted(silver.left_behind().moves.items())
-    reported = [f"group {short(group_id)}: {listed_move_text(move)}" for group_id, move in moves[:MOVES_LISTED_MAX]]
-    if len(moves) > len(reported):
-        reported.append(f"... and {len(moves) - len(reported):,} groups more: gold names the log partition of each row")
-    return reported
+    lines = [f"group {short(group_id)}: {listed_move_text(move)}" for group_id, move in moves[:MOVES_LISTED_MAX]]
+    if len(moves) > len(lines):
+        lines.append(f"... and {len(moves) - len(lines):,} groups more: gold names the log partition of each row")
+    return lines
 
 
 def run_audit_report(

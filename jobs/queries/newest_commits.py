@@ -20,10 +20,10 @@ def newest_commits(commits: Iterable[pa.RecordBatch]) -> pa.Table:
 
 def newest_of(parts: Iterable[tuple[pa.Table, I64]]) -> pa.Table:
     """As `newest_commits`, of some rows of each part."""
-    owned = [rows.take(pa.array(_newest(rows, chosen))) for rows, chosen in parts]
-    if not owned:
+    newest = [rows.take(pa.array(_newest(rows, chosen))) for rows, chosen in parts]
+    if not newest:
         return pa.table({})
-    rows = pa.concat_tables(owned)
+    rows = pa.concat_tables(newest)
     return rows.take(pa.array(_newest(rows, np.arange(rows.num_rows))))
 
 

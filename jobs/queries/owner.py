@@ -229,8 +229,8 @@ def run_owner(
 def _remarks(found: Owners, topic: str, partition: int) -> Iterator[str]:
     place = f"partition {partition} of topic {printable(topic)[:100]}"
     if found.unread:
-        reported = "" if found.owners else "no owner is known then; " if found.is_known else "no owner is known; "
-        yield f"{reported}{unread_text(found.unread)}"
+        prefix = "" if found.owners else "no owner is known then; " if found.is_known else "no owner is known; "
+        yield f"{prefix}{unread_text(found.unread)}"
     elif found.unread_records and not found.owners:
         yield "no owner is known then" if found.is_known else "no owner is known"
     elif not found.is_known and not found.share_groups:

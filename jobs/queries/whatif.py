@@ -59,15 +59,15 @@ def asked(
     changed: Sequence[str], recorded: Sequence[str], settings: Settings, kafka_version: str | None = None
 ) -> Question:
     """The question of the options. Raises WhatIfArgumentError."""
-    owned = Recorded(
+    usual = Recorded(
         consumer_session_timeout_ms=settings.inference.modern_session_timeout_ms,
         delivery_count_limit=settings.inference.delivery_count_limit,
         record_lock_duration_ms=settings.inference.record_lock_duration_ms,
     )
     try:
         if kafka_version is not None:
-            owned = replace(owned, kafka_version=release(kafka_version))
-        return question_of(changed, recorded, owned)
+            usual = replace(usual, kafka_version=release(kafka_version))
+        return question_of(changed, recorded, usual)
     except (WhatIfError, UnknownKafkaVersion) as error:
         raise WhatIfArgumentError(str(error)) from error
 

@@ -139,10 +139,10 @@ class Reader:
     def coverage(self) -> pa.Table:
         """What was read of the coordinators' logs and what was not, but for what the cleaner took away."""
         rows = self.warehouse.read(COVERAGE, where={"cluster_id": self.scope.cluster_id})
-        is_reported = pc.and_(
+        is_shown = pc.and_(
             pc.is_in(rows["topic"], pa.array(LOGS)), pc.is_in(rows["kind"], pa.array(["CAPTURED", *HOLES]))
         )
-        return rows.filter(is_reported)
+        return rows.filter(is_shown)
 
     def holes(self) -> list[Hole]:
         """Stretches of the coordinators' logs that were not read."""

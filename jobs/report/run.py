@@ -330,8 +330,8 @@ def _statements(
             continue
         if log == SHARES_LOG and not has_share_groups and scope.group_ids is not None:
             continue
-        reported = completeness(warehouse, scope.cluster_id, log, Span(scope.from_ms, scope.to_ms), scope.group_ids)
-        found.append(("whole" if reported.is_complete else "open", reported.statements[0], reported.statements[1:]))
+        answer = completeness(warehouse, scope.cluster_id, log, Span(scope.from_ms, scope.to_ms), scope.group_ids)
+        found.append(("whole" if answer.is_complete else "open", answer.statements[0], answer.statements[1:]))
     return found
 
 

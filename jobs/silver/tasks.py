@@ -480,8 +480,8 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     keys = GroupKeys()
     for bronze, chunk in _chunks(log, work, parts):
         output = replayer.feed(chunk)
-        observed = bronze.have_headers(output.commits.log_offset)
-        parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, observed))
+        has_header = bronze.have_headers(output.commits.log_offset)
+        parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, has_header))
         parts.quarantine(log, bronze, output.findings)
         parts.count(log, chunk, output.counts)
         keys.add(output.commits, output.groups.generations)
