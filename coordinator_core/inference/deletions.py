@@ -108,8 +108,9 @@ class Deletions:
     def of(self, rows: Sequence[int], generation_at: Callable[[int], GenerationRow | None]) -> Mapping[int, Why]:
         """The cause of each tombstone; `rows` are those of the commits with a DELETE."""
         causes: dict[int, Why] = {}
-        steps, taken = self._steps(rows), self._taken(rows)
-        others = self._others(steps)
+        tombstones = np.array(rows)
+        steps, taken = self._steps(tombstones), self._taken(tombstones)
+        others = self._others(steps, tombstones)
         for step in steps:
             generation = generation_at(int(self._life.commits.log_offset[step.rows[0]]))
             offsets = {row: self._deleted(taken[row], generation) for row in step.rows}
@@ -209,12 +210,13 @@ class Deletions:
         )
         return LIKELY if is_near else None
 
-    def _steps(self, rows: Sequence[int]) -> Sequence[_Step]:
+    def _steps(self, tombstones: I64) -> Sequence[_Step]:
         """Tombstones which follow each other in the log at one millisecond are of one operation."""
-        log_offset, at_ms = self._life.commits.log_offset[rows], self._life.commits.recorded_at_ms[rows]
+        log_offset, at_ms = self._life.commits.log_offset[tombstones], self._life.commits.recorded_at_ms[tombstones]
         goes_on = (log_offset[1:] == log_offset[:-1] + 1) & (at_ms[1:] == at_ms[:-1])
-        ends = np.append(np.flatnonzero(~goes_on) + 1, len(rows))
+        ends = np.append(np.flatnonzero(~goes_on) + 1, len(tombstones))
         last = ends - 1
+        rows: list[int] = tombstones.tolist()
         steps = []
         begin = 0
         for end, step_ms, offset in zip(ends.tolist(), at_ms[last].tolist(), log_offset[last].tolist(), strict=True):
@@ -222,15 +224,14 @@ class Deletions:
             begin = end
         return steps
 
-    def _taken(self, rows: Sequence[int]) -> Mapping[int, "_Taken"]:
+    def _taken(self, tombstones: I64) -> Mapping[int, "_Taken"]:
         """For each tombstone, the commit whose offset it took."""
         commits, applied = self._life.commits, self._applied
-        tombstones = np.array(rows)
         places = applied.last_before(applied.partition_of_row[tombstones], commits.log_offset[tombstones])
         base = applied.rows[places]
         is_known = (places >= 0) & (commits.change[base] != _DELETE)
         columns = (
-            rows,
+            tombstones.tolist(),
             commits.topic[tombstones].tolist(),
             commits.log_offset[tombstones].tolist(),
             commits.recorded_at_ms[tombstones].tolist(),
@@ -268,23 +269,22 @@ class Deletions:
             base_ms = min(base_ms, generation.valid_from)
         return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS, committed_ms)
 
-    def _others(self, steps: Sequence[_Step]) -> Mapping[tuple[int, int], "_Others"]:
+    def _others(self, steps: Sequence[_Step], tombstones: I64) -> Mapping[tuple[int, int], "_Others"]:
         """For each operation and topic that lost an offset in it, what became of the topic's other partitions. An
         operation goes by its last offset in the log."""
         commits, applied = self._life.commits, self._applied
-        rows = np.array([row for step in steps for row in step.rows])
         step_of_row = np.repeat(np.arange(len(steps)), [len(step.rows) for step in steps])
         _, first, pair_of_row = np.unique(
-            step_of_row * len(commits.topics) + commits.topic[rows], return_index=True, return_inverse=True
+            step_of_row * len(commits.topics) + commits.topic[tombstones], return_index=True, return_inverse=True
         )
-        step_of_pair, topic_of_pair = step_of_row[first], commits.topic[rows[first]]
+        step_of_pair, topic_of_pair = step_of_row[first], commits.topic[tombstones[first]]
         begins, counts = applied.first_of_topic[topic_of_pair], applied.count_of_topic[topic_of_pair]
         starts = np.cumsum(counts) - counts
         pair = np.repeat(np.arange(len(first)), counts)
         partition = (np.arange(len(pair)) - np.repeat(starts - begins, counts)).astype(np.int32)
         is_deleted = np.zeros(len(pair), np.bool_)
-        is_deleted[(starts - begins)[pair_of_row] + applied.partition_of_row[rows]] = True
-        places = applied.last_before(partition, commits.log_offset[rows[first]][pair])
+        is_deleted[(starts - begins)[pair_of_row] + applied.partition_of_row[tombstones]] = True
+        places = applied.last_before(partition, commits.log_offset[tombstones[first]][pair])
         base = applied.rows[places]
         has_offset = ~is_deleted & (places >= 0) & (commits.change[base] != _DELETE)
         at_ms = np.array([step.at_ms for step in steps])[step_of_pair][pair]

@@ -40,15 +40,15 @@ class WhatIfRow(NamedTuple):
     group_type: str
     kind: str
     asked: str
-    at_ms: int | None
-    generation: int | None
-    topic: str | None
-    partition: int | None
-    first_offset: int | None
-    last_offset: int | None
-    recorded: str
-    verdict: str | None
-    would_be: str
+    at_ms: int | None = None
+    generation: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
+    recorded: str = ""
+    verdict: str | None = None
+    would_be: str = ""
     shift_ms_min: int | None = None
     shift_ms_max: int | None = None
     rebalances_before_min: int | None = None
@@ -224,15 +224,8 @@ def answer_share_group(
         GroupType.SHARE,
         TOTAL,
         asked,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        f"{sum(sizes)} records in {len(answers)} ranges",
-        None,
-        _counted(answer.verdict.value for answer in answers),
+        recorded=f"{sum(sizes)} records in {len(answers)} ranges",
+        would_be=_counted(answer.verdict.value for answer in answers),
         deliveries_min=sum(size * answer.deliveries[0] for size, answer in zip(sizes, answers, strict=True)),
         deliveries_max=sum(size * answer.deliveries[1] for size, answer in zip(sizes, answers, strict=True)),
         assumptions=tuple(sorted({name for answer in answers for name in answer.assumptions})),
@@ -274,15 +267,8 @@ def answer_share_members_of(
         GroupType.SHARE,
         TOTAL,
         asked,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        f"{totals.recorded_count} epochs",
-        None,
-        _counted(answer.verdict.value for answer in answers),
+        recorded=f"{totals.recorded_count} epochs",
+        would_be=_counted(answer.verdict.value for answer in answers),
         rebalances_before_min=totals.recorded_count,
         rebalances_before_max=totals.recorded_count,
         rebalances_after_min=totals.least,
@@ -309,18 +295,15 @@ def _epoch_row(group_id: str, asked: str, answer: EpochAnswer) -> WhatIfRow:
         asked,
         answer.at_ms,
         answer.epoch,
-        None,
-        None,
-        None,
-        None,
-        ", ".join(answer.causes) or "partitions initialized",
-        answer.verdict.value,
-        answer.would_be,
-        None if shift is None else shift.least,
-        None if shift is None else shift.most,
-        1,
-        1,
-        *answer.rebalances,
+        recorded=", ".join(answer.causes) or "partitions initialized",
+        verdict=answer.verdict.value,
+        would_be=answer.would_be,
+        shift_ms_min=None if shift is None else shift.least,
+        shift_ms_max=None if shift is None else shift.most,
+        rebalances_before_min=1,
+        rebalances_before_max=1,
+        rebalances_after_min=answer.rebalances.least,
+        rebalances_after_max=answer.rebalances.most,
         confidence=answer.confidence,
         assumptions=answer.assumptions,
     )

@@ -7,13 +7,14 @@ had been paused and would not have been thrown out.
 Sources: GroupMetadataManager (share group heartbeat, session timers), ShareGroupConfigProvider.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from coordinator_core.errors import WhatIfError
 from coordinator_core.history.rows import GenerationRow, MemberRow
 from coordinator_core.inference.life import GroupLife
+from coordinator_core.whatif.first_generations import LATENCY_MS
 from coordinator_core.whatif.settings import Question
 from coordinator_core.whatif.verdicts import GUESS, LIKELY, Range, Verdict
 from schemas.group_types import GroupType
@@ -26,7 +27,6 @@ SHARE_MEMBER_ASSUMPTIONS: Final[Mapping[str, str]] = {
     "HEARTBEAT_RECORDED": "share.heartbeat.interval.ms was as told, or 5000.",
 }
 """Name of an assumption -> what it says."""
-LATENCY_MS: Final = 100
 
 
 class EpochAnswer(NamedTuple):
@@ -103,8 +103,8 @@ class _Sessions:
         began = [one for one in self._members if one.from_log_offset == row.from_log_offset]
         causes = tuple(f"LEFT_OR_EXPIRED of {one.client_id}" for one in ended)
         causes += tuple(f"MEMBER_JOINED of {one.client_id}" for one in began)
-        may_be_paused = any(self._came_back(one) for one in ended) or any(self._had_gone(one) for one in began)
-        if may_be_paused:
+        may_be_paused = any(self._is_within(one, later) for one in ended for later in self._members)
+        if may_be_paused or any(self._is_within(earlier, one) for one in began for earlier in self._members):
             return EpochAnswer(
                 row.valid_from,
                 row.generation,
@@ -144,21 +144,10 @@ class _Sessions:
             assumptions,
         )
 
-    def _came_back(self, ended: MemberRow) -> bool:
-        """Whether it, if it was paused, was back before its session would have run out now."""
-        return any(self._is_within(ended, one) for one in self._later_of(ended))
-
-    def _had_gone(self, began: MemberRow) -> bool:
-        return any(
-            self._is_within(one, began)
-            for one in self._members
-            if _name(one) == _name(began) and one.to_log_offset is not None
-        )
-
-    def _later_of(self, ended: MemberRow) -> Iterator[MemberRow]:
-        return (one for one in self._members if _name(one) == _name(ended))
-
     def _is_within(self, ended: MemberRow, began: MemberRow) -> bool:
+        """Whether a member, if it was paused, was back before its session would have run out now."""
+        if _name(ended) != _name(began) or ended.to_log_offset is None:
+            return False
         if ended.valid_to is None or began.valid_from < ended.valid_to or self._later_ms + self._phase_ms <= 0:
             return False
         return began.valid_from - ended.valid_to <= max(self._later_ms, 0) + self._phase_ms + LATENCY_MS

@@ -200,12 +200,7 @@ def _add_stalls(seen: Mapping[str, Seen], warehouse: Warehouse, cluster_id: str,
 
 def _last_is_a_stall(gold: WholeAudit) -> Iterator[dict[str, Any]]:
     """Of each group and partition the newest anomaly, where it is a stall."""
-    rows = gold.read(COMMIT_ANOMALIES, ANOMALY_COLUMNS)
-    places = ["group_id", "topic", "partition"]
-    of_stalls = rows.filter(pc.equal(rows["kind"], STALLED)).group_by(places).aggregate([("log_offset", "max")])
-    newest = rows.group_by(places).aggregate([("log_offset", "max")])
-    newest = newest.join(of_stalls, [*places, "log_offset_max"], join_type="inner")
-    lasts = rows.join(newest, [*places, "log_offset"], [*places, "log_offset_max"], join_type="inner")
+    lasts = _newest_rows(gold.read(COMMIT_ANOMALIES, ANOMALY_COLUMNS))
     yield from lasts.filter(pc.equal(lasts["kind"], STALLED)).to_pylist()
 
 
@@ -213,10 +208,14 @@ def _newest_lags(gold: WholeAudit) -> Mapping[str, int]:
     """Groups and their newest known lag, summed over partitions; a lag below 0 counts as none."""
     rows = gold.read(LAG_HISTORY, ["group_id", "topic", "partition", "log_offset", "lag", "lag_min"])
     rows = rows.append_column("known", pc.coalesce(rows["lag"], rows["lag_min"]))
-    rows = rows.filter(pc.is_valid(rows["known"]))
-    places = ["group_id", "topic", "partition"]
-    newest = rows.group_by(places).aggregate([("log_offset", "max")])
-    lasts = rows.join(newest, [*places, "log_offset"], [*places, "log_offset_max"], join_type="inner")
+    lasts = _newest_rows(rows.filter(pc.is_valid(rows["known"])))
     lags = pa.table({"group_id": lasts["group_id"], "lag": pc.max_element_wise(lasts["known"], 0)})
     sums = lags.group_by("group_id").aggregate([("lag", "sum")])
     return dict(zip(sums["group_id"].to_pylist(), sums["lag_sum"].to_pylist(), strict=True))
+
+
+def _newest_rows(rows: pa.Table) -> pa.Table:
+    """Of each group and partition the row that is last in the log."""
+    places = ["group_id", "topic", "partition"]
+    newest = rows.group_by(places).aggregate([("log_offset", "max")])
+    return rows.join(newest, [*places, "log_offset"], [*places, "log_offset_max"], join_type="inner")

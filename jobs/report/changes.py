@@ -84,13 +84,10 @@ def text_of(now: Snapshot, before: Snapshot | None) -> Any:
 
 def earlier(place: str, now: Snapshot) -> Snapshot | None:
     """What to compare with, from the report at a path or URI; None where none of this cluster is there."""
+    value = _carried(place)
     try:
-        found = SNAPSHOT_TEXT.search(_bytes_at(place))
-        if found is None:
-            return None
-        value = unpacked(found[1].decode("ascii"))
         last, before = _read(value["now"]), value["before"] and _read(value["before"])
-    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, zlib.error):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if last.cluster_id != now.cluster_id:
         return None
@@ -101,10 +98,10 @@ def earlier(place: str, now: Snapshot) -> Snapshot | None:
 
 def cluster_of(place: str) -> str | None:
     """Of which cluster the report at a path or URI is; None where there is no report."""
+    value = _carried(place)
     try:
-        found = SNAPSHOT_TEXT.search(_bytes_at(place))
-        return None if found is None else str(unpacked(found[1].decode("ascii"))["now"]["cluster_id"])
-    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, zlib.error):
+        return str(value["now"]["cluster_id"])
+    except (KeyError, TypeError):
         return None
 
 
@@ -156,6 +153,15 @@ def _read(value: Mapping[str, Any]) -> Snapshot:
     return Snapshot(
         str(value["cluster_id"]), str(value["made_at"]), int(value["newest_ms"]), groups, bool(value["has_all"])
     )
+
+
+def _carried(place: str) -> Any:
+    """What the report at a path or URI carries for the next one, as it is there; None where there is no report."""
+    try:
+        found = SNAPSHOT_TEXT.search(_bytes_at(place))
+        return None if found is None else unpacked(found[1].decode("ascii"))
+    except (OSError, pa.ArrowException, ValueError, zlib.error):
+        return None
 
 
 def _bytes_at(place: str) -> bytes:

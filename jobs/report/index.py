@@ -3,19 +3,16 @@
 One small file without a script, whose policy lets nothing run and nothing be fetched.
 """
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from jobs.console.output import time_text
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.group_verdicts import OK, STALLED, group_verdicts, newest_record_ms
-from jobs.report.page import ASSETS, short, stylesheet
+from jobs.report.page import environment, short, stylesheet, text_hash
 
 CLUSTERS: Final = "clusters"
 """In place of a cluster's name, in the name of the first page."""
@@ -64,16 +61,7 @@ def cluster_line(warehouse: Warehouse, cluster_id: str, exit_code: int, report: 
 def index_page(lines: Sequence[ClusterLine], made_at: str) -> str:
     """The page's text: clusters that need somebody first."""
     style = stylesheet()
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
     ordered = sorted(lines, key=lambda it: (it.is_whole, -it.stalled_count, -it.attention_count, it.cluster_id))
-    environment = Environment(
-        loader=PackageLoader(ASSETS, "assets"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["short"] = short
-    template = environment.get_template("clusters.html.j2")
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    template = environment().get_template("clusters.html.j2")
+    policy = f"default-src 'none'; style-src {text_hash(style)}; base-uri 'none'; form-action 'none'"
     return template.render(lines=ordered, made_at=made_at, style=Markup(style), policy=policy)

@@ -99,7 +99,7 @@ def render(page: Page, facts: Mapping[str, Any], snapshot: Markup) -> str:
     style = _asset("report.css") + _heights(everything)
     anchors = {section.group_id: section.anchor for section in page.sections}
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             page=page,
@@ -145,17 +145,18 @@ def permalink(group_id: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Of the templates of all pages."""
+    found = Environment(
         loader=PackageLoader(ASSETS, "assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["short"] = short
-    environment.filters["permalink"] = permalink
-    return environment
+    found.filters["short"] = short
+    found.filters["permalink"] = permalink
+    return found
 
 
 def stylesheet() -> str:
@@ -175,13 +176,14 @@ def _plotly() -> tuple[str, Markup, Sequence[str]]:
 
 
 def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
-    hashes = [" ".join(_hash(text) for text in texts) for texts in (scripts, styles)]
+    hashes = [" ".join(map(text_hash, texts)) for texts in (scripts, styles)]
     return (
         f"default-src 'none'; script-src {hashes[0]}; style-src {hashes[1]}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _hash(text: str) -> str:
+def text_hash(text: str) -> str:
+    """What a content security policy calls a script or a style in the page."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
     return f"'sha256-{digest}'"
