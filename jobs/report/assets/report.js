@@ -1126,7 +1126,9 @@
     finder.addEventListener("click", (event) => { if (event.target === finder) finder.close(); });
     document.getElementById("find").addEventListener("click", open);
     document.addEventListener("keydown", (event) => {
-      const isTyping = event.target.closest?.("input, select, textarea");
+      const field = event.target.closest?.("input, select, textarea");
+      // the field of the closed dialog keeps the focus until the page is painted again
+      const isTyping = field && (field !== wanted || finder.open);
       const isAsked = (event.key === "/" && !isTyping) || (event.key === "k" && (event.ctrlKey || event.metaKey));
       if (!isAsked) return;
       event.preventDefault();

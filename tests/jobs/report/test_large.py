@@ -105,6 +105,27 @@ def test_any_group_is_found_by_its_name(browser: Browser, large: Made, look: str
     opened.close()
 
 
+@needs_chromium
+def test_the_search_opens_again_before_the_page_is_painted(browser: Browser, large: Made) -> None:
+    """A key right after Enter opens it: the field of the closed dialog still has the focus then."""
+    opened = Opened(browser, large.path, *LOOKS["desktop"])
+    opened.page.locator("#directory table").wait_for(state="attached")
+    is_open = opened.page.evaluate(
+        """() => {
+          const press = (at, key) => {
+            at.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+          };
+          const wanted = document.getElementById("wanted");
+          press(document.body, "/");
+          press(wanted, "Enter");
+          press(wanted, "/");
+          return document.getElementById("finder").open;
+        }"""
+    )
+    assert is_open
+    opened.close()
+
+
 @takes_minutes
 @needs_chromium
 @pytest.mark.parametrize("look", LOOKS)
