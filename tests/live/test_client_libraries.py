@@ -25,9 +25,6 @@ SEED: Final = 23
 LIBRARIES_MIN: Final = 6
 LANGUAGES_MIN: Final = 4
 LIKELY_RIGHT_MIN: Final = 0.95
-OWNERS_RIGHT_MIN: Final = 0.95
-"""The recordings of tests/conformance are met in all. In a run on a busy machine some callbacks never run: a process
-is killed, or overtaken by the next rebalance, before it knows what it was assigned."""
 
 pytestmark = takes_minutes
 
@@ -77,11 +74,11 @@ def test_nothing_is_said_against_the_coordinators(night: tuple[Night, Ledger]) -
 
 
 def test_owners_are_those_of_the_callbacks(judgement: Judgement, says: Callable[[str], None]) -> None:
-    """A stretch of ownership in gold is one of the members' callbacks, and the other way round."""
+    """Every interval of ownership in gold is one of the members' callbacks, and the other way round."""
     for line in judgement.lines("live libraries"):
         says(line)
-    count = sum(score.count for score in judgement.owners.values())
-    assert len(judgement.wrong_owners) <= (1 - OWNERS_RIGHT_MIN) * count, judgement.wrong_owners
+    assert sum(score.right for score in judgement.owners.values()) > 0
+    assert judgement.wrong_owners == []
 
 
 def test_causes_are_what_happened(judgement: Judgement) -> None:

@@ -1,10 +1,12 @@
 """Compares gold with what was done to the groups and with what their members' own callbacks said.
 
-Owners. For each partition, what each process had by gold and by its callbacks, as stretches of time. The same process
-having it again, with nobody in between, is one stretch: a member of the eager protocol gives all up in each rebalance,
-which a classic group's log does not show. A stretch begins in gold when the generation is written or the heartbeat is
-answered, in the client when its callback runs. It ends in gold with the next generation, in the client when its
-callback runs, before the join phase; and the join phase lasts until who does not answer has expired.
+Owners. For each partition, what each process had by gold and by its callbacks, as intervals of time. The same process
+having it again, with nobody in between by either of the two, is one interval: a member of the eager protocol gives all
+up in each rebalance, which a classic group's log does not show. Who was killed, closed or hung right after a partition
+was assigned to it had that by gold alone: its callback never ran. An interval begins in gold when the generation is
+written or the heartbeat is answered, in the client when its callback runs. It ends in gold with the next generation, in
+the client when its callback runs, before the join phase; and the join phase lasts until who does not answer has
+expired.
 
 Causes. Departures against what the broker's own log says of each member; that a member asked for a rebalance against
 the reason there; changes of topics and partitions against the script: an act is the cause of one rebalance.
@@ -16,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from tests.live.libraries.truth import EXPIRED, LEFT, GroupTruth, Life, Owned, Truth
+from tests.live.libraries.truth import EXPIRED, LEFT, GroupTruth, Life, Owned, Partition, Truth
 
 Row = Mapping[str, Any]
 
@@ -27,6 +29,9 @@ START_TOLERANCE_MS: Final = 8_000
 """Streams and Connect run a task so long after it was assigned, at most: it is started first, and then looked at."""
 JOIN_TOLERANCE_MS: Final = 8_000
 """A process is a member so long after its start, at most, and a change of topics makes a rebalance."""
+SHUTDOWN_MS: Final = 5_000
+"""A Connect worker waits so long for tasks that it has to give up, and has them until then: Kafka's
+task.shutdown.graceful.timeout.ms where nothing is set."""
 CLOCKS_MS: Final = 500
 """Two processes of one machine write down the same moment so far apart, at most."""
 JOINED_AGAIN: Final = frozenset({"LEADER_JOINED_AGAIN", "MEMBER_JOINED_AGAIN"})
@@ -120,29 +125,46 @@ def _owners_of(group: GroupTruth, rows: Sequence[Row], changes: Sequence[int], e
         ):
             # The client hung: its callbacks do not say what the coordinator gave it meanwhile.
             dropped.add(life)
-    ours = [it for it in joined(in_gold) if it.life not in dropped]
-    theirs = [it for it in joined(group.owned) if it.life not in dropped]
+    # What a process that hung says of itself ends nobody's interval; that the coordinator gave it a partition does.
+    owners = [*in_gold, *(it for it in group.owned if it.life not in dropped)]
+    ours = [it for it in joined(in_gold, owners) if it.life not in dropped]
+    theirs = [it for it in joined(group.owned, owners) if it.life not in dropped]
     for mine, others, side in ((ours, theirs, "gold"), (theirs, ours, "callbacks")):
         for interval in mine:
             if _is_short(interval, group, ended_at):
                 continue
             pairs = _pairs(interval, others, is_gold=side == "gold")
-            found = any(_is_same(gold, callbacks, group, changes) for gold, callbacks in pairs)
+            found = any(_is_same(gold, callbacks, group, changes, ended_at) for gold, callbacks in pairs)
             score.add(found, f"{group.group_id}: only by {side}: {_words(interval)}")
     score.left_out = len(dropped)
     return score
 
 
-def joined(intervals: Iterable[Owned]) -> list[Owned]:
-    """The same process having a partition again, with nobody in between, is one stretch."""
+def joined(intervals: Iterable[Owned], owners: Iterable[Owned]) -> list[Owned]:
+    """The same process having a partition again is one interval, where none of `owners` had it in between."""
+    of_partition: dict[Partition, list[Owned]] = {}
+    for owner in owners:
+        of_partition.setdefault(owner.partition, []).append(owner)
     result: list[Owned] = []
     for interval in sorted(intervals, key=lambda it: (it.partition, it.from_ms)):
         before = result[-1] if result else None
-        if before is not None and (before.partition, before.life) == (interval.partition, interval.life):
+        if (
+            before is not None
+            and (before.partition, before.life) == (interval.partition, interval.life)
+            and not _had_between(before, interval, of_partition.get(interval.partition, ()))
+        ):
             result[-1] = before._replace(to_ms=interval.to_ms)
         else:
             result.append(interval)
     return result
+
+
+def _had_between(before: Owned, after: Owned, owners: Iterable[Owned]) -> bool:
+    """Did another process have the partition at any time between two intervals?"""
+    return before.to_ms is not None and any(
+        it.life != before.life and it.from_ms < after.from_ms and (it.to_ms is None or it.to_ms > before.to_ms)
+        for it in owners
+    )
 
 
 def _is_short(interval: Owned, group: GroupTruth, ended_at: int) -> bool:
@@ -159,7 +181,7 @@ def _pairs(interval: Owned, others: Sequence[Owned], *, is_gold: bool) -> Iterat
             yield (interval, other) if is_gold else (other, interval)
 
 
-def _is_same(gold: Owned, callbacks: Owned, group: GroupTruth, changes: Sequence[int]) -> bool:
+def _is_same(gold: Owned, callbacks: Owned, group: GroupTruth, changes: Sequence[int], ended_at: int) -> bool:
     """Where the next rebalance begins before a client has its assignment, its callback runs after that one."""
     next_change = next((at for at in changes if at > gold.from_ms), gold.from_ms)
     is_overtaken = next_change - gold.from_ms <= group.session_ms + JOIN_TOLERANCE_MS
@@ -168,12 +190,11 @@ def _is_same(gold: Owned, callbacks: Owned, group: GroupTruth, changes: Sequence
     latest = max(gold.from_ms, next_change if is_overtaken else 0) + late_ms
     if not gold.from_ms - CALLBACK_TOLERANCE_MS <= callbacks.from_ms <= latest:
         return False
-    if gold.to_ms is None or callbacks.to_ms is None:
-        # Who was killed is an owner until the session has run out, who leaves until the next generation.
-        end = gold.to_ms if callbacks.to_ms is None else callbacks.to_ms
-        return end is None or gold.to_ms is None
-    over_ms = gold.to_ms - callbacks.to_ms
-    return -CALLBACK_TOLERANCE_MS <= over_ms <= group.session_ms + CALLBACK_TOLERANCE_MS + JOIN_TOLERANCE_MS
+    # Who was killed is an owner until the session has run out, who leaves until the next generation.
+    gold_end, callbacks_end = (ended_at if it.to_ms is None else it.to_ms for it in (gold, callbacks))
+    over_ms = gold_end - callbacks_end
+    stop_ms = SHUTDOWN_MS if group.facts["protocol"] == "connect" else 0
+    return -CALLBACK_TOLERANCE_MS - stop_ms <= over_ms <= group.session_ms + CALLBACK_TOLERANCE_MS + JOIN_TOLERANCE_MS
 
 
 def _words(interval: Owned) -> str:
@@ -269,6 +290,8 @@ class _Causes:
             case "GROUP_EMPTIED":
                 until = ms(row["completed_at"] or row["started_at"]) + CLOCKS_MS
                 ends = [self._end(member_id, until) for member_id in row["members_left"]]
+                # Who came and went again before its generation was written is in no record.
+                ends = ends or list(self._ends_since(number, until))
                 return bool(ends) and STILL_THERE not in ends, f"went: {ends}"
         return False, "nothing of the kind was done"
 
@@ -286,6 +309,13 @@ class _Causes:
         """Why the member went that had gone by a time."""
         gone = [it.what for it in self._group.departures.get(member_id, ()) if it.at <= until]
         return gone[-1] if gone else STILL_THERE
+
+    def _ends_since(self, number: int, until: int) -> Iterator[str]:
+        """Why members went since the rebalance before."""
+        before = self._rows[number - 1] if number else None
+        since = 0 if before is None else ms(before["completed_at"] or before["started_at"])
+        for reasons in self._group.departures.values():
+            yield from (it.what for it in reasons if since < it.at <= until)
 
     def _life(self, member_id: str, row: Row) -> Life | None:
         rows = self._members.get((self._group.group_id, member_id), ())
