@@ -6,7 +6,9 @@ A classic generation in which nothing of the kind changed was asked for by a mem
 saw the partitions of its topics change, or a cooperative member which had given up what the next round hands on, or a
 client that just asked for it (Consumer.enforceRebalance). The first two show in what was assigned; the last does not.
 A leader may also learn late of partitions that were there before, so that they are new is certain only where the
-metadata log shows that the topic grew between the two generations.
+metadata log shows that the topic grew between the two generations. Where a leader that did not know a topic left it out
+(clients of other languages ask for the metadata of a topic when a member subscribes to it, and assign without it
+meanwhile), it joins again when it does, and that only follows up the generation before.
 A static member that comes back makes no rebalance by itself (KIP-345): the coordinator only gives it another member id.
 A group that was converted to the classic protocol rebalances after that: the coordinator asks for it
 (convertToClassicGroup), and what the last leaver had is assigned then.
@@ -31,6 +33,7 @@ clients of Kafka Streams call theirs."""
 COOPERATIVE_FOLLOW_UP: Final = "COOPERATIVE_FOLLOW_UP"
 CONVERSION_FOLLOW_UP: Final = "CONVERSION_FOLLOW_UP"
 CONNECT_DELAY_OVER: Final = "CONNECT_DELAY_OVER"
+METADATA_FOLLOW_UP: Final = "METADATA_FOLLOW_UP"
 CONVERTED: Final = "GROUP_CONVERTED"
 REPLACEMENT_COUNTS: Final = frozenset({GroupType.CLASSIC, GroupType.STREAMS})
 """Group types in which a static member that comes back may have brought what makes a rebalance: metadata of a classic
@@ -44,6 +47,8 @@ DELAY_SLACK_MS: Final = 100
 """Timestamps of one broker may be so far from when a worker set its clock."""
 DELAY_REJOIN_MS: Final = 10_000
 """When a delay is over its workers join again, most of them with their next heartbeat (3 s)."""
+LATE_METADATA_MS: Final = 10_000
+"""A leader that lacks the metadata of a topic has it, and the members have joined again, so long after, at most."""
 
 FIRST_EPOCH: Final = 2
 """The first group epoch in a log of Kafka 4.3 and later (ModernGroup); 1 before."""
@@ -108,6 +113,8 @@ class Step(NamedTuple):
     """Is a part of the log missing between the generation before and this one?"""
     has_grown: bool = False
     """Does the metadata log show that a topic of which new partitions were assigned grew between the two?"""
+    is_soon: bool = False
+    """Did its join phase end within `LATE_METADATA_MS` of the generation before?"""
     least_release: KafkaVersion | None = None
     """The oldest release that may have written it, where the metadata log tells one."""
     previous_least_release: KafkaVersion | None = None
@@ -302,11 +309,34 @@ def _by_assignment(step: Step) -> Iterable[Cause]:
     protocols, movement = {step.row.protocol_name, previous.protocol_name}, step.movement
     has_new = movement.came > movement.came_back
     if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and (movement.came or movement.went):
+        if _is_metadata_late(step):
+            return
         # a leader that knew less of the topics would have assigned the same
         is_sure = bool(movement.grown_topics) and step.has_grown and not step.has_unread
         yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if is_sure else LIKELY)
     elif protocols <= COOPERATIVE_PROTOCOLS and has_new:
         yield Cause("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)
+
+
+def _is_metadata_late(step: Step) -> bool:
+    """Did a leader assign what the generation just before left out, since it did not know the topic then?
+
+    So it is with partitions that lost their owner by that one, and with topics of which nobody had any, if that one has
+    a member that came or asked for others and may have brought them: where nothing at all had been assigned, the topics
+    may as well have been made since.
+    """
+    movement, previous = step.movement, step.previous
+    if previous is None or not step.is_soon or not movement.came or movement.went or movement.grown_topics:
+        return False
+    if not {step.row.protocol_name, previous.protocol_name} <= WHOLE_ASSIGNMENT_PROTOCOLS or is_unread(step):
+        return False
+    if movement.came_back > movement.returned:
+        return False
+    is_asked_for = any(
+        event.at == previous.valid_from and event.event_type in {"MEMBER_JOINED", "SUBSCRIPTION_CHANGED"}
+        for event in step.since_previous
+    )
+    return movement.came == movement.came_back or (is_asked_for and movement.total > movement.came)
 
 
 def _follows_conversion(step: Step, before: Sequence[Cause]) -> bool:
@@ -352,12 +382,21 @@ def _is_delay_over(step: Step) -> bool:
 
 
 def _by_default(step: Step, before: Sequence[Cause]) -> Cause:
-    method = COOPERATIVE_FOLLOW_UP if _is_follow_up(step) else CONNECT_DELAY_OVER if _is_delay_over(step) else None
+    method = _method_of_follow_up(step)
     if method is None or not before:
         return Cause("UNKNOWN", "NO_EVIDENCE", GUESS)
     main, row = before[0], step.row
-    is_sure = row.protocol_type == CONNECT or row.protocol_name in COOPERATIVE_PROTOCOLS
+    is_sure = row.protocol_type == CONNECT or row.protocol_name in COOPERATIVE_PROTOCOLS | WHOLE_ASSIGNMENT_PROTOCOLS
     return Cause(main.cause, method, LIKELY if is_sure and main.confidence != GUESS else GUESS)
+
+
+def _method_of_follow_up(step: Step) -> str | None:
+    """Of a generation that only carries on what the one before began; None of others."""
+    if _is_follow_up(step):
+        return COOPERATIVE_FOLLOW_UP
+    if _is_delay_over(step):
+        return CONNECT_DELAY_OVER
+    return METADATA_FOLLOW_UP if _is_metadata_late(step) else None
 
 
 def _may_be_cooperative(row: GenerationRow) -> bool:

@@ -43,6 +43,8 @@ class Movement(NamedTuple):
     """How many had an owner in the plan before, and have none now."""
     grown_topics: frozenset[str] = frozenset()
     """Topics of which a partition has an owner for the first time, and others had one in the plan before."""
+    returned: int = 0
+    """How many of those that came back had lost their owner by the plan before."""
 
     @property
     def stickiness(self) -> float | None:
@@ -74,6 +76,8 @@ class Plans:
         """Partitions with an owner in the last plan."""
         self._topics: Counter[str] = Counter()
         """How many partitions of each topic those are."""
+        self._lost: set[PlanKey] = set()
+        """Partitions that lost their owner by the last plan."""
         self._touched: set[PlanKey] = set()
         self._targets: dict[int | None, list[EventRow]] = {}
         for event in life.events:
@@ -88,25 +92,29 @@ class Plans:
             self._owners.clear()
             self._planned.clear()
             self._topics.clear()
+            self._lost.clear()
             self._touched.clear()
             return Movement(0, 0, 0)
         planned_at = self.planned_at(row)
         if planned_at is None:
             return Movement(len(self._holders), 0, 0)
         self._apply(planned_at)
-        moved = new = came = went = 0
+        moved = new = came = returned = 0
         grown: set[str] = set()
+        lost: set[PlanKey] = set()
         more: Counter[str] = Counter()
         identities: dict[str, str] = {}
         """Of members that hold something then."""
         for key in self._touched:
             holders = self._holders.get(key)
             came += holders is not None and key not in self._planned
-            went += holders is None and key in self._planned
             more[key[0]] += (holders is not None) - (key in self._planned)
             if holders is None:
+                if key in self._planned:
+                    lost.add(key)
                 self._planned.discard(key)
                 continue
+            returned += key in self._lost
             self._planned.add(key)
             for member_id in holders - identities.keys():
                 identities[member_id] = self._identity(member_id, planned_at)
@@ -119,8 +127,16 @@ class Plans:
             self._owners[key] = owners
         self._touched.clear()
         self._topics.update(more)
+        self._lost = lost
         return Movement(
-            len(self._holders), moved, len(self._holders) - moved - new, came, came - new, went, frozenset(grown)
+            total=len(self._holders),
+            moved=moved,
+            stayed=len(self._holders) - moved - new,
+            came=came,
+            came_back=came - new,
+            went=len(lost),
+            grown_topics=frozenset(grown),
+            returned=returned,
         )
 
     def planned_at(self, row: GenerationRow) -> int | None:

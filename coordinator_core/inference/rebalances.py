@@ -10,7 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.causes import Cause, Step, find_causes, is_first_seen, is_unread, weaker
+from coordinator_core.inference.causes import (
+    LATE_METADATA_MS,
+    Cause,
+    Step,
+    find_causes,
+    is_first_seen,
+    is_unread,
+    weaker,
+)
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.last_commit_times import Membership
 from coordinator_core.inference.leave_reasons import LeaveReasons, membership_of
@@ -129,6 +137,7 @@ def _steps(life: GroupLife, leave_reasons: LeaveReasons, configs: Configs) -> It
                 has_unread=present.unread_count > 0,
                 has_gap=previous is not None and life.has_gap(previous.from_log_offset, row.from_log_offset),
                 has_grown=_has_grown(life, movement.grown_topics, previous, row),
+                is_soon=has_times and _is_soon(life, previous, row),
                 least_release=configs.least_release(row.valid_from) if has_times else None,
                 previous_least_release=configs.least_release(previous.valid_from) if has_times and previous else None,
             ),
@@ -146,6 +155,16 @@ def _has_grown(life: GroupLife, topics: Iterable[str], previous: GenerationRow |
     return any(
         previous.valid_from < at_ms <= row.valid_from for topic in topics for at_ms in life.topic_growth.get(topic, ())
     )
+
+
+def _is_soon(life: GroupLife, previous: GenerationRow | None, row: GenerationRow) -> bool:
+    """Did the join phase of a classic generation end just after another generation of it?"""
+    if previous is None or {row.group_type, previous.group_type} != {GroupType.CLASSIC}:
+        return False
+    if life.has_clock_step(previous.from_log_offset, row.from_log_offset):
+        return False
+    began_ms = row.valid_from if row.current_state_at is None else row.current_state_at
+    return began_ms - previous.valid_from <= LATE_METADATA_MS
 
 
 def begin_of(events: Sequence[EventRow], offsets: Sequence[int], row: GenerationRow) -> int:

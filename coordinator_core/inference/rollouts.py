@@ -27,7 +27,12 @@ from typing import Final, NamedTuple
 
 from coordinator_core.client_families import client_family
 from coordinator_core.history.rows import CONVERTED, MemberRow
-from coordinator_core.inference.causes import CONNECT_DELAY_OVER, CONVERSION_FOLLOW_UP, COOPERATIVE_FOLLOW_UP
+from coordinator_core.inference.causes import (
+    CONNECT_DELAY_OVER,
+    CONVERSION_FOLLOW_UP,
+    COOPERATIVE_FOLLOW_UP,
+    METADATA_FOLLOW_UP,
+)
 from coordinator_core.inference.last_commit_times import Membership
 from coordinator_core.inference.leave_reasons import (
     EXPIRED,
@@ -43,7 +48,9 @@ from coordinator_core.inference.settings import InferenceSettings
 
 ROLLING_DEPLOYMENT: Final = "ROLLING_DEPLOYMENT"
 """Method of departures which go by the others of their deployment."""
-FOLLOW_UPS: Final = frozenset({COOPERATIVE_FOLLOW_UP, CONVERSION_FOLLOW_UP, CONNECT_DELAY_OVER, "PATTERN_RESOLVED"})
+FOLLOW_UPS: Final = frozenset(
+    {COOPERATIVE_FOLLOW_UP, CONVERSION_FOLLOW_UP, CONNECT_DELAY_OVER, METADATA_FOLLOW_UP, "PATTERN_RESOLVED"}
+)
 """Methods of causes which only carry on what the rebalance before began."""
 MEMBERS_MIN: Final = 2
 """One member that is exchanged is a restart, whatever the reason."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.inference.causes import METADATA_FOLLOW_UP
 from coordinator_core.inference.leave_reasons import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
 from coordinator_core.inference.log_anomalies import (
     CLIENT,
@@ -49,7 +50,7 @@ from schemas.tables.gold import (
 from schemas.tables.state import LEADER_EPOCHS
 
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
-NOT_GROWN: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED", "SHARE_PARTITIONS_INITIALIZED")
+NOT_GROWN: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED", "SHARE_PARTITIONS_INITIALIZED", METADATA_FOLLOW_UP)
 """Methods of PARTITIONS_CHANGED that say nothing of a topic's number of partitions."""
 MANY_REBALANCES: Final = 20
 """A group that rebalances more often than this on one day has a problem of its own."""
@@ -473,8 +474,8 @@ def _parts_of_rebalances(found: Findings, options: Sequence[str]) -> Iterator[st
         yield _line(f"members may have been thrown out: {_names(found.maybe_thrown_out)}", _sql(THROWN_OUT), options)
     if found.grown_groups:
         query = (
-            "select * from gold.rebalances where array_contains(causes, 'PARTITIONS_CHANGED') "
-            "and not arrays_overlap(cause_methods, array('CONNECTORS_CHANGED', 'SHARE_PARTITIONS_INITIALIZED'))"
+            f"select * from gold.rebalances where array_contains(causes, '{PARTITIONS_CHANGED}') "
+            f"and not arrays_overlap(cause_methods, array({', '.join(map(repr, NOT_GROWN))}))"
         )
         yield _line(f"topics got more partitions, by group: {_names(found.grown_groups)}", _sql(query), options)
     if found.emptied_groups:

@@ -45,8 +45,9 @@ def classic(
     host: str = "/h",
     hosts: Mapping[str, str] | None = None,
     session_ms: int = SESSION_MS,
+    assigned: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
 ) -> list[Record]:
-    """A generation of a classic group: the whole picture in one record."""
+    """A generation of a classic group: the whole picture in one record. `assigned`: of more topics than TOPIC."""
     members = [
         {
             "member_id": member_id,
@@ -58,7 +59,15 @@ def classic(
             "subscription": encode_subscription(
                 Subscription(version=3, topics=tuple((topics or {}).get(member_id, (TOPIC,))))
             ),
-            "assignment": encode_assignment(Assignment(version=3, assigned_partitions=((TOPIC, tuple(owned)),))),
+            "assignment": encode_assignment(
+                Assignment(
+                    version=3,
+                    assigned_partitions=tuple(
+                        (topic, tuple(numbers))
+                        for topic, numbers in (assigned or {}).get(member_id, {TOPIC: owned}).items()
+                    ),
+                )
+            ),
         }
         for member_id, owned in partitions.items()
     ]

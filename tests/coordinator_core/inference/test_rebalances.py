@@ -1,13 +1,14 @@
 """Why groups rebalanced, how long it took, what it moved."""
 
 import random
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator_core.inference.causes import LATE_METADATA_MS, METADATA_FOLLOW_UP
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -200,9 +201,69 @@ def test_a_topic_that_the_metadata_log_shows_to_grow(
 def test_partitions_that_come_back_are_no_new_ones() -> None:
     """That the topic has more partitions is certain only where one is assigned that never was before."""
     two, one = {"a": (0, 1)}, {"a": (0,)}
-    rows = rebalances([(0, classic(1, two)), (1_000, classic(2, one)), (2_000, classic(3, two))])
+    rows = rebalances([(0, classic(1, two)), (1_000, classic(2, one)), (20_000, classic(3, two))])
     found = [(row.cause, row.method, row.confidence) for row in rows[1:]]
     assert found == [("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "LIKELY")] * 2
+
+
+def in_topics(
+    generation: int, assigned: Mapping[str, Mapping[str, Sequence[int]]], at: int
+) -> tuple[int, list[Record]]:
+    """A generation at a time, in which `c` alone subscribes to another topic, too."""
+    subscribed = {"c": ("t", "u")}
+    return at, classic(generation, dict.fromkeys(assigned, ()), state_at=at, topics=subscribed, assigned=assigned)
+
+
+LATE_MS: Final = 70_000 + LATE_METADATA_MS
+WITHOUT_U: Final[Mapping[str, Mapping[str, Sequence[int]]]] = {"a": {"t": (0, 1)}, "c": {}}
+WITH_U: Final = {**WITHOUT_U, "c": {"u": (0, 1)}}
+LATE_LIVES: Final[Mapping[str, tuple[Operations, tuple[str, str, str]]]] = {
+    "what lost its owner comes back": (
+        [(70_000, classic(2, {"a": (0,)}, state_at=70_000)), (71_000, classic(3, {"a": (0, 1)}, state_at=71_000))],
+        ("MEMBER_EXPIRED", METADATA_FOLLOW_UP, "LIKELY"),
+    ),
+    "it comes back as late as that can be": (
+        [(70_000, classic(2, {"a": (0,)}, state_at=70_000)), (LATE_MS, classic(3, {"a": (0, 1)}, state_at=LATE_MS))],
+        ("MEMBER_EXPIRED", METADATA_FOLLOW_UP, "LIKELY"),
+    ),
+    "it comes back later": (
+        [
+            (70_000, classic(2, {"a": (0,)}, state_at=70_000)),
+            (LATE_MS + 1, classic(3, {"a": (0, 1)}, state_at=LATE_MS + 1)),
+        ],
+        ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "LIKELY"),
+    ),
+    "it is something else that comes": (
+        [(70_000, classic(2, {"a": (0,)}, state_at=70_000)), (71_000, classic(3, {"a": (0, 2)}, state_at=71_000))],
+        ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "LIKELY"),
+    ),
+    "something else goes": (
+        [(70_000, classic(2, {"a": (0,)}, state_at=70_000)), (71_000, classic(3, {"a": (1,)}, state_at=71_000))],
+        ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "LIKELY"),
+    ),
+    "a topic that a member brought": (
+        [in_topics(2, WITHOUT_U, 70_000), in_topics(3, WITH_U, 71_000)],
+        ("MEMBER_JOINED", METADATA_FOLLOW_UP, "LIKELY"),
+    ),
+    "a topic that comes long after a member": (
+        [in_topics(2, WITHOUT_U, 70_000), in_topics(3, WITH_U, LATE_MS + 1)],
+        ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "LIKELY"),
+    ),
+    "a topic where nothing was assigned": (
+        [in_topics(2, {"c": {}}, 70_000), in_topics(3, {"c": {"u": (0,)}}, 71_000)],
+        ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "LIKELY"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LATE_LIVES.values(), ids=LATE_LIVES.keys())
+def test_a_leader_that_did_not_know_a_topic(case: tuple[Operations, tuple[str, str, str]]) -> None:
+    """It left the topic out, and joined again when it knew it: that follows up the rebalance before; no topic has more
+    partitions than it had."""
+    later, expected = case
+    first = classic(1, {"a": (0,), "b": (1,)}, state_at=1_000)
+    row = rebalances([(0, classic(0, {})), (1_000, first), *later], beats(1, 2_000, 70_000 - SESSION_MS))[-1]
+    assert (row.cause, row.method, row.confidence) == expected
 
 
 def test_a_group_that_was_converted_back() -> None:
