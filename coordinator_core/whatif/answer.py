@@ -255,13 +255,9 @@ def answer_share_members_of(
             ("share.heartbeat.interval.ms", recorded.share_heartbeat_interval_ms),
         )
     ]
-    answers, totals = answer_share_members(life, question, *in_force)
+    answers, totals = answer_share_members(life, question, *in_force, from_ms=from_ms, to_ms=to_ms)
     asked = " ".join(question.texts)
-    rows = [
-        _epoch_row(life.group_id, asked, answer)
-        for answer in answers
-        if (from_ms is None or answer.at_ms >= from_ms) and (to_ms is None or answer.at_ms < to_ms)
-    ]
+    rows = [_epoch_row(life.group_id, asked, answer) for answer in answers]
     total = WhatIfRow(
         life.group_id,
         GroupType.SHARE,

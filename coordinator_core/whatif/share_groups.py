@@ -54,14 +54,26 @@ class EpochTotals:
 
 
 def answer_share_members(
-    life: GroupLife, question: Question, session_ms: int, heartbeat_ms: int
+    life: GroupLife,
+    question: Question,
+    session_ms: int,
+    heartbeat_ms: int,
+    *,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
 ) -> tuple[list[EpochAnswer], EpochTotals]:
-    """Every epoch, in the order of time, and the sums. `session_ms` and `heartbeat_ms` are what held.
+    """Every epoch of that time, in its order, and their sums. `session_ms` and `heartbeat_ms` are what held.
 
     Raises WhatIfError for a change which is none.
     """
     changes = question.changed
-    epochs = [row for row in life.generations if row.group_type == GroupType.SHARE]
+    epochs = [
+        row
+        for row in life.generations
+        if row.group_type == GroupType.SHARE
+        and (from_ms is None or row.valid_from >= from_ms)
+        and (to_ms is None or row.valid_from < to_ms)
+    ]
     if not epochs:
         raise WhatIfError(f"group {life.group_id} has no epoch in the log then: choose another time or group")
     if changes.share_session_timeout_ms is not None and changes.share_heartbeat_interval_ms is not None:

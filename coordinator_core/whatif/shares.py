@@ -104,7 +104,8 @@ class RecordAnswer:
     """What was recorded, as `ACKNOWLEDGED at delivery 4`."""
     would_be: str
     shift_ms: int | None
-    """How much later (negative: earlier) it would have been; None where that is not known."""
+    """How much later (negative: earlier) it would have been; None where that is not known. `confidence` speaks of the
+    verdict and the deliveries."""
     deliveries: tuple[int, int]
     """How many deliveries more (negative: fewer) there would have been, of each offset of the range: from, to."""
     confidence: str | None
@@ -187,7 +188,9 @@ def answer_shares(transitions: Iterable[Transition], changes: Changes, in_force:
     if limit is not None:
         acquired = in_force.limits(at_ms)
         _refuse_the_same("delivery limit", "", limit, acquired)
-        return [answer for one in _intervals(rows, acquired) for answer in _under_limit(one, limit)]
+        intervals = list(_intervals(rows, acquired))
+        same_until_ms = _same_until_ms(intervals, limit)
+        return [answer for one in intervals for answer in _under_limit(one, limit, same_until_ms)]
     if lock_count is not None:
         acquired = in_force.lock_counts(at_ms)
         _refuse_the_same("number of record locks", "", lock_count, acquired)
@@ -262,12 +265,42 @@ def _answer(
 # --- the delivery limit ---
 
 
-def _under_limit(interval: _Interval, limit: int) -> list[RecordAnswer]:
+def _under_limit(interval: _Interval, limit: int, same_until_ms: int) -> list[RecordAnswer]:
     changes = _since_reset(interval.changes)
     if not changes:
         return []
     last = changes[-1]
-    return _under_lower_limit(interval, changes, last, limit) or _under_higher_limit(interval, changes, last, limit)
+    return _under_lower_limit(interval, changes, last, limit, same_until_ms) or _under_higher_limit(
+        interval, changes, last, limit
+    )
+
+
+def _same_until_ms(intervals: Iterable[_Interval], limit: int) -> int:
+    """Up to when all that the group's members were given is what was recorded, whatever the limit.
+
+    A record that is given up leaves its place in the next fetch to another one, of any partition of the group: from
+    then on every delivery may come at another time.
+    """
+    return min((_first_other_ms(changes, limit) for one in intervals for changes in _stories(one)), default=LAST_MS)
+
+
+def _stories(interval: _Interval) -> Iterable[Sequence[_Change]]:
+    """Changes between resets: each of them begins to count deliveries from 0."""
+    for is_reset, changes in groupby(interval.changes, key=lambda change: change.kind == "RESET"):
+        if not is_reset:
+            yield [change for change in changes if change.kind != "PASSED"]
+
+
+def _first_other_ms(changes: Sequence[_Change], limit: int) -> int:
+    """When a record would have been given up under a lower limit; the earliest time possible where the log lacks it."""
+    earlier_ms = -LAST_MS
+    for change in changes:
+        if change.delivery_count == limit and change.state == AVAILABLE:
+            return change.at_ms
+        if change.delivery_count > limit:
+            return earlier_ms
+        earlier_ms = change.at_ms
+    return LAST_MS
 
 
 def _under_higher_limit(
@@ -295,7 +328,7 @@ def _under_higher_limit(
 
 
 def _under_lower_limit(
-    interval: _Interval, changes: Sequence[_Change], last: _Change, limit: int
+    interval: _Interval, changes: Sequence[_Change], last: _Change, limit: int, same_until_ms: int
 ) -> list[RecordAnswer]:
     handed_back = next(
         (change for change in changes if change.state == AVAILABLE and change.delivery_count >= limit), None
@@ -304,8 +337,9 @@ def _under_lower_limit(
     if handed_back is None and not is_beyond:
         return []
     verdict = RecordVerdict.ARCHIVED_EARLIER if last.state in GIVEN_UP else RecordVerdict.ARCHIVED_INSTEAD
-    # A hand-back beyond the limit came after the one at the limit, which the log then lacks: when, it does not say.
-    is_exact = handed_back is not None and handed_back.delivery_count == limit
+    # A hand-back beyond the limit came after the one at the limit, which the log then lacks: when, it does not say. And
+    # once a record was given up, the deliveries after that come at other times.
+    is_exact = handed_back is not None and handed_back.delivery_count == limit and handed_back.at_ms <= same_until_ms
     assert handed_back is None or handed_back.at_ms <= last.at_ms
     fewer = max(last.delivery_count - limit, 0)
     return [
@@ -377,7 +411,8 @@ def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | No
             change,
             "the same",
             shift_ms=0,
-            confidence=CERTAIN if is_short or acquired.is_known else LIKELY,
+            # Not certain: what another lock hands back sooner or later is delivered in the place of other records.
+            confidence=LIKELY,
             assumptions=_assumed(acquired, "LOCK_RECORDED", "SAME_DELIVERIES"),
         )
     is_timed_out = (

@@ -339,10 +339,14 @@ def judge(figures: Figures, world: Simulated, group: str, asked: Asked, rows: Se
             )
 
 
+NEAR_MS: Final = 50
+"""From the truth's time of a write to that of its record."""
+
+
 def judge_records(figures: Figures, changed: Simulated, story: str, rows: Sequence[WhatIfRow]) -> None:
     """Records of a share group that would have been given up for certain: each one was, for its deliveries."""
     given_up = {
-        (line["topic"], line["partition"], offset)
+        (line["topic"], line["partition"], offset): line["ts_ms"]
         for line in changed.sink.lines.get("archived", [])
         if line["why"] == "DELIVERY_LIMIT"
         for offset in range(line["first_offset"], line["last_offset"] + 1)
@@ -351,5 +355,9 @@ def judge_records(figures: Figures, changed: Simulated, story: str, rows: Sequen
         if not row.would_be.startswith("ARCHIVED") or row.first_offset is None or row.last_offset is None:
             continue
         for offset in range(row.first_offset, row.last_offset + 1):
-            owned = (row.topic, row.partition, offset) in given_up
-            figures.add(f"{row.confidence} archived", owned, f"{story}: {row.topic}-{row.partition} offset {offset}")
+            place = (row.topic or "", row.partition or 0, offset)
+            said = f"{story}: {row.topic}-{row.partition} offset {offset}"
+            figures.add(f"{row.confidence} archived", place in given_up, said)
+            if place in given_up and row.at_ms is not None and row.shift_ms_min is not None:
+                late_ms = given_up[place] - row.at_ms - row.shift_ms_min
+                figures.add(f"{row.confidence} archived then", abs(late_ms) <= NEAR_MS, f"{said}: {late_ms} ms off")

@@ -105,6 +105,21 @@ def test_a_pause_may_be_borne_by_a_longer_session() -> None:
     assert len(changes_of(simulated(60_000))) == len(changes_of(simulated())) - 2
 
 
+def test_the_total_is_of_the_rows() -> None:
+    """With a time from and to, the total counts the epochs of that time, as the rows do."""
+    life, question = simulated().life("g"), question_of(["share.session.timeout.ms=60000"])
+    every = answer_share_members_of(life, question)
+    from_ms, to_ms = every[2].at_ms, every[-2].at_ms
+    *rows, total = answer_share_members_of(life, question, from_ms=from_ms, to_ms=to_ms)
+    assert rows == every[2:-2]
+    assert total.recorded == f"{len(rows)} epochs"
+    assert total.rebalances_after_max == sum(row.rebalances_after_max or 0 for row in rows)
+    assert total.would_be is not None
+    assert sum(int(part.split()[1]) for part in total.would_be.split(", ")) == len(rows)
+    with pytest.raises(WhatIfError, match="no epoch in the log then"):
+        answer_share_members_of(life, question, to_ms=0)
+
+
 def test_a_join_is_what_it_was() -> None:
     """No session bears on when a member comes for the first time."""
     rows = asked("share.session.timeout.ms=60000")[:-1]

@@ -51,6 +51,23 @@ def test_where_the_log_lacks_the_hand_back_its_time_is_not_reported() -> None:
     assert answer.shift_ms is None
 
 
+def test_after_the_first_record_given_up_no_time_is_reported() -> None:
+    """What is given up leaves its place in the next fetch to others: when those come back is not in the log."""
+    other = [row(at, 30, 39, "AVAILABLE", count, partition=1) for at, count in ((1500, 1), (2500, 2), (4500, 3))]
+    answers = under([*HANDED_BACK, *other], delivery_count_limit=2)
+    assert [(answer.partition, answer.shift_ms, answer.confidence) for answer in answers] == [
+        (0, 2000 - 4000, "CERTAIN"),
+        (1, None, "CERTAIN"),
+    ]
+
+
+def test_a_hand_back_that_the_log_lacks_may_have_been_the_first() -> None:
+    """Handed back at the limit between two records of the log: what came after the first of them has no time."""
+    lacking = [row(500, 30, 39, "AVAILABLE", 1, partition=1), row(9000, 30, 39, "AVAILABLE", 4, partition=1)]
+    answers = under([*HANDED_BACK, *lacking], delivery_count_limit=2)
+    assert [answer.shift_ms for answer in answers] == [None, None]
+
+
 def test_at_the_limit_and_below_nothing_changes() -> None:
     """Acknowledged at the third delivery is within a limit of three; a first delivery is within any."""
     rows = [*HANDED_BACK[:2], row(9000, 10, 19, "ACKNOWLEDGED", 3), row(9000, 20, 29, "ACKNOWLEDGED", 1)]
@@ -107,13 +124,13 @@ LOCKED = [row(1000, 0, 9, "AVAILABLE", 1), row(32_000, 0, 9, "AVAILABLE", 2), ro
 
 
 def test_a_longer_lock() -> None:
-    """A hand-back too soon for a lock is kept for certain; how a timed-out one would have ended nobody can tell."""
+    """A hand-back too soon for a lock is most likely kept; how a timed-out one would have ended nobody can tell."""
     first, second, third = under(LOCKED, record_lock_duration_ms=60_000)
     assert (first.verdict, first.confidence) == (RecordVerdict.CANNOT_TELL, None)
     assert "DELIVERY_NOT_IN_LOG" in first.assumptions
     assert (second.verdict, second.deliveries) == (RecordVerdict.CANNOT_TELL, (-1, 0))
     assert {"LOCK_BY_TIMING", "OUTCOME_UNKNOWN"} <= set(second.assumptions)
-    assert (third.verdict, third.confidence) == (RecordVerdict.KEPT, "CERTAIN")
+    assert (third.verdict, third.confidence) == (RecordVerdict.KEPT, "LIKELY")
 
 
 def test_a_shorter_lock() -> None:
@@ -242,9 +259,9 @@ def test_a_lock_duration_which_changed() -> None:
     answers = configured(rows, *configs, record_lock_duration_ms=60_000)
     kept = RecordVerdict.KEPT
     assert [answer.verdict for answer in answers] == [*[RecordVerdict.CANNOT_TELL] * 2, kept]
-    assert (answers[2].confidence, answers[2].assumptions) == ("CERTAIN", ("SAME_DELIVERIES",))
+    assert (answers[2].confidence, answers[2].assumptions) == ("LIKELY", ("SAME_DELIVERIES",))
     (first, *_) = configured(rows, *configs, record_lock_duration_ms=20_000)
-    assert (first.verdict, first.confidence) == (kept, "CERTAIN")
+    assert (first.verdict, first.confidence) == (kept, "LIKELY")
 
 
 def test_a_lock_of_the_old_duration_may_still_run_after_a_change() -> None:
