@@ -141,6 +141,18 @@ class EncodeError(CoreError):
     """The caller asked to encode a value which the wire format cannot hold."""
 
 
+class UnprintedFields(EncodeError):
+    """A tool printed a record without what makes it one. `group_id`: whose record it is, where that is known."""
+
+    def __init__(self, message: str, group_id: str | None) -> None:
+        super().__init__(message)
+        self.group_id = group_id
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle with both arguments."""
+        return type(self), (str(self), self.group_id)
+
+
 class TruncatedBatch(DecodeError):
     """The segment ends inside a batch: a torn tail, or a file which was cut."""
 

@@ -313,6 +313,7 @@ def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
             "bytes": fault.row.payload,
             "source": fault.source,
             "seen_at": run.captured_at,
+            "group_id": fault.row.group_id,
         }
         for fault in dumps.faults
     ]

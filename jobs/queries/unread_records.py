@@ -1,17 +1,21 @@
 """Records of groups that could not be read. They may say what a group was, so an answer that knows nothing, or calls a
 group Empty, names them. Early access writes such records: the consumer protocol of Kafka 3.7, share groups of 4.0.
-Kafka's own tools cannot read them either."""
+Kafka's own tools cannot read them either. Of a dump these are records that an older kafka-dump-log does not print."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.dump_log_output import NOT_TOLD
 from jobs.console.names import names_of
 from jobs.queries.as_of import SilverAt
 
 VALUE: Final = "VALUE"
+FILE: Final = "FILE"
+"""Lines of dumps; a group is named where it is one of records."""
 
 
 class UnreadRecords(NamedTuple):
@@ -30,7 +34,7 @@ class UnreadRecords(NamedTuple):
 def unread_records(silver: SilverAt, group_ids: Collection[str] | None = None) -> list[UnreadRecords]:
     """Those of some groups, or of all, by group and place, as far as they may have been written by the time."""
     rows = silver.quarantined()
-    is_of_group = pc.and_(pc.equal(rows["stage"], VALUE), pc.is_valid(rows["group_id"]))
+    is_of_group = pc.and_(pc.is_in(rows["stage"], pa.array([VALUE, FILE])), pc.is_valid(rows["group_id"]))
     rows = rows.filter(pc.and_(is_of_group, pc.is_null(rows["resolved_at"])))
     found: dict[tuple[str, str, int], list[tuple[int, str]]] = {}
     for row in rows.to_pylist():
@@ -57,10 +61,11 @@ def unread_records_text(unread: UnreadRecords) -> str:
         if unread.first_offset == unread.last_offset
         else f"between offsets {unread.first_offset} and {unread.last_offset}"
     )
+    is_of_dump = unread.codes == (NOT_TOLD,)
+    why = "an older kafka-dump-log did not print all of them" if is_of_dump else "as those of early access releases"
     return (
         f"{unread.record_count:,} of its records in {unread.topic}-{unread.partition}, {offsets}, could not be read "
-        f"({', '.join(unread.codes)}), as those of early access releases: what they say is not in this answer. "
-        "They are in bronze.quarantine"
+        f"({', '.join(unread.codes)}), {why}: what they say is not in this answer. They are in bronze.quarantine"
     )
 
 

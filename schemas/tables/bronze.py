@@ -126,7 +126,11 @@ QUARANTINE = Table(
             "Stage FILE: the first offset that the bytes may have contained; null where not known.",
         ),
         Column("to_offset", BIGINT, "Stage FILE: the last one, inclusive, less than the first: none; null as above."),
-        Column("group_id", STRING, "Stage VALUE: the group whose record it is, where its key can be read; else null."),
+        Column(
+            "group_id",
+            STRING,
+            "The group whose record it is, where its key can be read: stage VALUE, and records not printed by a dump.",
+        ),
     ),
 )
 

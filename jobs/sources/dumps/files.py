@@ -24,7 +24,7 @@ HEAD_BYTES: Final = 64 * 1024
 """From so many bytes the format of a file is recognised."""
 
 _PARQUET_MAGIC: Final = b"PAR1"
-_DUMP_LOG_START: Final = re.compile(rb"^(Dumping |baseOffset: |\| )", re.MULTILINE)
+_DUMP_LOG_START: Final = re.compile(rb"^(Dumping |baseOffset: |\| |offset: -?[0-9]+ position: )", re.MULTILINE)
 _HIVE_FOLDER: Final = re.compile(r"([^=/]+)=([^=/]*)")
 _HIDDEN: Final = re.compile(r"\.|_(?!_)")
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"

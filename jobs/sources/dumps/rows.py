@@ -82,6 +82,8 @@ class BadRow(NamedTuple):
     byte_position: int | None
     payload: bytes
     code: str = BAD_ROW
+    group_id: str | None = None
+    """Whose record it is, where the line says it."""
 
 
 class RowsRead(NamedTuple):

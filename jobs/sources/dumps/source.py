@@ -15,7 +15,9 @@ What each kind of dump tells, and what is null or assumed because it does not:
   transaction, by which producer. The header columns of bronze.record_batches are null, as are `producer_id` and
   `is_transactional` of the commits; each commit counts as applied where it stands.
 - kafka-dump-log: all of it, markers included. Batches that were not compressed come back to the byte; types of the
-  metadata log which are not read here are left out.
+  metadata log which are not read here are left out. Before Kafka 3.8 it printed less (`dump_log_text.py`): fields that
+  it leaves out are null; a record that cannot be made of what it prints is a row of bronze.quarantine, and MISSING in
+  bronze.coverage.
 - Lines of the console consumer's formatters: key and value alone. The partition is the one that Kafka's own rule gives
   for `partition_count` partitions, the offset the number of the record among those of its partition, the time none.
   Such offsets fit no other source: one dump, under a cluster id of its own.
@@ -31,7 +33,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from coordinator_core.coverage import union
-from coordinator_core.dump_log_output import DumpedBatch, DumpedGap, read_dump_log_output
+from coordinator_core.dump_log_output import NOT_TOLD, PRINT_ALL, DumpedBatch, DumpedGap, read_dump_log_output
 from coordinator_core.errors import EncodeError
 from coordinator_core.formatter_output import FormatterRecord, formatter_record, is_formatter_object, parse_json
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
@@ -112,6 +114,10 @@ class _Done:
     """Records of the metadata log of types that are not read."""
     left_out: Counter[str] = field(default_factory=Counter)
     """Fields of a later Kafka, and how many records have them."""
+    text_count: int = 0
+    """Records that an older kafka-dump-log printed as text."""
+    unprinted: Counter[str] = field(default_factory=Counter)
+    """Why records are not printed, with what to do, and how many lines say so."""
     problem: str | None = None
     """What makes the whole dump unreadable: the run stops with it."""
 
@@ -200,6 +206,8 @@ def _starts_formatted(file: DumpFile) -> bool:
         return False
 
 
+LINE_POSITIONS_MAX: Final = 10_000
+"""A batch is found to be none at its end: far more lines than most have."""
 FORMAT_LINES: Final = 5
 """Lines from which the kind of a JSON file is told: the first may be junk."""
 
@@ -267,6 +275,16 @@ def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
             f"{uri}: records with fields of a later Kafka are read without these fields, since a dump does not say how "
             f"they are written: {fields}. Capture segments or the live log to keep them"
         )
+    text_count = sum(task.text_count for task in tasks)
+    if text_count:
+        yield (
+            f"{uri}: {text_count:,} records are printed as text, as kafka-dump-log before Kafka 3.8 did. It leaves out "
+            "commit and expiry times and leader epochs of offsets, and when a state of a group or a transaction began: "
+            f"these are null. For them {PRINT_ALL}"
+        )
+    unprinted = sum((task.unprinted for task in tasks), Counter[str]())
+    for why, count in sorted(unprinted.items()):
+        yield f"{uri}: {count:,} lines without their records, which are in bronze.quarantine: {why}"
     other_count = sum(task.other_topic_count for task in tasks)
     if other_count:
         yield f"{uri}: {other_count:,} records of topics that are not chosen (topics) were left out"
@@ -369,14 +387,17 @@ def _unpack_printed_log(file: DumpFile, work: _Work, writer: PieceWriter, faults
                         byte_position=positions.get(item.line_number),
                         payload=item.text.encode(errors="replace")[:QUARANTINE_BYTES_MAX],
                         code=item.code,
+                        group_id=item.group_id,
                     )
                 )
+                done.unprinted[item.message] += item.code == NOT_TOLD and item.topic in work.rules.topics
             elif item.topic not in work.rules.topics:
                 done.other_topic_count += item.record_count
             else:
                 done.inexact_count += not item.is_exact and not item.unread_count and not item.left_out
                 done.left_out.update(dict(item.left_out))
                 done.unread_count += item.unread_count
+                done.text_count += item.text_count
                 done.record_counts[BATCHES] = done.record_counts.get(BATCHES, 0) + item.record_count
                 waiting.append(item)
                 waiting_bytes += len(item.data)
@@ -399,10 +420,11 @@ def _batches_table(batches: Sequence[DumpedBatch]) -> pa.Table:
 
 
 def _text_lines(lines: Iterable[Line], faults: _Faults, positions: dict[int, int]) -> Iterator[tuple[int, str]]:
-    """Lines as text. `positions` keeps where the last line begins."""
+    """Lines as text. `positions` keeps where the last lines begin."""
     for line in lines:
-        positions.clear()
         positions[line.number] = line.position
+        if len(positions) > LINE_POSITIONS_MAX:
+            del positions[next(iter(positions))]
         try:
             if not line.is_whole:
                 raise ValueError
