@@ -1,8 +1,8 @@
 """Requests and responses of Kafka's protocol which kafka-python does not declare: descriptions of groups of the newer
 types, and what the share coordinator keeps.
 
-Source: the definitions of Kafka 4.3.1 (kafka-clients, common/message), with which a test compares them. Version 0 of
-ShareGroupDescribe was early access, and is gone.
+Source: the definitions of Kafka 4.3.1 and 4.4.0 (kafka-clients, common/message), with which a test compares them.
+Version 0 of ShareGroupDescribe was early access, and is gone. Version 1 of StreamsGroupDescribe is Kafka 4.4's.
 """
 
 from typing import Final
@@ -25,6 +25,8 @@ from schemas.wire import (
 )
 
 ALL: Final = "0+"
+SINCE_44: Final = "1+"
+"""Versions of StreamsGroupDescribe since Kafka 4.4."""
 
 GROUP_IDS: Final = (
     Field("group_ids", Array(String), about="The groups to describe."),
@@ -358,7 +360,74 @@ READ_SHARE_GROUP_STATE_RESPONSE: Final = Message(
 # --- streams groups
 
 STREAMS_GROUP_DESCRIBE_REQUEST: Final = Message(
-    "StreamsGroupDescribeRequest", Role.REQUEST, Prefix.NONE, versions="0", flexible=ALL, fields=GROUP_IDS, api_key=89
+    "StreamsGroupDescribeRequest",
+    Role.REQUEST,
+    Prefix.NONE,
+    versions="0-1",
+    flexible=ALL,
+    fields=(
+        *GROUP_IDS,
+        Field(
+            "include_topology_description",
+            Bool,
+            versions=SINCE_44,
+            default=False,
+            about="Whether to tell the description that the broker's plugin keeps (KIP-1331).",
+        ),
+    ),
+    api_key=89,
+)
+
+TOPOLOGY_NODE: Final = Struct(
+    "TopologyDescriptionNode",
+    (
+        Field("name", String, versions=SINCE_44, about="Node."),
+        Field("node_type", Int8, versions=SINCE_44, about="1 source, 2 processor, 3 sink."),
+        Field("source_topics", Array(String), versions=SINCE_44, about="Topics that a source reads."),
+        Field(
+            "sink_topic",
+            String,
+            versions=SINCE_44,
+            nullable=SINCE_44,
+            default=None,
+            about="Topic that a sink writes; null where it is chosen for each record.",
+        ),
+        Field("stores", Array(String), versions=SINCE_44, about="State stores that a processor uses."),
+        Field("successors", Array(String), versions=SINCE_44, about="Nodes behind it."),
+    ),
+)
+TOPOLOGY_DESCRIPTION: Final = Struct(
+    "TopologyDescription",
+    (
+        Field(
+            "subtopologies",
+            Array(
+                Struct(
+                    "TopologyDescriptionSubtopology",
+                    (
+                        Field("subtopology_id", String, versions=SINCE_44, about="Subtopology."),
+                        Field("nodes", Array(TOPOLOGY_NODE), versions=SINCE_44, about="Its nodes."),
+                    ),
+                )
+            ),
+            versions=SINCE_44,
+            about="All of them.",
+        ),
+        Field(
+            "global_stores",
+            Array(
+                Struct(
+                    "TopologyDescriptionGlobalStore",
+                    (
+                        Field("source", TOPOLOGY_NODE, versions=SINCE_44, about="Where its data come from."),
+                        Field("processor", TOPOLOGY_NODE, versions=SINCE_44, about="What puts them there."),
+                    ),
+                )
+            ),
+            versions=SINCE_44,
+            about="Global state stores.",
+        ),
+    ),
 )
 
 KEY_VALUE: Final = Struct(
@@ -428,7 +497,7 @@ STREAMS_GROUP_DESCRIBE_RESPONSE: Final = Message(
     "StreamsGroupDescribeResponse",
     Role.RESPONSE,
     Prefix.NONE,
-    versions="0",
+    versions="0-1",
     flexible=ALL,
     api_key=89,
     fields=(
@@ -489,6 +558,29 @@ STREAMS_GROUP_DESCRIBE_RESPONSE: Final = Message(
                         ),
                         Field("members", Array(STREAMS_GROUP_MEMBER), about="Its members."),
                         AUTHORIZED_OPERATIONS,
+                        Field(
+                            "topology_description",
+                            TOPOLOGY_DESCRIPTION,
+                            versions=SINCE_44,
+                            nullable=SINCE_44,
+                            default=None,
+                            about="What the broker's plugin keeps, null unless the status is 3.",
+                        ),
+                        Field(
+                            "topology_description_status",
+                            Int8,
+                            versions=SINCE_44,
+                            default=0,
+                            about="0 not asked for, 1 none is kept, 2 the plugin failed, 3 it is there.",
+                        ),
+                        Field(
+                            "assignor_name",
+                            String,
+                            versions=SINCE_44,
+                            nullable=SINCE_44,
+                            default=None,
+                            about="Assignor of the next assignment; null with an error.",
+                        ),
                     ),
                 )
             ),

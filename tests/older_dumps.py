@@ -131,7 +131,7 @@ def legacy(magic: int) -> list[bytes]:
         message(magic, it if magic else offset + it, at_ms + it, *commit("z", "orders", 0, 60 + it, at_ms))
         for it in range(3)
     ]
-    messages.append(message(magic, offset + 2, at_ms + 2, None, gzip.compress(b"".join(inner)), attributes=1))
+    messages.append(message(magic, offset + 2, at_ms + 2, None, gzip.compress(b"".join(inner), mtime=0), attributes=1))
     return messages
 
 

@@ -4,12 +4,16 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from schemas import admin_protocol, wire
+from tests.conftest import IS_TEST_LIVE
 from tests.live.kafka_home import KafkaHome
+from tests.live.release import ReleaseHome, release_home
+from tests.maven import Unavailable
 
 MESSAGES = {
     message.name: message
@@ -20,23 +24,51 @@ MESSAGES = {
 }
 
 
+DEFAULTS = {"null": "None", "false": "False", "true": "True"}
+NEWEST = "4.4.0"
+NEW_IN_NEWEST = {"StreamsGroupDescribeRequest", "StreamsGroupDescribeResponse"}
+"""Those that have a version which the release before does not know."""
+
+
+@pytest.fixture(scope="module")
+def newest() -> ReleaseHome:
+    """The newest release that is followed."""
+    try:
+        return release_home(NEWEST)
+    except Unavailable as error:
+        if IS_TEST_LIVE:
+            raise
+        pytest.skip(str(error))
+
+
 @pytest.mark.parametrize("name", sorted(MESSAGES))
 def test_a_declaration_is_kafkas(home: KafkaHome, name: str) -> None:
     """Name, API, versions, and of each field name, type, versions, nullable versions and default, in Kafka's order."""
-    kafka, message = definition(home, name), MESSAGES[name]
+    compare(definition(home.jars, name), MESSAGES[name], is_whole=name not in NEW_IN_NEWEST)
+
+
+@pytest.mark.parametrize("name", sorted(MESSAGES))
+def test_a_declaration_is_that_of_the_newest_kafka(newest: ReleaseHome, name: str) -> None:
+    """The same, in every declared version."""
+    compare(definition(newest.jars, name), MESSAGES[name], is_whole=True)
+
+
+def compare(kafka: Mapping[str, Any], message: wire.Message, *, is_whole: bool) -> None:
+    """A declaration with Kafka's definition; unless `is_whole` in the versions that the definition has."""
     assert message.api_key == kafka["apiKey"]
     assert message.role == kafka["type"]
-    versions = list(wire.message_versions(message))
-    assert set(versions) <= set(_range(kafka["validVersions"], versions[-1]))
+    declared = list(wire.message_versions(message))
+    versions = [it for it in declared if it in _range(kafka["validVersions"], declared[-1])]
+    assert (versions == declared) is is_whole
     assert _range(message.flexible, versions[-1]) == _range(kafka["flexibleVersions"], versions[-1])
     structs = {struct["name"]: struct["fields"] for struct in kafka.get("commonStructs", ())}
-    ours = list(_our_fields(message.fields, versions, ""))
+    ours = [it for it in _our_fields(message.fields, versions, "") if it[2]]
     assert ours == list(_kafka_fields(kafka["fields"], structs, versions, ""))
 
 
-def definition(home: KafkaHome, name: str) -> Mapping[str, Any]:
+def definition(jars: Path, name: str) -> Mapping[str, Any]:
     """Kafka's own definition: JSON with comments."""
-    (jar,) = home.jars.glob("kafka-clients-*.jar")
+    jar = next(it for it in jars.glob("kafka-clients-*.jar") if not it.stem.endswith("-test"))
     with zipfile.ZipFile(jar) as archive:
         text = archive.read(f"common/message/{name}.json").decode()
     found: Mapping[str, Any] = json.loads(re.sub(r"(?m)^\s*//.*$", "", text))
@@ -64,7 +96,7 @@ def _kafka_fields(
         if not present:
             continue
         nullable = [v for v in _range(field.get("nullableVersions", "none"), versions[-1]) if v in present]
-        default = str(field["default"]).replace("null", "None") if "default" in field else None
+        default = DEFAULTS.get(str(field["default"]), str(field["default"])) if "default" in field else None
         yield path + field["name"].lower(), field["type"], present, nullable, default
         inner = field.get("fields") or structs.get(field["type"].removeprefix("[]"))
         if inner:
