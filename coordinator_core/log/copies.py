@@ -4,7 +4,8 @@ Replicas are cleaned each by its own broker, a dead broker keeps a tail that its
 headers. Whatever the order in which copies come, the same batches are left. In this order decide:
 
 1. The leader epoch. From the offset on at which an epoch begins, no batch of an older epoch is of the log
-   (`Lineage.is_cut`): followers truncate it when they see the new leader's epochs.
+   (`Lineage.is_cut`): followers truncate it when they see the new leader's epochs. A batch in which none is written
+   (message formats 0 and 1) has that of its own replica's checkpoint (`with_checkpoint_epochs`).
 2. An intact batch before a damaged one. Damaged batches are never compared: their headers prove nothing.
 3. A batch of the log before one that was packed from rows without headers. Records that only rows have are kept: in
    the batch that spans their offset, if there is one (`log/fill.py`).
@@ -14,7 +15,7 @@ headers. Whatever the order in which copies come, the same batches are left. In 
 A batch in which an id was erased stays, whatever comes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, Self
@@ -24,7 +25,8 @@ import numpy as np
 from coordinator_core.log.chunk import I64, BatchColumns, BoolArray
 
 UNKNOWN_EPOCH: Final = -1
-"""Of message format 0 and 1, and where a dump does not have it. It neither cuts nor is cut."""
+"""Of a batch in which no leader epoch is written (message format 0 and 1) and whose replica has no checkpoint that says
+it, and where a dump does not have it. It neither cuts nor is cut."""
 
 
 class Origin(IntEnum):
@@ -50,24 +52,29 @@ class BatchRows:
     record_count: I64
     """Without those that a dump put into the batch."""
     origin: I64
+    has_own_epoch: BoolArray
+    """Is its leader epoch written in the batch itself? Of batches of message format 2 in bronze this is assumed."""
     place: I64
     """Of the caller's own: where the batch is."""
 
     @classmethod
     def empty(cls) -> Self:
         """None at all."""
-        return cls(*(np.zeros(0, np.int64) for _ in range(6)))
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing, nothing, nothing, nothing, nothing, np.zeros(0, np.bool_), nothing)
 
     @classmethod
-    def of(cls, batches: BatchColumns, origin: Origin, place: int = -1) -> Self:
-        """Framed batches; epochs of those before message format 2 are not known."""
-        is_known = (batches.magic >= 2) & (origin is not Origin.ROWS)
+    def of(cls, batches: BatchColumns, origin: Origin, has_own_epoch: BoolArray | None = None, place: int = -1) -> Self:
+        """Framed batches. Nothing is known of the epochs of rows. `has_own_epoch`: None where each epoch that is known
+        is written in its batch."""
+        is_known = (batches.leader_epoch >= 0) & (origin is not Origin.ROWS)
         return cls(
             batches.base_offset,
             batches.last_offset,
             np.where(is_known, batches.leader_epoch, UNKNOWN_EPOCH).astype(np.int64),
             batches.record_count.astype(np.int64),
             np.full(len(batches), int(origin), np.int64),
+            is_known if has_own_epoch is None else is_known & has_own_epoch,
             np.full(len(batches), place, np.int64),
         )
 
@@ -76,22 +83,29 @@ class BatchRows:
 
     def take(self, rows: BoolArray | I64) -> Self:
         """Some of them."""
-        return type(self)(
-            self.base_offset[rows],
-            self.last_offset[rows],
-            self.leader_epoch[rows],
-            self.record_count[rows],
-            self.origin[rows],
-            self.place[rows],
-        )
+        return type(self)(*(getattr(self, name)[rows] for name in type(self).__slots__))
 
     def with_others(self, others: "BatchRows") -> "BatchRows":
         """Both together, ascending."""
-        columns = [
-            np.concatenate([getattr(self, name), getattr(others, name)])
-            for name in ("base_offset", "last_offset", "leader_epoch", "record_count", "origin", "place")
-        ]
+        columns = [np.concatenate([getattr(self, name), getattr(others, name)]) for name in BatchRows.__slots__]
         return BatchRows(*columns).take(np.argsort(columns[0], kind="stable"))
+
+
+def has_no_epoch(batch: bytes) -> bool:
+    """Is no leader epoch written in a batch?"""
+    return batch[16] < 2 or batch[12:16] == b"\xff" * 4
+
+
+def with_checkpoint_epochs(batches: BatchColumns, checkpoint: Sequence[tuple[int, int]]) -> BatchColumns:
+    """The same batches; where none is written, the leader epoch is that which the replica's own checkpoint has for the
+    offset. `checkpoint`: (leader epoch, its first offset), ascending."""
+    is_unwritten = batches.leader_epoch < 0
+    if not checkpoint or not is_unwritten.any():
+        return batches
+    epochs = np.array([UNKNOWN_EPOCH, *(epoch for epoch, _ in checkpoint)], np.int32)
+    starts = np.array([offset for _, offset in checkpoint], np.int64)
+    of_checkpoint = epochs[np.searchsorted(starts, batches.base_offset, side="right")]
+    return replace(batches, leader_epoch=np.where(is_unwritten, of_checkpoint, batches.leader_epoch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +248,22 @@ class Choice:
     """Not taken, though some of their offsets are nowhere: only batches of message format 0 and 1 can be so."""
     is_replaced: BoolArray
     """Of those that are there."""
+    parts: tuple[tuple[int, int], ...] = ()
+    """Rows of batches that come and of those there with as many records at the same offsets, but other ones, where the
+    leader epochs in the batches do not say why."""
 
 
-def choose(there: BatchRows, come: BatchRows, content: Callable[[int], tuple[bytes, bytes]]) -> Choice:
+def choose(
+    there: BatchRows,
+    come: BatchRows,
+    content: Callable[[int], tuple[bytes, bytes]],
+    have_same_checksum: Callable[[I64, I64], BoolArray],
+) -> Choice:
     """Which of the batches that come are taken, and which of those that are there they replace.
 
     `content`: the bytes of a batch that comes, and of that with the same offsets which is there; asked where two were
-    cleaned and keep as many records.
+    cleaned and keep as many records, and where their epochs do not say that they are the same batch.
+    `have_same_checksum`: of rows of both, whether the checksums of their records agree.
     """
     first = np.searchsorted(there.last_offset, come.base_offset, side="left")
     after = np.searchsorted(there.base_offset, come.last_offset, side="right")
@@ -258,15 +281,27 @@ def choose(there: BatchRows, come: BatchRows, content: Callable[[int], tuple[byt
         & (there.last_offset[at] == come.last_offset[others])
     )
     rows, at = others[is_alike], at[is_alike]
-    order = np.sign(_strength(come, rows) - _strength(there, at))
+    order = _compared(come, rows, there, at)
     is_full = come.record_count[rows] == come.last_offset[rows] - come.base_offset[rows] + 1
-    is_same[rows[order == 0]] = True
+    is_logs = (come.origin[rows] == Origin.LOG) & (there.origin[at] == Origin.LOG)
+    # one leader wrote a batch once: with the epoch in both, the same number of records is the same records
+    is_unsure = is_logs & ~(come.has_own_epoch[rows] & there.has_own_epoch[at])
+    has_same_checksum = np.zeros(len(rows), np.bool_)
+    if is_unsure.any():
+        has_same_checksum[is_unsure] = have_same_checksum(rows[is_unsure], at[is_unsure])
+    is_same[rows[(order == 0) & ~is_unsure | has_same_checksum]] = True
+    parts = np.flatnonzero(
+        is_unsure & ~has_same_checksum & is_full & (there.record_count[at] == come.record_count[rows])
+    )
     order[there.origin[at] == Origin.ERASED] = -1
-    for index in np.flatnonzero((order == 0) & ~is_full).tolist():
+    is_to_compare = (order == 0) & ~has_same_checksum & (is_unsure | ~is_full)
+    for index in np.flatnonzero(is_to_compare).tolist():
         coming, kept = content(int(rows[index]))
         if coming != kept:
             is_same[rows[index]] = False
             order[index] = 1 if coming > kept else -1
+        else:
+            is_same[rows[index]] = True
     is_taken[rows[order > 0]] = True
     is_replaced[at[order > 0]] = True
     for row in others[~is_alike].tolist():
@@ -282,18 +317,22 @@ def choose(there: BatchRows, come: BatchRows, content: Callable[[int], tuple[byt
                 for index in met
             )
             overlaps[row] = covered < come.last_offset[row] - come.base_offset[row] + 1
-    return Choice(is_taken, is_same, overlaps, is_replaced)
+    parted = tuple(zip(rows[parts].tolist(), at[parts].tolist(), strict=True))
+    return Choice(is_taken, is_same, overlaps, is_replaced, parted)
 
 
-_COUNT_WEIGHT: Final = len(Origin)
-_LOG_WEIGHT: Final = 2**40
-
-
-def _strength(rows: BatchRows, index: I64) -> I64:
-    """Of batches with the same offsets: what is of the log, then the number of records, then the bytes' origin."""
-    origin = rows.origin[index]
-    strength: I64 = (origin > Origin.ROWS) * _LOG_WEIGHT + rows.record_count[index] * _COUNT_WEIGHT + origin
-    return strength
+def _compared(come: BatchRows, rows: I64, there: BatchRows, at: I64) -> I64:
+    """Of batches with the same offsets, 1 where that which comes is the stronger one, -1 where it is the weaker one: by
+    what is of the log, then the leader epoch, the number of records, and the bytes' origin."""
+    order = np.zeros(len(rows), np.int64)
+    for one, other in (
+        (come.origin[rows] > Origin.ROWS, there.origin[at] > Origin.ROWS),
+        (come.leader_epoch[rows], there.leader_epoch[at]),
+        (come.record_count[rows], there.record_count[at]),
+        (come.origin[rows], there.origin[at]),
+    ):
+        order = np.where(order == 0, np.sign(one.astype(np.int64) - other.astype(np.int64)), order)
+    return order
 
 
 def _is_stronger(come: BatchRows, row: int, there: BatchRows, index: int) -> bool:
@@ -301,13 +340,14 @@ def _is_stronger(come: BatchRows, row: int, there: BatchRows, index: int) -> boo
     if there.origin[index] == Origin.ERASED:
         return False
 
-    def rank(rows: BatchRows, at: int) -> tuple[bool, int, int, int, int]:
+    def rank(rows: BatchRows, at: int) -> tuple[bool, int, int, int, int, int]:
         return (
             bool(rows.origin[at] > Origin.ROWS),
             int(rows.leader_epoch[at]),
             int(rows.record_count[at]),
             int(rows.origin[at]),
             -int(rows.base_offset[at]),
+            int(rows.last_offset[at]),
         )
 
     return rank(come, row) > rank(there, index)

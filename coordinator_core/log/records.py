@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import google_crc32c
 import numpy as np
+from numpy.typing import NDArray
 
 from coordinator_core.errors import (
     BufferUnderflow,
@@ -50,6 +51,7 @@ __all__ = [
     "CHUNK_DECOMPRESSED_BYTES_MAX",
     "Record",
     "as_u8",
+    "checksums_at",
     "crc_valid_batches",
     "decode_chunk",
     "frame_chunk",
@@ -90,10 +92,7 @@ def crc_valid_batches(data: U8, batches: BatchColumns) -> BoolArray:
     is_v2 = batches.magic == 2
     if HAS_INSTRUCTION and is_v2.all():
         return _are_crcs_valid(data, batches.position, batches.size)
-    expected = np.zeros(len(batches), np.int64)
-    crc_positions = batches.position + np.where(is_v2, 17, 12)
-    for shift in range(4):
-        expected = (expected << 8) | data[crc_positions + shift]
+    expected = checksums_at(data, batches.position, batches.magic)
     positions, ends = batches.position.tolist(), (batches.position + batches.size).tolist()
     if is_v2.all():
         value = google_crc32c.value
@@ -113,6 +112,15 @@ def _are_crcs_valid(data: U8, positions: I64, sizes: I64) -> BoolArray:
         stored = kernels.be32(data, position + 17) & 0xFFFFFFFF
         is_valid[row] = crc32c(data, position + CRC_START_V2, position + sizes[row]) == stored
     return is_valid
+
+
+def checksums_at(data: U8, positions: I64, magic: NDArray[np.int8]) -> I64:
+    """The checksums that are written in batches of whole headers."""
+    written = np.zeros(len(positions), np.int64)
+    at = positions + np.where(magic >= 2, 17, 12)
+    for shift in range(4):
+        written = (written << 8) | data[at + shift]
+    return written
 
 
 def frame_chunk(data: bytes | bytearray | memoryview | U8) -> tuple[BatchColumns, tuple[Finding, ...]]:

@@ -19,7 +19,7 @@ from coordinator_core.errors import DecodeError, EncodeError
 from coordinator_core.log.batch import Record, build_batch, parse_header
 from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin
 from coordinator_core.log.fill import KeyValues, compare, with_records, without_records
-from coordinator_core.log.records import decode_chunk, iter_records, missing_offsets
+from coordinator_core.log.records import checksums_at, decode_chunk, iter_records, missing_offsets
 from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.coverage import NOT_IN_DUMP
 from jobs.bronze.writer import BATCHES, is_damaged, offsets_of
@@ -36,6 +36,7 @@ HEADERS: Final = (
     "last_offset",
     "leader_epoch",
     "record_count",
+    "magic",
     "source_kind",
     "is_transactional",
     "redacted_at",
@@ -56,6 +57,7 @@ COVERED: Final = (
 )
 COMPARED: Final = (
     "base_offset",
+    "magic",
     "batch",
     "source",
     "source_kind",
@@ -165,6 +167,20 @@ class BronzeBatches:
         """The bytes of a batch as the log's copy had it; was something put into it? Then they are not compressed."""
         filled = self._value(row, "filled_offsets")
         return (without_records(self.content(row), filled), True) if filled else (self.content(row), False)
+
+    def checksums(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The checksums that are written in some batches, ascending."""
+        found = np.zeros(len(rows), np.int64)
+        for place in np.unique(self.rows.place[rows]).tolist():
+            here = np.flatnonzero(self.rows.place[rows] == place)
+            bases = self.rows.base_offset[rows[here]]
+            for batches in self._compared(place, bases):
+                column = batches["batch"].combine_chunks()
+                starts = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column)]
+                data = np.frombuffer(column.buffers()[2], np.uint8)
+                at = np.searchsorted(bases, batches["base_offset"].to_numpy())
+                found[here[at]] = checksums_at(data, starts.astype(np.int64), batches["magic"].to_numpy())
+        return found
 
     def source(self, row: int) -> str:
         """Where a batch was read."""
@@ -490,6 +506,7 @@ def _headers(file: TableFile, place: int) -> BatchRows:
         pc.fill_null(rows["leader_epoch"], UNKNOWN_EPOCH).to_numpy().astype(np.int64),
         count,
         origin,
+        rows["magic"].to_numpy() >= 2,
         np.full(rows.num_rows, place, np.int64),
     )
     return headers.take(np.argsort(headers.base_offset, kind="stable"))

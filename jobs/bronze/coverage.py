@@ -164,7 +164,7 @@ def _epochs_behind(read: SegmentRead) -> NDArray[np.int32] | None:
     if not read.segment.has_header:
         return None
     batches, crc_valid = read.scan.batches, read.scan.crc_valid
-    epochs: NDArray[np.int32] = np.where(batches.magic >= 2, batches.leader_epoch, -1).astype(np.int32)
+    epochs: NDArray[np.int32] = batches.leader_epoch.astype(np.int32)
     if not crc_valid.all():
         rows = np.flatnonzero(crc_valid)
         behind = np.searchsorted(rows, np.arange(len(epochs)))
@@ -241,7 +241,7 @@ def _captured(read: SegmentRead, first: int, last: int, observed_at_ms: int) -> 
         )
     for hole in holes:
         reason = NOT_IN_DUMP if read.segment.source_kind == DUMP else IN_BATCH
-        epoch = int(batches.leader_epoch[first]) if batches.magic[first] >= 2 and read.segment.has_header else -1
+        epoch = int(batches.leader_epoch[first]) if read.segment.has_header else -1
         yield CoverageRange(
             *hole, CoverageKind.COMPACTED, observed_at_ms, reason, leader_epoch=epoch if epoch >= 0 else None
         )

@@ -12,9 +12,18 @@ from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, uni
 from coordinator_core.errors import TruncatedBatch
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import BatchColumns, Finding
-from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, choose, out_of_order
+from coordinator_core.log.copies import (
+    UNKNOWN_EPOCH,
+    BatchRows,
+    Lineage,
+    Origin,
+    choose,
+    has_no_epoch,
+    out_of_order,
+    with_checkpoint_epochs,
+)
 from coordinator_core.log.fill import is_same_but_for_latest_time, uncompressed
-from coordinator_core.log.records import crc_valid_batches, frame_chunk
+from coordinator_core.log.records import checksums_at, crc_valid_batches, frame_chunk
 from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.batches import BronzeBatches, covered_by, written_as_table_file
 from jobs.bronze.copies import ReadFile, with_dumped
@@ -33,6 +42,7 @@ from jobs.sources.segments import (
     Segment,
     SegmentRead,
     as_array,
+    read_leader_epochs,
 )
 
 if TYPE_CHECKING:
@@ -95,6 +105,11 @@ class LogCapture:
         self._added_count = 0
         """Files of this run that are among those which are there."""
         self._changed_from: int | None = None
+        self._checkpoint_file: Segment | None = None
+        self._checkpoint: tuple[tuple[int, int], ...] | None = None
+        """Of the replica that is being read: leader epochs and their first offsets; None: not read yet."""
+        self._tails: list[tuple[dict[str, Any], OffsetRange, bytes]] = []
+        """Rows of quarantine about tails in which no leader epoch is written, with their first batch."""
         self._epoch_before = UNKNOWN_EPOCH
         """The highest leader epoch that was read of the source."""
         self._epoch_after: int | None = None
@@ -144,8 +159,9 @@ class LogCapture:
             wanted[-1] = base_offset, wanted[-1][1]
         return wanted
 
-    def _is_probed(self, batches: BatchColumns, crc_valid: NDArray[np.bool_]) -> int | None:
+    def _is_probed(self, read: SegmentRead) -> int | None:
         """Look for the last batch of bronze in what a broker answers; its row, where it is the same batch."""
+        batches, crc_valid = read.scan.batches, read.scan.crc_valid
         if self._probe is None or not len(batches) or batches.last_offset[-1] < self._probe[0]:
             return None
         (base_offset, last_offset), self._probe = self._probe, None
@@ -153,8 +169,14 @@ class LogCapture:
         if row < len(batches) and crc_valid[row]:
             found = int(batches.base_offset[row]), int(batches.last_offset[row])
             newest = max(self._lineage_before.seen, default=UNKNOWN_EPOCH)
-            epoch = int(batches.leader_epoch[row]) if batches.magic[row] >= 2 else UNKNOWN_EPOCH
-            if found == (base_offset, last_offset) and epoch == newest:
+            epoch = int(batches.leader_epoch[row])
+            is_same = epoch == newest
+            if epoch == UNKNOWN_EPOCH:
+                # an answer has no checkpoint beside it
+                self._there.load(base_offset, last_offset)
+                there = int(np.searchsorted(self._there.rows.base_offset, base_offset))
+                is_same = there < len(self._there.rows) and self._there.content(there) == _content(read, row)
+            if found == (base_offset, last_offset) and is_same:
                 return row
         self.parts_ways = True
         return None
@@ -174,9 +196,21 @@ class LogCapture:
         place = self.work.topic, self.work.partition
         self._done.compared.setdefault(place, []).append(ReadFile(file.path, size_bytes, file.modified_ns, *last))
 
-    def learn(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Leader epochs of a replica, from its checkpoint."""
-        self._follow(self._lineage.with_checkpoint(entries), "leader-epoch-checkpoint")
+    def begin_replica(self, checkpoint: Segment | None) -> bool:
+        """The segments of another replica come next, beside which this leader-epoch-checkpoint lies. Is it another one
+        than when it was last read?"""
+        self._checkpoint_file, self._checkpoint = checkpoint, None
+        if checkpoint is None or self.was_read(checkpoint):
+            return False
+        self._follow(self._lineage.with_checkpoint(self._own_checkpoint()), checkpoint.path)
+        self.note_read(checkpoint)
+        return True
+
+    def _own_checkpoint(self) -> tuple[tuple[int, int], ...]:
+        """Leader epochs of the replica that is being read."""
+        if self._checkpoint is None:
+            self._checkpoint = () if self._checkpoint_file is None else read_leader_epochs(self._checkpoint_file)
+        return self._checkpoint
 
     def begin(self, log_start_offset: int | None, from_offset: int | None = None) -> None:
         """A range begins: offsets are looked at one after another."""
@@ -249,7 +283,11 @@ class LogCapture:
         """Write the batches of the next read that count."""
         assert self._scan is not None
         read = self._with_true_epochs(read)
-        chosen, rejected, silent = self._choose(read)
+        has_own_epoch = read.scan.batches.leader_epoch >= 0
+        if not has_own_epoch.all():
+            batches = with_checkpoint_epochs(read.scan.batches, self._own_checkpoint())
+            read = replace(read, scan=replace(read.scan, batches=batches))
+        chosen, rejected, silent = self._choose(read, has_own_epoch)
         self._writer.write(read, chosen)
         self._scan.add(read, rejected, silent)
         batches = read.scan.batches
@@ -268,6 +306,7 @@ class LogCapture:
     def end_source(self) -> None:
         """The next source need not give what this one gave."""
         self._epoch_before, self._epoch_after, self._end = UNKNOWN_EPOCH, None, None
+        self._checkpoint_file, self._checkpoint = None, None
         writer = self._writer
         self._damaged_written |= writer.damaged_files
         self._written += writer.files
@@ -305,6 +344,7 @@ class LogCapture:
     def finish(self) -> None:
         """Write again what other batches replaced or dumps filled; say what was written and seen."""
         self._compare_misplaced()
+        self._forget_tails_of_the_log()
         place = self.work.topic, self.work.partition
         done, target = self._done, self._task.target
         bad = [offset for offset in self._damaged - self._damaged_written.keys() if _is_in(offset, self._intact)]
@@ -373,7 +413,7 @@ class LogCapture:
         batches, crc_valid = read.scan.batches, read.scan.crc_valid
         if not read.segment.has_header or not len(batches):
             return read
-        rows = np.flatnonzero(crc_valid & (batches.magic >= 2))
+        rows = np.flatnonzero(crc_valid & (batches.leader_epoch >= 0))
         epochs = batches.leader_epoch[rows].astype(np.int64)
         is_odd = np.zeros(len(batches), np.bool_)
         is_odd[rows[out_of_order(epochs, self._epoch_before, self._epoch_after)]] = True
@@ -413,7 +453,7 @@ class LogCapture:
             start, size = int(batches.position[rows[index]]), int(batches.size[rows[index]])
             row = int(at[index])
             coming, kept = read.data.slice(start, size).to_pybytes(), self._there.content(row)
-            if coming[16:] != kept[16:]:
+            if coming[16:] != kept[16:] or has_no_epoch(kept):
                 continue
             # the epoch that a neighbour has, too, is the right one; else a high one does the greater harm
             come_is_alone = not _has_neighbour(batches.leader_epoch[rows], index)
@@ -455,7 +495,9 @@ class LogCapture:
             payload=read.data.slice(start, size_bytes).to_pybytes(),
         )
 
-    def _choose(self, read: SegmentRead) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    def _choose(
+        self, read: SegmentRead, has_own_epoch: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
         """(batches which are taken; good ones which bronze has in part and does not take; those of which nothing is
         said, since what bronze has decides, or since the log does not have them any more), one bool each."""
         batches, crc_valid = read.scan.batches, read.scan.crc_valid
@@ -464,7 +506,7 @@ class LogCapture:
         origin = Origin.LOG
         if read.segment.source_kind == DUMP:
             origin = Origin.PRINTED if read.segment.has_header else Origin.ROWS
-        come = BatchRows.of(batches, origin)
+        come = BatchRows.of(batches, origin, has_own_epoch)
         self._follow(self._lineage.with_batches(come.take(crc_valid)), read.segment.path)
         is_cut = self._lineage.is_cut(come) & crc_valid
         if is_cut.any():
@@ -483,15 +525,12 @@ class LogCapture:
         is_bad_here = np.isin(batches.base_offset, sorted(self._damaged)) if self._damaged else nothing
         taken_damaged = ~crc_valid & ~is_known & ~is_partial & ~is_bad_here & is_here
         self._note_intact(batches, crc_valid & ~is_cut)
-        probed = self._is_probed(batches, crc_valid)
+        probed = self._is_probed(read)
         if probed is None and read.is_end and count:
             probed = 0
-        if probed is not None and not is_known[probed]:
-            probed = None  # that of bronze had a damaged leader epoch, and was taken out
-        if probed is not None:
+        if probed is not None and is_known[probed]:  # else that of bronze had a damaged leader epoch, and was taken out
             # it was looked for and found: the batch that bronze has
             meets[probed] = False
-        if probed is not None:
             silent[probed] = True
         chosen = crc_valid & ~is_cut & ~meets & ~silent
         overlaps = nothing.copy()
@@ -510,7 +549,16 @@ class LogCapture:
                     kept = coming if is_same_but_for_latest_time(coming, kept) else kept
                 return coming, kept
 
-            made = choose(there, come.take(rows), content)
+            def have_same_checksum(some: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+                here = rows[some]
+                coming = checksums_at(as_array(read.data), batches.position[here], batches.magic[here])
+                is_same: NDArray[np.bool_] = coming == self._there.checksums(others)
+                return is_same
+
+            made = choose(there, come.take(rows), content, have_same_checksum)
+            self._note_parts(
+                read, come, [(int(rows[row]), index, bool(made.is_taken[row])) for row, index in made.parts]
+            )
             is_taken = made.is_taken
             chosen[rows] = is_taken
             silent[rows] = ~is_taken & ~made.is_same
@@ -522,8 +570,12 @@ class LogCapture:
             if len(between):
                 self._change(int(batches.base_offset[between[0]]))
         rejected = (overlaps | (~is_here & ~is_known)) & crc_valid & ~is_cut
-        chosen = (chosen & is_here) | taken_damaged
-        silent &= ~rejected
+        self._quarantine_rejected(read, rejected)
+        return (chosen & is_here) | taken_damaged, rejected, silent & ~rejected
+
+    def _quarantine_rejected(self, read: SegmentRead, rejected: NDArray[np.bool_]) -> None:
+        """Keep the bytes of batches that bronze has in part and does not take."""
+        batches = read.scan.batches
         for row in np.flatnonzero(rejected).tolist():
             start = int(batches.position[row])
             size_bytes = min(int(batches.size[row]), QUARANTINE_BYTES_MAX)
@@ -536,7 +588,6 @@ class LogCapture:
                 byte_position=start if read.segment.source_kind == SEGMENT else None,
                 bytes=read.data.slice(start, size_bytes).to_pybytes(),
             )
-        return chosen, rejected, silent
 
     def _change(self, offset: int) -> None:
         """Bronze has other batches from an offset on than it had."""
@@ -563,8 +614,38 @@ class LogCapture:
         for tail, path, content in self._there.cut_away(lineage):
             first, epoch = int(tail.base_offset[0]), int(tail.leader_epoch[0])
             newer = (*self._lineage.cut_by(epoch, int(tail.last_offset[0])), source)
-            self.quarantine.add_tail(path, first, epoch, content, newer=newer)
+            row = self.quarantine.add_tail(path, first, epoch, content, newer=newer)
+            self._note_tail(row, (first, int(tail.last_offset[0])), content)
             self._change(first)
+
+    def _note_tail(self, row: dict[str, Any], span: OffsetRange, content: bytes) -> None:
+        """A row of quarantine about a tail: where a checkpoint says its epoch, other batches may contradict it."""
+        if has_no_epoch(content):
+            self._tails.append((row, span, content))
+
+    def _forget_tails_of_the_log(self) -> None:
+        """A follower of before message format 2 had the batches of a newer epoch without an entry of its own: where
+        bronze has the same batch from another replica, its copy does not part ways with that."""
+        if not self._tails:
+            return
+        self._add_written()
+        for row, (first, last), content in self._tails:
+            self._there.load(first, last)
+            at = int(np.searchsorted(self._there.rows.base_offset, first))
+            if at < len(self._there.rows) and self._there.content(at) == content:
+                self.quarantine.take_back(row)
+
+    def _note_parts(self, read: SegmentRead, come: BatchRows, parted: Sequence[tuple[int, int, bool]]) -> None:
+        """Say where copies have other batches at the same offsets, and no leader epoch says why. Row of the one that
+        comes, of the one that is there, and does the former count?"""
+        before = -2
+        for row, there, is_taken in parted:
+            before, is_again = row, row == before + 1
+            if is_again:
+                continue
+            one = read.segment.path, int(come.leader_epoch[row]), _content(read, row)
+            other = self._there.source(there), int(self._there.rows.leader_epoch[there]), self._there.content(there)
+            self.quarantine.add_other(int(come.base_offset[row]), *((other, one) if is_taken else (one, other)))
 
     def _note_tails(self, read: SegmentRead, come: BatchRows, is_cut: NDArray[np.bool_]) -> None:
         """Say where a source that is read parts ways with the log."""
@@ -572,13 +653,13 @@ class LogCapture:
         for row in np.flatnonzero(is_cut).tolist():
             if row and is_cut[row - 1] and epochs[row - 1] == epochs[row]:
                 continue
-            position = int(read.scan.batches.position[row])
-            content = read.data.slice(position, int(read.scan.batches.size[row])).to_pybytes()
+            content = _content(read, row)
             first, last, epoch = int(come.base_offset[row]), int(come.last_offset[row]), int(epochs[row])
             newer, start = self._lineage.cut_by(epoch, last)
-            self.quarantine.add_tail(
+            quarantined = self.quarantine.add_tail(
                 read.segment.path, first, epoch, content, newer=(newer, start, self._source_at(start))
             )
+            self._note_tail(quarantined, (first, last), content)
 
     def _source_at(self, offset: int) -> str:
         """Where bronze has the batch at an offset from."""
@@ -644,6 +725,13 @@ class LogCapture:
         else:
             return {}
         return {"from_offset": first, "to_offset": last}
+
+
+def _content(read: SegmentRead, row: int) -> bytes:
+    """The bytes of a batch that was read."""
+    batches = read.scan.batches
+    content: bytes = read.data.slice(int(batches.position[row]), int(batches.size[row])).to_pybytes()
+    return content
 
 
 def _has_neighbour(epochs: NDArray[Any], row: int) -> bool:

@@ -42,16 +42,43 @@ class QuarantineRows:
             content=content,
         )
 
-    def add_tail(self, source: str, first: int, epoch: int, content: bytes, *, newer: tuple[int, int, str]) -> None:
+    def add_tail(
+        self, source: str, first: int, epoch: int, content: bytes, *, newer: tuple[int, int, str]
+    ) -> dict[str, Any]:
         """`source` goes on with an older leader epoch. `newer`: the newer epoch, where it begins, and which source has
         it."""
         newer_epoch, start, newer_source = newer
-        self._add_resolved(
+        return self._add_resolved(
             source,
             code=COPIES_PART,
             message=f"copies of the log part ways at offset {first}: {source} goes on with leader epoch {epoch}, and "
             f"leader epoch {newer_epoch} begins at offset {start} in {newer_source}",
             resolved_by=f"the newer leader epoch, {newer_epoch}, counts: what is older from there on was left out",
+            offset=first,
+            base_offset=first,
+            content=content,
+        )
+
+    def take_back(self, row: dict[str, Any]) -> None:
+        """A row that was added is not true."""
+        self._rows[:] = [it for it in self._rows if it is not row]
+
+    def add_other(self, first: int, lost: tuple[str, int, bytes], kept: tuple[str, int, bytes]) -> None:
+        """Two sources have batches of other records at the same offsets. Of each its name, the leader epoch and the
+        bytes."""
+        (source, epoch, content), (other, other_epoch, _) = lost, kept
+        known = [f"leader epoch {it}" if it >= 0 else "no known leader epoch" for it in (epoch, other_epoch)]
+        self._add_resolved(
+            source,
+            code=COPIES_PART,
+            message=f"copies of the log part ways at offset {first}: {source} has another batch there, of {known[0]}, "
+            f"than {other}, of {known[1]}; give the leader-epoch-checkpoint of both with their segments",
+            resolved_by=f"that of {other} counts, "
+            + (
+                "by its leader epoch"
+                if other_epoch > epoch
+                else "by its bytes alone: which one the log has is not known"
+            ),
             offset=first,
             base_offset=first,
             content=content,
@@ -76,8 +103,8 @@ class QuarantineRows:
 
     def _add_resolved(
         self, source: str, *, code: str, message: str, resolved_by: str, content: bytes, **values: Any
-    ) -> None:
-        self.add(
+    ) -> dict[str, Any]:
+        return self.add(
             source,
             stage="BATCH",
             code=code,

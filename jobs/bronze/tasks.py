@@ -17,8 +17,8 @@ from jobs.sources.segments import (
     PartitionLog,
     Segment,
     SegmentRead,
+    begins_without_epoch,
     read_first_epoch,
-    read_leader_epochs,
     read_segment,
 )
 
@@ -62,9 +62,7 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
     """
     settled_from = OffsetRanges(capture.settled).last_from
     capture.begin(log.log_start_offset)
-    if log.leader_epochs is not None and not capture.was_read(log.leader_epochs):
-        capture.learn(read_leader_epochs(log.leader_epochs))
-        capture.note_read(log.leader_epochs)
+    is_new_checkpoint = capture.begin_replica(log.leader_epochs)
     next_offset_min = 0
     for index, segment in enumerate(log.segments):
         end = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else capture.work.offset_end
@@ -72,6 +70,9 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
         capture.expect(end, None if follower is None else read_first_epoch(follower))
         settled_to = settled_from(segment.base_offset)
         was_read = capture.was_read(segment)
+        if is_new_checkpoint and segment.path in capture.work.read_files and begins_without_epoch(segment):
+            # its batches may have other leader epochs now, though not a byte of them changed
+            was_read, settled_to = False, -1
         if was_read and end is not None and settled_to >= end - 1:
             capture.end(segment.base_offset)
             capture.begin(log.log_start_offset)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from coordinator_core.errors import InvalidCheckpoint
+from coordinator_core.log.copies import has_no_epoch
 from coordinator_core.log.kernels import HEADER_BYTES_V2
 from coordinator_core.log.scan import LOOK_BACK_BYTES, WINDOW_BYTES, SegmentScan, keep, scan_end, scan_segment
 from coordinator_core.log.segment import (
@@ -282,7 +283,7 @@ def _rows(read: SegmentRead, log: LogPlace, first: int, last: int) -> pa.RecordB
         "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), count),
         "base_offset": pa.array(batches.base_offset[part]),
         "last_offset": pa.array(batches.last_offset[part]),
-        "leader_epoch": pa.array(batches.leader_epoch[part], mask=magic < 2),
+        "leader_epoch": pa.array(batches.leader_epoch[part], mask=batches.leader_epoch[part] < 0),
         "record_count": pa.array(batches.record_count[part]),
         "magic": pa.array(magic),
         "codec": _names(CODEC_NAMES, codec, is_known=(codec >= 0) & (codec < len(CODEC_NAMES))),
@@ -353,17 +354,29 @@ def read_leader_epochs(file: Segment) -> tuple[tuple[int, int], ...]:
 
 
 def read_first_epoch(segment: Segment) -> int | None:
-    """The leader epoch of a segment's first batch; None before message format 2, and where it cannot be read."""
+    """The leader epoch of a segment's first batch; None where none is written in it, and where it cannot be read."""
+    header = _first_header(segment)
+    if len(header) < HEADER_BYTES_V2 or header[16] != 2:
+        return None
+    epoch = int.from_bytes(header[12:16], "big", signed=True)
+    return epoch if epoch >= 0 else None
+
+
+def begins_without_epoch(segment: Segment) -> bool:
+    """Is no leader epoch written in a segment's first batch? Then its replica's checkpoint says it."""
+    header = _first_header(segment)
+    return len(header) > 16 and has_no_epoch(header)
+
+
+def _first_header(segment: Segment) -> bytes:
+    """The first bytes of a segment; none where it cannot be read."""
     try:
         filesystem, path = filesystem_of(segment.path)
         with filesystem.open_input_file(path) as source:
             header: bytes = source.read(HEADER_BYTES_V2)
     except OSError:
-        return None
-    if len(header) < HEADER_BYTES_V2 or header[16] != 2:
-        return None
-    epoch = int.from_bytes(header[12:16], "big", signed=True)
-    return epoch if epoch >= 0 else None
+        return b""
+    return header
 
 
 def _kafka_cluster_id(filesystem: fs.FileSystem, root: str) -> str | None:

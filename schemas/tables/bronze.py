@@ -30,7 +30,8 @@ RECORD_BATCHES = Table(
         Column(
             "leader_epoch",
             INT,
-            "Leader epoch of the log partition; null before message format v2 and where a dump does not tell.",
+            "Leader epoch of the log partition; of a batch without one (message formats 0 and 1) the one that its "
+            "replica's leader-epoch-checkpoint has for the offset; null where neither says it.",
         ),
         Column("record_count", INT, "Records left in the batch; 0 for a batch which compaction emptied."),
         Column("magic", TINYINT, "Message format: 2, or 0 and 1 from before Kafka 0.11."),

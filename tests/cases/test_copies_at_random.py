@@ -1,11 +1,13 @@
 """Random copies of one log, in any order and cut into nights, against a plain reference that knows all of them.
 
 A copy is cleaned as Kafka's cleaner does, cut short, begins later, ends in a tail that a newer leader never had, has a
-damaged batch, comes twice, or is a dump of rows. COPY_SETS says how many sets; a few of them as whole nights.
+damaged batch, comes twice, or is a dump of rows. In batches of message formats 0 and 1, and in some of format 2, no
+leader epoch is written: the replica's checkpoint says it, or nothing does. COPY_SETS says how many sets; a few of them
+as whole nights.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -17,6 +19,7 @@ import pytest
 
 from coordinator_core.codec import encode_key, encode_value
 from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.log.copies import UNKNOWN_EPOCH
 from coordinator_core.log.records import iter_records
 from jobs.bronze.capture import capture
 from jobs.delta.warehouse import Warehouse
@@ -26,6 +29,7 @@ from schemas.tables import TABLES
 from tests.cases.harness import Ledger
 from tests.cases.test_copies import contents
 from tests.coordinator_core.group_records import record
+from tests.coordinator_core.log.test_legacy import message
 from tests.jobs.builders import damaged
 from tests.jobs.dump_builders import kafka_rows, write_json_lines
 from tests.jobs.in_process import in_process
@@ -51,13 +55,36 @@ class Written:
     epoch: int
     records: tuple[Record, ...]
     is_damaged: bool = False
+    magic: int = 2
+    has_epoch: bool = True
+    """Is the leader epoch written in it? In message formats 0 and 1 there is no place for it."""
 
     def data(self) -> bytes:
         """On disk."""
+        if self.magic < 2:
+            return b"".join(
+                message(it.offset, it.value, key=it.key, magic=self.magic, timestamp_ms=it.timestamp_ms)
+                for it in self.records
+            )
         whole = build_batch(
-            self.records, leader_epoch=self.epoch, base_offset=self.base_offset, last_offset=self.last_offset
+            self.records,
+            leader_epoch=self.epoch if self.has_epoch else UNKNOWN_EPOCH,
+            base_offset=self.base_offset,
+            last_offset=self.last_offset,
         )
         return damaged(whole) if self.is_damaged else whole
+
+    def of(self, checkpoint: Sequence[tuple[int, int]]) -> "Written":
+        """The same with the epoch that a reader of its copy knows."""
+        if self.has_epoch:
+            return self
+        own = [epoch for epoch, offset in checkpoint if offset <= self.base_offset]
+        return replace(self, epoch=own[-1] if own else UNKNOWN_EPOCH)
+
+    @property
+    def known_epoch(self) -> int | None:
+        """Its leader epoch; None where nothing says it."""
+        return None if self.epoch == UNKNOWN_EPOCH else self.epoch
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -174,6 +201,51 @@ def copies_of_a_log(random: Random) -> list[Copy]:
     return copies
 
 
+def in_formats(random: Random, log: Sequence[Written], formats: Sequence[tuple[int, bool]]) -> tuple[Written, ...]:
+    """The same log in other message formats, by leader epoch; a message of format 0 or 1 is a batch of its own."""
+    found: list[Written] = []
+    for batch in log:
+        magic, has_epoch = formats[batch.epoch]
+        if magic == 2:
+            found.append(replace(batch, has_epoch=has_epoch))
+            continue
+        for it in batch.records:
+            records = (replace(it, timestamp_ms=it.timestamp_ms if magic else -1),)
+            found.append(Written(it.offset, it.offset, batch.epoch, records, magic=magic, has_epoch=False))
+    return tuple(found)
+
+
+def copies_without_epochs(random: Random) -> list[Copy]:
+    """The same of logs in whose batches leader epochs are missing; most copies have a checkpoint, some have none."""
+    epoch_count = random.randint(2, 3)
+    formats = sorted(random.choice([(0, False), (1, False), (2, False), (2, True)]) for _ in range(epoch_count))
+    log: list[Written] = []
+    starts: list[tuple[int, int]] = []
+    tails: list[tuple[Written, ...]] = []
+    for epoch in range(epoch_count):
+        offset = log[-1].last_offset + 1 if log else 0
+        starts.append((epoch, offset))
+        log += batches_from(random, offset, random.randint(2, 4), epoch)
+        tail = batches_from(random, log[-1].last_offset + 1, random.randint(1, 4), epoch)
+        tails.append((*log, *tail))
+    copies = []
+    for index in range(random.randint(2, 4)):
+        epoch = random.randrange(epoch_count - 1) if index == 0 or random.random() < 0.3 else epoch_count - 1
+        is_tail = epoch < epoch_count - 1
+        batches = in_formats(random, tails[epoch] if is_tail else log, formats)
+        if random.random() < 0.4:
+            batches = cleaned(batches, random.randint(1, len(batches) - 1))
+        if random.random() < 0.2 and not is_tail:
+            batches = batches[: random.randint(1, len(batches))]
+        own = tuple(it for it in starts[: epoch + 1] if it[1] <= batches[-1].last_offset)
+        cuts = (random.randrange(1, len(batches)),) if len(batches) > 1 and random.random() < 0.4 else ()
+        # where neither batch nor checkpoint says an epoch, only single messages can be compared one by one
+        is_needed = (2, False) in formats or (is_tail and formats[-1][0] == 2)
+        has_checkpoint = random.random() < 0.8 or is_needed
+        copies.append(Copy(batches, own if has_checkpoint else (), cuts=cuts))
+    return copies
+
+
 # --- the reference
 
 
@@ -190,21 +262,28 @@ class Expected:
 
 def expected(copies: Sequence[Copy]) -> Expected:
     """By the rules of the documentation, with all copies at hand."""
+    copies = [replace(copy, batches=tuple(it.of(copy.checkpoint) for it in copy.batches)) for copy in copies]
     logs = [copy for copy in copies if not copy.is_dump]
     intact = [batch for copy in logs for batch in copy.batches if not batch.is_damaged]
     checkpoint = max((copy.checkpoint for copy in logs), key=lambda it: (it[-1][0] if it else -1, len(it)), default=())
     starts: dict[int, int] = {}
-    for batch in intact:
+    for batch in (it for it in intact if it.known_epoch is not None):
         starts[batch.epoch] = min(batch.base_offset, starts.get(batch.epoch, batch.base_offset))
     starts |= dict(checkpoint)
 
     def is_of_the_log(batch: Written) -> bool:
-        return not any(epoch > batch.epoch and start <= batch.last_offset for epoch, start in starts.items())
+        is_known = batch.known_epoch is not None
+        return not any(
+            is_known and epoch > batch.epoch and start <= batch.last_offset for epoch, start in starts.items()
+        )
+
+    def rank(batch: Written) -> tuple[int, int, bytes]:
+        return batch.epoch, len(batch.records), batch.data()
 
     best: dict[tuple[int, int], Written] = {}
     for batch in filter(is_of_the_log, intact):
         place = batch.base_offset, batch.last_offset
-        if place not in best or (len(batch.records), batch.data()) > (len(best[place].records), best[place].data()):
+        if place not in best or rank(batch) > rank(best[place]):
             best[place] = batch
     records: dict[int, tuple[Any, ...]] = {}
     holes: set[int] = set()
@@ -215,16 +294,16 @@ def expected(copies: Sequence[Copy]) -> Expected:
         ends = [start for newer, start in starts.items() if epoch is not None and newer > epoch]
         return {offset for offset in offsets if offset < min(ends, default=offset + 1)}
 
-    epoch_at: dict[int, int] = {}
+    epoch_at: dict[int, int | None] = {}
     for batch in best.values():
-        records |= {it.offset: (batch.epoch, it.key, it.value) for it in batch.records}
+        records |= {it.offset: (batch.known_epoch, it.key, it.value) for it in batch.records}
         span = set(range(batch.base_offset, batch.last_offset + 1))
-        epoch_at |= dict.fromkeys(span, batch.epoch)
+        epoch_at |= dict.fromkeys(span, batch.known_epoch)
         holes |= span - set(batch.offsets)
     for copy in logs:
         position = copy.batches[0].base_offset
         for index, batch in enumerate(copy.batches):
-            epoch = next((it.epoch for it in copy.batches[index:] if not it.is_damaged), None)
+            epoch = next((it.known_epoch for it in copy.batches[index:] if not it.is_damaged), None)
             span = set(range(batch.base_offset, batch.last_offset + 1))
             holes |= shown(range(position, batch.base_offset), epoch)
             if batch.is_damaged:
@@ -295,41 +374,61 @@ def sources_of(night: Sequence[int], written: Sequence[dict[str, tuple[str, ...]
 @pytest.mark.parametrize("part", range(PARTS))
 def test_bronze_and_coverage_follow_from_all_copies_in_any_order(tmp_path: Path, part: int) -> None:
     """bronze has what the reference has, coverage says CAPTURED of that alone, and never hides what is missing."""
-    session = in_process()
     for seed in dict.fromkeys((*range(part, COPY_SETS, PARTS), *(it for it in FAILED_ONCE if it % PARTS == part))):
         random = Random(seed)
-        copies = copies_of_a_log(random)
-        wanted = expected(copies)
-        written = [copy.write(tmp_path / f"{seed}" / f"copy-{index}") for index, copy in enumerate(copies)]
-        said = []
-        for attempt in range(2):
-            warehouse = Warehouse(str(tmp_path / f"{seed}" / f"warehouse-{attempt}"))
-            nights = in_nights(random, range(len(copies)), is_one_run=attempt == 0)
-            for number, night in enumerate(nights):
-                options = {"cluster_id": "c", "warehouse": warehouse.root, **sources_of(night, written)}
-                capture(
-                    session,
-                    warehouse,
-                    load_settings(options, environment={}),
-                    capture_id=f"night-{number}",
-                    captured_at=NIGHT + timedelta(days=number),
-                )
-            place = f"seed {seed}, nights {nights}"
-            found = records_of(warehouse.read(TABLES["bronze.record_batches"]).to_pylist())
-            assert found == wanted.records, place
-            reported = coverage_of(warehouse.read(TABLES["bronze.coverage"]).to_pylist())
-            assert {at for at, kind in reported.items() if kind == "CAPTURED"} == found.keys(), place
-            assert {at for at, kind in reported.items() if kind == "COMPACTED"} <= wanted.compacted, place
-            assert {at for at, kind in reported.items() if kind == "CORRUPT"} <= wanted.bad, place
-            said.append((reported, place))
-        assert said[0][0] == said[1][0], said
+        compare_with_the_reference(tmp_path, seed, random, copies_of_a_log(random))
 
 
-@pytest.mark.parametrize("seed", sorted({*range(WHOLE_NIGHTS), *NIGHTS_FAILED_ONCE}))
-def test_silver_and_gold_follow_from_all_copies_in_any_order(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_so_do_those_in_whose_batches_no_leader_epoch_is_written(tmp_path: Path, part: int) -> None:
+    """The checkpoint of each replica says the epochs of its batches, also where its batches come before another's."""
+    for seed in range(part, COPY_SETS // 2, PARTS):
+        random = Random(f"no epochs {seed}")
+        compare_with_the_reference(tmp_path, seed, random, copies_without_epochs(random))
+
+
+def compare_with_the_reference(tmp_path: Path, seed: int, random: Random, copies: Sequence[Copy]) -> None:
+    """Capture copies in one run and in nights."""
+    session = in_process()
+    wanted = expected(copies)
+    written = [copy.write(tmp_path / f"{seed}" / f"copy-{index}") for index, copy in enumerate(copies)]
+    said = []
+    for attempt in range(2):
+        warehouse = Warehouse(str(tmp_path / f"{seed}" / f"warehouse-{attempt}"))
+        nights = in_nights(random, range(len(copies)), is_one_run=attempt == 0)
+        for number, night in enumerate(nights):
+            options = {"cluster_id": "c", "warehouse": warehouse.root, **sources_of(night, written)}
+            capture(
+                session,
+                warehouse,
+                load_settings(options, environment={}),
+                capture_id=f"night-{number}",
+                captured_at=NIGHT + timedelta(days=number),
+            )
+        place = f"seed {seed}, nights {nights}"
+        found = records_of(warehouse.read(TABLES["bronze.record_batches"]).to_pylist())
+        assert found == wanted.records, place
+        reported = coverage_of(warehouse.read(TABLES["bronze.coverage"]).to_pylist())
+        assert {at for at, kind in reported.items() if kind == "CAPTURED"} == found.keys(), place
+        assert {at for at, kind in reported.items() if kind == "COMPACTED"} <= wanted.compacted, place
+        assert {at for at, kind in reported.items() if kind == "CORRUPT"} <= wanted.bad, place
+        said.append((reported, place))
+    assert said[0][0] == said[1][0], said
+
+
+@pytest.mark.parametrize(
+    ("made", "seed"),
+    [
+        *((copies_of_a_log, seed) for seed in sorted({*range(WHOLE_NIGHTS), *NIGHTS_FAILED_ONCE})),
+        *((copies_without_epochs, seed) for seed in range(WHOLE_NIGHTS // 2)),
+    ],
+)
+def test_silver_and_gold_follow_from_all_copies_in_any_order(
+    tmp_path: Path, made: Callable[[Random], list[Copy]], seed: int
+) -> None:
     """Whole nights: what other batches replaced leaves nothing behind."""
     random = Random(f"nights {seed}")
-    copies = copies_of_a_log(random)
+    copies = made(random)
     written = [copy.write(tmp_path / f"copy-{index}") for index, copy in enumerate(copies)]
     tables = []
     for attempt in range(2):

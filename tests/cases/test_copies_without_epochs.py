@@ -1,0 +1,126 @@
+"""Copies in whose batches no leader epoch is written: message formats 0 and 1, and format 2 without one."""
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.log.copies import UNKNOWN_EPOCH
+from schemas.consumer_offsets import TOPIC
+from tests.cases.harness import Ledger
+from tests.cases.test_copies import contents, coverage, nights
+from tests.cases.test_copies_at_random import commit
+from tests.coordinator_core.log.test_legacy import message
+
+PARTED_AT = 5
+CHECKPOINTS: Mapping[str, Sequence[tuple[int, int]]] = {"old": ((0, 0),), "new": ((0, 0), (1, PARTED_AT))}
+ORDERS = tuple(permutations(("old", "new")))
+RUNS = [
+    *((0, order, is_one_run) for order in ORDERS for is_one_run in (True, False)),
+    (1, ("new", "old", "new"), False),
+    (2, ("old", "new"), False),
+]
+
+
+def one(magic: int, record: Record) -> bytes:
+    """A batch of one record, without a leader epoch."""
+    if magic == 2:
+        return build_batch([record], leader_epoch=UNKNOWN_EPOCH)
+    at_ms = record.timestamp_ms
+    return message(record.offset, record.value, key=record.key, magic=magic, timestamp_ms=at_ms)
+
+
+def write_copy(
+    root: Path, magic: int, numbers: Sequence[int], checkpoint: Sequence[tuple[int, int]] | None = None
+) -> Path:
+    """A replica whose log has a commit of each number."""
+    folder = root / f"{TOPIC}-0"
+    folder.mkdir(parents=True, exist_ok=True)
+    data = b"".join(one(magic, commit(offset, 0, number)) for offset, number in enumerate(numbers))
+    (folder / f"{0:020d}.log").write_bytes(data)
+    if checkpoint is not None:
+        lines = [f"{epoch} {offset}" for epoch, offset in checkpoint]
+        (folder / "leader-epoch-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
+    return root
+
+
+def parted(root: Path, magic: int, *, with_checkpoints: bool = True) -> dict[str, Path]:
+    """Two replicas that have other records from one offset on; the old leader's has two more."""
+    numbers = {"old": [0, 1, 2, 3, 4, 500, 501, 502, 503, 504], "new": [0, 1, 2, 3, 4, 5, 6, 7]}
+    return {
+        name: write_copy(root / name, magic, numbers[name], CHECKPOINTS[name] if with_checkpoints else None)
+        for name in numbers
+    }
+
+
+def committed(ledger: Ledger) -> list[int]:
+    """The commits of silver in the order of the log."""
+    rows = sorted(ledger.rows("silver.offset_commits"), key=lambda row: row["log_offset"])
+    return [row["committed_offset"] for row in rows]
+
+
+@pytest.mark.parametrize(("magic", "order", "is_one_run"), RUNS)
+def test_the_checkpoint_of_each_replica_says_the_epochs_of_its_batches(
+    ledger: Ledger, tmp_path: Path, magic: int, order: tuple[str, ...], is_one_run: bool
+) -> None:
+    """The newer leader's records count in any order, and where the copies part ways is said with epochs and sources."""
+    copies = parted(tmp_path / "copies", magic)
+    folders = tuple(copies[name] for name in order)
+    nights(ledger, folders[:2]) if is_one_run else nights(ledger, *((folder,) for folder in folders))
+    assert committed(ledger) == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert coverage(ledger) == [(0, 7, "CAPTURED")]
+    rows = sorted(ledger.rows("bronze.record_batches"), key=lambda row: row["base_offset"])
+    assert [row["leader_epoch"] for row in rows] == [0] * PARTED_AT + [1] * 3
+    (found,) = ledger.rows("bronze.quarantine")
+    assert (found["code"], found["offset"]) == ("COPIES_PART", PARTED_AT)
+    for text in ("leader epoch 0", "leader epoch 1", str(copies["old"]), str(copies["new"])):
+        assert text in found["message"]
+
+
+@pytest.mark.parametrize("magic", [0, 2])
+def test_without_checkpoints_copies_that_part_ways_are_said(tmp_path: Path, magic: int) -> None:
+    """No order of sources decides what counts, and a row says that nothing tells which copy the log has."""
+    copies = parted(tmp_path / "copies", magic, with_checkpoints=False)
+    tables = []
+    for number, order in enumerate(permutations(copies)):
+        ledger = Ledger(tmp_path / f"warehouse-{number}")
+        nights(ledger, *((copies[name],) for name in order))
+        tables.append(contents(ledger))
+        (found,) = ledger.rows("bronze.quarantine")
+        assert (found["code"], found["offset"]) == ("COPIES_PART", PARTED_AT)
+        for text in ("no known leader epoch", str(copies["old"]), str(copies["new"])):
+            assert text in found["message"]
+        assert "not known" in found["resolved_by"]
+    assert tables[0] == tables[1]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids="+".join)
+def test_a_follower_without_an_entry_of_the_newer_epoch_does_not_part_ways(
+    ledger: Ledger, tmp_path: Path, order: tuple[str, ...]
+) -> None:
+    """Followers of before message format 2 have no entry for an epoch that they did not lead."""
+    numbers = [0, 1, 2, 3, 4, 5, 6, 7]
+    copies = {name: write_copy(tmp_path / name, 1, numbers, CHECKPOINTS[name]) for name in CHECKPOINTS}
+    nights(ledger, *((copies[name],) for name in order))
+    assert committed(ledger) == numbers
+    assert ledger.rows("bronze.quarantine") == []
+    assert coverage(ledger) == [(0, 7, "CAPTURED")]
+
+
+def test_a_checkpoint_that_comes_later_says_the_epochs_of_batches_that_were_read(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    """The segments did not change and are read again, since their epochs were not known; then the newer copy counts."""
+    copies = parted(tmp_path / "copies", 1, with_checkpoints=False)
+    nights(ledger, (copies["old"],), (copies["new"],))
+    for name, entries in CHECKPOINTS.items():
+        lines = [f"{epoch} {offset}" for epoch, offset in entries]
+        path = copies[name] / f"{TOPIC}-0" / "leader-epoch-checkpoint"
+        path.write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
+    ledger.night(copies["old"], copies["new"], number=3)
+    assert committed(ledger) == [0, 1, 2, 3, 4, 5, 6, 7]
+    rows = sorted(ledger.rows("bronze.record_batches"), key=lambda row: row["base_offset"])
+    assert [row["leader_epoch"] for row in rows] == [0] * PARTED_AT + [1] * 3
+    assert coverage(ledger) == [(0, 7, "CAPTURED")]
