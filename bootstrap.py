@@ -521,7 +521,7 @@ def submission(
     # queries run for longer than a night's JVM does: they get the compiler that takes its time
     thorough = ["--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC"] if job[:1] == ["sql"] else []
     # where the driver runs in the cluster, the JVM here only hands it over
-    jvm = [logging_option(places), *([] if is_cluster_mode else class_archive_options(places, java))]
+    jvm = [logging_option(places), *([] if is_cluster_mode else class_archive_options(places, java, base))]
     words = [
         *("--properties-file", str(places.defaults)),
         *thorough,
@@ -553,11 +553,11 @@ def logging_option(places: Places) -> str:
     return f"-Dlog4j2.configurationFile={(places.root / 'conf' / 'log4j2.properties').as_uri()}"
 
 
-def class_archive_options(places: Places, java: Java) -> list[str]:
+def class_archive_options(places: Places, java: Java, environment: Mapping[str, str]) -> list[str]:
     """Where the driver's JVM keeps Spark's classes as it has read and verified them.
 
     The first JVM writes that archive at its end, after its job; later ones map it and start with half the work. It
-    fits one Java and one Spark.
+    fits one Java and one Spark. Without one that JVM works as well.
     """
     # for the JVM a colon separates two archives
     if not os.access(places.cache, os.W_OK) or ":" in str(places.cache):
@@ -571,12 +571,30 @@ def class_archive_options(places: Places, java: Java) -> list[str]:
     elif _is_whole(archive):
         options = [use]
     else:
-        options = [f"-XX:ArchiveClassesAtExit={archive}"]
+        options = [f"-XX:ArchiveClassesAtExit={archive}"] if _can_archive_classes(places, java, environment) else []
     for other in places.cache.glob("classes-*.jsa"):
         if other != archive:
             other.unlink(missing_ok=True)
     # the JVM writes to the job's stdout which classes an archive cannot have, and which archive does not fit
     return [*options, "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+
+
+def _can_archive_classes(places: Places, java: Java, environment: Mapping[str, str]) -> bool:
+    """Does a JVM start at all that is to write an archive of its classes?
+
+    Before Java 19 it ends at once where it has no archive of Java's own classes to add to: cut-down runtimes come
+    without one, and options of the user's may turn it off (-Xshare:off) or name another one.
+    """
+    trial = places.cache / f"trial-{os.getpid()}.jsa"
+    quiet = subprocess.DEVNULL
+    try:
+        own = shlex.split(environment.get("SPARK_SUBMIT_OPTS", ""))
+        asking = [java.path, *own, f"-XX:ArchiveClassesAtExit={trial}", "-Xlog:disable", "-version"]
+        return subprocess.run(asking, stdout=quiet, stderr=quiet, env=environment, check=False).returncode == 0
+    except (OSError, ValueError):
+        return False
+    finally:
+        trial.unlink(missing_ok=True)
 
 
 def _is_whole(archive: Path) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import bootstrap
 from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.recorded import RECORDINGS
 
@@ -448,6 +449,42 @@ def test_classes_are_kept_once_a_java(shell: Shell) -> None:
     java(shell, "18.0.1")
     assert shell("nightly")[0] == 0
     assert archive_options(shell) != [option] and not archive.exists()
+
+
+REFUSES_ARCHIVES = """#!/bin/bash
+[[ "$*" != *ArchiveClassesAtExit* ]] || { echo "DynamicDumpSharedSpaces is unsupported" >&2; exit 1; }
+"""
+
+
+def test_a_java_that_cannot_keep_its_classes_runs_the_job_all_the_same(shell: Shell) -> None:
+    """Cut-down runtimes have no archive to add to, and their JVM would not start with the option."""
+    shell.script("java", f"{REFUSES_ARCHIVES}printf '{MODULES}'\n")
+    assert shell("nightly")[0] == 0
+    assert archive_options(shell) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_kept"),
+    [
+        ({}, True),
+        ({"JAVA_TOOL_OPTIONS": "-Xshare:off"}, False),
+        ({"SPARK_SUBMIT_OPTS": "-XX:SharedArchiveFile='/no such folder/classes.jsa'"}, False),
+        ({"SPARK_SUBMIT_OPTS": "-Dmine='open"}, False),
+    ],
+    ids=["as it is", "no sharing", "an archive that is gone", "no options"],
+)
+def test_a_real_java_says_whether_it_can_keep_its_classes(
+    tmp_path: Path, variables: dict[str, str], is_kept: bool
+) -> None:
+    """It is asked once, until there is an archive, and leaves nothing behind."""
+    environment = {**os.environ, "SPARK_SUBMIT_OPTS": "", "GROUPLEDGER_CACHE": str(tmp_path), **variables}
+    places = bootstrap.find_places(PROJECT_ROOT, environment)
+    java = bootstrap.find_java(environment)
+    if java.version >= bootstrap.JAVA_RENEWS_ARCHIVE:
+        pytest.skip("a later Java renews its archive itself")
+    options = bootstrap.class_archive_options(places, java, environment)
+    assert any(option.startswith("-XX:ArchiveClassesAtExit=") for option in options) is is_kept
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("version", ["19", "25.0.3"])
