@@ -5,6 +5,7 @@ simulator's truth says of the end, as facts of the same form as those of the bro
 import gzip
 import json
 import re
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any, Final, Self
 
 from coordinator_core.client_protocols import decode_assignment
 from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.simulate.scenario import DURATION, UNIT_MS
 from jobs.operations.simulate import Written, simulate
 from tests.conformance.dump import DumpBatch, parse_dump
 from tests.conformance.truth import CONSUMER_OFFSETS, OPEN_ROWS, SHARE_GROUP_STATE, Facts, Snapshot, TopicLife, Truth
@@ -23,6 +25,8 @@ DECODERS: Final = {
     SHARE_GROUP_STATE: "--share-group-state-decoder",
 }
 INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact"}
+FAULT: Final = "[[fault]]\n"
+"""What a fault of a scenario file begins with: all are at its end."""
 DEFAULT_ASSIGNOR: Final = "uniform"
 """First of group.consumer.assignors, for groups in which no member asks for one."""
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
@@ -33,12 +37,11 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A scenario file, maybe with other values for keys which it has."""
+    """A scenario file, maybe with other values for keys which it has. In a shorter story there are only the faults that
+    strike before its end: no other is taken."""
 
     scenario: Path
     values: Mapping[str, str | int] = field(default_factory=dict)
-    has_faults: bool = True
-    """Else those at the end of the file are left out: in a shorter story they would never strike."""
 
     @property
     def name(self) -> str:
@@ -51,7 +54,15 @@ class Case:
         for key, value in self.values.items():
             text, count = re.subn(rf"(?m)^{key} = .*$", f"{key} = {json.dumps(value)}", text, count=1)
             assert count, f"{self.scenario.name} has no key {key}"
-        return text if self.has_faults else text.partition("[[fault]]")[0]
+        end_ms = _ms_of(tomllib.loads(text)["duration"])
+        story, *faults = text.split(FAULT)
+        return FAULT.join([story, *(it for it in faults if _ms_of(tomllib.loads(it)["at"]) < end_ms)])
+
+
+def _ms_of(duration: str) -> int:
+    match = DURATION.fullmatch(duration)
+    assert match, duration
+    return int(match[1]) * UNIT_MS[match[2]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def _lives(process_id: int) -> bool:
 
 def test_a_damaged_log_is_cut(home: KafkaHome, tmp_path: Path) -> None:
     """One bit in the middle of a segment, and the broker keeps what comes before it: it does look at every batch."""
-    simulated = Simulated.of(Case(SHORT, {"duration": "30s"}, has_faults=False), tmp_path / "case")
+    simulated = Simulated.of(Case(SHORT, {"duration": "30s"}), tmp_path / "case")
     ends = simulated.log_ends
     place = max((place for place in ends if place.startswith("__consumer_offsets")), key=lambda place: ends[place])
     segment = next((simulated.logs / place).glob("*.log"))
