@@ -73,6 +73,8 @@ CLIENT_SETTINGS: Final[Mapping[str, str | int]] = {
     "offsets.topic.num.partitions": 3,
     "share.coordinator.state.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
+    # what clients leave open is open however long the tests take: only theirs with a short time-out run out
+    "transaction.max.timeout.ms": 86_400_000,
     "group.min.session.timeout.ms": 1_000,
     "group.consumer.min.session.timeout.ms": 1_000,
     "group.consumer.session.timeout.ms": 6_000,

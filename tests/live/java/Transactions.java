@@ -14,7 +14,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /** Offsets committed by transactions of every end: committed, aborted, fenced, timed out, left open, mixed with others. */
 final class Transactions extends GroupLife {
-    private static final String LEFT_OPEN_MS = "600000";
+    private static final String LEFT_OPEN_MS = "86400000";
     private static final String TIMES_OUT_MS = "1200";
 
     private KafkaProducer<byte[], byte[]> producer;
