@@ -118,6 +118,7 @@ class PartitionStateRows:
     batch_count: I32
     available_count: I64
     acknowledged_count: I64
+    archiving_count: I64
     archived_count: I64
     is_complete: BoolArray
     changed_batches: StateBatchLists

@@ -70,7 +70,8 @@ K_ACKNOWLEDGED: Final = 14
 K_ARCHIVED: Final = 15
 K_ROW: Final = 16
 """The key's open row of share_partition_states, or -1."""
-KEY_COLUMNS: Final = 17
+K_ARCHIVING: Final = 17
+KEY_COLUMNS: Final = 18
 
 SEEN: Final = 1
 """A record of the key was seen."""
@@ -111,7 +112,8 @@ S_AVAILABLE: Final = 17
 S_ACKNOWLEDGED: Final = 18
 S_ARCHIVED: Final = 19
 S_COMPLETE: Final = 20
-STATE_COLUMNS: Final = 21
+S_ARCHIVING: Final = 21
+STATE_COLUMNS: Final = 22
 
 C_FIRST: Final = 0
 C_LAST: Final = 1
@@ -299,6 +301,8 @@ def _count_offsets(keys: I64, key: int, first: int, last: int, rank: int, sign: 
         keys[key, K_AVAILABLE] += offsets
     elif state == STATE_ACKNOWLEDGED:
         keys[key, K_ACKNOWLEDGED] += offsets
+    elif state == STATE_ARCHIVING:
+        keys[key, K_ARCHIVING] += offsets
     elif state == STATE_ARCHIVED:
         keys[key, K_ARCHIVED] += offsets
 
@@ -793,6 +797,7 @@ def _state_row(arrays: ColumnarArrays, key: int, offset: int, at: int, kind: int
     states[row, S_BATCH_COUNT] = keys[key, K_LENGTH]
     states[row, S_AVAILABLE] = _saturated(keys[key, K_AVAILABLE])
     states[row, S_ACKNOWLEDGED] = _saturated(keys[key, K_ACKNOWLEDGED])
+    states[row, S_ARCHIVING] = _saturated(keys[key, K_ARCHIVING])
     states[row, S_ARCHIVED] = _saturated(keys[key, K_ARCHIVED])
     is_complete = kind == KIND_TOMBSTONE or keys[key, K_FLAGS] & HAS_SNAPSHOT != 0
     states[row, S_COMPLETE] = 1 if is_complete else 0
@@ -1187,6 +1192,7 @@ StateArrays = tuple[
     I64,
     I64,
     I64,
+    I64,
     BoolArray,
 ]
 BatchListArrays = tuple[I32, I64, I64, I8, I32]
@@ -1220,6 +1226,7 @@ def cut_states(states: I64, rows: I64) -> StateArrays:
     batch_count = np.empty(count, np.int32)
     available_count = np.empty(count, np.int64)
     acknowledged_count = np.empty(count, np.int64)
+    archiving_count = np.empty(count, np.int64)
     archived_count = np.empty(count, np.int64)
     is_complete = np.empty(count, np.bool_)
     for to in range(count):
@@ -1247,6 +1254,7 @@ def cut_states(states: I64, rows: I64) -> StateArrays:
         batch_count[to] = states[row, S_BATCH_COUNT]
         available_count[to] = states[row, S_AVAILABLE]
         acknowledged_count[to] = states[row, S_ACKNOWLEDGED]
+        archiving_count[to] = states[row, S_ARCHIVING]
         archived_count[to] = states[row, S_ARCHIVED]
         is_complete[to] = states[row, S_COMPLETE] != 0
     return (
@@ -1272,6 +1280,7 @@ def cut_states(states: I64, rows: I64) -> StateArrays:
         batch_count,
         available_count,
         acknowledged_count,
+        archiving_count,
         archived_count,
         is_complete,
     )

@@ -209,6 +209,7 @@ def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition:
         "batch_count": pa.array(rows.batch_count),
         "available_count": pa.array(rows.available_count),
         "acknowledged_count": pa.array(rows.acknowledged_count),
+        "archiving_count": pa.array(rows.archiving_count),
         "archived_count": pa.array(rows.archived_count),
         "is_complete": _flags(rows.is_complete),
     }
@@ -255,7 +256,7 @@ _NEVER_NULL_IN_COMMITS: Final = frozenset({"log_partition", "log_offset", "group
 _SHARE_KEY: Final = frozenset({"group_id", "topic_id", "partition", "log_partition"})
 _NEVER_NULL_IN_STATES: Final = _SHARE_KEY | {
     *("log_offset", "record_kind", "changed_batches"),
-    *("batch_count", "available_count", "acknowledged_count", "archived_count", "is_complete"),
+    *("batch_count", "available_count", "acknowledged_count", "archiving_count", "archived_count", "is_complete"),
 }
 _NEVER_NULL_IN_BATCHES: Final = _SHARE_KEY | {
     *("first_offset", "last_offset", "from_log_offset"),

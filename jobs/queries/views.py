@@ -95,7 +95,8 @@ OWNER_COLUMNS: Final = """
 SHARE_COLUMNS: Final = """
     s.cluster_id, s.group_id, s.topic, s.topic_id, s.partition, s.start_offset, s.effective_start_offset,
     s.snapshot_epoch, s.state_epoch, s.leader_epoch, s.delivery_complete_count, s.available_count,
-    s.acknowledged_count, s.archived_count, s.is_complete, s.valid_from, s.valid_to, s.log_partition, s.log_offset
+    s.acknowledged_count, s.archived_count, s.is_complete, s.valid_from, s.valid_to, s.log_partition, s.log_offset,
+    s.archiving_count
 """
 NEWEST: Final = "valid_to IS NULL"
 

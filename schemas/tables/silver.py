@@ -284,6 +284,11 @@ SHARE_PARTITION_STATES = Table(
         Column("archived_count", BIGINT, "Offsets ARCHIVED in the merged state."),
         IS_COMPLETE,
         IS_SETTLED,
+        Column(
+            "archiving_count",
+            BIGINT,
+            "Offsets ARCHIVING in the merged state: given up, and being copied to a dead letter topic (Kafka 4.4).",
+        ),
     ),
 )
 

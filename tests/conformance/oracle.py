@@ -528,6 +528,7 @@ def _share_row(
         "delivery_complete_count": _unless(-1, state.delivery_complete_count),
         "available_count": counts.count(0),
         "acknowledged_count": counts.count(2),
+        "archiving_count": counts.count(3),
         "archived_count": counts.count(4),
         "is_complete": state.is_complete,
     }

@@ -256,7 +256,7 @@ def _states(
     ranks = list(_by_offset(after).values())
     row["counts"] = (
         0 if after is None else len(after.state_batches),
-        *(sum(1 for rank in ranks if rank[1] == state) for state in (0, 2, 4)),
+        *(sum(1 for rank in ranks if rank[1] == state) for state in (0, 2, 3, 4)),
     )
     row["is_complete"] = after is None or after.has_snapshot
     row["changed"] = tuple((b.first_offset, b.last_offset, b.rank) for b in own)
@@ -407,7 +407,13 @@ def _state_row(output: ColumnarOutput, i: int) -> Row:
             int(states.create_time_ms[i]) if states.has_create_time[i] else None,
             int(states.write_time_ms[i]) if states.has_write_time[i] else None,
         )
-    counts = (states.batch_count, states.available_count, states.acknowledged_count, states.archived_count)
+    counts = (
+        states.batch_count,
+        states.available_count,
+        states.acknowledged_count,
+        states.archiving_count,
+        states.archived_count,
+    )
     has_end = bool(states.has_end[i])
     return (
         output.keys[int(states.key[i])],
