@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 GROUP_TYPE_MISMATCH: Final = "GROUP_TYPE_MISMATCH"
-"""A record of one group type for an id which is held by a group of another type."""
+"""A record of one group type for an id that a group of another type has."""
 GROUP_TOMBSTONE_TOO_EARLY: Final = "GROUP_TOMBSTONE_TOO_EARLY"
 """A group is deleted while members, target assignments or an assignment epoch are left."""
 MEMBER_TOMBSTONE_TOO_EARLY: Final = "MEMBER_TOMBSTONE_TOO_EARLY"

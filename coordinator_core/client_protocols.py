@@ -269,7 +269,7 @@ class AssignmentRead(NamedTuple):
 
 
 class ConnectRound(NamedTuple):
-    """What the assignments of one generation of Connect workers say beside what each has."""
+    """What the assignments of one generation of Connect workers say, apart from what each has."""
 
     config_offset: int
     """Offset of the config topic that the leader assigned by."""

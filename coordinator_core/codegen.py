@@ -25,7 +25,7 @@ class Source:
 
     @contextmanager
     def indented(self) -> Iterator[None]:
-        """What is added here stands below the line before."""
+        """Lines that are added here are one level deeper than the line before."""
         self._depth += 1
         try:
             yield

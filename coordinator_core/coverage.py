@@ -22,7 +22,7 @@ class CoverageKind(IntEnum):
     MISSING = 0
     """Never seen: before the first capture, or between two."""
     COMPACTED = 1
-    """A hole inside a captured stretch: the log was there, the record was not any more."""
+    """A hole inside a captured range: the log was there, the record was not any more."""
     CORRUPT = 2
     """Its bytes were there and could not be trusted."""
     CAPTURED = 3
@@ -73,7 +73,7 @@ def complete_coverage(ranges: Iterable[CoverageRange], *, observed_at_ms: int) -
     """Disjoint ranges with MISSING ones between them, from offset 0 to the last offset there is.
 
     A gap which was there before keeps its time; whether it lies before the first captured offset or between two
-    captures is told anew, since a later capture may have come before it.
+    captures is decided again, since a later capture may have come before it.
     """
     ascending = sorted(ranges, key=lambda r: r.from_offset)
     if not ascending:

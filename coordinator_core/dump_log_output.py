@@ -51,8 +51,10 @@ DUMPED_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """Text of the record lines of one batch. A batch has at most max.message.bytes (1 MiB), and JSON takes a few times the
 bytes it tells; far above that a dump is no dump."""
 
-NOT_TOLD: Final = "RECORD_NOT_TOLD"
-"""Code of a record whose line does not tell its key and value."""
+NOT_PRINTED: Final = "RECORD_NOT_PRINTED"
+"""Code of a record whose line has no readable key and value."""
+NO_PARTITION: Final = "no line says which log partition this is"
+NO_OFFSET_AND_TIME: Final = "the record is printed without offset and time"
 UNKNOWN_LINE: Final = "UNKNOWN_LINE"
 """Code of a line which kafka-dump-log does not print."""
 
@@ -106,7 +108,7 @@ class DumpedFault:
 
 @dataclass(frozen=True, slots=True)
 class DumpedGap:
-    """Offsets of a batch whose records are not told: another dump, or the log itself, may have them."""
+    """Offsets of a batch whose records are not printed: another dump, or the log itself, may have them."""
 
     topic: str
     partition: int
@@ -299,13 +301,13 @@ class _Reader:
         self._batch = batch
         if self._log is None:
             batch.has_next_lines = False
-            message = "which log partition this is of is not told: dump files in their folders, <topic>-<partition>"
-            yield self._fault(NOT_TOLD, message, batch.line_number, line)
+            message = f"{NO_PARTITION}: dump files in their folders, <topic>-<partition>"
+            yield self._fault(NOT_PRINTED, message, batch.line_number, line)
 
     def _unprinted_count(self, batch: _Batch) -> int:
-        """How many records of a batch are not told: as its header counts them, else as lines say."""
+        """How many records of a batch are not printed: as its header counts them, else as lines say."""
         if batch.header.get("isvalid") != "true" or batch.is_of_lines:
-            return 0  # none of it is to be trusted; of lines each is told or is a fault
+            return 0  # none of it is to be trusted; each of its lines is a record or a fault
         printed_count = len(batch.records) + len(batch.unread_offsets)
         count = batch.header.get("count")
         if count is None:
@@ -313,7 +315,7 @@ class _Reader:
         return max(batch.fault_count, int(count[:11]) - printed_count)
 
     def _unreported(self, batch: _Batch, count: int) -> Iterator[Dumped]:
-        """Offsets of a batch that nothing is told of; and a fault, where no line said so."""
+        """Offsets of a batch of which nothing is printed; and a fault, where no line said so."""
         assert self._log is not None
         header = batch.header
         last = int(header.get("lastOffset", header.get("offset", "")))
@@ -326,7 +328,7 @@ class _Reader:
                 if "count" in header or _has_own_line(header)
                 else f"records of the batch are not printed: {PRINT_DEEP}"
             )
-            yield self._fault(NOT_TOLD, message, batch.line_number, offset=first)
+            yield self._fault(NOT_PRINTED, message, batch.line_number, offset=first)
         for known in sorted((*(record.offset for record, _, _ in batch.records), *batch.unread_offsets, last + 1)):
             if first < known:
                 yield DumpedGap(*self._log, first, known - 1)
@@ -355,7 +357,7 @@ class _Reader:
         fields = _fields_of(line)
         if fields is None:
             yield from self.flush()
-            yield self._fault(NOT_TOLD, "offset and time of the record are not told", line_number, line)
+            yield self._fault(NOT_PRINTED, NO_OFFSET_AND_TIME, line_number, line)
             return
         header = dict(_PAIR.findall(line[: fields.end]))
         if self._batch is None or not self._batch.is_of_lines or self._batch.header["position"] != header["position"]:
@@ -370,7 +372,7 @@ class _Reader:
             yield from self._gap(fields.offset, fields.offset)
         elif "payloadsize" in header and header["compresscodec"].lower() not in _NOT_COMPRESSED:
             message = f"records of the compressed message are not printed: {PRINT_DEEP}"
-            yield self._fault(NOT_TOLD, message, line_number, line, fields.offset)
+            yield self._fault(NOT_PRINTED, message, line_number, line, fields.offset)
             yield from self._gap(min(self._next_offset or fields.offset, fields.offset), fields.offset)
         else:
             yield from self._record(line_number, line)
@@ -396,8 +398,8 @@ class _Reader:
         fields = _fields_of(line)
         if fields is None:
             batch.fault_count += 1
-            message = "offset and time of the record are not told: dump without --skip-record-metadata"
-            yield self._fault(NOT_TOLD, message, line_number, line)
+            message = f"{NO_OFFSET_AND_TIME}: dump without --skip-record-metadata"
+            yield self._fault(NOT_PRINTED, message, line_number, line)
             return
         assert self._log is not None
         try:
@@ -452,7 +454,7 @@ class _Reader:
             f"{error} by the kafka-dump-log of {_tool(batch)}: {PRINT_ALL}" if is_text else f"{error}: {PRINT_DATA}"
         )
         group_id = error.group_id if isinstance(error, UnprintedFields) else None
-        yield self._fault(NOT_TOLD, message, line_number, line, offset, group_id)
+        yield self._fault(NOT_PRINTED, message, line_number, line, offset, group_id)
         if batch.is_of_lines:
             yield from self._gap(offset, offset)
 

@@ -2,7 +2,7 @@
 
 Two tools print the same JSON: the console consumer's formatters (OffsetsMessageFormatter,
 GroupMetadataMessageFormatter, TransactionLogMessageFormatter, ShareGroupStateMessageFormatter) for each record, and
-kafka-dump-log beside each record of a batch (`dump_log_output.py`). Both print fields by the generated JsonConverter
+kafka-dump-log for each record of a batch (`dump_log_output.py`). Both print fields by the generated JsonConverter
 classes, so kafka_json reads them back; what a JsonConverter leaves out (tags of a later Kafka, bytes behind the last
 field) is lost. A tool of a later Kafka prints fields that are not declared here, and not how they are written: the
 record is read without them, and the names of what was left out are given.

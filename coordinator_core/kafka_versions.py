@@ -1,6 +1,6 @@
 """Releases of Kafka, and the one table of what the coordinators do since which of them.
 
-Code asks `Since.NAME.holds_in(version)` at the place where the rule stands; nothing else compares versions.
+Code asks `Since.NAME.holds_in(version)` at the place of the rule; nothing else compares versions.
 """
 
 from enum import Enum

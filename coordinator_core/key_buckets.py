@@ -155,7 +155,7 @@ def _share_text(key: SharePartitionKey) -> bytes:
 
 
 def _key_of(data: bytes, is_share: bool) -> Key | None:
-    """The group or share partition that a record's key names; None: none that can be told."""
+    """The group or share partition that a record's key names; None: none that can be read."""
     length = int.from_bytes(data[2:_GROUP_PLACE], "big", signed=True)
     end = _GROUP_PLACE + length
     if length < 0 or end + (_SHARE_KEY_BYTES if is_share else 0) > len(data):

@@ -67,8 +67,8 @@ def partition_epochs(
 ) -> dict[int, int]:
     """Partition -> assignment epoch, by ascending partition.
 
-    Records from before the `assignmentEpochs` tag (4.3) have none: the member's epoch stands in for all, zero
-    at least (Utils.topicPartitionsWithEpochsFromRecord).
+    Records from before the `assignmentEpochs` tag (4.3) have none: the member's epoch counts for all, zero at least
+    (Utils.topicPartitionsWithEpochsFromRecord).
     """
     if assignment_epochs is None or len(assignment_epochs) != len(partitions):
         assignment_epochs = (max(member_epoch, 0),) * len(partitions)

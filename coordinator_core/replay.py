@@ -91,7 +91,7 @@ def replay_group_metadata(
 def replay_share_group_state_partition_metadata(
     existing: Group | None, key: Struct, value: Struct | None, report: Report, version: KafkaVersion = DEFAULT_VERSION
 ) -> Group | None:
-    """ShareGroupStatePartitionMetadata (15), as far as it makes the group which it needs; what it tells is kept beside
+    """ShareGroupStatePartitionMetadata (15), as far as it creates the group that it needs; its value is kept outside of
     the groups (`replay_share_partitions`)."""
     group = _group_for(existing, ShareGroup, key.group_id, version, is_value=value is not None, report=report)
     return existing if value is None or group is None else group
@@ -191,7 +191,7 @@ _BY_NUMBER: Final[Mapping[int, Replay]] = {record_type.value: function for recor
 
 _GROUP_METADATA: Final = RecordType.GROUP_METADATA
 SHARE_PARTITIONS_RECORD: Final = RecordType.SHARE_GROUP_STATE_PARTITION_METADATA
-"""The one record of a group that tells something beside it: `replay_share_partitions`."""
+"""The one record of a group with state outside of it: `replay_share_partitions`."""
 OFFSET_COMMIT_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 
 

@@ -22,7 +22,7 @@ from schemas.client_protocols import CONSUMER_PROTOCOL_SUBSCRIPTION
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NONE_KNOWN: Final = -1
-"""Stands for an absent leader epoch or expiry, as in the records."""
+"""An absent leader epoch or expiry, as in the records."""
 VERSION_BYTES: Final = 2
 """Subscriptions start with their version."""
 ZERO_UUID: Final = "A" * 22
@@ -113,7 +113,7 @@ def _classic_member(group: ClassicGroup, member: ClassicMember) -> Json:
 
 
 def _subscribed_topics(group: ClassicGroup) -> list[str] | None:
-    """Topics of all members, or None where they cannot be told (ClassicGroup.computeSubscribedTopics)."""
+    """Topics of all members, or None where they are not known (ClassicGroup.computeSubscribedTopics)."""
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
     if not group.members:

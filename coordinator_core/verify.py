@@ -33,7 +33,7 @@ class Verdict(IntEnum):
     NOT_IN_LOG = 1
     """They differ by what no log holds."""
     MOVED_ON = 2
-    """The log went on while the broker was asked, and no state of the ledger is the one that it told."""
+    """The log went on while the broker was asked, and no state of the ledger is the one that it answered."""
     CANNOT_TELL = 3
     """The broker refused to answer, or the ledger lacks a part of the log."""
     DIFFERENT = 4

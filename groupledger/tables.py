@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentat
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
-from schemas.tables.state import AUDIT_STARTS, AUDITS, RUNS, STARTS
+from schemas.tables.state import AUDIT_STARTS, AUDITS, REPLAY_STARTS, RUNS
 
 
 class _Written(NamedTuple):
@@ -24,7 +24,7 @@ class _Written(NamedTuple):
 
 
 _WRITTEN: Final[Mapping[str, _Written]] = {
-    "silver": _Written(STARTS, RUNS, "replay_version"),
+    "silver": _Written(REPLAY_STARTS, RUNS, "replay_version"),
     "gold": _Written(AUDIT_STARTS, AUDITS, "audit_version"),
 }
 

@@ -58,7 +58,7 @@ class Subscription:
 
     @property
     def generation(self) -> int:
-        """The generation in which the partitions were owned, -1 for none told."""
+        """The generation in which the partitions were owned, -1 where the member names none."""
         return GENERATION_DEFAULT if self.generation_id is None else self.generation_id
 
 

@@ -104,7 +104,7 @@ def _assign(
 
 
 def _is_same_for_all(subscriptions: Mapping[str, Subscription]) -> bool:
-    """All are compared with the first subscription that is not empty. Who stands before it counts as equal, which is
+    """All are compared with the first subscription that is not empty. Members before it count as equal, which is
     Kafka's slip: such a member is given partitions of topics that it is not subscribed to.
     """
     first: frozenset[str] = frozenset()
@@ -123,7 +123,7 @@ def _owned_partitions(
 
     The generation of the member met first is taken from its subscription, that of the other from its data: for
     `sticky` the two may differ (allSubscriptionsEqual). Not as Kafka: a partition beyond the end of its topic, which
-    was made anew with fewer, is nobody's. Kafka's assignor keeps it, and then fails or gives others out twice.
+    was recreated with fewer, is nobody's. Kafka's assignor keeps it, and then fails or gives others out twice.
     """
     numbers = {name: range(topic.partition_count) for name, topic in topics.items()}
     owned: HashMap[str, list[TopicPartition]] = HashMap(string_hash_code)
@@ -569,7 +569,7 @@ class _BySize:
         del self._keys[bisect_left(self._keys, self._key(member_id))]
 
     def resizing(self, member_id: str) -> _Resizing:
-        """To be held while the member's list changes."""
+        """A context manager around changes of the member's list."""
         return _Resizing(self, member_id)
 
     def _key(self, member_id: str) -> tuple[int, bytes, str]:

@@ -4,8 +4,8 @@ Members stand in one line: static ones by instance id, then the others by member
 pieces as it has subscribers, the first pieces one longer where it does not come out even, and the pieces go down the
 line. What members had before plays no part.
 
-Where the group is said to be homogeneous, the first in the line stands for all. The broker may say so of members which
-are not alike: it infers the type of a group only when a member changes, not when a pattern is resolved anew.
+Where the group is said to be homogeneous, the first in the line represents all. The broker may say so of members which
+are not alike: it infers the type of a group only when a member changes, not when a pattern is resolved again.
 """
 
 from collections import Counter

@@ -243,7 +243,7 @@ class _Levels:
         return self._members[self._low_next - 1]
 
     def next_most_loaded(self, owned: Mapping[int, Sequence[int]]) -> int | None:
-        """Who gives up a partition of those held. It counts as taken. None where nobody is left who could."""
+        """Who gives up an owned partition. It counts as taken. None where nobody is left who could."""
         while (member := self._next_of_high_range()) is not None:
             if owned.get(member):
                 return member

@@ -64,10 +64,10 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """How long a new member's JoinGroup may wait; fixed in Kafka (classicGroupNewMemberJoinTimeoutMs)."""
 
 MEMBER_ID_REQUIRED_FROM_VERSION: Final = 4
-"""JoinGroup: from here on a new member is told its id first and joins with it."""
+"""JoinGroup: from here on a new member gets its id first and joins with it."""
 
 SKIP_ASSIGNMENT_FROM_VERSION: Final = 9
-"""JoinGroup: from here on a leader which comes back may be told that the assignment holds."""
+"""JoinGroup: from here on a leader that comes back may learn that the assignment is unchanged."""
 
 JOIN_CONSUMER_GROUP: Final = "classic_join_consumer_group"
 SYNC_CONSUMER_GROUP: Final = "classic_sync_consumer_group"
@@ -205,7 +205,7 @@ def _add_member(context: Context, request: JoinGroupRequest, group: LiveClassicG
     if group.state == PREPARING_REBALANCE and group.previous_state == EMPTY:
         group.new_member_added = True
     group.add(member)
-    # It cannot send heartbeats before it is told its id: its JoinGroup itself is timed.
+    # It cannot send heartbeats before it has its id: its JoinGroup itself is timed.
     schedule_heartbeat(context, group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
     return _prepare_rebalance_or_complete_join(context, group)
 
@@ -248,7 +248,7 @@ def _replace_static_member(
             response = _join_response(group, member_id, is_leader=is_leader)
             _complete_join(later, member, replace(response, skip_assignment=is_leader))
         else:
-            # An old client that is told it leads would assign: it is told the leader's old id.
+            # An old client that learns it leads would assign: it gets the leader's old id.
             response = _join_response(group, member_id, is_leader=False)
             _complete_join(later, member, replace(response, leader=old_leader))
 
@@ -323,7 +323,7 @@ def _complete_join_timer(context: Context, group_id: str) -> Result:
 
 
 def _rebalancing_group(context: Context, group_id: str) -> LiveClassicGroup | None:
-    """The group whose join phase a timer ends; None where it was one of another type, or anew, meanwhile."""
+    """The group whose join phase a timer ends; None where it is of another type meanwhile, or was created again."""
     group = context.group(group_id)
     return group if isinstance(group, LiveClassicGroup) and group.state == PREPARING_REBALANCE else None
 
@@ -477,7 +477,7 @@ def _reset_assignment(context: Context, group: LiveClassicGroup, code: ErrorCode
 
 
 def _propagate_assignment(context: Context, group: LiveClassicGroup, code: ErrorCode) -> None:
-    """Answer all who wait in the sync phase. Their sessions start anew: while they waited none ended."""
+    """Answer all who wait in the sync phase. Their sessions restart: while they waited none ended."""
     for member in group.members_in_hash_order():
         response = _sync_response(group, member) if code == ErrorCode.NONE else SyncGroupResponse(error_code=code)
         if _complete_sync(context, member, response):
@@ -500,7 +500,7 @@ def _expire_sync(context: Context, group_id: str, generation_id: int) -> Result:
 
 
 def heartbeat(context: Context, request: HeartbeatRequest) -> Result:
-    """Heartbeat: the session starts anew; a member is told that it has to rejoin. Writes nothing."""
+    """Heartbeat: the session restarts; the answer says whether the member has to rejoin. Writes nothing."""
     group = context.group(request.group_id)
     if isinstance(group, ConsumerGroup):
         return context.command(HEARTBEAT_CONSUMER_GROUP)(context, request)

@@ -90,7 +90,7 @@ class LiveClassicGroup:
     """Ids which were handed out (MEMBER_ID_REQUIRED) and have not joined yet."""
     pending_sync_members: set[str] = field(default_factory=set)
     subscribed_topics: frozenset[str] | None = None
-    """None: cannot be told, or not yet."""
+    """None: not known, or not yet."""
     new_member_added: bool = False
     """Somebody joined while the first rebalance was delayed: it may be delayed again."""
     supported_protocols: Counter[str] = field(default_factory=Counter)
@@ -253,7 +253,7 @@ class LiveClassicGroup:
         return max(in_bucket_order(votes, string_hash_code), key=votes.__getitem__)
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Topics of all members, or None where they cannot be told (ClassicGroup.computeSubscribedTopics)."""
+        """Topics of all members, or None where they are not known (ClassicGroup.computeSubscribedTopics)."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:

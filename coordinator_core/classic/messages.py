@@ -34,7 +34,7 @@ class JoinGroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupResponseMember:
-    """A member, as the leader is told of it."""
+    """A member, as the leader gets it."""
 
     member_id: str
     group_instance_id: str | None

@@ -27,6 +27,6 @@ def sync_key(group_id: str) -> str:
 
 
 def schedule_heartbeat(context: Context, group: LiveClassicGroup, member_id: str, delay_ms: int | None = None) -> None:
-    """Start the session of a member, joined or pending, anew; without delay it lasts the member's session time-out."""
+    """Restart the session of a member, joined or pending; without delay it lasts the member's session time-out."""
     delay_ms = group.members[member_id].session_timeout_ms if delay_ms is None else delay_ms
     context.schedule(heartbeat_key(group.group_id, member_id), delay_ms, EXPIRE_HEARTBEAT, group.group_id, member_id)

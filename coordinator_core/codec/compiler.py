@@ -274,8 +274,7 @@ def _field_codec(field: wire.Field, version: Version, depth: int, *, is_tagged: 
 
 
 def _nullable_struct(codec: StructCodec, *, is_tagged: bool) -> Codec:
-    """Null or not stands before the struct: as a signed byte among the fields, as a varint in the tag
-    section."""
+    """Before the struct comes null or not: as a signed byte among the fields, as a varint in the tag section."""
     write_struct = codec.write
 
     def read_into(source: Source, target: str) -> None:

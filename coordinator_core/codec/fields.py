@@ -1,4 +1,4 @@
-"""Readers and writers of single fields: of fixed size, uuids, and what a length stands before."""
+"""Readers and writers of single fields: of fixed size, uuids, and those with a length before them."""
 
 import struct
 from collections.abc import Callable
@@ -17,8 +17,8 @@ BYTES_MAX: Final = 0x7FFFFFFF
 Read = Callable[[Buffer, int], tuple[Any, int]]
 Write = Callable[[bytearray, Any], None]
 ReadInto = Callable[[Source, str], None]
-"""(source, target): add the lines which read the value that stands in `data` at `position` into `target`, and move
-`position` behind it. They may use `size`, the length of `data`, and have five names to themselves: `length`, `start`,
+"""(source, target): add the lines which read the value in `data` at `position` into `target`, and move `position`
+behind it. They may use `size`, the length of `data`, and have five names to themselves: `length`, `start`,
 `end`, `items` and `item`; of these, a flat struct's leave `items` and `item` alone."""
 
 

@@ -15,7 +15,7 @@ member like any other. What a heartbeat does for a member of the consumer protoc
     has to rejoin   JoinGroup                                            -> has to sync
     any             LeaveGroup, or its time is up                        -> gone
 
-A member has its rebalance time-out to sync, and as long to rejoin from when it is first told to; its session is as long
+A member has its rebalance time-out to sync, and as long to rejoin after it was first asked to; its session is as long
 as it asked for. Only JoinGroup, LeaveGroup and a time-out write.
 
 Source: GroupMetadataManager.classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup,
@@ -175,7 +175,7 @@ def _supports_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> bool
 
 
 def _requires_known_member_id(context: Context, request: JoinGroupRequest) -> bool:
-    """Whether a new member is told its id first, and joins with it (KIP-394)."""
+    """Whether a new member gets its id first, and joins with it (KIP-394)."""
     is_new = request.group_instance_id is None and request.member_id == UNKNOWN_MEMBER_ID
     return is_new and context.api_version >= MEMBER_ID_REQUIRED_FROM_VERSION
 
@@ -267,7 +267,7 @@ def sync_group(context: Context, request: SyncGroupRequest) -> Result:
         timers.schedule_session(later, group.group_id, member.member_id, classic.session_timeout_ms)
         later.complete(context.request_id, response)
 
-    # Nothing is written, but what the member is told must not be what the log may still lose.
+    # Nothing is written, but the member must not get what the log may still lose.
     return Result(on_append=on_append)
 
 
@@ -304,7 +304,7 @@ def _assignment_bytes(context: Context, member: ConsumerMember, classic: Classic
 
 
 def heartbeat(context: Context, request: HeartbeatRequest) -> Result:
-    """Heartbeat: the session starts anew. REBALANCE_IN_PROGRESS asks the member to rejoin, where it can make a step."""
+    """Heartbeat: restarts the session. REBALANCE_IN_PROGRESS asks the member to rejoin, where it can make a step."""
     group: ConsumerGroup = context.group(request.group_id)
     member = _validate_member(group, request.member_id, request.group_instance_id)
     classic = _validate_classic(member, request.generation_id)
@@ -335,7 +335,7 @@ def _is_waiting(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def leave_group(context: Context, request: LeaveGroupRequest) -> Result:
-    """LeaveGroup: members go at once, whatever their protocol; those who are none are told so one by one."""
+    """LeaveGroup: members go at once, whatever their protocol; each id that is no member gets an error of its own."""
     group: ConsumerGroup = context.group(request.group_id)
     leaving: dict[str, ConsumerMember] = {}
     answers = []

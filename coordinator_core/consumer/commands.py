@@ -183,7 +183,7 @@ def _with_request(context: Context, member: ConsumerMember, request: ConsumerGro
 
 
 def _given(value: T | None, known: T) -> T:
-    """What is not told is as it was."""
+    """The value of the request; null: as it was."""
     return known if value is None else value
 
 
@@ -195,7 +195,7 @@ def _rebalance_timeout_ms(request: ConsumerGroupHeartbeatRequest) -> int | None:
 def _response(
     context: Context, request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, updated: ConsumerMember
 ) -> ConsumerGroupHeartbeatResponse:
-    """The answer; with the assignment where it changed, or where the member told all of itself."""
+    """The answer; with the assignment where it changed, or where the request has all fields of the member."""
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     is_full = _rebalance_timeout_ms(request) is not None and request.topic_partitions is not None and has_subscription
     is_sent = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or is_full or member.assigned != updated.assigned

@@ -14,7 +14,7 @@ Either way the generation goes on as the epoch, and back. Upwards, each member k
 and is stable at that; downwards, each member has its target for its assignment, and a rebalance follows unless the one
 who came in place of the last member changed nothing.
 
-Source: GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup and the validations beside them;
+Source: GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup and the validations next to them;
 ConsumerGroup.fromClassicGroup; ClassicGroup.fromConsumerGroup.
 """
 
@@ -134,9 +134,9 @@ def _not_upgraded(group: LiveClassicGroup, why: str) -> Refused:
 def upgrade(context: Context, group: LiveClassicGroup, records: list[CoordinatorRecord]) -> ConsumerGroup:
     """Make a consumer group of a classic one which has members, in the course of a join.
 
-    Appends the records of the conversion, and gives the group as it is after them. Who waits for an answer is told to
-    rejoin, even where the conversion is refused after that (GROUP_ID_NOT_FOUND): the group stays classic then, and the
-    session timers which were started find no consumer group.
+    Appends the records of the conversion, and gives the group as it is after them. Members that wait for an answer are
+    asked to rejoin, even where the conversion is refused after that (GROUP_ID_NOT_FOUND): the group stays classic then,
+    and the session timers which were started find no consumer group.
     """
     check_upgrade(context.config, group)
     answer_all(context, group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -150,7 +150,7 @@ def upgrade(context: Context, group: LiveClassicGroup, records: list[Coordinator
 
 
 def consumer_group_of(group: LiveClassicGroup, image: MetadataImage) -> ConsumerGroup:
-    """The consumer group which a classic one stands for (ConsumerGroup.fromClassicGroup).
+    """The consumer group equivalent to a classic one (ConsumerGroup.fromClassicGroup).
 
     Kafka 4.3.1 fails where the first rebalance has not chosen a protocol yet. Here the protocol counts which it would
     choose: everybody has to rejoin anyway.
@@ -279,7 +279,7 @@ def downgrade(context: Context, group: ConsumerGroup, leaving: Collection[Consum
 def downgrade_with_replacement(
     context: Context, group: ConsumerGroup, joining: ConsumerMember, records: list[CoordinatorRecord]
 ) -> LiveClassicGroup:
-    """The classic group in which `joining` stands in the place of the static member of its instance id.
+    """The classic group in which `joining` takes the place of the static member of its instance id.
 
     It takes over that one's target. The records which put it into the consumer group are in `records` already, so it
     is `joining` which the records added here delete from that. See `put_in_place`.
@@ -295,7 +295,7 @@ def downgrade_with_replacement(
 
 
 def put_in_place(context: Context, classic: LiveClassicGroup, *, must_rebalance: bool) -> None:
-    """Let the classic group be what its id stands for, before its records are replayed, and start its timers.
+    """Register the classic group under its id, before its records are replayed, and start its timers.
 
     The timers of the consumer group stay: they find no such group. Where the log refuses the records, `put_back`.
     """

@@ -139,7 +139,8 @@ def replace_member(
 def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
     """Raise Refused (FENCED_MEMBER_EPOCH) unless the member may be at this epoch.
 
-    That is its own, or the one before if it owns nothing but what it was assigned: it may not have heard of the newer.
+    That is its own, or the one before if it owns nothing but what it was assigned: it may not have got the newer one
+    yet.
     """
     if epoch in {JOIN_GROUP_MEMBER_EPOCH, member.member_epoch}:
         return
@@ -198,7 +199,7 @@ def fence_member(context: Context, group_id: str, member_id: str) -> Result:
 
 
 def expire_rebalance(context: Context, group_id: str, member_id: str, member_epoch: int) -> Result:
-    """A timer: the member is out if it is still at the epoch at which it was told to give up partitions."""
+    """A timer: the member is out if it is still at the epoch at which it was asked to give up partitions."""
     group = context.group(group_id)
     member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
     if member is None or member.member_epoch != member_epoch:
@@ -207,7 +208,8 @@ def expire_rebalance(context: Context, group_id: str, member_id: str, member_epo
 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> CoordinatorRecord:
-    """A static member keeps what it has, for whoever comes with its instance id; then it counts as held since ever."""
+    """A static member keeps what it has, for whoever comes with its instance id; all of it then counts as owned at
+    epoch 0."""
     assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
     away = replace(member, member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH, assigned=assigned, pending_revocation={})
     return current_assignment_record(group.group_id, away)

@@ -49,7 +49,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupHeartbeatResponse:
-    """What a member is told. `assignment` None: as it was last time."""
+    """The answer to a member. `assignment` None: as it was last time."""
 
     throttle_time_ms: int = 0
     error_code: int = 0

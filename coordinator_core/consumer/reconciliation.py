@@ -9,7 +9,7 @@ A member first gives up what it must, then takes what is free. What it must take
     UNKNOWN                owns nothing -> next assignment; else the member is fenced
 
 The next assignment is UNREVOKED_PARTITIONS, at the old epoch, if the member has to give up what it still owns. Else it
-is at the target's epoch: UNRELEASED_PARTITIONS if something is still held by others, STABLE if not.
+is at the target's epoch: UNRELEASED_PARTITIONS if others still own some of it, STABLE if not.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -161,7 +161,7 @@ def _assigned(topics: Iterable[Struct], member_epoch: int) -> Mapping[str, Mappi
 
 
 def _assigned_to(member: ConsumerMember) -> list[tuple[str, int]]:
-    """What a member has, and what it is giving up; what is both stands there twice."""
+    """What a member has, and what it is giving up; a partition that is both is in the list twice."""
     return [
         (topic_id, partition)
         for topics in (member.assigned, member.pending_revocation)
@@ -182,7 +182,7 @@ def _release(owners: Map[tuple[str, int], str], member: ConsumerMember) -> Map[t
 def _moved(
     owners: Map[tuple[str, int], str], before: ConsumerMember, after: ConsumerMember, report: Report
 ) -> Map[tuple[str, int], str]:
-    """Owners once a member gave up what it held and took what it holds now: mostly the same, and left alone then."""
+    """Owners once a member gave up what it owned and took what it owns now: mostly the same, and left alone then."""
     member_id = after.member_id
     had, has_now = _assigned_to(before), _assigned_to(after)
     holders = [*map(owners.get, has_now)]
@@ -202,7 +202,7 @@ def _moved(
         owner = moved.get(place)
         if owner is not None:
             topic_id, partition = place
-            message = f"{topic_id}-{partition} given to member {member_id!r}, still held by {owner!r}"
+            message = f"{topic_id}-{partition} given to member {member_id!r}, still owned by {owner!r}"
             report(Anomaly(DOUBLE_OWNER, message))
         moved[place] = member_id
     return moved.finish()
@@ -211,7 +211,7 @@ def _moved(
 def _set_member(
     group: ConsumerGroup, member: ConsumerMember, *, owners: Map[tuple[str, int], str] | None = None
 ) -> ConsumerGroup:
-    """Put a member, and who owns what where that changed. Every update maps its instance id anew, as in
+    """Put a member, and who owns what where that changed. Every update maps its instance id again, as in
     ConsumerGroup.updateMember."""
     static_members = group.static_members
     if member.instance_id is not None:

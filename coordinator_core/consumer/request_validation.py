@@ -1,6 +1,6 @@
 """What is checked of a heartbeat before it reaches a coordinator partition (GroupCoordinatorService).
 
-Problems are looked for in Kafka's order; the first one is told.
+Problems are looked for in Kafka's order; the first one is reported.
 """
 
 from collections.abc import Iterator

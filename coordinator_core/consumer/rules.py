@@ -35,7 +35,7 @@ class ConsumerGroupRules:
     ) -> CheckPartition | None:
         """ConsumerGroup.validateOffsetCommit.
 
-        The member's epoch commits everything. An older one commits what the member has held since then or before: a
+        The member's epoch commits everything. An older one commits what the member has owned since then or before: a
         commit may be on its way while the member moves on (KIP-1251).
         """
         epoch = committer.generation_id_or_member_epoch

@@ -114,7 +114,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """ConsumerGroup.maybeUpdateGroupState. A pass over the members: ask per stretch, not per record."""
+        """ConsumerGroup.maybeUpdateGroupState. A pass over the members: ask per interval, not per record."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:

@@ -72,7 +72,7 @@ def update_target(
     subscription_type: SubscriptionType | None,
     records: list[CoordinatorRecord],
 ) -> Target:
-    """The member's target. Where it is computed anew, `records` get the targets which changed, then their epoch.
+    """The member's target. Where it is computed again, `records` get the targets which changed, then their epoch.
 
     `member` is the member before, `updated` after; neither need be in the group yet. `subscription_type` None: as the
     group has it. Raises Refused (UNKNOWN_SERVER_ERROR) where the assignor fails.

@@ -1,8 +1,8 @@
 """Timers of members of consumer groups: their keys, which are Kafka's, and the names of what they run.
 
-Every member has a session. A member of the consumer protocol has a rebalance time-out besides, from when it is told to
-give up partitions until it has. A member of the classic protocol has time-outs of JoinGroup and SyncGroup instead.
-Whichever runs out, the member goes.
+Every member has a session. A member of the consumer protocol also has a rebalance time-out, from the time when it is
+asked to give up partitions until it has. A member of the classic protocol has time-outs of JoinGroup and SyncGroup
+instead. Whichever runs out, the member goes.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ EXPIRE_REBALANCE: Final = "consumer_expire_rebalance"
 
 
 def join_key(group_id: str, member_id: str) -> str:
-    """Key of the timer which finds that a classic member, told to rejoin, has not."""
+    """Key of the timer which finds that a classic member, asked to rejoin, has not."""
     return f"join-{group_id}-{member_id}"
 
 
@@ -25,7 +25,7 @@ def sync_key(group_id: str, member_id: str) -> str:
 
 
 def schedule_session(context: Context, group_id: str, member_id: str, delay_ms: int | None = None) -> None:
-    """Start the session of a member anew; without delay it lasts as the settings of the group, or broker, say."""
+    """Restart the session of a member; without delay it lasts as the settings of the group, or broker, say."""
     delay_ms = context.group_setting(group_id, "consumer_session_timeout_ms") if delay_ms is None else delay_ms
     _schedule_fence(context, session_key(group_id, member_id), delay_ms, group_id, member_id)
 

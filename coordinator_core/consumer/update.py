@@ -59,7 +59,7 @@ def _without_names(member: ConsumerMember) -> tuple[object, ...]:
 
 
 def is_metadata_expired(context: Context, group: ConsumerGroup) -> bool:
-    """Whether the group's topics have to be looked at anew (ModernGroup.hasMetadataExpired)."""
+    """Whether the group's topics have to be looked up again (ModernGroup.hasMetadataExpired)."""
     refresh = context.live(MetadataWatch).refreshes.get(group.group_id)
     return refresh is None or context.now_ms >= refresh[0] or group.group_epoch < refresh[1]
 

@@ -24,9 +24,9 @@ A command whose answer comes later (JoinGroup, SyncGroup) has no response: it ke
 it. Clock and randomness come in with each call: `now_ms`, `new_uuid`.
 
 Live state of classic groups is ahead of the shard, as in Kafka: JoinGroup changes the group at once and writes nothing.
-Ask `context.group(group_id)` what a group id stands for; it gives the `LiveClassicGroup` of a classic group. After an
-operation the frame makes live groups for classic groups which came with its records, and forgets those whose group
-went away or changed its type.
+Ask `context.group(group_id)` for the group of an id; it gives the `LiveClassicGroup` of a classic group. After an
+operation the frame makes live groups for classic groups which came with its records, and forgets those whose group went
+away or changed its type.
 
 How to add a group type
 -----------------------

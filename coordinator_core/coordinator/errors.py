@@ -126,5 +126,5 @@ _WRITE_FAILURE: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 
 def answer_for_append_error(code: ErrorCode) -> ErrorCode:
-    """What a client is told when the log refused the write (appendGroupMetadataErrorToResponseError)."""
+    """The error that a client gets when the log refused the write (appendGroupMetadataErrorToResponseError)."""
     return _WRITE_FAILURE.get(code, code)

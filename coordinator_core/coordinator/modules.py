@@ -16,4 +16,4 @@ MODULES: Final[tuple[GroupModule, ...]] = (
     share.MODULE,
     streams.MODULE,
 )
-"""In the order in which they are told of a load: what ties between timers set there go by."""
+"""In the order in which they learn of a load: it decides ties between timers set there."""

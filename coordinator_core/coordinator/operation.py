@@ -160,7 +160,7 @@ class Coordinator(Protocol):
         ...
 
     def group(self, group_id: str) -> Any:
-        """What the group id stands for now, or None."""
+        """The group that the id has now, or None."""
         ...
 
     def group_ids(self) -> list[str]:
@@ -237,7 +237,7 @@ class Context:
         return self.coordinator.image
 
     def group(self, group_id: str) -> Any:
-        """What the group id stands for now: a LiveClassicGroup or the state of another type, or None."""
+        """The group that the id has now: a LiveClassicGroup or the state of another type, or None."""
         return self.coordinator.group(group_id)
 
     def command(self, operation: str) -> Command:

@@ -48,7 +48,7 @@ class CheckPartition(Protocol):
 class GroupRules(Protocol[Context_contra]):
     """One group type's answers. `group` is the object that `Context.group` gave.
 
-    `Context_contra` stands for `operation.Context`: a context leads to the rules, so they do not import it.
+    `Context_contra` is `operation.Context`: a context leads to the rules, so they do not import it.
     """
 
     type_name: str

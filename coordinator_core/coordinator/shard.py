@@ -215,7 +215,7 @@ class GroupCoordinator:
         self.shard = replace(self.shard, groups=replace(self.shard.groups, groups=groups.delete(group_id)))
 
     def unload(self, *, now_ms: int) -> Outcome:
-        """Another broker takes over: who waits is told, and nothing runs any more. Only `reload` may follow."""
+        """Another broker takes over: answers pending requests, and nothing runs any more. Only `reload` may follow."""
         context = Context(self, max(self.now_ms, now_ms))
         for module in self.modules:
             if module.on_unloaded is not None:

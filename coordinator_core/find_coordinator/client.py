@@ -253,7 +253,7 @@ def _try_again(lookup: Lookup, error_code: ErrorCode, now_ms: int, random: float
 
 
 def _forget(lookup: Lookup, event: Lost | Restarted) -> Step:
-    """Ask at once: the back-off begins anew with each search."""
+    """Ask at once: the back-off restarts with each search."""
     lookup = replace(lookup, state=LookupState.UNKNOWN, coordinator=None, attempts=0, not_before_ms=event.now_ms)
     return Step(lookup, (PollAt(event.now_ms),))
 

@@ -27,7 +27,7 @@ from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroupStatePartitions
 
 STATE_FORMAT: Final = 7
-"""Raised whenever saved state of before can not be read, or would mean something else: it is then made anew."""
+"""Raised whenever older saved state cannot be read, or would mean something else: it is then rebuilt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class Comparison(NamedTuple):
         self._compare_members(None, after)
 
     def _convert(self, before: Group, after: Group) -> None:
-        """Another group type under the same id. With members it is the same group; an empty one is made anew.
+        """Another group type under the same id. With members it is the same group; an empty one is created again.
 
         A conversion that keeps its members goes on from the generation it has; where that falls it was none.
         """
@@ -310,11 +310,11 @@ def _is_epoch_known(group: Group, operation: Operation) -> bool:
 
 
 def _was_there_before(before: Group, after: Group, operation: Operation) -> bool:
-    """Does the first record of a group that only committed so far tell of earlier ones, which the log does not hold?
+    """Does the first record of a group that only committed so far show that it had earlier ones, which the log lacks?
 
-    The number of a classic generation does. One of another type is no simple group made anew, where the coordinator did
-    not delete that one in the same operation: its members committed, and what they did before was compacted or not
-    captured.
+    The number of a classic generation shows it. A group of another type is no simple group created again, where the
+    coordinator did not delete that one in the same operation: its members committed, and what they did before was
+    compacted or not captured.
     """
     if after is before or not isinstance(before, ClassicGroup) or before != ClassicGroup(before.group_id):
         return False

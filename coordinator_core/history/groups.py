@@ -67,7 +67,7 @@ class GroupHistory:
         self._open_intervals: dict[str, OpenIntervals] = {}
         self._serialized: dict[str, bytes] = dict(saved or {})
         self._serialized_types: dict[str, _TypeAndGeneration] = {}
-        """What deletions of offsets tell of groups asleep."""
+        """By serialized group, what is needed for deletions of its offsets."""
         self._rows = GroupRows()
         self._topics = LearnedTopics()
 
@@ -98,7 +98,7 @@ class GroupHistory:
         self._rows.events.extend(numbered(step.events))
 
     def save(self) -> dict[str, bytes]:
-        """By group id, what a later history needs to go on. Those still asleep are given as they came.
+        """By group id, what a later history needs to go on. States that are still serialized are given as they came.
 
         Raises ReplayFault."""
         groups, partitions = self.shard.groups, self.shard.share_partitions
@@ -140,8 +140,8 @@ class GroupHistory:
         self.shard = shard
 
     def finish(self) -> GroupRows:
-        """Rows of everything still open, groups asleep aside, with the newest attributes; the history may not go on
-        afterwards. Raises ReplayFault."""
+        """Rows of everything still open, those of serialized groups aside, with the newest attributes; the history may
+        not go on afterwards. Raises ReplayFault."""
         for group_id, intervals in self._open_intervals.items():
             group = self.shard.groups.get(group_id)
             if group is None:

@@ -202,7 +202,7 @@ class OffsetsLogReplay:
         return OffsetsLogOutput(self._columnar.finish(), self._history.finish(), (), LedgerCounts())
 
     def _named_by_commits(self, commits: CommitColumns) -> Iterator[TopicName]:
-        """Names which commits of value version 4 carry beside the topic id: the earliest one of each id so far, not the
+        """Names which commits of value version 4 have next to the topic id: the earliest one of each id so far, not the
         first one in the log, for other tasks and other runs have their own first one."""
         at_ms = commits.recorded_at_ms
         is_all_named = len(self._named_at_ms) == len(commits.topic_ids)

@@ -146,7 +146,7 @@ class AssignmentRun(NamedTuple):
 
 
 class AssignmentRows:
-    """Rows of silver.member_assignments, told once a run: what a member is given at once it mostly loses at once."""
+    """Rows of silver.member_assignments in runs: partitions that a member gets together it mostly loses together."""
 
     __slots__ = ("keys", "lengths", "partitions", "runs")
 

@@ -316,15 +316,15 @@ def unread_members(group: Group) -> tuple[str, ...]:
 
 
 def connect_round_of(group: Group) -> ConnectRound | None:
-    """What the assignments of a generation of Connect workers say beside what each has; None of other groups."""
+    """What the assignments of a generation of Connect workers say, apart from what each has; None of other groups."""
     if not isinstance(group, ClassicGroup) or group.protocol_type != CONNECT_PROTOCOL_TYPE:
         return None
     return connect_round(member.assignment for member in group.members.values())
 
 
 def sources_of(group: Group) -> Callable[[Any, str], AssignmentSources]:
-    """A function of groups of this one's type and of a member id: where all that the member has stands in the group's
-    state, as target, held, and to be given up."""
+    """A function of groups of this one's type and of a member id: the places of all that the member has in the group's
+    state: its target, what it owns, and what it has to give up."""
     return _SOURCES[type(group)]
 
 

@@ -8,7 +8,7 @@ row is of that moment (Kafka 4.4, KIP-1191); that it is ARCHIVED later is no new
 * REJECT_OR_GAP: ARCHIVED at a count below L, where the limit cannot act (rule E);
 * LIMIT_OR_REJECT: ARCHIVED at L or above (rule F);
 * UNSEEN: the start offset passed a range which was never seen terminal, by no more than the record before counted
-  complete: archived in the broker's memory alone (rule H), or not told apart from that;
+  complete: archived in the broker's memory alone (rule H), or not distinguishable from that;
 * START_OFFSET_MOVED: it moved further than was complete, so the data log's own start moved (rules G, J).
 
 `confidence` is that of the row's weakest claim. Rules by `method`, the first that holds:

@@ -1,17 +1,17 @@
-"""Where the past of a group is settled: a place in its log before which gold stays as it is, whatever comes.
+"""Audit watermarks: a place in a group's log before which its gold is final, whatever comes.
 
-What is inferred of a rebalance goes by its neighbours: who was there before, which owners partitions had last, whether
-it was of a storm or a deployment. That reaches back over minutes; the days of a group, over one. So of two rebalances
-that follow each other, on different days (UTC) and further apart than storms and deployments reach, the first one and
-all before it are settled, if nothing was left open then:
+What is inferred of a rebalance depends on its neighbours: which members there were before, which owners partitions had
+last, whether it was of a storm or a deployment. That reaches back over minutes; the days of a group, over one. So of
+two rebalances that follow each other, on different days (UTC) and further apart than storms and deployments reach, the
+first one and all before it are final, if nothing was left open then:
 
 * every rebalance until then was over; the second one does not follow up the first one;
-* of the partitions that had an owner, each had one then, or the group was empty.
+* every partition that ever had an owner had one then, or the group was empty.
 
-The next audit needs of silver what held there or came after, and keeps what this does not tell: the last words of the
-members that were there (`words`), and of ownership what came before it (`owned`, `lost`). What comes may still show
-that the place was none; then PastTooShort is raised, and the group judged from its beginning. Only this of the past
-changes still: if a member that was there comes back from another host, rows of before name that one, too
+The next audit reads the rows of silver that were open there or came after. It keeps what these do not show: the last
+events of the members that were there (`words`), and the ownership before it (`owned`, `lost`). New records may still
+show that the place was none; then PastTooShort is raised, and the group is judged from its beginning. One thing alone
+of this past still changes: if a member that was there comes back from another host, earlier rows get that host, too
 (`moved_members`).
 """
 
@@ -64,7 +64,7 @@ Client = tuple[str | None, str, str]
 
 
 class OwnedBefore(NamedTuple):
-    """What a stretch of ownership that began before a place has of what was there before it."""
+    """What is kept, of an ownership interval that began before a place, about the time before it."""
 
     gap_before_ms: int | None
     is_double: bool
@@ -99,9 +99,9 @@ class AuditWatermark(NamedTuple):
     bound: frozenset[Membership]
     """Those of them whose host says more of the past than how they are named."""
     words: tuple[EventRow, ...]
-    """The last that was told of the members there, and of the group, before `events_from`; in log order."""
+    """The last events of the members there, and of the group, before `events_from`; in log order."""
     owned: Mapping[OwnerPlace, OwnedBefore]
-    """Stretches of ownership from before it."""
+    """Ownership intervals from before it."""
     lost: Mapping[PlanKey, int]
     """When the last owner lost a partition that had none there (ms)."""
     unplanned: frozenset[PlanKey]
@@ -159,7 +159,7 @@ def require_watermark(
 
 
 def unowned_before(watermark: AuditWatermark | None) -> tuple[Mapping[OwnerPlace, int] | None, int]:
-    """Of the stretches of ownership at a settled place, how long their partitions had no owner until it; the place."""
+    """For each ownership interval at a watermark, how long its partition had no owner until then; the place."""
     if watermark is None:
         return None, -1
     return {place: before.unowned_partition_ms for place, before in watermark.owned.items()}, watermark.next_at
@@ -168,7 +168,7 @@ def unowned_before(watermark: AuditWatermark | None) -> tuple[Mapping[OwnerPlace
 def moved_members(life: GroupLife, watermark: AuditWatermark) -> Mapping[str, Moved]:
     """Members of a settled past that came back from other hosts, by id. `life`: what `since` gives of it.
 
-    Raises PastTooShort where more of a member is told otherwise, or more than its name goes by its host.
+    Raises PastTooShort where more of a member changed, or where earlier results depend on its host.
     """
     moved: dict[str, Moved] = {}
     for row in life.members:
@@ -177,21 +177,21 @@ def moved_members(life: GroupLife, watermark: AuditWatermark) -> Mapping[str, Mo
         if before == now:
             continue
         if before[:-1] != now[:-1] or membership in watermark.bound or row.member_id in moved:
-            raise PastTooShort("what was said before goes by how members are told now")
+            raise PastTooShort("earlier results depend on attributes of members that have changed")
         moved[row.member_id] = Moved(row.from_log_offset, row.client_host)
     return moved
 
 
 def with_past(owners: Sequence[OwnerRow], watermark: AuditWatermark, unread: Sequence[int] = ()) -> list[OwnerRow]:
-    """Stretches of ownership as they are with those from before a settled place, of which these here know nothing.
-    `unread`: the `unread_places` since.
+    """Ownership intervals, with what is known of those from before a settled place. `unread`: the `unread_places`
+    since.
 
     Raises PastTooShort where one is no more, or a gap begins before the place that ends behind it.
     """
     joined = list(owners)
     owned = {place: index for index, row in enumerate(owners) if (place := place_of(row)) in watermark.owned}
     if owned.keys() != watermark.owned.keys():
-        raise PastTooShort("a stretch of ownership is no more")
+        raise PastTooShort("an ownership interval is no more")
     for place, index in owned.items():
         before, row = watermark.owned[place], joined[index]
         joined[index] = row._replace(
@@ -211,7 +211,7 @@ def with_past(owners: Sequence[OwnerRow], watermark: AuditWatermark, unread: Seq
 
 
 def _are_gaps_later(owners: Iterable[OwnerRow], from_ms: int) -> bool:
-    """Did all gaps before stretches of ownership begin at a time, or after it? Those count for no rebalance before it;
+    """Did all gaps before ownership intervals begin at a time, or after it? Those count for no rebalance before it;
     nor, if nobody was there, do those from its own beginning on."""
     return all(not row.gap_before_ms or row.valid_from - row.gap_before_ms >= from_ms for row in owners)
 
@@ -223,7 +223,7 @@ def newest_watermark(
     settings: InferenceSettings,
     before: AuditWatermark | None = None,
 ) -> AuditWatermark | None:
-    """The newest place before which all is settled; `before`, as members are told now, where there is none after that.
+    """The newest place before which all is settled; where there is none after `before`, that one with today's members.
 
     `life`: all of it, or what `since` gives of it, its rows in log order; `owners` and `rebalances` of it, less the
     rebalances before.
@@ -371,8 +371,8 @@ class _Seeker:
         )
 
     def _bound(self, present: Set[Membership]) -> frozenset[Membership]:
-        """Of some members those whose host decided something, and those whose rows are not told by where they begin:
-        that came twice, or owned something sooner."""
+        """Those of some members whose host decided something, and those that the beginning of their rows does not
+        identify: that came twice, or owned something sooner."""
         newest: dict[str, int] = {}
         for row in self._life.members:
             newest[row.member_id] = max(newest.get(row.member_id, 0), row.from_log_offset)
@@ -400,7 +400,7 @@ class _Seeker:
         )
 
     def _first_owned(self, place: int, next_at: int) -> int:
-        """Where the first stretch of a task began that was held at a place."""
+        """Where the first interval began of a streams task that was assigned at a place."""
         begins = (
             row.from_log_offset
             for row in self._life.assignments
@@ -411,8 +411,8 @@ class _Seeker:
         return min(begins, default=next_at)
 
     def _owned(self, place: int, next_at: int, members: MembersAt) -> dict[OwnerPlace, OwnedBefore] | None:
-        """What is to be kept of stretches of ownership at a place; None where one would begin elsewhere, or be of
-        another, by what is needed of silver there."""
+        """What is to be kept of the ownership intervals at a place; None where one would begin elsewhere, or have
+        another owner, by the rows of silver that are needed from there on."""
         begins = {
             (row.topic_id, row.partition, row.from_log_offset, row.member_id)
             for row in self._life.assignments
@@ -496,7 +496,7 @@ def _words(
             continue
         is_alive = kind in SIGNS_OF_LIFE and event.at not in rebuilt
         if is_alive and kind == JOINED:
-            of_members[member_id] = {}  # what was told before is of another stretch
+            of_members[member_id] = {}  # events before are of another membership interval
         kept = of_members.setdefault(member_id, {})
         kept["newest", kind] = event
         if kind == RECONCILED and event.details.get("state") == STABLE:
@@ -517,7 +517,7 @@ def _client_of(member: MemberRow) -> Client:
 
 
 def _firsts(owners: Iterable[OwnerRow], next_at: int) -> Iterable[int]:
-    """Of each partition, the index of the stretch of ownership that begins first from a place on."""
+    """Of each partition, the index of the ownership interval that begins first from a place on."""
     firsts: dict[PlanKey, tuple[int, int]] = {}
     for index, row in enumerate(owners):
         at = row.from_log_offset, index

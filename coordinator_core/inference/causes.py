@@ -13,9 +13,9 @@ A static member that comes back makes no rebalance by itself (KIP-345): the coor
 A group that was converted to the classic protocol rebalances after that: the coordinator asks for it
 (convertToClassicGroup), and what the last leaver had is assigned then.
 
-Connect workers rebalance in steps (KIP-415). Those that had to give something up join again at once; what a worker had
-that went is assigned when the leader has waited for it to come back; and the leader assigns what the config topic says
-by then. What a generation told of this is in the details of its event.
+Connect workers rebalance in steps (KIP-415). Those that had to give something up join again at once; the tasks of a
+worker that went are assigned when the leader has waited for it to come back; and the leader assigns what the config
+topic says by then. The details of a generation's event show which of these it was.
 """
 
 from collections.abc import Iterable, Sequence
@@ -133,7 +133,7 @@ class Step(NamedTuple):
         return None
 
     def before_and_now(self, name: str) -> tuple[int | None, int | None]:
-        """A number as the generation before told it, and as this one does."""
+        """A number in the generation before, and in this one."""
         return self.value_of(self.since_previous, self.previous, name), self.value_of(self.events, self.row, name)
 
 
@@ -181,7 +181,7 @@ def is_first_seen(step: Step) -> bool:
 
 
 def _has_unknown_epoch(row: GenerationRow, events: Sequence[EventRow]) -> bool:
-    """Is a generation the one that Kafka makes a group with, which no record told?"""
+    """Is a generation the one that Kafka creates a group with, which no record shows?"""
     return row.is_contiguous and any(
         event.event_type == "GROUP_CREATED" and event.generation == row.generation and "first_seen" in event.details
         for event in events

@@ -1,4 +1,4 @@
-"""gold.commit_anomalies: committed offsets that went back, jumped, stood still or went away.
+"""gold.commit_anomalies: committed offsets that went back, jumped, did not move or went away.
 
 A commit has at most one row, of the kind which says most about it:
 
@@ -6,7 +6,7 @@ A commit has at most one row, of the kind which says most about it:
 * ABORTED: the transaction which carried the commit was aborted.
 * EMPTY_GROUP_RESET: an offset set while a group which had members before had none. No member can have done it: it was
   a tool (`kafka-consumer-groups --reset-offsets`), an admin client, or a consumer that takes its partitions without
-  joining. Where a group never had members, such a consumer is the rule and a reset cannot be told from its commits.
+    joining. Where a group never had members, such a consumer is the rule and its commits do not show a reset.
 * REWIND: the committed offset went back.
 * SKIP: it jumped ahead, by far more and far faster than this partition usually moves.
 * STALLED: commits went on for long, and the offset stayed. That may as well be a partition nobody writes to: the log
@@ -114,7 +114,8 @@ class GenerationsAt:
     """Generations of a group, to be asked by place in the log."""
 
     def __init__(self, generations: Iterable[GenerationRow], events: Iterable[EventRow]) -> None:
-        # a stretch counts from the last record of its operation; what made a group is empty from its first one on
+        # an interval counts from the last record of its operation; a group is empty from the first record that created
+        # it
         created: dict[int, list[int]] = {}
         for event in events:
             if event.event_type == "GROUP_CREATED":
@@ -175,7 +176,7 @@ class GenerationsAt:
         return bool(self._is_empty[index])
 
     def emptied_rows(self, log_offsets: I64) -> Iterator[tuple[int, int]]:
-        """Which of some ascending places are within each stretch without members of a group which had some: the first
+        """Which of some ascending places are within each interval without members of a group which had some: the first
         one, and the end, exclusive."""
         for index in _rows(self._is_empty & self._had_members):
             ends = self._to[index], *self._from[index + 1 : index + 2]
@@ -184,7 +185,7 @@ class GenerationsAt:
                 yield first, end
 
     def emptied_since(self) -> int:
-        """Where the newest stretch begins, if nobody is in the group then and it had members before; else -1."""
+        """Where the newest interval begins, if nobody is in the group then and it had members before; else -1."""
         newest = self._rows[-1] if self._rows else None
         if newest is None or newest.to_log_offset is not None or newest.member_count or newest.generation <= 0:
             return -1

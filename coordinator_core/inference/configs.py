@@ -57,7 +57,7 @@ class ConfigRow(NamedTuple):
     name: str
     value: str | None
     from_log_offset: int | None
-    """None: not from the metadata log; Admin told it."""
+    """None: not from the metadata log, but from an Admin snapshot."""
     valid_from: int | None
     valid_to: int | None
 
@@ -72,21 +72,21 @@ class KnownNumbers:
 
 @dataclass(frozen=True, slots=True)
 class _Timeline:
-    """Stretches of one config of one resource, in time order."""
+    """Intervals of one config of one resource, in time order."""
 
     starts_ms: I64
     ends_ms: I64
     values: tuple[str, ...]
 
     def at(self, at_ms: I64) -> I64:
-        """Index of the stretch which holds at each time; -1: none does."""
+        """Index of the interval that contains each time; -1: none does."""
         index = np.searchsorted(self.starts_ms, at_ms, side="right") - 1
         if not len(self.starts_ms):
             return index
         return np.where((index >= 0) & (at_ms < self.ends_ms[index]), index, -1)
 
     def until(self, at_ms: int) -> list[tuple[int, int, str]]:
-        """The stretches which have begun by a time, none with an end behind it."""
+        """The intervals that have begun by a time, none with an end behind it."""
         intervals = zip(self.starts_ms.tolist(), self.ends_ms.tolist(), self.values, strict=True)
         return [(start, min(end, at_ms + 1), value) for start, end, value in intervals if start <= at_ms]
 
@@ -113,8 +113,9 @@ class Configs:
     def numbers(self, name: str, groups: Sequence[str], group: I64, at_ms: I64, default: int) -> KnownNumbers:
         """A config of groups which is a number, as `group.<name>` for brokers.
 
-        `group[i]`, an index into `groups`, is the group of row i, and `at_ms[i]` its time. Known is what holds at that
-        time and held `SETTLING_MS` before. Where single brokers have values of their own, theirs is not known.
+        `group[i]`, an index into `groups`, is the group of row i, and `at_ms[i]` its time. A value is known if it is in
+        force at that time and was `SETTLING_MS` before. Where single brokers have values of their own, theirs is not
+        known.
         """
         values = np.full(len(group), default, np.int64)
         is_known = np.zeros(len(group), np.bool_)

@@ -59,7 +59,7 @@ REMOVAL_MS: Final = 30_000
 CLOCKS_MS: Final = 1_000
 """The clocks of two brokers may be so far apart: then the removal may have a later time than its tombstones."""
 TOGETHER_MS: Final = 10_000
-"""A broker with ZooKeeper is told of the deletion of a topic in several requests, all within so long."""
+"""A broker with ZooKeeper gets the deletion of a topic in several requests, all within this time."""
 
 _APPLIED: Final = OUTCOMES.index("APPLIED")
 _DELETE: Final = CHANGES.index("DELETE")

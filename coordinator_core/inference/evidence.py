@@ -1,14 +1,14 @@
 """What speaks for one cause or another of a hand-back or an archive, for each transition of a share partition.
 
-The record itself says how an offset range stands now, never why. What is known besides:
+The record itself shows the current state of an offset range, never why. What is known besides:
 
-* the other ranges of the same record: one record is one operation (WriteShareGroupState), so ranges handed back beside
-  ranges acknowledged or rejected were released by the same request of one member;
+* the other ranges of the same record: one record is one operation (WriteShareGroupState), so ranges handed back
+  together with ranges acknowledged or rejected were released by the same request of one member;
 * time: an acquisition lock runs `share.record.lock.duration.ms`, so a hand-back sooner than that after the range was
   last free is no lock time-out, and one just so long after it hardly anything else;
 * members: nobody can release or reject a record in an empty group, and a session does not close while its member
   stays;
-* the leader: what was acquired when a share partition was loaded anew is forgotten (SharePartition.maybeInitialize).
+* the leader: what was acquired when a share partition was loaded again is forgotten (SharePartition.maybeInitialize).
 """
 
 from collections.abc import Sequence
@@ -136,7 +136,7 @@ class Evidence:
         group = log.keys.group[states.key]
 
         def config(name: str, default: int) -> KnownNumbers:
-            """What held for each state: there are fewer of them than transitions."""
+            """The value in force at each state: there are fewer of them than transitions."""
             return configs.numbers(name, log.keys.group_ids, group, states.at_ms, default)
 
         is_single_offset = is_single_offset_of(log)
@@ -431,7 +431,7 @@ def _reloaded(log: ShareLog, previous: I64, changed_row: I64) -> tuple[BoolArray
     reload, previous = changed_row[row[reloaded]], previous[reloaded]
     has_previous = previous >= 0
     since = has_previous & (reload > row[previous])
-    # a hole is known to be one only where a snapshot has told all batches
+    # a hole is known to be one only where a snapshot has listed all batches
     is_hole = ~has_previous & (changes.from_state[reloaded] == NONE) & (changes.kind[reloaded] != FIRST_SEEN)
     is_hole &= states.is_complete[reload] & (changes.to_state[reloaded] != NONE)
     holes = reloaded[is_hole]
@@ -441,7 +441,7 @@ def _reloaded(log: ShareLog, previous: I64, changed_row: I64) -> tuple[BoolArray
 
 
 def _last_persisted(log: ShareLog) -> I64:
-    """For each state, the last offset of any batch that the records before it told of, since the state began."""
+    """For each state, the last offset of any batch in the records before it, since the state began."""
     last = _last_seen_state(log)
     before = np.full(len(last), -1, np.int64)
     _running_last(log.states.begins(), last, before)
@@ -454,7 +454,7 @@ def last_persisted_with(log: ShareLog) -> I64:
 
 
 def _last_seen_state(log: ShareLog) -> I64:
-    """For each state, the last offset of any batch that its record told of."""
+    """For each state, the last offset of any batch in its record."""
     changes = log.transitions
     last = log.states.last_persisted.copy()
     tells = changes.to_state != NONE

@@ -1,12 +1,11 @@
 """What an audit keeps of groups, so that the next one reads only the commits which came since.
 
-A night's commits are few beside all there are, and so is what decides what they are: of each partition the commit in
-force, and the one at which it came to its offset; when members committed last (`commit_times`); why those went that are
-gone; and a few facts of all that was (`GroupFacts`). With these a group is judged from where the last audit stopped.
-What was said of commits before stays. Where that may not be so, the group is judged from its beginning
-(`PastTooShort`):
+A night's commits are few compared with all commits, and so is what decides what they are: of each partition the commit
+in force, and the one at which it came to its offset; when members committed last (`commit_times`); why members left;
+and a few facts about everything before (`GroupFacts`). With these a group is judged from where the last audit stopped,
+and earlier results about commits stay. Where these may change, the group is judged from its beginning (`PastTooShort`):
 
-* its commits jump ahead: what is usual is told by all of them;
+* its commits jump ahead: all of them together decide what is usual;
 * it was only ever set once, and now is again; or it is empty, commits went on in spite of that, and go on;
 * a generation is missing behind its last one, that lost its members by and by, or it had none before;
 * an offset which outlived the group is first committed again: then it had not;
@@ -14,8 +13,8 @@ What was said of commits before stays. Where that may not be so, the group is ju
   commit to another partition of a topic that is said to have been deleted, further tombstones within seconds;
 * one operation is in both parts.
 
-A member's host, too, is told as it was last: where one changed, what was said of commits to its partitions is told
-anew (`commit_anomalies.HostsNow`), which takes no commits.
+A member's host is the last one it had: where one changed, the anomalies of commits to its partitions get the new host
+(`commit_anomalies.HostsNow`), which needs no commits.
 """
 
 from collections import Counter
@@ -82,7 +81,7 @@ class Gone(NamedTuple):
 
 
 class GroupFacts(NamedTuple):
-    """What is kept of one group beside its commits."""
+    """What is kept of one group besides its commits."""
 
     first_log_offset: int
     """Of its commits; -1: it has none."""
@@ -453,8 +452,8 @@ class MemberCommitTimes:
         return found
 
     def and_new(self, new: GroupedCommits, from_log_offset: int) -> "MemberCommitTimes":
-        """After further commits, of groups whose members and owners are as they were. Those from before a place, whose
-        transactions were open there, were heard then, of whoever owned their partitions."""
+        """After further commits, of groups whose members and owners are as they were. Commits from before a place,
+        whose transactions were open there, count at their own time, for the owners that their partitions had then."""
         commits = new.commits
         rows = np.flatnonzero(~commits.is_tombstone & (commits.log_offset >= from_log_offset))
         if not len(rows) or not len(self.member):

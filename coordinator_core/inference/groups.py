@@ -184,7 +184,7 @@ NO_TIMES: Final[Mapping[Membership, Times]] = {}
 
 
 def _changed_members(life: GroupLife, from_log_offset: int) -> set[str]:
-    """Members of which something else was told from a place in the log on."""
+    """Members of which the log shows something new from a place on."""
     return {
         event.member_id
         for event in life.events

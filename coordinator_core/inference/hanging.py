@@ -39,7 +39,7 @@ class HangingRow(NamedTuple):
     commit_count: int
     log_end_at: int
     open_ms: int
-    held_back_count: int
+    uncleanable_count: int
     meaning: str
     method: str
     confidence: str

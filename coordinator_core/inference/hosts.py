@@ -11,7 +11,7 @@ class Moved(NamedTuple):
     """A member that came back from another host."""
 
     from_log_offset: int
-    """Where its stretch of membership begins."""
+    """Where its membership interval begins."""
     host: str
     """From where it came last."""
 
@@ -32,13 +32,13 @@ class HostsNow:
         """Up to this place in the log the past is settled."""
 
     def of(self, topic: str, partition: int, log_offset: int, member_id: str | None, host: str | None) -> str | None:
-        """The host of the member which owned a partition at a place in the log; `host` was told before."""
+        """The host of the member that owned a partition at a place in the log; `host`: as it was before."""
         if log_offset <= self.settled_at:
             return self.of_settled(member_id, log_offset, host)
         owner = self._owners.at(topic, partition, log_offset) if member_id in self.changed else None
         return host if owner is None else owner.client_host
 
     def of_settled(self, member_id: str | None, log_offset: int, host: str | None) -> str | None:
-        """The host of a member that owned something from a place in the settled past on; `host` was told before."""
+        """The host of a member that owned something from a place in the settled past on; `host`: as it was before."""
         moved = None if member_id is None else self.moved.get(member_id)
         return host if moved is None or log_offset < moved.from_log_offset else moved.host

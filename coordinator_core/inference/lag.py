@@ -36,7 +36,7 @@ CONFIDENCES: Final = ("CERTAIN", "LIKELY", "CERTAIN", "CERTAIN")
 UNCHANGED, BETWEEN, LAST, NEXT = range(len(METHODS))
 
 NONE: Final = np.iinfo(np.int64).min
-"""Stands for null in the columns: no lag is so low, while a commit beyond the end has one below 0."""
+"""Null in the columns: no lag is so low, while a commit beyond the end has one below 0."""
 
 _APPLIED: Final = OUTCOMES.index("APPLIED")
 _DELETE: Final = CHANGES.index("DELETE")
@@ -140,7 +140,7 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
     low, high = ends.end_offset[before], ends.end_offset[after]
     is_recreated = has_before & has_after & (high < low)
     is_between = has_before & has_after
-    # with one end alone, a commit beyond it may be of a topic that was cut or made anew since
+    # with one end alone, a commit beyond it may be of a topic that was cut or recreated since
     is_beyond = has_after & (committed > high)
     is_recreated |= is_beyond & ~has_before
     is_unchanged = is_between & (low == high) & ~is_beyond

@@ -1,4 +1,4 @@
-"""When members were last heard of by their commits.
+"""Last commit times: when members committed last, and so were known to be alive.
 
 A commit to a partition is taken as one of whoever owned it then. Of each member the newest times are kept, and no more:
 they tell when it last committed and in which rhythm. What is kept of two parts of a log makes what is kept of both.
@@ -36,12 +36,12 @@ def last_commit_times(
 ) -> dict[Membership, Times]:
     """The times of the commits of each member, of one group; of those without any there is nothing.
 
-    `before`: what was heard up to `from_log_offset`; `commits` need hold none of then.
+    `before`: the times up to `from_log_offset`; `commits` need hold none of then.
     """
     numbers = _numbers_of(commits.topics)
     memberships: dict[str, list[MemberRow]] = {}
     for member in members:
-        # one that the first record from there on took away was heard before, too
+        # one that the first record from there on took away committed before, too
         if member.to_log_offset is None or member.to_log_offset >= from_log_offset:
             memberships.setdefault(member.member_id, []).append(member)
     owned: list[tuple[int, int, int, int, int]] = []
@@ -140,7 +140,7 @@ def add_commit_times(
 ) -> None:
     """Take in the commits to places, `rows[starts[place] : starts[place + 1]]` in log order, while a member owned them.
 
-    Of each such stretch its place, where in the log it begins and (exclusive) ends, and whose it was.
+    Of each such interval its place, where in the log it begins and (exclusive) ends, and whose it was.
     """
     for index in range(len(place)):
         first, last = starts[place[index]], starts[place[index] + 1]

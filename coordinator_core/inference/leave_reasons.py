@@ -3,9 +3,9 @@
 The log shows that a member is gone, never why (facts of GroupMetadataManager: a leave and an expired session write the
 same records). What else it shows:
 
-* Signs of life. A session that expires does so a whole session time-out after the last one the coordinator heard. A
-  classic member is heard when a join phase that it took part in ends, and whenever it commits; members of the other
-  groups when they are given an assignment, which happens in their own heartbeat. A commit to a partition is taken as
+* Signs of life. A session expires a whole session time-out after the last sign that reached the coordinator. For a
+  classic member that is the end of a join phase that it took part in, and each commit; for members of the other groups
+  the time when they are given an assignment, which happens in their own heartbeat. A commit to a partition is taken as
   one of its owner.
 * The time-outs. A classic member's are in its record. Those of other groups are configs of the group, else of the
   brokers: the metadata log tells them where they were set at run time, and only settings where they were not. What a
@@ -52,7 +52,7 @@ JOINED: Final = "MEMBER_JOINED"
 SIGNS_OF_LIFE: Final = frozenset({JOINED, "MEMBER_RECONCILED", "MEMBER_UPDATED", "SUBSCRIPTION_CHANGED"})
 """Events which a member's own request causes, in groups other than classic."""
 NO_SIGNS_OF_LIFE: Final = frozenset({"GROUP_CONVERTED", "GROUP_CREATED"})
-"""Operations with these write members anew which sent no request; their events count for nothing."""
+"""These operations write members again that sent no request; their events count for nothing."""
 
 HEARTBEATS_PER_SESSION: Final = 3
 """Clients send a heartbeat at least three times in a session time-out, by default and by documented advice. So long may
@@ -78,11 +78,11 @@ class LeaveReason(NamedTuple):
 
 
 LeaveReasons = Mapping[Membership, LeaveReason]
-"""Why members went, by their stretches."""
+"""Why members left, by their membership intervals."""
 
 
 class LastSeen(NamedTuple):
-    """The last that was heard of a member."""
+    """The last sign of life of a member."""
 
     at_ms: int | None
     """Last sign of life at all; None where there is none."""
@@ -126,7 +126,7 @@ def find_leave_reasons(
 
 
 def membership_of(member: MemberRow) -> Membership:
-    """What tells a stretch of membership from the others of its group."""
+    """The key of a membership interval within its group."""
     return member.member_id, member.from_log_offset
 
 
@@ -286,8 +286,8 @@ class _LeaveReasons:
         )
 
     def _of(self, member: MemberRow, to_log_offset: int | None) -> Sequence[EventRow]:
-        """What its requests caused in this stretch, up to a place in the log: an id may have been there before, and
-        come again."""
+        """The events that its requests caused in this interval, up to a place in the log: an id may have been there
+        before, and come again."""
         events = self._events.get(member.member_id, ())
         end = len(events) if to_log_offset is None else bisect_right(events, to_log_offset, key=_place)
         begin = bisect_right(events, member.from_log_offset, key=_place, hi=end)
@@ -297,7 +297,7 @@ class _LeaveReasons:
 
 
 def _is_seen_within(session_ms: int, silent_ms: int) -> bool:
-    """Heard so lately that its session, even from the heartbeat before, cannot have run out."""
+    """Was the last sign of life so recent that its session, even from the heartbeat before, cannot have expired?"""
     return silent_ms < session_ms - session_ms // HEARTBEATS_PER_SESSION
 
 

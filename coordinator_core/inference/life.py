@@ -12,7 +12,7 @@ from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.offsets.columnar import CHANGES
 
 NONE_MS = -1
-"""Stands for a time which is not there, in columns."""
+"""A time which is not there, in columns."""
 _DELETE: Final = CHANGES.index("DELETE")
 WHOLE: Final = 2**63 - 1
 """Behind all offsets."""

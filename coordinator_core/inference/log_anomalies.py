@@ -90,9 +90,9 @@ RULES: Final[Mapping[str, Rule]] = {
     # coordinator takes it for free. KAFKA-19862: what is read while the cleaner runs has the new owner's record, and
     # not the one by which the old owner gave the partition up.
     anomalies.DOUBLE_OWNER: Rule(
-        "A partition was given to a member while another member still held it: both may have read it. In a log that "
+        "A partition was given to a member while another member still owned it: both may have read it. In a log that "
         "was compacted while it was read, the record by which the other gave it up may only be missing.",
-        "See bronze.coverage for COMPACTED stretches there. If there are none, take what the partition held between "
+        "See bronze.coverage for COMPACTED ranges there. If there are none, take the records of the partition between "
         "the two times as processed twice.",
         ("KAFKA-16147", "KAFKA-19862"),
     ),
@@ -103,7 +103,7 @@ RULES: Final[Mapping[str, Rule]] = {
     # KAFKA-21117: a group that goes from the consumer protocol back to the classic one while the cleaner runs. The
     # loader meets a classic group, then consumer records whose tombstones come later or were cleaned away.
     anomalies.GROUP_TYPE_MISMATCH: Rule(
-        "A record of one group type for an id held by a group of another: the tombstones of the former group are "
+        "A record of one group type for an id that a group of another type has: the tombstones of the former group are "
         "missing, or came later.",
         f"See whether the group was converted about then: the cleaner may have taken the tombstones. {RELOAD}",
         ("KAFKA-21117",),
@@ -152,7 +152,7 @@ RULES: Final[Mapping[str, Rule]] = {
     # from a share partition that is no longer the leader's, set it back; since this change the greater one stays.
     START_OFFSET_WENT_BACK: Rule(
         "A share partition's start offset went back without a reset: a write that was overtaken by a newer one, or one "
-        "of a share partition that had been loaded anew, was taken. Where the leader changes next, records before the "
+        "of a share partition that had been loaded again, was taken. Where the leader changes next, records before the "
         "greater offset may be delivered again.",
         "Look in gold.redeliveries for offsets below the greater start offset from then on: they had been done with.",
         ("apache/kafka#23074",),

@@ -1,8 +1,8 @@
 """gold.partition_owners: who owned which partition of which topic, when.
 
-A member owns what its current assignment says, and keeps it while it is asked to give it up (REVOKING): one stretch.
-A task of a streams group stands for its partition number in each topic that its subtopology reads. The log says what
-the coordinator held; when a client really stopped reading it does not say, nor does a share group have owners.
+A member owns what its current assignment says, and keeps it while it is asked to give it up (REVOKING): one interval.
+A task of a streams group means its partition number in each topic that its subtopology reads. The log shows what the
+coordinator assigned, not when a client really stopped reading; and a share group has no owners.
 """
 
 import json
@@ -39,12 +39,12 @@ def partition_of(row: AssignmentRow | OwnerRow) -> tuple[str, int]:
 
 
 def place_of(row: OwnerRow) -> OwnerPlace:
-    """What tells a stretch of ownership from others of its group."""
+    """The key of an ownership interval within its group."""
     return row.topic, row.topic_id, row.partition, row.from_log_offset, row.member_id
 
 
 def partition_owners(life: GroupLife) -> list[OwnerRow]:
-    """Stretches of ownership of one group, in the order of topic, partition and place in the log."""
+    """Ownership intervals of one group, in the order of topic, partition and place in the log."""
     members = MembersAt(life.members)
     topologies = _Topologies(life.events)
     rows = [
@@ -70,15 +70,15 @@ def is_gap_known(places: Sequence[int], from_log_offset: int, to_log_offset: int
 def _with_handovers(
     rows: Sequence[OwnerRow], targets: "_Targets", timeless: Set[int], unread: Sequence[int]
 ) -> list[OwnerRow]:
-    """The rows with the gap before each stretch, and marked where two members owned a partition at one time. How long a
-    gap was is known where both of its ends have a time, and all assignments between them can be read.
+    """The rows with the gap before each interval, and marked where two members owned a partition at one time. The
+    length of a gap is known where both of its ends have a time, and all assignments between them can be read.
 
-    Classic groups know a topic by its name, others by its id: where the name of the id is known, a stretch after a
-    conversion goes on from the one before it.
+    Classic groups know a topic by its name, others by its id: where the name of the id is known, an interval after a
+    conversion continues the one before it.
     """
     marked = list(rows)
     latest: dict[tuple[str, int], int] = {}
-    """By partition, the stretch so far that ends last."""
+    """By partition, the interval so far that ends last."""
     for index in sorted(range(len(rows)), key=lambda index: (rows[index].from_log_offset, index)):
         row = rows[index]
         key = partition_of(row)
@@ -104,7 +104,7 @@ def _with_handovers(
 
 
 class _Targets:
-    """Target assignments of a consumer group, to be asked whether one outlasted the stretch of ownership it led to."""
+    """Target assignments of a consumer group: did one outlast the ownership interval that it led to?"""
 
     def __init__(self, assignments: Iterable[AssignmentRow]) -> None:
         self._assignments = assignments
@@ -136,18 +136,18 @@ def _ends_later(row: OwnerRow, other: OwnerRow) -> bool:
 
 
 class MembersAt:
-    """Stretches of membership, to be asked by member id and place in the log."""
+    """Membership intervals, by member id and place in the log."""
 
     def __init__(self, members: Iterable[MemberRow]) -> None:
         self._intervals: dict[str, tuple[list[int], list[MemberRow]]] = {}
-        """By member id, where its stretches begin, and the stretches."""
+        """By member id, where its intervals begin, and the intervals."""
         for member in sorted(members, key=lambda row: row.from_log_offset):
             begins, intervals = self._intervals.setdefault(member.member_id, ([], []))
             begins.append(member.from_log_offset)
             intervals.append(member)
 
     def at(self, member_id: str, log_offset: int) -> MemberRow | None:
-        """The stretch of a member which holds a place in the log, or None."""
+        """The membership interval of a member that contains a place in the log, or None."""
         begins, intervals = self._intervals.get(member_id, _NO_INTERVALS)
         index = bisect_right(begins, log_offset) - 1
         if index < 0:
@@ -160,7 +160,7 @@ _NO_INTERVALS: Final[tuple[list[int], list[MemberRow]]] = ([], [])
 
 
 def _intervals(assignments: Sequence[AssignmentRow]) -> Iterator[AssignmentRow]:
-    """What was held or being given up, a REVOKING stretch joined to the CURRENT one that it goes on from."""
+    """What was owned or being given up, a REVOKING interval joined to the CURRENT one that it continues."""
     by_key: dict[OwnedKey, list[AssignmentRow]] = {}
     for row in assignments:
         if row.group_type == GroupType.SHARE or row.assignment not in OWNED or row.task_type not in (None, ACTIVE):
@@ -180,7 +180,7 @@ def _intervals(assignments: Sequence[AssignmentRow]) -> Iterator[AssignmentRow]:
 
 
 def _later_end(first: AssignmentRow, second: AssignmentRow) -> AssignmentRow:
-    """The first stretch, until the end of whichever ends later."""
+    """The first interval, until the end of whichever ends later."""
     if first.to_log_offset is None:
         return first
     if second.to_log_offset is not None and second.to_log_offset <= first.to_log_offset:

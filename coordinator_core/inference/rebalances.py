@@ -192,7 +192,7 @@ class _Present:
         self.unread_count = 0
 
     def ended_at(self, log_offset: int) -> list[MemberRow]:
-        """Members whose stretch one operation ended."""
+        """Members whose interval one operation ended."""
         return self._ended.get(log_offset, [])
 
     def move_to(self, log_offset: int) -> None:

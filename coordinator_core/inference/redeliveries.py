@@ -5,8 +5,8 @@
 * HANDED_BACK: a range without a batch became AVAILABLE: it had been acquired, and came back (rule A);
 * RETRIED: the delivery count rose, or a terminal state came with a count above 1 and no batch before (rules B, C, D);
 * COUNT_LOST: a range that was a hole when another leader loaded the share partition became ACKNOWLEDGED at a count
-  which starts anew (rule L). A hole may be a gap in the log as well, so this is LIKELY. An archived one is not told:
-  a gap that is fetched anew is archived too.
+  which starts again (rule L). A hole may be a gap in the log as well, so this is LIKELY. An archived one gives no row:
+  a gap that is fetched again is archived too.
 
 `likely_cause` is how it was handed back, where anything speaks for it. `confidence` is that of the row's weakest
 claim. Rules by `method`, the first that holds:

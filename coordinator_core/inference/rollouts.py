@@ -267,7 +267,7 @@ PLACES: Final[Sequence[Callable[[MemberRow], Hashable]]] = (
     lambda member: member.client_host,
     lambda member: (member.client_id, member.client_host),
 )
-"""What stays the same where a process is started anew in its place, of one kind of set-up or another: its names, or its
+"""What stays the same where a process is restarted in its place, in one kind of set-up or another: its names, or its
 host."""
 
 

@@ -14,7 +14,7 @@ class InferenceSettings:
     modern_session_timeout_ms: int = 45_000
     """group.consumer.session.timeout.ms, and of share and streams groups."""
     session_timeout_ms_min: int = 6_000
-    """group.min.session.timeout.ms of the brokers: no member expires sooner after it was heard."""
+    """group.min.session.timeout.ms of the brokers: no member expires sooner after its last sign of life."""
     storm_generation_count: int = 5
     """So many generations within `storm_window_ms` are a storm."""
     storm_window_ms: int = 10 * 60_000

@@ -13,7 +13,7 @@ from coordinator_core.log.kernels import compiled
 from coordinator_core.share_state.columnar import DELIVERY_STATES, RECORD_KINDS
 
 NONE: Final = -1
-"""Stands for a number or state which is null in silver."""
+"""A number or state which is null in silver."""
 
 AVAILABLE: Final = DELIVERY_STATES.index("AVAILABLE")
 ACKNOWLEDGED: Final = DELIVERY_STATES.index("ACKNOWLEDGED")
@@ -54,7 +54,7 @@ class ShareStates:
     """Offsets seen terminal from the start offset on: acknowledged_count and archived_count."""
     is_complete: BoolArray
     last_persisted: I64
-    """The last offset of any batch told of so far, in rows kept of the past (`share_past`); -1 in all others."""
+    """The last offset of any batch seen so far, in rows kept of the past (`share_past`); -1 in all others."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -145,7 +145,7 @@ class ShareLog:
     """The row of `states` which is of the same record."""
     past: SharePast = NO_PAST
     shown: Mapping[str, GroupPast] | None = None
-    """What the whole log shows of each group's delivery limit, where these are the rows of a stretch of it."""
+    """What the whole log shows of each group's delivery limit, where these are the rows of a slice of it."""
     holes: tuple[int, ...] = ()
     """Log offsets at which parts begin that were not read, whatever the reason; ascending."""
 
@@ -250,7 +250,7 @@ def _find_records(log_offset: I64, wanted: I64, found: I64) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class GroupStays:
-    """Stretches of membership in one share group, by the time they began. Epoch ms; `left_ms` of who stays is huge."""
+    """Membership intervals in one share group, by the time they began. Epoch ms; `left_ms` of who stays is huge."""
 
     joined_ms: I64
     left_ms: I64

@@ -10,12 +10,12 @@ the records before it the next audit needs
   gave up what no limit explains (`GroupPast`);
 * how many offsets were acknowledged, given out again and given up, by share partition and day.
 
-A log that is too large to be judged at once is judged in stretches in the same way, one after another; what all of it
-shows of the delivery limits of its groups is found first (`shown_by`), so that it is known in each stretch.
+A log that is too large to be judged at once is judged in slices in the same way, one after another; what all of it
+shows of the delivery limits of its groups is found first (`shown_by`), so that it is known in each slice.
 
-That what was said stays rests on what no share log holds: configs, and who was a member when. `SharePast.fingerprint`
-tells whether these are still as they were; where they are not, or where a group's past reads otherwise by now,
-`PastDiffers` is raised and the whole log is to be judged anew.
+Earlier results also depend on what no share log has: configs, and who was a member when. `SharePast.fingerprint` shows
+whether these are still as they were; where they are not, or where a group's past reads otherwise by now, `PastDiffers`
+is raised and the whole log has to be judged again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -98,8 +98,8 @@ class Kept:
 
 
 def shown_by(logs: Iterable[ShareLog], past: SharePast = NO_PAST) -> Mapping[str, GroupPast]:
-    """What stretches of a log that follow one another show of each group's delivery limit, by the end of the last one;
-    `past` is what lies before the first. Their rows may be in log order."""
+    """What consecutive slices of a log show of each group's delivery limit, by the end of the last one; `past` is what
+    lies before the first. Their rows may be in log order."""
     groups = dict(past.groups)
     for log in logs:
         so_far = replace(log, past=replace(past, groups=groups))
@@ -119,7 +119,7 @@ def require_same_groups(
         before = log.past.groups.get(group_id)
         if before is None:
             continue
-        # where a config is told, but not known for some time, what is assumed then hangs on its values
+        # where a config is recorded, but not known for some time, the value assumed then depends on its values
         is_same = before[:2] == past[:2] or not configs.tells(DELIVERY_COUNT_LIMIT, group_id)
         if not is_same or before.assumed_limit(default) != past.assumed_limit(default):
             raise PastDiffers("a group shows another delivery limit than before")

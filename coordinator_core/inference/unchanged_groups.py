@@ -1,9 +1,9 @@
-"""Groups that stand as they stood, and of whose new commits some say more than that they were committed.
+"""Groups whose membership is unchanged but which have at least one new commit that may be an anomaly.
 
-An offset went back, was deleted, or stayed for long; of members and generations nothing is new. Then what was said of
-these is not judged again. What such a commit is goes by how the group stands, which its open rows in silver tell: its
-newest generation, its members, and what they own. Where that does not decide it, the group is judged as all others of
-which something is new (`may_be_unchanged`), or from its beginning (PastTooShort).
+An offset went back, was deleted, or stayed for long; members and generations have nothing new, and earlier results
+about them are not judged again. What such a commit is depends on the current state of the group, which its open rows in
+silver show: its newest generation, its members, and what they own. Where that does not decide it, the group is judged
+like all others with new records (`may_be_unchanged`), or from its beginning (PastTooShort).
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from schemas.group_types import GroupType
 
 
 class Unchanged(NamedTuple):
-    """What is inferred of the new commits of a group that stands, and what is to be kept of it."""
+    """What is inferred of the new commits of a group with unchanged membership, and what is to be kept of it."""
 
     anomalies: list[AnomalyRow]
     past: GroupFacts
@@ -33,8 +33,8 @@ class Unchanged(NamedTuple):
 def may_be_unchanged(past: GroupFacts | None) -> bool:
     """Do the open rows of a group, of which nothing is new but commits, decide what these are?
 
-    Not of one that was deleted, or that never committed; nor where a rebalance is not over, of which each event tells
-    that it went on. What members of a streams group read is told by what is over.
+    Not of one that was deleted, or that never committed; nor while a rebalance is under way, whose events show that it
+    went on. What members of a streams group read depends on rows that have ended.
     """
     return (
         past is not None
@@ -53,7 +53,7 @@ def decided_late(new: GroupedCommits, from_log_offset: int) -> set[str]:
 
 
 def open_rows(life: GroupLife) -> GroupLife:
-    """How a group stands, of all that is known of it."""
+    """The current state of a group, of all that is known of it."""
     return life._replace(
         generations=tuple(row for row in life.generations if row.to_log_offset is None),
         members=tuple(row for row in life.members if row.to_log_offset is None),
@@ -65,8 +65,8 @@ def open_rows(life: GroupLife) -> GroupLife:
 def judge_unchanged(
     life: GroupLife, settings: InferenceSettings, before: GroupBefore, removed: Removed = NOTHING_REMOVED
 ) -> Unchanged:
-    """What is inferred of the new commits of a group. `life`: how it stands (`open_rows`), with the commits that are
-    kept of before and the new ones. Of what was `before`, nothing need be settled.
+    """What is inferred of the new commits of a group. `life`: its current state (`open_rows`), with the earlier commits
+    that are kept and the new ones. Of what was `before`, nothing need be settled.
 
     Raises PastTooShort where the group is to be judged from its beginning.
     """
@@ -75,7 +75,7 @@ def judge_unchanged(
     before.require_enough(life, settings)
     owners = partition_owners(life)
     if any(row.is_double for row in owners):
-        raise PastTooShort("who of two had a partition first is told by what is over")
+        raise PastTooShort("which of two owners had a partition first is in rows that have ended")
     anomalies = find_anomalies(life, owners, settings, before.is_new, removed=removed)
     return Unchanged(anomalies, _facts(before.past, life.commits, before.is_new))
 

@@ -2,11 +2,11 @@
 
 A partition that had an owner is unowned
 
-* between two stretches of ownership, as long as the group has members (`OwnerRow.gap_before_ms`);
+* between two ownership intervals, as long as the group has members (`OwnerRow.gap_before_ms`);
 * in the sync phase of an eager rebalance, from the end of the join phase to the leader's assignment: then every member
   has given up what it had. Join phases are not in the log, so for classic groups this is a lower bound.
 
-Each ms of it counts for one stretch of ownership (the one that it comes before, or lies in), for one rebalance (of the
+Each ms of it counts for one ownership interval (the one that it comes before, or lies in), for one rebalance (of the
 generation that was in force, of a sync phase the one that it ends in), and on one day (UTC): three sums of the same.
 """
 
@@ -38,7 +38,7 @@ class UnownedTime(NamedTuple):
     """Sums of one group."""
 
     by_owner: Sequence[int]
-    """A stretch of ownership each."""
+    """One per ownership interval."""
     by_rebalance: Sequence[int]
     """A window each."""
     revoked_by_rebalance: Sequence[int]
@@ -53,15 +53,15 @@ def unowned_time(
     past: Mapping[OwnerPlace, int] | None = None,
     past_end: int = -1,
 ) -> UnownedTime:
-    """All sums. `owners`: stretches with their gaps. `past`: of stretches that were there before a settled place, what
-    counts for them until `past_end`, a log offset, exclusive; what is counted here comes to it."""
+    """All sums. `owners`: intervals with their gaps. `past`: what counts for intervals from before a settled place
+    until `past_end`, a log offset, exclusive; what is counted here is added to it."""
     phases = _SyncPhases(windows)
     by_owner = [0] * len(owners)
     by_rebalance, revoked = [0] * len(windows), [0] * len(windows)
     days: dict[int, Counter[tuple[str, int]]] = {}
     begins_ms = [window.begin_ms for window in windows]
     changes = [0] * (len(windows) + 1)
-    """Difference of how many stretches a sync phase lies in, by window."""
+    """Difference of how many ownership intervals a sync phase lies in, by window."""
     for index, row in enumerate(owners):
         kept = None if past is None else past.get(place_of(row))
         if kept is not None:
@@ -89,7 +89,7 @@ def unowned_time(
 
 
 def unowned_until(owner: OwnerRow, windows: Sequence[Window], log_offset: int) -> int:
-    """Of `OwnerRow.unowned_partition_ms` what counts until a place in the log, exclusive, in which the stretch was."""
+    """The part of `OwnerRow.unowned_partition_ms` until a place in the log, exclusive, that the interval contains."""
     later = [window for window in windows if window.log_offset >= log_offset]
     phases = _SyncPhases(later)
     return owner.unowned_partition_ms - phases.sum_ms(*phases.within(owner, log_offset))
@@ -110,10 +110,10 @@ class _SyncPhases:
         self._pieces = [list(cut_by_day(phase.sync_from_ms, phase.sync_to_ms)) for phase in phases]
 
     def within(self, row: OwnerRow, from_log_offset: int) -> tuple[int, int]:
-        """Which of them lie in a stretch of ownership from a place on: first and end, exclusive.
+        """Which of them lie in an ownership interval from a place on: first and end, exclusive.
 
-        The first generation of a stretch counts only where another stretch ended with it: before a gap the partition
-        was unowned anyhow, and one without a stretch before it had no owner to lose.
+        The first generation of an interval counts only where another interval ended with it: before a gap the partition
+        was unowned anyhow, and one without an interval before it had no owner to lose.
         """
         first = bisect_left(self._log_offsets, max(row.from_log_offset, from_log_offset))
         if (
@@ -137,8 +137,8 @@ class _SyncPhases:
 
 
 def _cut(from_ms: int, to_ms: int, begins_ms: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """A stretch of time cut at the beginnings of windows, as (index of the window, from, to). The last window has no
-    end, and what lies before the first belongs to none."""
+    """A span of time cut at the beginnings of windows, as (index of the window, from, to). The last window has no end,
+    and what lies before the first belongs to none."""
     index = max(bisect_right(begins_ms, from_ms) - 1, 0)
     while index < len(begins_ms) and begins_ms[index] < to_ms:
         end_ms = begins_ms[index + 1] if index + 1 < len(begins_ms) else to_ms

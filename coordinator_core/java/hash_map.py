@@ -25,7 +25,7 @@ V = TypeVar("V")
 
 
 def bucket_of(code: int, table_size: int) -> int:
-    """Where an element of this hash code stands in a table: its upper half is folded into the lower one."""
+    """The bucket of an element of this hash code in a table: its upper half is folded into the lower one."""
     code &= UINT32_MASK
     return (code ^ code >> 16) & (table_size - 1)
 
@@ -42,7 +42,7 @@ class HashMap(Generic[K, V]):
         self._hash_code = hash_code
         self._values: dict[K, V] = {}
         self._places: dict[K, int] = {}
-        """Key -> where it stands among those of its bucket."""
+        """Key -> its place among those of its bucket."""
         self._first_place = 0
         self._next_place = 0
         self._table_size = _power_of_two_from(initial_capacity)

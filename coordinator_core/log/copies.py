@@ -123,7 +123,7 @@ class Lineage:
     """(leader epoch, its first offset), ascending: of the replica with the newest epoch."""
 
     def with_batches(self, rows: BatchRows) -> "Lineage":
-        """What batches show beside. The same object where they show nothing new."""
+        """What batches add. The same object where they show nothing new."""
         epochs = rows.leader_epoch
         if not len(epochs):
             return self
@@ -135,7 +135,7 @@ class Lineage:
         return replace(self, seen={**self.seen, **found}) if found else self
 
     def with_checkpoint(self, entries: Iterable[tuple[int, int]]) -> "Lineage":
-        """What a replica's checkpoint shows beside. The same object where that is nothing new."""
+        """What a replica's checkpoint adds. The same object where that is nothing new."""
         other = tuple(sorted(entries))
         if not other:
             return self

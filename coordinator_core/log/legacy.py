@@ -34,7 +34,7 @@ class LegacyMessage:
 
 @dataclass(frozen=True, slots=True)
 class LegacyEntry:
-    """The messages of one entry and the bytes they lie in: the entry's own, or what its wrapper held."""
+    """The messages of one entry and the bytes they lie in: the entry's own, or those in its wrapper."""
 
     data: bytes
     messages: tuple[LegacyMessage, ...]

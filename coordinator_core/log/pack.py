@@ -4,7 +4,8 @@ A dump of keys and values does not say how the broker had batched them. Replay t
 one time and one group for one operation of the coordinator (CoordinatorRuntime.append gives all records of an operation
 one timestamp), so a batch made here is never cut between two records of one time, unless offsets are missing between
 them or it would pass BATCH_BYTES_MAX. Two operations which Kafka wrote into two batches in one millisecond thus become
-neighbours; nothing else about them changes. Records without a time stand alone, since their operations cannot be told.
+neighbours; nothing else about them changes. A record without a time is a batch of its own, since its operation is not
+known.
 
 The cuts depend on the records alone, not on how they are fed in.
 """

@@ -1,10 +1,10 @@
-"""Ids taken out of bytes: an id is replaced by a pseudonym of the same length, wherever it stands as an id.
+"""Replaces ids in bytes by pseudonyms of the same length, wherever they are used as ids.
 
 Of one length, because then nothing else has to change: no length prefix, no size of a record, whatever its type or
-version, also of types nobody knows, and in what clients nest in their bytes. Only a batch's checksum is made anew.
+version, also of types nobody knows, and in what clients nest in their bytes. Only a batch's checksum is computed again.
 
-An id stands as an id where it fills a text (its length is written before it, as Kafka's formats and MessagePack do), at
-the head of a member id that was made of it (`<client id>-<uuid>`), or between characters which are of no id: the
+Bytes are an id where they fill a text (its length is written before it, as Kafka's formats and MessagePack do), at the
+head of a member id that was made of it (`<client id>-<uuid>`), or between characters which are of no id: the
 address `/10.0.0.1` is not found in `/10.0.0.12`.
 """
 
@@ -57,7 +57,7 @@ class Redaction:
 
     @classmethod
     def of(cls, ids: Iterable[str], key: bytes) -> "Redaction":
-        """Pseudonyms of some ids; nobody who lacks the key can tell which id one stands for."""
+        """Pseudonyms of some ids; nobody who lacks the key can find out whose a pseudonym is."""
         return cls({id_: pseudonym(id_, key) for id_ in (text.encode() for text in ids)})
 
     @cached_property
@@ -118,9 +118,9 @@ class Redaction:
 
 
 def pseudonym(id_: bytes, key: bytes) -> bytes:
-    """What stands for an id from now on: HMAC-SHA256 of it, in hexadecimal, as long as the id.
+    """The pseudonym of an id: HMAC-SHA256 of it, in hexadecimal, as long as the id.
 
-    An address keeps its `/`, by which it is known to be one. Raises ValueError for an id too short to be told apart.
+    An address keeps its `/`, by which it is known to be one. Raises ValueError for an id too short to be distinct.
     """
     if not ID_BYTES_MIN <= len(id_) <= ID_BYTES_MAX:
         raise ValueError(f"an id of {ID_BYTES_MIN} to {ID_BYTES_MAX} bytes can be erased")

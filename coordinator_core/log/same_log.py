@@ -1,4 +1,4 @@
-"""Are two copies of a log partition copies of one log, or is one of them of a topic that was made anew?
+"""Are two copies of a log partition copies of one log, or is one of them of a topic that was recreated?
 
 What Kafka promises of one log: a leader epoch has one leader, which writes each offset once, and epochs follow one
 another in time. The cleaner takes records away; a record that it leaves keeps its offset, key, value and time.

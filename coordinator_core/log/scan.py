@@ -39,7 +39,7 @@ CANDIDATES_MAX: Final = 64
 TORN_TAIL: Final = "a torn tail"
 """End of the message of a batch that Kafka was writing: with the next copy the rest comes."""
 STOP_UNCONFIRMED: Final = 100
-"""Beside the STOP_ codes of the compiled loops."""
+"""In addition to the STOP_ codes of the compiled loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def scan_segment(
         let_go()
         goes_on = stop == kernels.STOP_END and stop_position < end
         if goes_on and not crc_valid[-1]:
-            # its neighbour, which may confirm it, is in the next stretch
+            # its neighbour, which may confirm it, is in the next window
             if len(part) == 1:
                 window_bytes *= 2
                 continue

@@ -1,4 +1,4 @@
-"""The files of a partition folder, as a broker writes them: segments, indexes, and the two small ones beside them.
+"""The files of a partition folder, as a broker writes them: segments, indexes, and the two small ones next to them.
 
 Nothing is opened here: each file is a name and its bytes. A broker rebuilds missing indexes, but takes a folder without
 `partition.metadata` for a stray one.
@@ -145,7 +145,7 @@ def partition_metadata(topic_id: str) -> LogFile:
 
 
 def offset_checkpoint(name: str, offsets: Mapping[tuple[str, int], int]) -> LogFile:
-    """A checkpoint beside the folders, such as `log-start-offset-checkpoint`: offsets by (topic, partition)."""
+    """A checkpoint in the log directory, such as `log-start-offset-checkpoint`: offsets by (topic, partition)."""
     return LogFile(
         name, _checkpoint([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
     )

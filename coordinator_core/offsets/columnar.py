@@ -45,7 +45,7 @@ _GROUP_KEY_PREFIX: Final = int(RecordType.GROUP_METADATA).to_bytes(2, "big")
 class CommitColumns:
     """Rows of silver.offset_commits as arrays of one length, in log order. Times are epoch milliseconds.
 
-    A `..._valid` array is False where the column beside it is null; what stands there then means nothing.
+    A `..._valid` array is False where its column is null; the value there then means nothing.
     `group`, `topic` and `topic_id` are indices into `groups`, `topics` and `topic_ids`, which belong to the
     columnar replay and only ever grow at their end.
     """
@@ -345,7 +345,7 @@ class ColumnarOffsetReplay:
         return self._keys.table, self._groups.table, self._topics.table, self._topic_ids.table
 
     def _fit(self) -> None:
-        """Give the arrays beside the tables the tables' room."""
+        """Give the arrays that belong to the tables the tables' room."""
         key_capacity = len(self._keys.table.hashes)
         longer = KeyArrays._make(_longer(column, key_capacity) for column in self._key_arrays)
         self._key_arrays = longer._replace(

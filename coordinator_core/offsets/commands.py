@@ -49,7 +49,7 @@ NEW_TXN_ERRORS_FROM_VERSION: Final = 6
 """TxnOffsetCommit: from here on there are STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND."""
 
 NEW_MEMBER_EPOCH_ERROR_FROM_VERSION: Final = 9
-"""OffsetCommit: from here on a member of a group that does not exist is told so."""
+"""OffsetCommit: from here on a member of a group that does not exist gets an error that says so."""
 
 STATE_IN_FILTER: Final = {"NotReady": "not_ready"}
 """States by which ListGroups filters under another name than their own in lower case (StreamsGroupState)."""
@@ -164,7 +164,7 @@ def _committed(
 
 
 def _metadata_size(partition: OffsetCommitPartition) -> int:
-    """Length of the metadata as Java counts it, in UTF-16 units; `offset.metadata.max.bytes` is held against that."""
+    """Length of the metadata as Java counts it, in UTF-16 units, for comparison with `offset.metadata.max.bytes`."""
     return len((partition.committed_metadata or "").encode("utf-16-le", "surrogatepass")) // 2
 
 

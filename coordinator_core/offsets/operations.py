@@ -1,4 +1,4 @@
-"""Which records of a chunk are one operation of the group coordinator, told before records are split up by group.
+"""Which records of a chunk are one operation of the group coordinator, found before records are split up by group.
 
 An operation is a maximal run of records in one batch with one timestamp and one group. Whoever splits a log by group
 loses sight of the records of other groups between two of them, so the runs are numbered before.

@@ -47,8 +47,8 @@ def replay_offset_commit(
 
     `key` is an OffsetCommitKey or LegacyOffsetCommitKey, `value` its value or None for a tombstone, `offset`
     the record's log offset, `producer_id` the batch's. The producer id alone makes a commit transactional:
-    Kafka does not look at the batch's transactional bit. A tombstone takes effect at once, in whatever batch
-    it stands.
+    Kafka does not look at the batch's transactional bit. A tombstone takes effect at once, whatever batch
+    it is in.
     """
     offset_key = OffsetKey(key.group, key.topic, key.partition)
     if value is None:

@@ -16,7 +16,7 @@ class OffsetKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """One offset commit (OffsetAndMetadata). Absent is None here, whatever stands for it in the record."""
+    """One offset commit (OffsetAndMetadata). Absent is None here, whatever marks it in the record."""
 
     record_offset: int
     """Log offset of the record that carried it. Decides between a transactional and a plain commit."""

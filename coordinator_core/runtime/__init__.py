@@ -38,8 +38,9 @@ an answer without records waits for the writes before it. Where the log refuses 
 before the batch, and all operations of the batch are answered with the error. A write whose records are not committed
 within `write_timeout_ms` is answered COORDINATOR_NOT_AVAILABLE; its records stay.
 
-A crash needs no call: forget the runtime; who waited gets no answer. On the next leader `load` brings back what the log
-tells and starts timers anew: joins which were parked, timers and classic generations which were not written are gone.
+A crash needs no call: forget the runtime; pending requests get no answer. On the next leader `load` brings back what
+the log has and restarts timers: joins which were parked, timers and classic generations which were not written are
+gone.
 
 `log.write.segment_files(...)` gives the files of a partition folder as a broker has them; nothing here opens a file.
 

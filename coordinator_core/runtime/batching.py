@@ -84,7 +84,7 @@ class Batcher:
         linger_ms: int | None = None,
         codec_id: int = Codec.NONE,
     ) -> None:
-        """`write` appends a batch and gives the log's end offset, or raises Refused; the rest is told what happened."""
+        """`write` appends a batch and returns the log's end offset, or raises Refused; the `on_` functions follow."""
         self.batch: PendingBatch | None = None
         self.next_offset = next_offset
         """Where the next batch begins."""

@@ -28,7 +28,7 @@ WRITE_TIMEOUT_MS: Final = 5000
 LOG_FAILURES: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR}
 )
-"""What clients are told where the log refused (`answer_for_append_error`)."""
+"""What clients get where the log refused (`answer_for_append_error`)."""
 
 MARKER_ANSWERS: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}

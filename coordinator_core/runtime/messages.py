@@ -39,7 +39,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a request. Some responses carry an error code of their own beside a null `error`."""
+    """The answer to a request. Some responses carry an error code of their own while `error` is null."""
 
     partition: int
     request_id: int

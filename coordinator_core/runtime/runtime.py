@@ -122,7 +122,7 @@ class CoordinatorRuntime:
         return bool(self._touched or self._answers)
 
     def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str]) -> None:
-        """Topics were made, grown or deleted; every coordinator is told when its queue comes to it."""
+        """Topics were created, grown or deleted; every coordinator is updated when its queue comes to it."""
         self.image = image
         changed = frozenset(changed_topics)
         for partition, coordinator in self.coordinators.items():

@@ -2,7 +2,7 @@
 
 A request to the share coordinators names several share partitions, each with a coordinator partition of its own:
 `partition_requests` takes it apart. The runtime's requests are about one share partition, and `result_of` makes the
-result of one, as it stands in the response, from the runtime's answer.
+result of one, as the response has it, from the runtime's answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (KIP-932): members join, stay and leave, and are told what they may fetch from.
+"""ShareGroupHeartbeat (KIP-932): members join, stay and leave, and learn what they may fetch from.
 
 A heartbeat goes through the steps of GroupMetadataManager.shareGroupHeartbeat: the member and its subscription, the
 group's epoch, the target assignment of the epoch, the member's way to its target, the partitions to initialise. Each
@@ -305,7 +305,7 @@ def _fence(context: Context, group: ShareGroup, member_id: str, response: ShareG
 
 
 def schedule_session(context: Context, group_id: str, member_id: str) -> None:
-    """Start the session of a member anew."""
+    """Restart the session of a member."""
     context.schedule(
         session_key(group_id, member_id),
         context.group_setting(group_id, "share_session_timeout_ms"),

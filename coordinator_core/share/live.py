@@ -24,7 +24,7 @@ class Refresh:
 
 @dataclass(slots=True)
 class PictureNote:
-    """When the picture of the share partitions was replayed last. `before` stands where the append failed."""
+    """When the picture of the share partitions was replayed last. `before` is restored where the append failed."""
 
     before: ShareGroupStatePartitions | None
     before_ms: int
@@ -72,7 +72,7 @@ class ShareLive:
     def picture_ms(self, group_id: str, picture: ShareGroupStatePartitions) -> int:
         """When the picture was replayed, epoch milliseconds: from then on initialisations count.
 
-        No record has this time, so a load sets it anew.
+        No record has this time, so a load sets it again.
         """
         note = self.pictures.get(group_id)
         if note is None:

@@ -35,7 +35,7 @@ NOTHING_TO_DELETE = "There is no offset information to delete."
 
 
 def alter_share_group_offsets(context: Context, request: AlterShareGroupOffsetsRequest) -> Result:
-    """Initialise partitions anew, at given offsets: an AlteredOffsets. A group which is not there is made.
+    """Initialise partitions again, at given offsets: an AlteredOffsets. A group which is not there is created.
 
     Raises Refused: NON_EMPTY_GROUP, and GROUP_ID_NOT_FOUND where the id is that of a group of another type.
     """

@@ -260,6 +260,6 @@ def _name_of(topic: Topic | None) -> str:
 
 
 def written(context: Context, group_id: str, picture: ShareGroupStatePartitions) -> CoordinatorRecord:
-    """The record of a new picture; from its replay on initialisations count anew."""
+    """The record of a new picture; from its replay on initialisations count again."""
     context.live(ShareLive).note_picture(context, group_id)
     return state_partitions_record(group_id, picture)

@@ -122,7 +122,7 @@ def _errors_of(results: StateResults) -> Iterator[ErrorCode]:
 
 
 def alter_offsets(request: AlterShareGroupOffsetsRequest) -> Flow[AlterShareGroupOffsetsResponse]:
-    """AlterShareGroupOffsets: the partitions are initialised anew, with their start offsets.
+    """AlterShareGroupOffsets: the partitions are initialised again, with their start offsets.
 
     Where some fail, the picture still has all of them as initialising: the next heartbeat after the retry interval
     initialises them, from `share.auto.offset.reset`.
@@ -293,7 +293,7 @@ def _error_of_topic(results: Iterable[PartitionResult]) -> ErrorCode:
 
 
 def run(flow: Flow[R], ask: Callable[[Ask], Outcome], persist_now: Callable[[Persist], StateResults]) -> R:
-    """Do a flow to its end. What `persist_now` raises as Refused, the flow is told."""
+    """Do a flow to its end. A Refused that `persist_now` raises is thrown into the flow."""
     answer: Any = None
     failure: Refused | None = None
     while True:

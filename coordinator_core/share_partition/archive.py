@@ -1,7 +1,7 @@
 """Archiving in memory: records which need no delivery any more, because the log or a transaction has dropped them.
 
 Nothing of it is persisted. The start offset of the next write shows it, and after a restart what lies above that is
-found out anew.
+found out again.
 """
 
 from typing import NamedTuple

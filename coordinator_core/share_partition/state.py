@@ -26,7 +26,7 @@ THROTTLE_DELIVERY_COUNT_MIN: Final = 2
 """Throttling begins at the third delivery at the earliest (MINIMUM_THROTTLE_RECORDS_DELIVERY_LIMIT)."""
 BATCH_OFFSETS_MAX: Final = 2**22
 """Offsets of one batch, from the log or persisted. A batch may be split into one state an offset, so a lie about its
-last offset must not get in; as many of the smallest records take 28 MiB, and brokers take 1 MiB unless told."""
+last offset must not get in; as many of the smallest records take 28 MiB, and brokers take 1 MiB by default."""
 NO_PRODUCER_ID: Final = -1
 """Producer id of a batch whose producer is neither idempotent nor transactional."""
 

@@ -62,7 +62,7 @@ class AcknowledgeType(IntEnum):
     RELEASE = 2
     REJECT = 3
     RENEW = 4
-    """Still at work: the lock starts anew, nothing else changes and nothing is persisted."""
+    """Still at work: the lock restarts, nothing else changes and nothing is persisted."""
 
 
 ACKNOWLEDGED_STATE: Final[Mapping[AcknowledgeType, RecordState]] = {
@@ -75,7 +75,7 @@ ACKNOWLEDGED_STATE: Final[Mapping[AcknowledgeType, RecordState]] = {
 
 
 class SharePartitionState(StrEnum):
-    """Where a share partition stands on its leader (kafka.server.share.SharePartitionState)."""
+    """The life cycle of a share partition on its leader (kafka.server.share.SharePartitionState)."""
 
     EMPTY = "EMPTY"
     """Just made. Start-up -> INITIALIZING."""

@@ -127,7 +127,7 @@ def check_topic(view: View, key: SharePartitionKey, request: Any) -> None:
 
 
 def initialize_state(view: View, key: SharePartitionKey, request: InitializePartition) -> Decision:
-    """Begin a state, or begin it anew: a snapshot without batches, its epoch one after that of the state before.
+    """Begin a state, or begin it again: a snapshot without batches, its epoch one after that of the state before.
 
     Source: ShareCoordinatorShard.initializeState, ShareGroupOffset.fromRequest.
     """
@@ -250,7 +250,7 @@ class Operation(NamedTuple):
     refused: Callable[..., Result]
     """Makes the result of an error: (partition, error code, error message)."""
     failure: str
-    """Stands before the text of an error which is not the request's (ShareCoordinatorService)."""
+    """Prefix of the text of an error which is not the request's (ShareCoordinatorService)."""
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {

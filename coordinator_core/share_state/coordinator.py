@@ -53,7 +53,7 @@ class MemoryLog:
         return first_offset
 
     def delete_records(self, before_offset: int) -> None:
-        """Forget what stands below the offset."""
+        """Forget the records below the offset."""
         self.start_offset = max(self.start_offset, min(before_offset, self.next_offset))
         self.entries = [entry for entry in self.entries if entry.offset >= self.start_offset]
 
@@ -195,7 +195,7 @@ class ShareCoordinator:
     def advance(self, now_ms: int) -> Outcome:
         """Run the jobs which are due by `now_ms`, each at its own deadline: cold snapshots and pruning.
 
-        Each begins its interval anew when it is done, whatever became of it (setupPeriodicJobs).
+        Each restarts its interval when it is done, whatever became of it (setupPeriodicJobs).
         """
         records: list[AppendedRecord] = []
         error = delete_before_offset = None

@@ -2,7 +2,7 @@
 
 The merged state of a share partition is kept canonical: batches sorted, disjoint, at or above the start offset,
 neighbours of equal state and count joined. By offset it is what PersisterStateBatchCombiner gives. An update
-touches a short stretch of it, so only that window is merged and spliced; nothing is done to the batches around it.
+touches few neighbouring batches, so only that window is merged and spliced; nothing is done to the batches around it.
 
 A loop here cannot grow an array. Before a record changes anything, `replay_records` makes sure that there is room for
 the most it can produce; if not it stops there with `NEED_ROOM` (or `NEED_KEY`, or `UNUSUAL` for a record which it

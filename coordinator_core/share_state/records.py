@@ -48,7 +48,7 @@ class AppendedRecord(NamedTuple):
 
 
 def replay_record(shard: ShareShard, record: ShareStateRecord, offset: int) -> ShareShard:
-    """The shard after a record which stands at `offset` in the log (ShareCoordinatorShard.replay)."""
+    """The shard after a record at `offset` in the log (ShareCoordinatorShard.replay)."""
     key, value = record
     if isinstance(value, ShareUpdate):
         return replay_share_update(shard, key, value)

@@ -75,8 +75,8 @@ class ShareShard:
     state_epochs: Map[SharePartitionKey, int] = field(default_factory=Map)
     """The fence for requests: the highest state epoch of any snapshot seen."""
     update_counts: Map[SharePartitionKey, int] = field(default_factory=Map)
-    """Updates since the limit last made a snapshot: one which comes sooner (cold, initialised) does not start
-    it anew.
+    """Updates since the limit last made a snapshot: one which comes sooner (cold, initialised) does not
+    reset it.
     """
     snapshot_offsets: Map[SharePartitionKey, int] = field(default_factory=Map)
     """Log offset of each key's latest snapshot (ShareCoordinatorOffsetsManager)."""

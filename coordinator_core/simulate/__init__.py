@@ -1,12 +1,12 @@
-"""A cluster on a virtual clock: from a scenario file to coordinator logs, and the truth beside them.
+"""A cluster on a virtual clock: from a scenario file to coordinator logs, and the truth about them.
 
 Theory of operation
 -------------------
 `simulate(scenario, seed)` runs one event loop (`clock.EventLoop`): a heap of (time in ms, sequence, action). Nothing
 else moves time, and ties go by the order of scheduling, so a run is a function of the scenario and the seed.
 
-* `scenario` reads and checks the TOML file: topics, groups, producers, faults, the brokers and their settings. What is
-  wrong is told with the file, the key and what to do.
+* `scenario` reads and checks the TOML file: topics, groups, producers, faults, the brokers and their settings. An error
+  names the file, the key and what to do.
 * `simulation.Simulation` builds the cluster from it and runs it to the end.
 * `cluster.Cluster` is the brokers: it routes a request to the broker which leads the coordinator's partition, drives
   the coordinators' timers and tasks, and moves leaders when a broker goes. Coordinators and their logs of real record
@@ -26,7 +26,7 @@ apart from one another.
 
 Network: a request takes the sender's latency, drawn once for each client, to the broker and back. Requests of one
 client to one broker arrive in order. A broker which is gone does not answer; the client finds out after its request
-time-out, or when it is told of the new leader.
+time-out, or when it learns of the new leader.
 
 Heartbeats: most of what a day's clients send changes nothing. While a group is *quiet* (no member joins, leaves,
 reconciles, and nobody waits) its members' heartbeats are not sent; they are known to come at `first + k * interval`.
@@ -68,5 +68,5 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
 What is simplified: payloads do not exist; consumers read at a steady rate, so `owners` has ranges and no single polls;
 `__cluster_metadata` and `__transaction_state` are on one broker that never fails, and say nothing of leaders that
 change; controllers elect after a fixed time; clients look coordinators up in one round trip. Two session timers which
-end in the same millisecond in one group may be told in another order where heartbeats are left out.
+end in the same millisecond in one group may be reported in another order where heartbeats are left out.
 """

@@ -78,7 +78,7 @@ class GroupListener:
 
 
 class ShareListener:
-    """What happens to `__share_group_state`: its truth is told by the leaders of the data."""
+    """What happens to `__share_group_state`: the leaders of the data record its truth."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
@@ -109,12 +109,12 @@ class Cluster:
         self.request_count = 0
         self.serve_data: DataServer | None = None
         self.on_initialize: Callable[[str, InitializeShareState], None] | None = None
-        """Told of share partitions without state which a heartbeat of a group found."""
+        """Called for share partitions without state that a heartbeat of a group found."""
         self.on_disconnect: Callable[[Process, str], None] | None = None
-        """Told when the connections of a process break, with the id of its member."""
+        """Called when the connections of a process break, with the id of its member."""
         self.on_broker_gone: Callable[[int], None] | None = None
         self.on_leaders_changed: Callable[[], None] | None = None
-        """Told when others lead some of the data."""
+        """Called when others lead some of the data."""
         self._loop = loop
         self._topics = topics
         self._request_id = 0
@@ -339,7 +339,7 @@ class Cluster:
     # --- topics ---
 
     def update_metadata(self, changed_topics: Iterable[str]) -> None:
-        """Topics have changed: all coordinators are told."""
+        """Topics have changed: updates all coordinators."""
         self.image_version += 1
         image = self._topics.image(self.image_version)
         self._wake(lambda _partition: True)

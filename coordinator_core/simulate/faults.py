@@ -104,7 +104,7 @@ class Faults:
             self._deploy(spec, members, 0)
 
     def _deploy(self, spec: FaultSpec, members: list[Process], index: int) -> None:
-        """Stop a member, start it anew a while after, and then go on with the next one."""
+        """Stop a member, restart it a while after, and then go on with the next one."""
         if index == len(members):
             return
         process = members[index]

@@ -1,7 +1,7 @@
 """Heartbeats, and how to leave out those which change nothing.
 
 A member whose last heartbeat was answered without error, in a group which is quiet, *sleeps*: its heartbeats are known
-to arrive at `first_ms + k * interval_ms + latency_ms`, and each would only start its session anew. So its session timer
+to arrive at `first_ms + k * interval_ms + latency_ms`, and each would only restart its session. So its session timer
 is taken out of the coordinator (parked), and no heartbeat is sent. Before anything can look at the group, and when the
 member itself is about to change, it is woken: the timer goes back with the deadline which the last heartbeat gave it,
 heartbeats under way arrive, and later ones are sent.

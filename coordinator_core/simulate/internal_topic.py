@@ -22,7 +22,7 @@ REPLICATION_FACTOR: Final = 3
 
 
 class Listener(Protocol):
-    """Who is told of what the brokers do."""
+    """Callbacks for what the brokers do."""
 
     def is_alive(self, broker_id: int) -> bool:
         """Whether a broker is there."""
@@ -207,7 +207,7 @@ class InternalTopic:
         ]
 
     def lead_again(self, log: PartitionLog, broker_id: int) -> None:
-        """The leader hands a log over to another one: nothing is lost, and who waits is told."""
+        """The leader hands a log over to another one: nothing is lost, and pending requests are answered."""
         former = log.leader
         assert former is not None
         now_ms = self._loop.now_ms

@@ -1,4 +1,4 @@
-"""Group coordinators under observation: every operation is told before it runs, and every record once it is written."""
+"""Group coordinators under observation: callbacks for every operation before it runs, and every record once written."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""A process: one client, started anew after a crash or a deploy, with its timers, its requests and its network."""
+"""A process: one client, restarted after a crash or a deploy, with its timers, its requests and its network."""
 
 import random
 from collections.abc import Callable
@@ -127,7 +127,7 @@ class Process:
             self._end()
 
     def pause(self) -> None:
-        """The process stands still, with all its threads."""
+        """Stop the process, with all its threads, for a while."""
         if self.client is not None and not self._is_paused:
             self._is_paused = True
             self._paused_interval_ms = self._heartbeats.stop(self)

@@ -60,7 +60,7 @@ class Simulation:
     def __init__(
         self, scenario: Scenario, sink: Sink, *, seed: int | None = None, skips_heartbeats: bool = True
     ) -> None:
-        """`seed` stands for the scenario's. `skips_heartbeats` changes how long a run takes, and nothing else."""
+        """`seed` replaces the scenario's. `skips_heartbeats` changes how long a run takes, and nothing else."""
         self.scenario = scenario
         self.seed = scenario.seed if seed is None else seed
         self.loop = EventLoop(scenario.start_ms)

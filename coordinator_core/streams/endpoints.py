@@ -1,4 +1,4 @@
-"""Where the state of which partition is found: what members are told for interactive queries (KIP-1071).
+"""Where the state of each partition is found: what members get for interactive queries (KIP-1071).
 
 Source: StreamsGroup.buildEndpointToPartitions, EndpointToPartitionsManager.
 """
@@ -28,7 +28,7 @@ def endpoints_of(
     replaces.
 
     Where the topology does not fit the cluster nothing can be said, and the answer is empty. Kafka fails there with a
-    NoSuchElementException, so that the member is told UNKNOWN_SERVER_ERROR.
+    NoSuchElementException, so that the member gets UNKNOWN_SERVER_ERROR.
     """
     is_other = {updated.member_id, replaced_id}.isdisjoint
     others = (member for member in group.members_in_table_order() if is_other({member.member_id}))
@@ -58,7 +58,7 @@ def _endpoint(
 
 
 def _copies(member: StreamsMember, version: KafkaVersion) -> Tasks:
-    """Tasks of which the member has a copy beside the active one."""
+    """Tasks of which the member has a copy that is not the active one."""
     if not Since.STREAMS_TASK_OFFSETS.holds_in(version):
         return member.standby
     return {

@@ -3,9 +3,9 @@
 A heartbeat goes through the steps of GroupMetadataManager.streamsGroupHeartbeat. Each reads the group as it is, and
 adds to the records; nothing of the group changes before these are replayed:
 
-1. the member, or a new one; epochs and owned tasks are held against it;
+1. the member, or a new one; epochs and owned tasks are checked against it;
 2. what it says of itself (record 19); the first one brings the topology (23);
-3. the topology is held against the cluster, where that has to be done anew (`topology`);
+3. the topology is checked against the cluster, where that has to be done again (`topology`);
 4. the group epoch (17): up, where one of these changed;
 5. the target assignment (20, 21), where it is behind (`target`);
 6. the member's step towards its target (22; `reconciliation`).
@@ -167,7 +167,7 @@ def _refined(targets: Targets) -> Targets:
 
 
 def _refined_of_epoch(beat: _Heartbeat, target: Target, refined: Targets | None) -> Targets:
-    """The refined assignment, which is made once an epoch unless it was to be made `refined` anew."""
+    """The refined assignment, which is made once an epoch unless it was to be `refined` again."""
     epoch, kept = beat.live.refined
     if refined is None and epoch == target.assignment_epoch:
         return kept

@@ -1,4 +1,4 @@
-"""What a coordinator knows of streams groups beside their records; lost at a reload (fields of StreamsGroup).
+"""What a coordinator knows of streams groups besides their records; lost at a reload (fields of StreamsGroup).
 
 Kafka's object of a group is made by its first record. What the heartbeat that writes this record found out was kept in
 an object of its own, which is gone then: the group's second heartbeat finds it out once more.
@@ -59,7 +59,7 @@ class LiveStreamsGroup:
     hash_of: tuple[MetadataImage | None, Topology | None, int] = (None, None, 0)
 
     def set_configured_topology(self, configured: ConfiguredTopology) -> None:
-        """A topology was held against the cluster."""
+        """A topology was checked against the cluster."""
         self.configured_topology = configured
         self.endpoints.clear()
 
@@ -109,8 +109,8 @@ class LiveStreamsGroup:
 
 
 class LiveStreamsGroups:
-    """All groups of a coordinator, as far as somebody asked for them. One that was deleted is dropped when it is made
-    anew."""
+    """All groups of a coordinator, as far as somebody asked for them. One that was deleted is dropped when it is
+    created again."""
 
     def __init__(self) -> None:
         self._groups: dict[str, LiveStreamsGroup] = {}

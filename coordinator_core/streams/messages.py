@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class StatusCode(IntEnum):
-    """What a member is told of its group (StreamsGroupHeartbeatResponse.Status)."""
+    """What a member learns of its group (StreamsGroupHeartbeatResponse.Status)."""
 
     STALE_TOPOLOGY = 0
     """The member runs an older topology than the group's."""
@@ -124,7 +124,7 @@ class StreamsGroupHeartbeatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One thing that a member is told of its group."""
+    """One thing that a member learns of its group."""
 
     status_code: int
     status_detail: str

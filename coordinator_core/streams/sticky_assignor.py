@@ -46,8 +46,8 @@ def assign_tasks(
 ) -> dict[str, TaskAssignment]:
     """New targets by member id. `members` come in the order of Kafka's map of them, one at least.
 
-    `standby_count` is how many copies of each stateful task are kept beside the active one; there may be fewer where
-    there are not as many processes. Warm-up tasks are never assigned.
+    `standby_count` is how many copies of each stateful task are kept in addition to the active one; there may be fewer
+    where there are not as many processes. Warm-up tasks are never assigned.
     """
     assignor = _Assignor(list(members), subtopologies, standby_count, version)
     assignor.assign_active()
@@ -149,7 +149,7 @@ def _by_use(copy: _Copy) -> tuple[bool, int]:
 
 
 class _Share:
-    """How many tasks each member may have: what is left is shared anew whenever a member is full."""
+    """How many tasks each member may have: what is left is shared again whenever a member is full."""
 
     def __init__(self, task_count: int, member_count: int) -> None:
         self._task_count = task_count

@@ -1,7 +1,7 @@
 """Timers of streams groups: their keys, which are Kafka's, and the names of what they run.
 
-A member has a session, and a rebalance time-out from when it is told to give up tasks until it has. A group whose first
-member comes waits a while for others, so that not every one of them moves all tasks.
+A member has a session, and a rebalance time-out from when it is asked to give up tasks until it has. A group whose
+first member comes waits a while for others, so that not every one of them moves all tasks.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ def initial_delay_key(group_id: str) -> str:
 
 
 def schedule_session(context: Context, group_id: str, member_id: str) -> None:
-    """Start the session of a member anew."""
+    """Restart the session of a member."""
     context.schedule(
         session_key(group_id, member_id),
         context.group_setting(group_id, "streams_session_timeout_ms"),

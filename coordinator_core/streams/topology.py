@@ -5,7 +5,7 @@ between subtopologies and changelog topics of state stores. How many partitions 
 topics. A subtopology has as many tasks as its widest input topic has partitions.
 
 Source: InternalTopicManager, RepartitionTopics, CopartitionedTopicsEnforcer, ChangelogTopics. Kafka walks hash maps
-there; where several things are wrong, the order decides which of them is told, so it is kept.
+there; where several things are wrong, the order decides which of them is reported, so it is kept.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,11 +21,11 @@ from coordinator_core.streams.messages import CreatableTopic, CreatableTopicConf
 from coordinator_core.streams.state import CopartitionGroup, InternalTopic, Subtopology, Topology
 
 TOPICS_SHOWN_MAX: Final = 3
-"""Names in a status; of the others only their number is told."""
+"""Names in a status; of the others only their number is given."""
 
 
 class TopicsMisconfigured(CoreError):
-    """The topics of the cluster do not fit the topology (TopicConfigurationException): members are told by a status."""
+    """The topics of the cluster do not fit the topology (TopicConfigurationException): members get a status."""
 
     def __init__(self, code: StatusCode, detail: str) -> None:
         self.status = Status(code, detail)
@@ -45,7 +45,7 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
-    """A topology held against the cluster (ConfiguredTopology). It is ready where nothing is wrong."""
+    """A topology that was checked against the cluster (ConfiguredTopology). It is ready where nothing is wrong."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None

@@ -5,8 +5,8 @@ Theory of operation
 1. `lifetimes` reads the log's evidence of members: who came when, how each went, where it came back. `timeline` adds
    when topics grew, how the group was configured, and the rebalances. Each fact that made a recorded rebalance is a
    *mark* (`Mark`): life 4 began, life 2 ended, the topics grew.
-2. What the log cannot tell is not guessed but read in several ways (`hypotheses`): a member that fell silent and came
-   back was paused, or died and was started anew; members of a first generation came all at once, or one after another.
+2. What the log cannot show is not guessed but read in several ways (`hypotheses`): a member that fell silent and came
+   back was paused, or died and was restarted; members of a first generation came all at once, or one after another.
 3. `runner` brings each hypothesis on stage: real client models (`simulate.clients`), the live coordinator, a virtual
    clock. First under the settings as they were: that is the baseline. Then under the changed ones.
 4. `compare` finds each recorded rebalance by its marks in the baseline. A hypothesis which does not reproduce it is

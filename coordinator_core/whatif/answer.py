@@ -276,7 +276,7 @@ def answer_share_members_of(
 
 
 def _in_force(configs: Configs, name: str, life: GroupLife, default: int) -> int:
-    """What held at the last epoch."""
+    """The value in force at the last epoch."""
     at_ms = np.array([life.generations[-1].valid_from if life.generations else 0], np.int64)
     found = configs.numbers(name, (life.group_id,), np.zeros(1, np.int64), at_ms, default)
     return int(found.values[0])

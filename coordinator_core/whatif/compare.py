@@ -1,4 +1,4 @@
-"""The recorded rebalances beside those of the plays: what would have become of each."""
+"""The recorded rebalances compared with those of the runs: what would have become of each."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -229,7 +229,7 @@ def _added(timeline: Timeline, changes: Changes, pairs: Sequence[Pair]) -> list[
 
 
 def _may_be_added(timeline: Timeline, changes: Changes) -> list[RebalanceAnswer]:
-    """Silent stretches of members, longer than the new session and shorter than the old one."""
+    """Silences of members, longer than the new session and shorter than the old one."""
     session_ms = changes.session_timeout_ms or changes.consumer_session_timeout_ms
     answers = [] if session_ms is None else _silent(timeline, session_ms, "SESSION_EXPIRED", _silences)
     poll_ms = changes.max_poll_interval_ms

@@ -53,7 +53,7 @@ class Hypothesis:
 
     number: int
     silence_is_a_pause: bool
-    """Who expired and came back was paused; else it died and was started anew."""
+    """Who expired and came back was paused; else it died and was restarted."""
     unknown_end_is_expiry: bool
     """Whose end the log cannot tell expired; else it left."""
     joins_late: bool
@@ -93,7 +93,7 @@ def next_lifetime(timeline: Timeline, life: Lifetime) -> Lifetime | None:
 
 
 def _may_be_paused(timeline: Timeline, life: Lifetime) -> bool:
-    """Expired, and the same process joined only after that: it may have stood still, or have been started anew."""
+    """Expired, and the same process joined only after that: it may have been paused, or restarted."""
     if not {life.end, life.other_end} & {End.EXPIRED, End.UNKNOWN}:
         return False
     following = next_lifetime(timeline, life)

@@ -36,7 +36,7 @@ DEFAULT_REBALANCE_TIMEOUT_MS: Final = 300_000
 COMMIT_INTERVAL_MS: Final = 5000
 """auto.commit.interval.ms by default, where too few commits tell it."""
 POLL_MS: Final = 1000
-"""How long a client may take to act on what a heartbeat told it."""
+"""How long a client may take to act on the answer to a heartbeat."""
 
 
 class End(StrEnum):
@@ -93,7 +93,7 @@ def lifetimes_of(
 
     `leave_reasons`: why members went, as gold has it.
 
-    Members have the session time-out which held for them; None: Kafka's default.
+    Members have the session time-out that was in force for them; None: Kafka's default.
     """
     is_cut = (first.previous_generation is None and first.generation > 2) or not first.is_contiguous
     commits = _commits_by_member(life)
@@ -124,7 +124,7 @@ def _away_ms(life: GroupLife, member: MemberRow) -> int | None:
 
 
 def _commits_by_member(life: GroupLife) -> dict[tuple[str, int], tuple[int, ...]]:
-    """Times of the commits of what each stretch of membership owned."""
+    """Times of the commits of what each membership interval owned."""
     commits: GroupCommits = life.commits
     places: dict[tuple[str, int], np.ndarray] = {}
     for topic in range(len(commits.topics)):
@@ -246,7 +246,7 @@ def _is_over(old: MemberRow, new: MemberRow) -> bool:
 
 
 def _is_dead(old: MemberRow, new: MemberRow, commits: dict[tuple[str, int], tuple[int, ...]]) -> bool:
-    """Never heard of again since the new one came, and it expired: who leaves is heard of until then."""
+    """No sign of life after the new one came, and it expired: who leaves commits until then."""
     times = commits.get((old.member_id, old.from_log_offset), ())
     if old.valid_to is None or not times or times[-1] >= new.valid_from:
         return False

@@ -1,7 +1,7 @@
-"""What may be asked: settings by Kafka's names, and what held when the log was written.
+"""What may be asked: settings by Kafka's names, and the values in force when the log was written.
 
-A question names what is to be different (`changed`). `recorded` names what held where the log does not tell it, in the
-place of Kafka's default.
+A question names what is to be different (`changed`). `recorded` gives values that were in force where the log does not
+show them, in place of Kafka's default.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +27,7 @@ TIMEOUT_MS_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What held. None: the log is asked, and where it does not tell, Kafka's default is assumed. Times in ms."""
+    """Values in force. None: the log is asked, and where it has none, Kafka's default is assumed. Times in ms."""
 
     initial_rebalance_delay_ms: int | None = None
     heartbeat_interval_ms: int | None = None
@@ -181,7 +181,7 @@ def question_of(changed: Iterable[str], recorded: Iterable[str] = (), base: Reco
     changes = Changes(**_fields(texts, CHANGED, "asked"))
     if changes == Changes():
         raise WhatIfError(f"nothing is to be different: set one of {', '.join(CHANGED)}")
-    return Question(changes, replace(base or Recorded(), **_fields(recorded, RECORDED, "told")), texts)
+    return Question(changes, replace(base or Recorded(), **_fields(recorded, RECORDED, "given")), texts)
 
 
 def _fields(texts: Iterable[str], known: Mapping[str, tuple[str, Reader]], verb: str) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from schemas.group_types import GroupType
 
 SHARE_MEMBER_ASSUMPTIONS: Final[Mapping[str, str]] = {
     "LEFT_OR_SESSION": "The log does not tell whether a member of a share group left or its session ran out.",
-    "PAUSED_MEMBER": "A member that went and came back stood still, or was another process of the same name.",
+    "PAUSED_MEMBER": "A member that went and came back was paused, or was another process of the same name.",
     "SILENCE_NOT_IN_LOG": "A member that was silent for longer than the shorter session shows nowhere in the log.",
-    "SESSION_RECORDED": "share.session.timeout.ms, where the log does not tell it, was as told, or 45000.",
-    "HEARTBEAT_RECORDED": "share.heartbeat.interval.ms was as told, or 5000.",
+    "SESSION_RECORDED": "share.session.timeout.ms, where the log does not show it, was as given, or 45000.",
+    "HEARTBEAT_RECORDED": "share.heartbeat.interval.ms was as given, or 5000.",
 }
 """Name of an assumption -> what it says."""
 
@@ -62,7 +62,8 @@ def answer_share_members(
     from_ms: int | None = None,
     to_ms: int | None = None,
 ) -> tuple[list[EpochAnswer], EpochTotals]:
-    """Every epoch of that time, in its order, and their sums. `session_ms` and `heartbeat_ms` are what held.
+    """Every epoch of that time, in its order, and their sums. `session_ms` and `heartbeat_ms` are the values in
+    force.
 
     Raises WhatIfError for a change which is none.
     """

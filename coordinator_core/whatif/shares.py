@@ -4,8 +4,8 @@ What the log holds: each time a range was handed back (AVAILABLE, with how often
 archived. What it does not hold: when a range was delivered, why it was handed back, and what a consumer would have
 done with one more try. So a lower limit is answered for certain, a higher one and another lock duration by bounds.
 
-Both settings may change over time: what held at each change is what the metadata log tells (`InForce`), else what was
-told. A limit is looked at when a range is handed back, a lock duration when one is delivered.
+Both settings may change over time: the value in force at each change is what the metadata log shows (`InForce`), else
+the given one. A limit is looked at when a range is handed back, a lock duration when one is delivered.
 
 Sources: SharePartition (a range handed back with `deliveryCount >= group.share.delivery.count.limit` is archived
 instead), its acquisition lock time-out, and ShareGroupConfigProvider (the group's own config overrides the brokers').
@@ -80,11 +80,11 @@ SHARE_ASSUMPTIONS: Final[Mapping[str, str]] = {
     "LIMIT_NOT_REJECTED": "It was archived because of the limit: a rejected last delivery looks the same in the log.",
     "OUTCOME_UNKNOWN": "How a further delivery would have ended, the log cannot tell.",
     "LOCK_BY_TIMING": "A hand-back one lock duration or little more after the one before is one of the lock.",
-    "DELIVERY_NOT_IN_LOG": "The log does not tell when records were delivered, so not for how long they were held.",
+    "DELIVERY_NOT_IN_LOG": "The log does not show when records were delivered, so not for how long they were acquired.",
     "IN_FLIGHT_NOT_IN_LOG": "The log does not tell how many records were acquired, only what came of them.",
-    "LOCKS_RECORDED": "share.partition.max.record.locks, where the log does not tell it, was as told, or 2000.",
-    "LIMIT_RECORDED": "The delivery limit, where the log does not tell it, was as told, or Kafka's default of 5.",
-    "LOCK_RECORDED": "The lock duration, where the log does not tell it, was as told, or Kafka's default of 30000.",
+    "LOCKS_RECORDED": "share.partition.max.record.locks, where the log does not show it, was as given, or 2000.",
+    "LIMIT_RECORDED": "The delivery limit, where the log does not show it, was as given, or Kafka's default of 5.",
+    "LOCK_RECORDED": "The lock duration, where the log does not show it, was as given, or Kafka's default of 30000.",
 }
 """Name of an assumption -> what it says."""
 
@@ -117,14 +117,15 @@ class Acquired(NamedTuple):
 
     value: int
     before: int
-    """The same for a limit; of a lock duration, what held when the longest lock that may have run out was taken."""
+    """The same for a limit; of a lock duration, the one in force when the longest lock that may have expired was
+    taken."""
     is_known: bool
-    """The log tells both; else what was told, or the default, is assumed."""
+    """The log shows both; else the given value, or the default, is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What held for a group over time: its configs, and where they do not tell it, what was told."""
+    """The value in force for a group over time: its configs, and where they do not show it, the given one."""
 
     group_id: str
     recorded: Recorded
@@ -154,7 +155,7 @@ class InForce:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """One change of one stretch of offsets which all have the same timeline."""
+    """One change of one range of offsets which all have the same timeline."""
 
     at_ms: int
     state: str | None
@@ -183,7 +184,7 @@ def answer_shares(transitions: Iterable[Transition], changes: Changes, in_force:
     if [limit, lock_ms, lock_count].count(None) < 2:
         raise WhatIfError("delivery limit, lock duration and record locks bear on one another: ask for one at a time")
     rows = list(transitions)
-    # Without a change, what held last is what there is to compare with.
+    # Without a change, the last value in force is what there is to compare with.
     at_ms = np.array([row.at for row in rows] or [LAST_MS], np.int64)
     if limit is not None:
         acquired = in_force.limits(at_ms)
@@ -209,7 +210,7 @@ def _refuse_the_same(name: str, unit: str, asked: int, acquired: Sequence[Acquir
 
 
 def _intervals(transitions: Sequence[Transition], acquired: Sequence[Acquired]) -> Iterable[_Interval]:
-    """Offsets cut where changes begin and end, so that each stretch has one timeline; neighbours of one are joined."""
+    """Offsets cut where changes begin and end, so that each range has one timeline; neighbours of one are joined."""
     acquired_at = {row.at: one for row, one in zip(transitions, acquired, strict=False)}
     by_partition: dict[tuple[str, int], list[Transition]] = defaultdict(list)
     for row in transitions:
@@ -306,7 +307,7 @@ def _first_other_ms(changes: Sequence[_Change], limit: int) -> int:
 def _under_higher_limit(
     interval: _Interval, changes: Sequence[_Change], last: _Change, limit: int
 ) -> list[RecordAnswer]:
-    """What was archived at the limit which then held, if the other one would not have been reached."""
+    """What was archived at the limit then in force, if the other one would not have been reached."""
     more = limit - last.delivery_count
     if last.state not in GIVEN_UP or last.delivery_count < last.acquired.value or more <= 0:
         return []
@@ -357,7 +358,7 @@ def _under_lower_limit(
 
 
 def _assumed(acquired: Acquired, recorded: str, *names: str) -> tuple[str, ...]:
-    """These, and that the setting was as told, unless the log tells it."""
+    """These, and that the setting was as given, unless the log shows it."""
     return tuple(sorted(names if acquired.is_known else (recorded, *names)))
 
 
@@ -392,14 +393,14 @@ def _is_shorter(lock_ms: int, acquired: Acquired) -> bool:
 
 
 def _acquired_ms_max(earlier: _Change | None, change: _Change) -> int | None:
-    """For how long the range can have been held at most: since the hand-back before, if that is the one before."""
+    """For how long the range can have been acquired at most: since the hand-back before, if that is the one before."""
     if earlier is None or earlier.state != AVAILABLE or change.delivery_count != earlier.delivery_count + 1:
         return None
     return change.at_ms - earlier.at_ms
 
 
 def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | None, lock_ms: int) -> RecordAnswer:
-    """Was it the lock? Only if the range may have been held for as long as the lock lasted."""
+    """Was it the lock? Only if the range may have been acquired for as long as the lock lasted."""
     acquired = change.acquired
     recorded_ms = acquired.value
     is_steady = acquired.value == acquired.before
@@ -449,7 +450,7 @@ def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | No
 
 
 def _ended(found: Sequence[tuple[_Interval, _Change]]) -> RecordAnswer:
-    """What was acknowledged or archived in a partition, and may have been held for longer than the shorter lock."""
+    """What was acknowledged or archived in a partition, and may have been acquired for longer than the shorter lock."""
     intervals = [interval for interval, _ in found]
     count = sum(interval.last_offset - interval.first_offset + 1 for interval in intervals)
     first = min(change.at_ms for _, change in found)
@@ -462,7 +463,7 @@ def _ended(found: Sequence[tuple[_Interval, _Change]]) -> RecordAnswer:
         min(interval.first_offset for interval in intervals),
         max(interval.last_offset for interval in intervals),
         f"{count} offsets acknowledged or archived",
-        "the same, but for those which were held for longer than the lock",
+        "the same, but for those which were acquired for longer than the lock",
         None,
         (0, 1),
         None,

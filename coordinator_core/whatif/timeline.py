@@ -92,7 +92,7 @@ class Timeline:
     session_timeout_ms: int
     """consumer.session.timeout.ms of the group, else group.consumer.session.timeout.ms; for the consumer protocol."""
     is_session_known: bool
-    """The log tells it, for all of the time; else what was told, or the default, was assumed."""
+    """The log shows it, for all of the time; else the given value, or the default, was assumed."""
     kafka_version: KafkaVersion = DEFAULT_VERSION
     """The release whose rules the coordinator follows."""
 
@@ -173,7 +173,7 @@ def _generations(life: GroupLife, from_ms: int | None, to_ms: int | None) -> lis
 
 
 def _heartbeat_interval_ms(members: Sequence[MemberRow], recorded: Recorded) -> int:
-    """As told; else Kafka's default, or the third of the session which Kafka recommends where that is less."""
+    """As given; else Kafka's default, or the third of the session which Kafka recommends where that is less."""
     if recorded.heartbeat_interval_ms is not None:
         return recorded.heartbeat_interval_ms
     shortest_ms = min(row.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS for row in members)
@@ -346,7 +346,7 @@ def _began_ms(row: GenerationRow, lifetimes: Sequence[Lifetime], previous_ms: in
 
 
 def _initial_delay_ms(rebalances: Iterable[Rebalance], recorded: Recorded) -> int:
-    """What was told; else what the first generation after the group was made shows; else Kafka's default.
+    """The given value; else what the first generation after the group was created shows; else Kafka's default.
 
     One member waits for the delay once, several twice: the first of the others makes it wait again.
     """

@@ -35,16 +35,16 @@ GUESS: Final = "GUESS"
 ASSUMPTIONS: Final[Mapping[str, str]] = {
     "CLIENTS_AS_KAFKAS": "Members are Kafka's consumers: they join, sync, poll and send heartbeats as those do.",
     "SAME_APPLICATION": "Deploys, crashes, pauses and slow polls would have been the same under the other settings.",
-    "HEARTBEAT_INTERVAL": "heartbeat.interval.ms, which no log holds, was as told, or 3000, or a third of the session.",
-    "INITIAL_DELAY": "group.initial.rebalance.delay.ms was as told, as the log shows, or Kafka's default of 3000.",
+    "HEARTBEAT_INTERVAL": "heartbeat.interval.ms, which no log has, was as given, or 3000, or a third of the session.",
+    "INITIAL_DELAY": "group.initial.rebalance.delay.ms was as given, as the log shows, or Kafka's default of 3000.",
     "JOINS_WITHIN_DELAY": "The log does not tell when, during the delay, the members of a first generation came.",
-    "PAUSED_OR_CRASHED": "A member which expired and came back later stood still, or died and was started anew.",
+    "PAUSED_OR_CRASHED": "A member which expired and came back later was paused, or died and was restarted.",
     "LEFT_OR_EXPIRED": "The commits do not tell whether a member left or expired.",
     "EXPIRED_OR_TOO_SLOW": "A member was silent as long as its session and max.poll.interval.ms: either ended it.",
     "INSTANCE_REFUSED": "Who came back while the group still had its instance was refused, which is in no log.",
     "SAME_CLIENT": "A member of the client id and host of one that went is the same process, come back.",
     "ASSIGNOR_DEFAULT": "Under the other protocol members ask for its default assignor.",
-    "CONSUMER_SESSION": "consumer.session.timeout.ms, where the log does not tell it, was as told, or 45000.",
+    "CONSUMER_SESSION": "consumer.session.timeout.ms, where the log does not show it, was as given, or 45000.",
 }
 """Name of an assumption -> what it says."""
 

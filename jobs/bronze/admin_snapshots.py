@@ -1,4 +1,4 @@
-"""What a live cluster's Admin told (bronze.topics, bronze.configs), for those who go by it."""
+"""Admin snapshots: what a live cluster's Admin answered (bronze.topics, bronze.configs), for those who need it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -15,7 +15,7 @@ ADMIN: Final = "ADMIN"
 
 
 class ObservedConfig(NamedTuple):
-    """A config which Admin told to be in force from a time (epoch ms) on; value None: it is not any more."""
+    """A config that an Admin snapshot shows in force from a time (epoch ms) on; value None: it is not any more."""
 
     resource_type: str
     resource_name: str
@@ -26,7 +26,7 @@ class ObservedConfig(NamedTuple):
 
 
 class AdminSnapshotVersions(NamedTuple):
-    """Versions of the tables of what was told; -1: there is no such table."""
+    """Versions of the tables of Admin snapshots; -1: there is no such table."""
 
     topics: int
     configs: int
@@ -40,29 +40,29 @@ def admin_snapshot_versions(warehouse: Warehouse) -> AdminSnapshotVersions:
 def newest(
     warehouse: Warehouse, table: Table, cluster_id: str, key: Sequence[str]
 ) -> dict[tuple[str, ...], dict[str, Any]]:
-    """The row told last of each key; of what was told at one time that which is not deleted."""
+    """The newest row of each key; of rows of one time, the one that is not deleted."""
     rows = warehouse.read(table, where={"cluster_id": cluster_id}).to_pylist()
-    rows.sort(key=lambda row: (row["told_at"], not row.get("is_deleted")))
+    rows.sort(key=lambda row: (row["observed_at"], not row.get("is_deleted")))
     return {tuple(row[name] for name in key): row for row in rows}
 
 
 def first_topic_ids(warehouse: Warehouse, cluster_id: str) -> dict[str, str]:
-    """The id of each topic, by name, as it was told first."""
-    rows = warehouse.read(TOPICS, ["topic", "topic_id", "told_at"], where={"cluster_id": cluster_id}).to_pylist()
-    rows.sort(key=lambda row: row["told_at"], reverse=True)
+    """The id of each topic, by name, as it was first observed."""
+    rows = warehouse.read(TOPICS, ["topic", "topic_id", "observed_at"], where={"cluster_id": cluster_id}).to_pylist()
+    rows.sort(key=lambda row: row["observed_at"], reverse=True)
     return {row["topic"]: row["topic_id"] for row in rows}
 
 
 def admin_topics(warehouse: Warehouse, cluster_id: str, version: int) -> tuple[list[TopicName], dict[str, int]]:
-    """Names of topic ids, each from when it was first told, and when ids were found to be gone (epoch ms)."""
+    """Names of topic ids, each from when it was first observed, and when ids were found to be gone (epoch ms)."""
     if version < 0:
         return [], {}
     rows = warehouse.read(TOPICS, where={"cluster_id": cluster_id}, version=version).to_pylist()
-    rows.sort(key=lambda row: (row["told_at"], row["topic_id"]))
+    rows.sort(key=lambda row: (row["observed_at"], row["topic_id"]))
     names: dict[str, TopicName] = {}
     deleted: dict[str, int] = {}
     for row in rows:
-        topic_id, at = row["topic_id"], epoch_ms(row["told_at"])
+        topic_id, at = row["topic_id"], epoch_ms(row["observed_at"])
         names.setdefault(topic_id, TopicName(topic_id, row["topic"], at, ADMIN))
         if row["is_deleted"]:
             deleted[topic_id] = at
@@ -72,12 +72,14 @@ def admin_topics(warehouse: Warehouse, cluster_id: str, version: int) -> tuple[l
 
 
 def admin_configs(warehouse: Warehouse, cluster_id: str, version: int) -> list[ObservedConfig]:
-    """Changes of configs in the order of time. What all brokers agree on is told of all, else of each."""
+    """Changes of configs in the order of time: one for all brokers where they agree, else one for each."""
     if version < 0:
         return []
     rows = warehouse.read(CONFIGS, where={"cluster_id": cluster_id}, version=version).to_pylist()
     observed = [
-        ObservedConfig(row["resource_type"], row["resource_name"], row["name"], row["value"], epoch_ms(row["told_at"]))
+        ObservedConfig(
+            row["resource_type"], row["resource_name"], row["name"], row["value"], epoch_ms(row["observed_at"])
+        )
         for row in rows
     ]
     observed.sort(key=lambda it: (it.at, it.resource_type, it.resource_name, it.name))

@@ -173,7 +173,7 @@ def refuse_other_logs(
         known_id = ids.get(log.topic)
         if log.topic in captured and known_id is not None and log.topic_id not in (None, known_id):
             raise SourceError(
-                f"topic {log.topic} was deleted and made anew (its id was {known_id} and is {log.topic_id} now): its "
+                f"topic {log.topic} was deleted and recreated (its id was {known_id} and is {log.topic_id} now): its "
                 "offsets began again. Capture it with a --cluster-id of its own"
             )
         known = bronze.known.get((log.topic, log.partition))
@@ -181,7 +181,7 @@ def refuse_other_logs(
         if known and log.next_offset <= known[-1][1] and not is_same:
             raise SourceError(
                 f"{log.topic}-{log.partition} ends at offset {log.next_offset}, and bronze has it up to "
-                f"{known[-1][1]}: it was made anew, or an unclean leader election has cut it. What comes now is "
+                f"{known[-1][1]}: it was recreated, or an unclean leader election has cut it. What comes now is "
                 "another log: capture it with a --cluster-id of its own"
             )
 
@@ -226,7 +226,7 @@ def capture_logs(
             raise result.error
     removed = {file.path: file for result in done for file in result.removed}
     if len(removed) < sum(len(result.removed) for result in done):
-        # two tasks wrote one file of bronze anew, each without what the other took out
+        # two tasks rewrote one file of bronze, each without what the other removed
         return capture_logs(session, warehouse, settings, bronze, sources, run, may_cut=False)
     if sources.dumps is not None:
         done.append(_unpacking(sources.dumps, run))

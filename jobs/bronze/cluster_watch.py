@@ -1,8 +1,8 @@
-"""What a capture asks a live cluster beside its logs: ends of topics that groups read, names of topic ids, configs.
+"""What a capture asks a live cluster besides its logs: ends of topics that groups read, names of topic ids, configs.
 
-It goes to bronze as it was told, with the time at which it was asked, and nothing is written twice: of names and
-configs only what changed, of ends a sample each time. None of it is needed to replay the logs, so what a cluster
-refuses to tell is said and left out.
+The answers go to bronze as they are, with the time at which the cluster was asked, and nothing is written twice: of
+names and configs only what changed, of ends a sample each time. Replay needs none of it, so a capture reports what a
+cluster refuses, and goes on without it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -98,8 +98,8 @@ class ClusterWatch:
                 topics |= {place.topic for place in places}
         return topics, tuple(f"{what} (as of {group_id!r})" for what, group_id in refused.items())
 
-    def note_topics(self, told_at: datetime) -> Reported:
-        """Add the topics which were not yet told of, those whose partitions became more, those which are gone."""
+    def note_topics(self, observed_at: datetime) -> Reported:
+        """Add topics that are new, have more partitions, or are gone."""
         last = newest(self._warehouse, TOPICS, self._cluster_id, ("topic_id",))
         # brokers before 2.8 have no ids, and names follow from commits
         found = {it.topic_id: it for it in self._admin.topics().values() if it.topic_id is not None}
@@ -107,14 +107,14 @@ class ClusterWatch:
         for topic_id, topic in sorted(found.items()):
             before = last.get((topic_id,))
             if before is None or before["is_deleted"] or before["partition_count"] != topic.partition_count:
-                rows.append(_topic_row(topic, told_at))
+                rows.append(_topic_row(topic, observed_at))
         for (topic_id,), before in sorted(last.items()):
             if topic_id not in found and not before["is_deleted"]:
-                rows.append(before | {"told_at": told_at, "partition_count": None, "is_deleted": True})
-        return Reported(self._append(TOPICS, rows, epoch_ms(told_at)))
+                rows.append(before | {"observed_at": observed_at, "partition_count": None, "is_deleted": True})
+        return Reported(self._append(TOPICS, rows, epoch_ms(observed_at)))
 
-    def note_configs(self, told_at: datetime) -> Reported:
-        """Add the configs of groups, brokers and consumed topics which were not yet told of, or have another value."""
+    def note_configs(self, observed_at: datetime) -> Reported:
+        """Add the configs of groups, brokers and consumed topics that are new or have another value."""
         refusals: list[str] = []
         groups = self._admin.configured_groups()
         if isinstance(groups, Refusal):
@@ -136,7 +136,7 @@ class ClusterWatch:
             if before is None or (before["value"], before["source"]) != (config.value, config.source):
                 rows.append(
                     dict(zip(key, place, strict=True))
-                    | {"told_at": told_at, "value": config.value, "source": config.source}
+                    | {"observed_at": observed_at, "value": config.value, "source": config.source}
                 )
         asked = {GROUP: set(groups), TOPIC: topics, BROKER: {str(it) for it in self._admin.broker_ids()}}
         for place, before in sorted(last.items()):
@@ -144,8 +144,8 @@ class ClusterWatch:
             is_gone = resource_type == GROUP and resource_name not in asked[GROUP] and not refusals
             was_asked = resource_name in asked[resource_type] and (resource_type, resource_name) not in refused
             if place not in found and (is_gone or was_asked) and before["value"] is not None:
-                rows.append(before | {"told_at": told_at, "value": None, "source": None})
-        return Reported(self._append(CONFIGS, rows, epoch_ms(told_at)), tuple(refusals))
+                rows.append(before | {"observed_at": observed_at, "value": None, "source": None})
+        return Reported(self._append(CONFIGS, rows, epoch_ms(observed_at)), tuple(refusals))
 
     def _append(self, table: Table, rows: Sequence[Mapping[str, Any]], version: int) -> int:
         """Append rows in one commit. The time is the version: what was asked later is never overtaken."""
@@ -164,7 +164,7 @@ class ClusterWatch:
 
 
 def watch_once(warehouse: Warehouse, settings: Settings, asked_at: datetime) -> tuple[str, ...]:
-    """Ask everything once. What could not be asked or was not told, in words: a capture is none the worse for it."""
+    """Ask everything once. Returns what could not be asked or was refused, in words: the capture goes on without it."""
     address = settings.broker_address
     assert address is not None
     notes: list[str] = []
@@ -172,7 +172,7 @@ def watch_once(warehouse: Warehouse, settings: Settings, asked_at: datetime) -> 
         watch = ClusterWatch(warehouse, settings.cluster_id, broker)
         for ask in (watch.note_topics, watch.note_configs, watch.sample_end_offsets):
             try:
-                notes += (f"not told by the cluster: {refused}" for refused in ask(asked_at).refused)
+                notes += (f"the cluster refused: {refused}" for refused in ask(asked_at).refused)
             except JobError as error:
                 notes.append(str(error))
     return tuple(dict.fromkeys(notes))
@@ -183,10 +183,10 @@ def watch_application(cluster_id: str) -> str:
     return f"watch/{cluster_id}"
 
 
-def _topic_row(topic: Topic, told_at: datetime) -> dict[str, Any]:
+def _topic_row(topic: Topic, observed_at: datetime) -> dict[str, Any]:
     return {
         "topic_id": topic.topic_id,
-        "told_at": told_at,
+        "observed_at": observed_at,
         "topic": topic.topic,
         "partition_count": topic.partition_count,
         "is_deleted": False,
@@ -195,7 +195,7 @@ def _topic_row(topic: Topic, told_at: datetime) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class SilverTopics:
-    """Topics which silver says that groups consume; read anew when silver is."""
+    """Topics that groups consume, as silver says; read again after each change of silver."""
 
     warehouse: Warehouse
     cluster_id: str

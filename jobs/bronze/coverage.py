@@ -30,7 +30,7 @@ SKIPPED: Final = "bytes which are no batch were skipped here"
 OVERLAPPING: Final = "the batch overlaps in part with what bronze has: it is in bronze.quarantine"
 HOLE: Final = "a hole in the log of a topic which is never compacted"
 NOT_IN_DUMP: Final = "the dump tells no record here: a marker, compaction, or left out of the dump"
-NOT_TOLD: Final = "the dump has records here that it does not tell: dump again, with the decoder of the topic"
+NOT_PRINTED: Final = "the dump has records here that it does not tell: dump again, with the decoder of the topic"
 LOG_START: Final = "deleted by Kafka: below the log start offset"
 
 HOLES: Final = ("MISSING", "CORRUPT")
@@ -117,7 +117,7 @@ class CoverageScan:
                 pieces = subtract([(r.from_offset, r.to_offset)], self._unreported if is_hole else ())
                 self._ranges += [replace(r, from_offset=first, to_offset=last) for first, last in pieces]
             self._ranges += [
-                self._range(first, last, CoverageKind.MISSING, NOT_TOLD) for first, last in self._unreported
+                self._range(first, last, CoverageKind.MISSING, NOT_PRINTED) for first, last in self._unreported
             ]
         return merge_coverage(self._ranges, ())
 
@@ -148,7 +148,7 @@ class CoverageScan:
         self._without_epoch.clear()
 
     def _say(self, r: CoverageRange) -> None:
-        """Stretches of a long log touch each other: they are joined at once, so that memory is bounded by its holes."""
+        """Adjacent ranges of a long log are joined at once, so that memory is bounded by its holes."""
         last = self._ranges[-1] if self._ranges else None
         if last is not None and last.kind is r.kind is CoverageKind.CAPTURED and last.to_offset + 1 == r.from_offset:
             self._ranges[-1:] = merge_coverage((last,), (r,))
@@ -185,7 +185,7 @@ def _intervals(
 ) -> Iterator[tuple[int, int]]:
     """Rows [first, last) of batches whose offsets follow each other and of which the same can be said.
 
-    A batch that lacks records stands alone, since its holes need a look inside.
+    A batch that lacks records is a row of its own, since its holes need a look inside.
     """
     batches, crc_valid = read.scan.batches, read.scan.crc_valid
     count = len(batches)
@@ -223,7 +223,7 @@ def _captured(read: SegmentRead, first: int, last: int, observed_at_ms: int) -> 
         try:
             holes = missing_offsets(as_array(read.data)[start : start + int(batches.size[first])].tobytes())
         except DecodeError:
-            holes = ()  # its records cannot be told: replay quarantines the batch, which is captured all the same
+            holes = ()  # its records cannot be read: replay quarantines the batch, which is captured all the same
     # where compaction has set a delete horizon, the field of the base timestamp holds that
     is_horizon = batches.has_delete_horizon[rows]
     earliest = np.where(is_horizon, batches.max_timestamp_ms[rows], batches.base_timestamp_ms[rows])
@@ -279,7 +279,7 @@ def from_table(rows: pa.Table) -> dict[LogPartition, list[CoverageRange]]:
 
 def _range(row: Mapping[str, Any]) -> CoverageRange:
     kind = CoverageKind[row["kind"]]
-    # those of other ranges are derived anew whenever rows are made
+    # those of other ranges are derived again whenever rows are made
     is_captured = kind is CoverageKind.CAPTURED
     first, last = (row["first_timestamp"], row["last_timestamp"]) if is_captured else (None, None)
     return CoverageRange(

@@ -73,8 +73,8 @@ def _but_cut(ranges: Iterable[CoverageRange], lineage: Lineage) -> Iterator[Cove
 
 
 def _but_unreadable(now: Sequence[CoverageRange], seen: Iterable[CoverageRange]) -> list[CoverageRange]:
-    """The same, but for holes of dumps whose records are not told."""
-    unreported = [(r.from_offset, r.to_offset) for r in seen if r.reason == coverage_rows.NOT_TOLD]
+    """The same, but for holes of dumps that have records there without printing them."""
+    unreported = [(r.from_offset, r.to_offset) for r in seen if r.reason == coverage_rows.NOT_PRINTED]
     return [
         replace(r, from_offset=first, to_offset=last)
         for r in now
@@ -94,7 +94,7 @@ def _left_of(before: Iterable[CoverageRange], now: Iterable[CoverageRange]) -> l
             for first, last in intersect([(r.from_offset, r.to_offset)], captured):
                 left.append(CoverageRange(first, last, r.kind, r.observed_at_ms))
         elif r.kind is not CoverageKind.MISSING or r.reason not in (BEFORE_FIRST, BETWEEN):
-            left.append(r)  # gaps are made anew where they still are
+            left.append(r)  # gaps are found again where they still are
     return left
 
 

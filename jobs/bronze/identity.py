@@ -1,6 +1,6 @@
 """Which Kafka cluster, and which internal topics, the logs of a capture are of: other logs never mix with them.
 
-A topic that was deleted and made anew, or a cluster that was wiped, begins at offset 0 again: its batches would fill up
+A topic that was deleted and recreated, or a cluster that was wiped, begins at offset 0 again: its batches would fill up
 the old log and never be noticed. So a capture keeps the ids that it finds (bronze.identities): the cluster's own id of
 meta.properties or of a live cluster, and the topic ids of partition.metadata or of a live cluster. Sources with other
 ids are refused before anything is written, and so are two sources of one run that differ.
@@ -104,14 +104,14 @@ def refuse_other_identities(
                 "--cluster-id of its own, or begin with a new --warehouse"
             )
         raise SourceError(
-            f"topic {identity.topic} was deleted and made anew, or is of another cluster: its topic id is "
+            f"topic {identity.topic} was deleted and recreated, or is of another cluster: its topic id is "
             f"{identity.id} in {identity.source}, and was {first.id} when {where}. Its offsets began again. Nothing "
             "was written: capture it with a --cluster-id of its own, or begin with a new --warehouse"
         )
 
 
 def known_identities(warehouse: Warehouse, bronze: "Bronze") -> dict[tuple[str, str], Identity]:
-    """The ids that captures of a cluster kept; of captured topics without one, what a live cluster's Admin told."""
+    """The ids that captures of a cluster kept; of captured topics without one, the id in Admin snapshots."""
     cluster_id = bronze.cluster_id
     captured = {topic for topic, _ in bronze.known}
     known = {
@@ -209,7 +209,7 @@ def _other_records(log: "PartitionLog | DumpLog", found: OtherLog, other: str) -
     return (
         f"{log.uri}: {log.topic}-{log.partition} is another log than {other} has. At offset {found.offset} it has "
         f"{observed(found.found_epoch, found.found_ms)}, and there it is "
-        f"{observed(found.known_epoch, found.known_ms)}: the topic was deleted and made anew, or the folder is of "
+        f"{observed(found.known_epoch, found.known_ms)}: the topic was deleted and recreated, or the folder is of "
         "another cluster. Nothing was written: capture it with a --cluster-id of its own, or begin with a new "
         "--warehouse"
     )

@@ -172,7 +172,7 @@ class LogCapture:
             epoch = int(batches.leader_epoch[row])
             is_same = epoch == newest
             if epoch == UNKNOWN_EPOCH:
-                # an answer has no checkpoint beside it
+                # an answer comes without a checkpoint
                 self._there.load(base_offset, last_offset)
                 there = int(np.searchsorted(self._there.rows.base_offset, base_offset))
                 is_same = there < len(self._there.rows) and self._there.content(there) == _content(read, row)
@@ -197,8 +197,8 @@ class LogCapture:
         self._done.compared.setdefault(place, []).append(ReadFile(file.path, size_bytes, file.modified_ns, *last))
 
     def begin_replica(self, checkpoint: Segment | None) -> bool:
-        """The segments of another replica come next, beside which this leader-epoch-checkpoint lies. Is it another one
-        than when it was last read?"""
+        """The segments of another replica come next, with this leader-epoch-checkpoint in their folder. Did it change
+        since it was last read?"""
         self._checkpoint_file, self._checkpoint = checkpoint, None
         if checkpoint is None or self.was_read(checkpoint):
             return False
@@ -690,8 +690,8 @@ class LogCapture:
                 row.update(self._hidden_by(read, finding.byte_position, row))
 
     def _hidden_by(self, read: SegmentRead, byte_position: int | None, quarantined: dict[str, Any]) -> dict[str, int]:
-        """The offsets that bytes which are no batches in their place may have held: those between the batches around
-        them, and those of whole batches among the bytes. Nothing where that is not known."""
+        """The offsets that bytes which are no batches may have contained: those between the batches around them, and
+        those of whole batches among the bytes. Empty where that is not known."""
         scan, batches = read.scan, read.scan.batches
         end_position = next((end for start, end in scan.skipped if start == byte_position), None)
         if byte_position is None or end_position is None:

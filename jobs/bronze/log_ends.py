@@ -4,8 +4,8 @@ A live cluster was read up to its high watermark: what was written before the ca
 partition in which nothing was written for long. A copied log directory or a dump proves less. Up to its last record a
 log partition was read; whether it was written to after that, nothing in the copy tells: files of one folder may have
 been copied hours apart, the time of a file is that of the copy as often as not, and a fresh log partition says nothing
-of a stale one beside it. So each log partition of a copy reaches to its own last record, and a statement of several to
-the least of these. Where the user says when a copy was made (`--copied-at`), it reaches up to that time.
+of a stale one in the next folder. So each log partition of a copy reaches to its own last record, and a statement about
+several to the least of these. Where the user says when a copy was made (`--copied-at`), it reaches up to that time.
 
 A log partition that is in no source at all (one disk of two, one broker of several) is noticed where it is known how
 many there are (`jobs.bronze.partition_counts`). Where nothing tells it, completeness cannot be said.

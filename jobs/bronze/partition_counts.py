@@ -78,13 +78,13 @@ def partition_count_rows(
 
 
 def observed_counts(warehouse: Warehouse, cluster_id: str, version: int | None = None) -> dict[tuple[str, int], int]:
-    """What Admin told; `version`: of bronze.topics, the newest."""
+    """Partition counts of Admin snapshots; `version`: of bronze.topics, None: the newest."""
     if version is not None and version < 0:
         return {}
-    names = ["topic_id", "told_at", "partition_count"]
+    names = ["topic_id", "observed_at", "partition_count"]
     rows = warehouse.read(TOPICS, names, where={"cluster_id": cluster_id}, version=version).to_pylist()
     counts = {
-        (row["topic_id"], epoch_ms(row["told_at"])): row["partition_count"]
+        (row["topic_id"], epoch_ms(row["observed_at"])): row["partition_count"]
         for row in rows
         if row["partition_count"] is not None
     }
@@ -109,7 +109,7 @@ def known_counts(
     observed = warehouse.read(TOPICS, where={"cluster_id": cluster_id}).to_pylist()
     for row in _newest_observed(observed):  # a capture may be newer than silver is
         if row["partition_count"] is not None:
-            _take(known, row["topic"], KnownCount(row["partition_count"], ADMIN, epoch_ms(row["told_at"])))
+            _take(known, row["topic"], KnownCount(row["partition_count"], ADMIN, epoch_ms(row["observed_at"])))
     for topic, count in (settings or {}).items():
         _take(known, topic, KnownCount(count, SETTING, None))
     return known
@@ -121,8 +121,8 @@ def _take(known: dict[str, KnownCount], topic: str, count: KnownCount) -> None:
 
 
 def _newest_observed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The row told last of each topic id."""
+    """The newest row of each topic id."""
     newest: dict[str, dict[str, Any]] = {}
-    for row in sorted(rows, key=lambda row: row["told_at"]):
+    for row in sorted(rows, key=lambda row: row["observed_at"]):
         newest[row["topic_id"]] = row
     return list(newest.values())

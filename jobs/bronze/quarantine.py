@@ -5,6 +5,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.dump_log_output import NO_OFFSET_AND_TIME, NO_PARTITION, NOT_PRINTED
 from coordinator_core.errors import CrcMismatch
 
 OVERLAPPING_BATCH: Final = "OVERLAPPING_BATCH"
@@ -17,6 +18,25 @@ EPOCH_OUT_OF_ORDER: Final = "EPOCH_OUT_OF_ORDER"
 """The leader epoch of a batch, which no checksum covers, cannot be that of its place in the log."""
 CAPTURE_BATCH_CODES: Final = (CrcMismatch.code, OVERLAPPING_BATCH, COPIES_PART, COPIES_DIFFER, EPOCH_OUT_OF_ORDER)
 """What capture finds in a batch. What it cannot see without decoding (compression, records) is replay's to say."""
+
+FORMER_CODES: Final = {"RECORD_NOT_TOLD": NOT_PRINTED}
+"""Codes by their names in the last release."""
+FORMER_MESSAGES: Final = {
+    "which log partition this is of is not told": NO_PARTITION,
+    "offset and time of the record are not told": NO_OFFSET_AND_TIME,
+}
+"""What messages of the last release said."""
+
+
+def with_current_words(rows: pa.Table) -> pa.Table:
+    """The rows, with today's codes and messages in place of those of the last release: they identify a finding."""
+    for column, changes in (("code", FORMER_CODES), ("message", FORMER_MESSAGES)):
+        place = rows.schema.get_field_index(column)
+        texts = rows[column]
+        for former, text in changes.items():
+            texts = pc.replace_substring(texts, former, text)
+        rows = rows.set_column(place, rows.schema.field(place), texts)
+    return rows
 
 
 def is_of_capture(rows: pa.Table) -> pa.Array:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from coordinator_core.coverage import CoverageKind, CoverageRange, subtract
 from coordinator_core.errors import TruncatedBatch
 from coordinator_core.log_partitions import LogPartition, OffsetRange
-from jobs.bronze.quarantine import OVERLAPPING_BATCH, is_of_capture
+from jobs.bronze.quarantine import OVERLAPPING_BATCH, is_of_capture, with_current_words
 from jobs.bronze.snapshot import QUARANTINE, Bronze, replace_cluster
 from jobs.bronze.work import SETTLED, TaskDone
 from jobs.bronze.writer import CaptureRun
@@ -32,12 +32,15 @@ class QuarantineMerge:
     """The others that capture wrote."""
     found: Mapping[tuple[str, ...], dict[str, Any]]
     """What this run found."""
+    has_former_words: bool = False
+    """Some of the rows have a code or message that reads otherwise today."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskDone]) -> Self:
         """As it was, and what tasks found."""
         sources = {source: position for result in done for source, position in result.read_sources.items()}
-        old = warehouse.read(QUARANTINE, where={"cluster_id": bronze.cluster_id})
+        stored = warehouse.read(QUARANTINE, where={"cluster_id": bronze.cluster_id})
+        old = with_current_words(stored)
         places = zip(old["source"].to_pylist(), old["byte_position"].to_pylist(), strict=True)
         was_read = [source in sources and (at is None or at >= sources[source]) for source, at in places]
         is_old = pc.and_(pa.array(was_read, pa.bool_()), pc.is_null(old["resolved_at"]))
@@ -47,7 +50,8 @@ class QuarantineMerge:
         for row, is_again, is_its_own in of_capture:
             if is_its_own:
                 (before if is_again else others)[_identity(row)] = row
-        return cls(old, before, others, {_identity(row): row for result in done for row in result.quarantine})
+        found = {_identity(row): row for result in done for row in result.quarantine}
+        return cls(old, before, others, found, has_former_words=old != stored)
 
     @property
     def of_replay(self) -> pa.Table:
@@ -57,8 +61,8 @@ class QuarantineMerge:
     def put_right(
         self, coverage: Mapping[LogPartition, Sequence[CoverageRange]]
     ) -> Mapping[LogPartition, Sequence[OffsetRange]]:
-        """Offsets that files which were read again had damaged, and have no more; nothing else that is damaged may
-        have held them."""
+        """Offsets that were damaged in files when these were read before, and are good now; nothing else that is
+        damaged may have contained them."""
         right: dict[LogPartition, list[OffsetRange]] = {}
         for it, row in self.before.items():
             if it not in self.found:
@@ -72,7 +76,7 @@ class QuarantineMerge:
 def _damaged_by(
     row: Mapping[str, Any], coverage: Mapping[LogPartition, Sequence[CoverageRange]]
 ) -> Sequence[OffsetRange]:
-    """The offsets that something damaged may have held: those of its bytes, or of the damaged batch in coverage."""
+    """The offsets that damaged data may have contained: those of its bytes, or of the damaged batch in coverage."""
     first, last = row.get("from_offset"), row.get("to_offset")
     if first is not None and last is not None:
         return [(first, last)] if first <= last else []
@@ -112,7 +116,7 @@ def write_quarantine(
         rows.setdefault(it, row)
     rows = {it: _resolved(row, coverage, run) for it, row in rows.items()}
     still_open = [row for row in rows.values() if row["resolved_at"] is None]
-    if rows == {**others, **before}:
+    if rows == {**others, **before} and not quarantine.has_former_words:
         return False, still_open
     schema = arrow_schema(QUARANTINE)
     table = pa.concat_tables(

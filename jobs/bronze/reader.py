@@ -1,7 +1,7 @@
 """Reading bronze.record_batches as the log it is: whole batches of one log partition, in offset order.
 
-Files are read directly, without Spark. A file holds batches in offset order; files of several captures may interleave
-(an older stretch captured later), so row groups whose offsets overlap are read together and sorted.
+Files are read directly, without Spark. A file has batches in offset order. Files of several captures may interleave (an
+older range captured later), so row groups whose offsets overlap are read together and sorted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class BronzeChunk:
     """One bool a batch. False: it was made of bare keys and values, and its header says nothing about producers."""
 
     def have_headers(self, offsets: I64) -> BoolArray:
-        """Is the header told of the batch that has each offset? Yes for offsets before the chunk."""
+        """Is the header of the batch that has each offset known? Yes for offsets before the chunk."""
         if self.has_header.all():
             return np.ones(len(offsets), np.bool_)  # but for what comes of dumps it is so
         rows = np.searchsorted(self.base_offsets, offsets, side="right") - 1

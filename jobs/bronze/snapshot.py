@@ -10,7 +10,7 @@ from coordinator_core.coverage import BEFORE_FIRST, BETWEEN, CoverageKind, Cover
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.copies import Copies, capture_application
-from jobs.bronze.retention import dropped_ranges
+from jobs.bronze.retention import deleted_ranges
 from jobs.bronze.work import SETTLED, TaskDone
 from jobs.bronze.writer import DAMAGED
 from jobs.delta.warehouse import OVERWRITE, TableFile, Warehouse
@@ -48,7 +48,7 @@ class Bronze:
     def load(cls, warehouse: Warehouse, cluster_id: str) -> Self:
         """As it is now; tables which are not there are made."""
         versions = warehouse.ensure_all((RECORD_BATCHES, COVERAGE, QUARANTINE), application(cluster_id))
-        dropped = dropped_ranges(warehouse, cluster_id)
+        dropped = deleted_ranges(warehouse, cluster_id)
         files = captured_files(warehouse, cluster_id)
         known, ends, damaged = _known_offsets(files, dropped)
         coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))

@@ -85,7 +85,7 @@ class LogWork:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes to read, as far as that can be told before."""
+        """Bytes to read, as far as they are known before."""
         live_bytes = OFFSET_BYTES * sum(last - first + 1 for first, last in self.wanted(self.settled))
         dump_bytes = sum(dump.size_bytes for dump in self.dumps)
         return live_bytes + dump_bytes + sum(log.size_bytes for log in self.segments)

@@ -2,7 +2,7 @@
 
 As a run of replay (`jobs.delta.replay_runs`), an audit writes its start, then its tables one after another, and its row
 in state.audits last, with the version that each table then has. While one is under way, or where one broke off, readers
-read at the versions of the one before. The next audit after one that broke off makes all of gold anew."""
+read at the versions of the one before. The audit after one that broke off rebuilds all of gold."""
 
 import json
 from collections.abc import Mapping

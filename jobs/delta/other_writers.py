@@ -4,8 +4,8 @@ Every commit of a job names its application (Delta's `txn` action). One that cha
 another's: DELETE, MERGE or RESTORE by SQL, say. Commits that only move rows (OPTIMIZE, VACUUM) and those of other
 columns or properties change no answer.
 
-A run of replay or of an audit leaves the version of each table; what came behind it is looked at by readers, and by the
-next run, which keeps what it found (`foreign_versions` of state.runs and state.audits) until all is made anew.
+A run of replay or of an audit saves the version of each table. Readers look at the commits after it, and so does the
+next run, which keeps what it found (`foreign_versions` of state.runs and state.audits) until everything is rebuilt.
 """
 
 import json
@@ -32,7 +32,7 @@ _OURS: Final = re.compile(r'"appId"\s*:\s*"(groupledger/|capture/|watch/)')
 _CHANGES_ROWS: Final = re.compile(r'"dataChange"\s*:\s*true')
 """Inside a JSON text quotes are escaped, so that neither is ever found in a value."""
 _OWN_OPERATIONS: Final = frozenset({"Manual Update", "CREATE OR REPLACE TABLE"})
-"""Of maintain of older versions, and where a table of another layout is made anew; neither comes of SQL's DML."""
+"""Of maintain of older versions, and where a table of another layout is created again; SQL's DML makes neither."""
 
 
 class ForeignWrite(NamedTuple):

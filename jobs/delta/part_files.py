@@ -1,7 +1,7 @@
 """Part files: what tasks write and the driver commits (`jobs.delta.warehouse`).
 
-A task is told where (`PartTarget`), writes Parquet (`PartWriter`) and answers with what it wrote (`WrittenFile`),
-statistics for Delta's log included.
+A task gets a target (`PartTarget`), writes Parquet (`PartWriter`) and returns what it wrote (`WrittenFile`), statistics
+for Delta's log included.
 """
 
 import json
@@ -72,8 +72,8 @@ class PartWriter:
     """Writes one part file, record batch by record batch; each `write` makes row groups of its own.
 
     `partition_values` holds the value of each partition column (all rows of a part file have one). With
-    `row_group_rows_min`, writes of fewer rows are held, in their order, until they are so many together. With
-    `row_group_rows_max`, row groups have no more rows, and tell where in the log these ended. Use as a context manager:
+    `row_group_rows_min`, smaller writes are buffered, in their order, until they have that many rows together. With
+    `row_group_rows_max`, row groups have no more rows, and say where in the log these ended. Use as a context manager:
     leaving it in an error removes the file. `written` is there after `close`.
     """
 

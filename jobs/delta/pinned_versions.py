@@ -1,4 +1,4 @@
-"""What readers of all clusters together are held at while a replay or an audit is under way, or where one broke off.
+"""Pinned versions for readers of all clusters together, while a replay or an audit is under way or where one broke off.
 
 `jobs.delta.replay_runs` and `jobs.delta.audit_runs` say it of one cluster. A table of several has rows of each at a
 version of its own: of one whose run is not whole those that its last whole run left, of all others the newest."""
@@ -20,16 +20,25 @@ from schemas.tables.state import (
     AUDITS,
     CONFIG_CHANGES,
     COORDINATOR_KEYS,
-    GROUPS,
-    LOGS,
-    NAMES,
+    GROUP_CHECKPOINTS,
+    LOG_CHECKPOINTS,
     REPLAY_FAILURES,
+    REPLAY_STARTS,
     RUNS,
-    STARTS,
+    TOPIC_NAMES,
     WATERMARKS,
 )
 
-OF_REPLAY: Final = (*SILVER_TABLES, LOGS, GROUPS, NAMES, COORDINATOR_KEYS, CONFIG_CHANGES, WATERMARKS, REPLAY_FAILURES)
+OF_REPLAY: Final = (
+    *SILVER_TABLES,
+    LOG_CHECKPOINTS,
+    GROUP_CHECKPOINTS,
+    TOPIC_NAMES,
+    COORDINATOR_KEYS,
+    CONFIG_CHANGES,
+    WATERMARKS,
+    REPLAY_FAILURES,
+)
 OF_AUDIT: Final = (*GOLD_TABLES, AUDITED_LOGS)
 """Tables which a run writes one after another, so that one which is under way has written some of them."""
 
@@ -39,9 +48,9 @@ in it are read at the newest version."""
 
 
 def pinned_versions(warehouse: Warehouse) -> Mapping[Table, Pinned]:
-    """By table, what is held; nothing while everything is whole."""
+    """Pinned versions by table; empty while every run is whole."""
     pinned: dict[Table, dict[str, int | None]] = {}
-    for cluster_id in _not_whole(warehouse, STARTS, RUNS, "replay_version"):
+    for cluster_id in _not_whole(warehouse, REPLAY_STARTS, RUNS, "replay_version"):
         run = WholeRun.newest(warehouse, cluster_id)
         _hold(pinned, OF_REPLAY, cluster_id, run, is_known=run.is_known)
     for cluster_id in _not_whole(warehouse, AUDIT_STARTS, AUDITS, "audit_version"):

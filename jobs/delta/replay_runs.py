@@ -1,8 +1,8 @@
 """Runs of replay: which ones are whole, which one broke off, and the tables as a whole run left them.
 
-A run writes its start (state.starts), then its tables one after another, each in a Delta transaction of its own, and
-its row in state.runs last, with the version that each table then has. Readers read at these versions: what a run that
-is under way, or broke off, has written already is not there for them.
+A run writes its start (state.replay_starts), then its tables one after another, each in a Delta transaction of its own.
+Its row in state.runs comes last, with the version that each table then has. Readers read at these versions: they do not
+see what a run that is under way, or broke off, has written.
 
 A run that broke off is repeated by the next one, from the same version of bronze and the same state: what it makes is
 the same, so tables which have it already are left as they are.
@@ -21,7 +21,7 @@ from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.silver_format import SILVER_FORMAT
 from jobs.delta.warehouse import TableFile, Warehouse
 from schemas.tables.declare import Table
-from schemas.tables.state import RUNS, STARTS
+from schemas.tables.state import REPLAY_STARTS, RUNS
 
 OTHERS_COLUMNS: Final = ("bronze_versions", "foreign_versions")
 """Of state.runs: by which writes of others are known (`jobs.delta.other_writers`)."""
@@ -35,8 +35,8 @@ class Start:
     run_id: str
     started_at: datetime
     bronze_version: int
-    told_topics_version: int
-    told_configs_version: int
+    topics_version: int
+    configs_version: int
     is_rebuild: bool
     silver_format: int = SILVER_FORMAT
     state_format: int = STATE_FORMAT
@@ -49,16 +49,16 @@ class Start:
         return (self.silver_format, self.state_format) == (SILVER_FORMAT, STATE_FORMAT)
 
     def table(self, cluster_id: str) -> pa.Table:
-        """Its row of state.starts."""
+        """Its row of state.replay_starts."""
         row = dataclasses.asdict(self) | {"cluster_id": cluster_id}
-        return pa.Table.from_pylist([row], schema=arrow_schema(STARTS))
+        return pa.Table.from_pylist([row], schema=arrow_schema(REPLAY_STARTS))
 
 
 class PinnedTables:
-    """A cluster's rows of tables, each at the Delta version that is held, or at the newest where none is.
+    """A cluster's rows of tables, each at its pinned Delta version, or at the newest where none is pinned.
 
-    A run says that it begins before it writes. So where nobody had said so after a table was looked at, what was seen
-    of its newest version is whole; else what is held from then on are the versions that the last whole run left.
+    A run records its start before it writes. So if no start was recorded after a table was looked at, the newest
+    version that was seen is whole. Otherwise the versions that the last whole run left are pinned from then on.
     """
 
     def __init__(self, warehouse: Warehouse, cluster_id: str, versions: Mapping[str, int]) -> None:
@@ -68,7 +68,7 @@ class PinnedTables:
         self.left_versions: Mapping[str, int] = dict(versions)
         """The version of each table as the last whole run left it."""
         self._left: Mapping[str, int] = {}
-        """What is held once another run has begun."""
+        """The versions to pin once another run has begun."""
         self._has_begun: Callable[[], bool] = lambda: False
 
     def watch(self, starts: Table, has_begun: Callable[[], bool], *, is_writer: bool) -> bool:
@@ -86,14 +86,14 @@ class PinnedTables:
         return False
 
     def _is_overtaken(self) -> bool:
-        """Has another run begun, and are other versions held from now on?"""
+        """Has another run begun, so that other versions are pinned from now on?"""
         if not self._left or not self._has_begun():
             return False
         self._versions, self._left = dict(self._left), {}
         return True
 
     def is_readable(self, table: Table) -> bool:
-        """Is the version that is held still there, with all its files? One that is not held always is."""
+        """Is the pinned version still there, with all its files? A table that is not pinned always is."""
         version = self.version_of(table)
         return version is None or self._warehouse.has_version(table, version)
 
@@ -130,28 +130,30 @@ class WholeRun(PinnedTables):
         self.foreign_versions = dict((row or {}).get("foreign_versions") or ())
         version = None if row is None else row["replay_version"]
         self.replay_version: int = -1 if version is None else version
-        self.told_version: int | None = None if row is None else row["told_version"]
-        """Of what Admin told, as the run read it."""
+        self.admin_version: int | None = None if row is None else row["admin_version"]
+        """Versions of the Admin snapshots that the run read."""
 
     @classmethod
     def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
         """As state.runs has it now. `is_writer`: whoever asks is about to begin a run, and nobody else can."""
-        columns = ["started_at", "replay_version", "table_versions", "told_version", *OTHERS_COLUMNS]
+        columns = ["started_at", "replay_version", "table_versions", "admin_version", *OTHERS_COLUMNS]
         rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
         newest = max(rows, key=lambda row: (row["replay_version"] or -1, row["started_at"]), default=None)
         whole = cls(warehouse, cluster_id, newest)
-        whole.watch(STARTS, lambda: broken_off(warehouse, cluster_id, whole) is not None, is_writer=is_writer)
+        whole.watch(REPLAY_STARTS, lambda: broken_off(warehouse, cluster_id, whole) is not None, is_writer=is_writer)
         return whole
 
 
 def earlier_runs(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Iterator[WholeRun]:
     """The whole runs before one, the newest first, each with the tables as it left them.
 
-    Only those since all was made anew: what was there before may be of another format, or of other settings.
+    Only those since the last rebuild: what was there before may be of another format, or of other settings.
     """
-    starts = warehouse.read(STARTS, ["replay_version", "is_rebuild"], where={"cluster_id": cluster_id}).to_pylist()
+    starts = warehouse.read(
+        REPLAY_STARTS, ["replay_version", "is_rebuild"], where={"cluster_id": cluster_id}
+    ).to_pylist()
     rebuilt = max((row["replay_version"] for row in starts if row["is_rebuild"]), default=0)
-    columns = ["replay_version", "table_versions", "told_version"]
+    columns = ["replay_version", "table_versions", "admin_version"]
     rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
     by_version = {row["replay_version"]: row for row in rows if row["replay_version"] is not None}
     for version in sorted(by_version, reverse=True):
@@ -160,7 +162,7 @@ def earlier_runs(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Iter
 
 
 def is_renamed_since(warehouse: Warehouse, cluster_id: str, replay_version: int) -> bool:
-    """Did a whole run behind the one of a version write rows of before anew, as far as is known?"""
+    """Did a whole run after the one of a version rewrite earlier rows, as far as is known?"""
     rows = warehouse.read(RUNS, ["replay_version", "is_renamed"], where={"cluster_id": cluster_id}).to_pylist()
     return any(row["is_renamed"] is not False for row in rows if (row["replay_version"] or -1) > replay_version)
 
@@ -168,6 +170,6 @@ def is_renamed_since(warehouse: Warehouse, cluster_id: str, replay_version: int)
 def broken_off(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Start | None:
     """The run which began after the newest whole one and did not end; the last one where there are several."""
     names = [field.name for field in dataclasses.fields(Start)]
-    rows = warehouse.read(STARTS, names, where={"cluster_id": cluster_id}).to_pylist()
+    rows = warehouse.read(REPLAY_STARTS, names, where={"cluster_id": cluster_id}).to_pylist()
     started = [Start(**row) for row in rows if row["replay_version"] > whole.replay_version]
     return max(started, key=lambda start: start.replay_version, default=None)

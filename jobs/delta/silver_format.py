@@ -1,7 +1,7 @@
 """Which version of the project made silver: a number kept with each run of replay.
 
-Silver follows from bronze, so replay makes it anew where another version made it. Jobs that only read silver say so
-instead: rows of before lack columns, or mean something else in them.
+Silver follows from bronze, so replay rebuilds it where another version made it. Jobs that only read silver report an
+error instead: earlier rows lack columns, or mean something else in them.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from jobs.console.command_name import command
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.settings import place_words
-from schemas.tables.state import RUNS, STARTS
+from schemas.tables.state import REPLAY_STARTS, RUNS
 
 SILVER_FORMAT: Final = 4
 """Raised when the columns of silver, or what replay writes into them, change."""
@@ -40,7 +40,7 @@ def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
     """Raises WarehouseError where the silver tables of a cluster are of another version, or of a first replay that has
     not ended, and says what to run; or where there are other clusters, but no such."""
     found = silver_format(warehouse, cluster_id)
-    if found is None and warehouse.read(STARTS, ["run_id"], where={"cluster_id": cluster_id}).num_rows:
+    if found is None and warehouse.read(REPLAY_STARTS, ["run_id"], where={"cluster_id": cluster_id}).num_rows:
         raise WarehouseError(
             f"the first replay of cluster {cluster_id!r} in {warehouse.root} has not ended: wait for it, or, where it "
             f"broke off, run {command('replay' + place_words(warehouse.root, cluster_id))}"
@@ -55,5 +55,5 @@ def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
     if other is not None:
         raise WarehouseError(
             f"silver of cluster {cluster_id!r} in {warehouse.root} was made by {other} of the project: "
-            f"run {command('replay' + place_words(warehouse.root, cluster_id))}, which makes it anew"
+            f"run {command('replay' + place_words(warehouse.root, cluster_id))}, which rebuilds it"
         )

@@ -9,6 +9,7 @@ application is skipped, so a repeated run changes nothing. Part files which no c
 are no part of a table; VACUUM removes them.
 """
 
+import dataclasses
 import fcntl
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,11 +26,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyarrow import fs
 
 from jobs.delta.arrow_schemas import arrow_schema, delta_schema, statistics_columns, stored_column
-from jobs.delta.filesystems import filesystem_of
+from jobs.delta.filesystems import delete_folder, filesystem_of
 from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
 from jobs.delta.scanner import Scanner
 from jobs.delta.times import epoch_ms
@@ -51,6 +52,9 @@ SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "
 MAINTAIN_APPLICATION: Final = "groupledger/maintain"
 """The application id of commits that take files out and put others in."""
 
+RENAME_APPLICATION: Final = "groupledger/rename"
+"""The application id of the commit that creates a table from the one of its former name."""
+
 LOG_RETENTION: Final = {
     "delta.logRetentionDuration": "interval 30 days",
     "delta.deletedFileRetentionDuration": "interval 1 week",
@@ -62,7 +66,7 @@ CLOCK_STEP_S: Final = 0.02
 ENCODED: Final = re.compile("%[0-9a-fA-F]{2}")
 
 DERIVED_LAYERS: Final = frozenset({"silver", "gold"})
-"""Layers whose tables can be made anew from those before them."""
+"""Layers whose tables can be rebuilt from those before them."""
 
 STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 TABLES_AT_ONCE: Final = 8
@@ -135,15 +139,18 @@ class Warehouse:
         return bool(DeltaTable.is_deltatable(self.path(table)))
 
     def ensure(self, table: Table) -> None:
-        """Create the table, with its comments, unless it is there; an older one gets the columns it lacks.
+        """Create the table, with its comments, unless it is there. A table of the last release gets its new name, and
+        columns their new names; an older one gets the columns it lacks.
 
-        One that an older version laid out in other partitions is made anew, empty: such tables follow from others, and
-        whoever writes them writes all of a cluster's rows where another version wrote them.
+        A derived table in other partitions is created again, empty: such tables follow from others, and whoever writes
+        them writes all of a cluster's rows where another version wrote them.
         """
         if self.exists(table):
             if table.full_name in self._up_to_date:
                 return
+            self._delete_former(table)
             if self._is_laid_out_as_declared(table):
+                self._rename_columns(table)
                 self._add_columns(table)
             elif table.layer in DERIVED_LAYERS:
                 self._create(table, replaces=True)
@@ -151,8 +158,91 @@ class Warehouse:
                 raise WarehouseError(f"{table.full_name} is not partitioned by {', '.join(table.partition_by)}")
             self._up_to_date.add(table.full_name)
             return
-        self._create(table, replaces=False)
+        if self._former(table) is None or not table.takes_former_rows:
+            self._create(table, replaces=False)
+        else:
+            self._create_from_former(table)
+        self._delete_former(table)
         self._up_to_date.add(table.full_name)
+
+    def ensure_names(self, tables: Iterable[Table]) -> None:
+        """Rename tables and columns of the last release, wherever they still have their former names."""
+        for table in tables:
+            names = {column.former_name for column in table.columns} - {None}
+            if self._former(table) is not None or (names and self.exists(table)):
+                self.ensure(table)
+
+    def _former(self, table: Table) -> Table | None:
+        """The table under its former name, if it is there."""
+        if table.former_name is None:
+            return None
+        former = dataclasses.replace(table, name=table.former_name, former_name=None)
+        return former if self.exists(former) else None
+
+    def _stored(self, table: Table) -> Table | None:
+        """The table as it is to be read: under its name, else under its former one; None if neither is there."""
+        return table if self.exists(table) else self._former(table)
+
+    def _create_from_former(self, table: Table) -> None:
+        """Create the table with the rows of the former one, in one commit: who reads meanwhile sees all rows."""
+        files = write_parts(self.target(table), self.read(table))
+        with self._writing(table):
+            try:
+                create_table_with_add_actions(
+                    self.path(table),
+                    delta_schema(table),
+                    self._add_actions(table, files, data_change=True),
+                    partition_by=list(table.partition_by),
+                    name=table.full_name,
+                    description=table.comment,
+                    configuration=table_properties(table),
+                    commit_properties=CommitProperties(app_transactions=[Transaction(RENAME_APPLICATION, 0)]),
+                )
+            except DeltaError:
+                if not self.exists(table):  # another process may have created it meanwhile
+                    raise
+
+    def _delete_former(self, table: Table) -> None:
+        former = self._former(table)
+        if former is not None:
+            delete_folder(self.path(former))
+
+    def _rename_columns(self, table: Table) -> None:
+        """Write the table again where columns have their former names: it is small, and its rows stay the same."""
+        delta = self._newest(table)
+        stored = {field.name for field in delta.schema().fields}
+        renamed = [column for column in table.columns if column.former_name in stored and column.name not in stored]
+        if not renamed:
+            return
+        former_names = [column.former_name or "" for column in renamed]
+        new_names = {column.name for column in renamed}
+        kept = [name for name in statistics_columns(table) if name in stored and name not in new_names]
+        # a property that names a column which is gone is refused by readers
+        delta.alter.set_table_properties({STATISTICS_PROPERTY: ",".join(kept)})
+        try:
+            self._overwrite_renamed(table)
+        except (CommitFailedError, DeltaError) as error:
+            if {field.name for field in self._newest(table).schema().fields}.intersection(former_names):
+                raise WarehouseError(
+                    f"{table.full_name}: cannot rename the columns {', '.join(former_names)}: {error}"
+                ) from error
+        DeltaTable(self.path(table)).alter.set_table_properties(
+            {STATISTICS_PROPERTY: ",".join(statistics_columns(table))}
+        )
+
+    def _overwrite_renamed(self, table: Table) -> None:
+        delta = self._newest(table)
+        files = write_parts(self.target(table), self.read(table, version=int(delta.version())))
+        maintained = delta.transaction_version(MAINTAIN_APPLICATION)
+        version = 1 + (-1 if maintained is None else int(maintained))
+        with self._writing(table):
+            delta.create_write_transaction(
+                self._add_actions(table, files, data_change=True),
+                mode=OVERWRITE,
+                schema=delta_schema(table),
+                partition_by=list(table.partition_by),
+                commit_properties=CommitProperties(app_transactions=[Transaction(MAINTAIN_APPLICATION, version)]),
+            )
 
     @contextmanager
     def _writing(self, table: Table) -> Iterator[None]:
@@ -368,9 +458,8 @@ class Warehouse:
 
     def version(self, table: Table) -> int:
         """The newest version of the table, or -1 where there is none."""
-        if not self.exists(table):
-            return -1
-        return int(self._newest(table).version())
+        stored = self._stored(table)
+        return -1 if stored is None else int(self._newest(stored).version())
 
     def has_version(self, table: Table, version: int) -> bool:
         """Can this version of the table still be read? Its log must be there, and no file of it vacuumed."""
@@ -385,9 +474,8 @@ class Warehouse:
 
     def files(self, table: Table, version: int | None = None) -> list[TableFile]:
         """The files of the table (its newest version, or the one given), for direct reading; none if no table."""
-        if not self.exists(table):
-            return []
-        return self._files_of(self._at(table, version), table)
+        stored = self._stored(table)
+        return [] if stored is None else self._files_of(self._at(stored, version), stored)
 
     def _files_of(self, delta: DeltaTable, table: Table) -> list[TableFile]:
         """A version's files never change: those of the one that was looked at last are kept."""
@@ -473,7 +561,7 @@ class Warehouse:
             others = (file for file in there if _is_in(file, replace or {})) if mode == OVERWRITE else ()
             removals = self._remove_actions(table, [*removed, *others], at=datetime.now(UTC), data_change=True)
             if mode == APPEND:
-                # maintain, which merges files beside captures, must not cross this commit
+                # maintain, which merges files while captures run, must not cross this commit
                 maintained = delta.transaction_version(MAINTAIN_APPLICATION)
                 transactions.append(Transaction(MAINTAIN_APPLICATION, 1 + (-1 if maintained is None else maintained)))
             mode, filters = APPEND, []
@@ -501,7 +589,7 @@ class Warehouse:
         changes_rows: bool,
     ) -> int:
         # delta-rs compares neither files nor rows of two commits, only the applications that they name: so this one
-        # names all whose commits it must not cross, each at the version where it stands
+        # names all whose commits it must not cross, each at its current version
         delta = DeltaTable(self.path(table), version=version)  # of its own: the commit moves it
         stand = {app_id: delta.transaction_version(app_id) for app_id in (*writers, MAINTAIN_APPLICATION)}
         stand[MAINTAIN_APPLICATION] = 1 + (-1 if stand[MAINTAIN_APPLICATION] is None else stand[MAINTAIN_APPLICATION])
@@ -574,8 +662,12 @@ def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table
     """Some columns of one file, with the declared types, partition columns included; nulls where the file has none."""
     schema = arrow_schema(table)
     stored = [name for name in columns if name not in table.partition_by]
+    former_names = {column.name: column.former_name for column in table.columns if column.former_name is not None}
     with Scanner(file.path, use_threads=True) as scanner:
-        rows = scanner.read(stored)
+        there = set(scanner.schema.names) if former_names else set()
+        former = {former_names[name]: name for name in stored if name in former_names and name not in there}
+        rows = scanner.read([*stored, *former])
+        rows = rows.rename_columns([former.get(name, name) for name in rows.column_names])
     arrays = []
     for name in columns:
         declared = schema.field(name)

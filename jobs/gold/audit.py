@@ -5,9 +5,9 @@ As in replay, a log partition is the unit of work: a task reads silver's rows of
 audited by the log partitions of `__share_group_state`, their epochs and members by those of `__consumer_offsets`: what
 both know of a group's days meets on the driver.
 
-What is new since the last audit is audited. Of share partitions that is what lies behind where the last audit settled
-(`inference.share_past`): settled rows stay, the others are made anew. Of groups it is the commits since, and of those
-which did more than commit on (`inference.quiet`) what else there is; of the others gold stays, but for counts of days.
+What is new since the last audit is audited. For share partitions that is what lies behind the last audit's watermark
+(`inference.share_past`): settled rows stay, the others are rebuilt. For groups it is the new commits, and for those
+with other new records (`inference.commits_only`) these as well; gold of all other groups stays, but for counts of days.
 `state.audits` says which silver gold is of, and by which settings it was made; where neither has changed, there is
 nothing to do.
 """
@@ -74,7 +74,7 @@ class AuditSummary:
     row_counts: Mapping[str, int]
     skipped: bool
     replaced_version: str | None = None
-    """Whose gold was made anew, in words: an older version's, say. None: it was of this version."""
+    """Whose gold was rebuilt, in words: an older version's, say. None: it was of this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def audit(
     What is new in silver since the last audit is audited. With `rebuild`, where settings or formats changed, and after
     an audit that broke off, all of it is. `cut`: which log partitions several tasks may audit.
 
-    Raises WarehouseError where silver is of another version (replay makes it anew), and when another audit of the
+    Raises WarehouseError where silver is of another version (replay rebuilds it), and when another audit of the
     cluster is at work.
     """
     with only_one(warehouse, "audit", cluster_id, since=started_at):

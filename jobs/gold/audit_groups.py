@@ -51,7 +51,7 @@ from schemas.tables.gold import GROUP_SUMMARY
 from schemas.tables.silver import OFFSET_COMMITS
 
 BUFFERED_ROWS_MAX: Final = 100_000
-"""Gold rows held before they are written."""
+"""Gold rows buffered before they are written."""
 WAITING_GROUPS_MAX: Final = 1_000
 """What is kept of so many groups is put together: columns of a few commits each take more memory than the commits."""
 NEW_COMMIT_WEIGHT: Final = 2
@@ -63,7 +63,7 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     known, removed, samples = _inputs(work, parts)
     lags = LagWriter(samples, work.inference, parts)
     carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_TABLES}
-    """By table and log partition: the groups of which rows are made anew, behind which place; all others stay."""
+    """By table and log partition: the groups whose rows behind a place are rebuilt; all other rows stay."""
     hosts: dict[int, Mapping[str, HostsNow]] = {}
     for log_partition in work.log_partitions:
         packed = work.all_saved(log_partition)
@@ -237,7 +237,7 @@ class _Made:
         return judged
 
     def find_clock_steps(self, from_log_offset: int) -> None:
-        """Where the time of the log partition goes back: told from a place on; groups are judged by all."""
+        """Where the time of the log partition goes back: reported from a place on; groups are judged by all."""
         if self._work.clock_steps is not None:
             self._clock_steps = self._work.clock_steps.get(self._log_partition, ())
             return
@@ -284,7 +284,7 @@ class _Made:
         self._write_many()
 
     def add_unchanged(self, group_id: str, unchanged: Unchanged) -> None:
-        """What was found of the new commits of a group that stands."""
+        """What was found in the new commits of a group with unchanged membership."""
         self._unchanged[group_id] = unchanged.past
         self._gold.anomalies += unchanged.anomalies
         self._write_many()
@@ -321,7 +321,7 @@ class _Made:
 
 
 def _not_judged(life: GroupLife, error: Exception) -> LogAnomalyRow:
-    """That a group could not be judged, told at the newest place in the log that it has."""
+    """The row for a group that could not be judged, at the newest place in the log that it has."""
     places = [row.from_log_offset for row in life.generations]
     places += [event.log_offset for event in life.events[-1:]]
     places += life.commits.log_offset[-1:].tolist()
@@ -385,7 +385,7 @@ class _NewAudit:
         self._commit_times_before = saved.commit_times.by_group()
         self._days_before = FormerDays(parts.former(GROUP_SUMMARY, log_partition))
         self._noted: set[str] = set()
-        """Groups of which more is new than commits that are told of how they stand."""
+        """Groups that have more new records than commits which change nothing in their state."""
         self._whole: set[str] = set()
         """Those of them that are audited from their beginning."""
         self.hosts: dict[str, HostsNow] = {}
@@ -496,7 +496,7 @@ class _NewAudit:
         return made is not None
 
     def _judge_standing(self, life: GroupLife, is_new: BoolArray) -> None:
-        """Audit the new commits of a group that stands as it stood, if its open rows will do."""
+        """Audit the new commits of a group with unchanged membership, if its open rows suffice."""
         group_id = life.group_id
         before = GroupBefore(self._saved.pasts[group_id], self._place, is_new, {}, {})
         try:
@@ -546,8 +546,7 @@ class _NewAudit:
 
     @property
     def rebuilt(self) -> Mapping[Table, Mapping[str, int]]:
-        """By table, the groups of which rows are made anew, and the places behind which they are; the days are written
-        here."""
+        """By table, the groups whose rows are rebuilt, and the places behind which they are; writes the days."""
         return {
             table: entry.written_again(self._noted, self._whole, self._watermarks)
             for table, entry in GROUP_TABLES.items()

@@ -26,7 +26,7 @@ from schemas.tables.silver import TOPICS
 COMMITS_AT_ONCE: Final = 1 << 20
 """Commits of a group whose lag is found at a time."""
 WAITING_ROWS_MAX: Final = 100_000
-"""Rows of lag held before a row group is written."""
+"""Rows of lag buffered before a row group is written."""
 EPOCH_COLUMNS: Final = ("start_offset", "state_epoch", "snapshot_epoch", "leader_epoch")
 WITH_CLOCK_STEPS: Final = tuple("LIKELY" if name == "CERTAIN" else name for name in CONFIDENCES)
 Samples = Mapping[tuple[str, int], EndSamples]

@@ -150,7 +150,7 @@ def _states_of(states: StateRows, codes: Sequence[int]) -> StateRows:
 def _audit_whole_log(
     log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers
 ) -> None:
-    """A large log in stretches, each from where what was said so far is settled."""
+    """A large log in slices, each from where earlier results are settled."""
     packed = work.saved(log_partition)
     saved = None if packed is None else SavedShares.unpacked(packed)
     past = NO_PAST if saved is None else saved.past
@@ -222,7 +222,7 @@ def _rows_of(rows: Rows, place: int, is_settled: bool) -> Rows:
 
 
 def _rows_left(kept: Kept, rows: pa.Table) -> pa.Table:
-    """Rows of silver that are kept of what is settled, with what was told up to each, and those of what is not."""
+    """Rows of silver that the settled past needs, with what was known up to each, and all rows that are not settled."""
     log_offset = numbers_of(rows["log_offset"])
     order = np.argsort(log_offset, kind="stable")
     sorted_offset = log_offset[order]

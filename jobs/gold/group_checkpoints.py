@@ -99,7 +99,7 @@ class SavedGroups:
                 "members": commit_times.members,
                 "latest": _bytes(commit_times.latest.reshape(-1)),
                 "owned_topics": commit_times.topics,
-                "held": {name: _bytes(getattr(commit_times, name)) for name in OWNER_COLUMNS},
+                "owners": {name: _bytes(getattr(commit_times, name)) for name in OWNER_COLUMNS},
                 "watermarks": self.watermarks,
                 "not_judged": sorted(self.not_judged),
             }
@@ -120,7 +120,7 @@ class SavedGroups:
                 tuple((group_id, member_id, place) for group_id, member_id, place in decoded["members"]),
                 _numbers(decoded["latest"]).reshape(-1, TIMES_MAX),
                 tuple(decoded["owned_topics"]),
-                *(_numbers(decoded["held"][name]) for name in OWNER_COLUMNS),
+                *(_numbers(decoded["owners"][name]) for name in OWNER_COLUMNS),
             )
             return cls(
                 {group_id: _past(facts, gone, kinds) for group_id, (facts, gone) in decoded["pasts"].items()},

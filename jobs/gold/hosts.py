@@ -22,7 +22,7 @@ OF_ANOMALIES: Final = ("topic", "partition", "log_offset", "owner_member_id", "o
 
 
 class _KnownHost(NamedTuple):
-    """What is told anew of a member of a group."""
+    """Client and host of a member of a group, since its last change."""
 
     begin: int
     """Rows from this place in the log on name `host`."""
@@ -37,7 +37,7 @@ NOTHING: Final = _KnownHost(0, -1, "", is_changed=False)
 
 
 def with_hosts(table: Table, rows: pa.Table, hosts: Mapping[int, Mapping[str, HostsNow]]) -> pa.Table:
-    """Rows with the hosts of members as they are told now: given by log partition and group, where members changed."""
+    """Rows with the hosts that members have now: given by log partition and group, where members changed."""
     if table not in COLUMNS or not any(hosts.values()):
         return rows
     groups, group = groups_of(rows)

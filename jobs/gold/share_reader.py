@@ -83,7 +83,7 @@ MEMBER_COLUMNS: Final = ("group_id", "group_type", "valid_from", "valid_to")
 
 
 LAST_PERSISTED: Final = "last_persisted"
-"""Column of states that an audit kept, beside those of silver: `ShareStates.last_persisted`."""
+"""Column of states that an audit kept, in addition to those of silver: `ShareStates.last_persisted`."""
 
 
 class StateRows(NamedTuple):
@@ -98,11 +98,11 @@ class StateRows(NamedTuple):
 SLICE_ROWS_MAX: Final = 750_000
 """States and transitions of a log partition that are judged at a time: about 300 bytes for each."""
 STEPS_MAX: Final = 1 << 16
-"""How finely a log partition is measured to be cut into stretches, however long it is."""
+"""Resolution with which a log partition is measured to be cut into slices, however long it is."""
 
 
 def slice_ends(files: SilverFiles, log_partition: int, from_log_offset: int = 0) -> list[int]:
-    """Where the stretches end in which a log partition of `__share_group_state` is judged from a log offset on: log
+    """Where the slices end in which a log partition of `__share_group_state` is judged from a log offset on: log
     offsets, exclusive, the last one behind all."""
     tables = SHARE_PARTITION_STATES, SHARE_BATCH_TRANSITIONS
     counts = [files.row_count_max(table, log_partition, from_log_offset=from_log_offset) for table in tables]
@@ -120,7 +120,8 @@ def slice_ends(files: SilverFiles, log_partition: int, from_log_offset: int = 0)
 def evenly_cut(places: Callable[[], Iterable[I64]], count_max: int) -> list[int]:
     """Where to cut a line, so that pieces have at most `count_max` places each, or one step more where many are in it.
 
-    `places` gives them anew, some at a time: they are counted by step, since all together would be as large as the log.
+    `places` is called several times and yields them in parts: they are counted by step, since all together would be as
+    large as the log.
     """
     bounds = [(int(some.min()), int(some.max())) for some in places()]
     if not bounds:
@@ -224,7 +225,7 @@ def _transitions(files: SilverFiles, log_partition: int, from_log_offset: int, t
 
 
 def share_members(files: SilverFiles) -> ShareMembers:
-    """Stretches of membership of all share groups."""
+    """Membership intervals of all share groups."""
     rows = files.scan(GROUP_MEMBERS, MEMBER_COLUMNS)
     rows = rows.filter(pc.equal(rows["group_type"], GroupType.SHARE))
     group, group_ids = codes_of(rows["group_id"])

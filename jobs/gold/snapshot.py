@@ -31,11 +31,11 @@ from jobs.silver.replay_failures import FailuresByLog, read_failures
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
-from schemas.tables.state import AUDITED_LOGS, GROUPS, LEADER_EPOCHS
+from schemas.tables.state import AUDITED_LOGS, GROUP_CHECKPOINTS, LEADER_EPOCHS
 
 AUDIT_FORMAT: Final = 12
-"""Raised when the rules of inference change, or what is left for the next audit: gold of an older format is made
-anew."""
+"""Raised when the rules of inference change, or what is left for the next audit: gold of an older format is
+rebuilt."""
 
 END_OFFSETS_VERSION: Final = "end_offsets_version"
 SESSION_CONFIGS: Final = "session_configs"
@@ -53,7 +53,7 @@ rows say so, too. And of log partitions of which silver lacks something: these a
 
 
 IS_WHOLE: Final = "is_whole"
-"""The same: was nothing lacking? Gold that was made without an input is made anew by the next audit."""
+"""The same: was nothing lacking? The next audit rebuilds gold that was made without an input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Snapshot:
     """How far gold is; nothing where an audit cannot go on from it."""
     seen: LogsSeen
     group_files: Mapping[int, tuple[TableFile, ...]]
-    """Of state.groups, by partition of `__consumer_offsets`."""
+    """Of state.group_checkpoints, by partition of `__consumer_offsets`."""
     rewrites: Rewrites = NO_REWRITES
     """Where captures changed what silver had replayed."""
     is_renamed: bool = False
@@ -229,9 +229,9 @@ def _places(run: WholeRun) -> dict[str, dict[str, int]]:
 
 
 def _group_files(run: WholeRun) -> dict[int, tuple[TableFile, ...]]:
-    """Of state.groups, by partition of `__consumer_offsets`."""
+    """Of state.group_checkpoints, by partition of `__consumer_offsets`."""
     files: dict[int, tuple[TableFile, ...]] = {}
-    for file in run.files(GROUPS):
+    for file in run.files(GROUP_CHECKPOINTS):
         topic, _, partition = file.partition_values["log"].rpartition("-")
         if topic == OFFSETS_TOPIC:
             files[int(partition)] = (*files.get(int(partition), ()), file)

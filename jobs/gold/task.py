@@ -70,7 +70,7 @@ class AuditWork:
     audited_version: int = -1
     """Number of the replay whose silver the last audit was of."""
     group_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
-    """By log partition, the files of state.groups."""
+    """By log partition, the files of state.group_checkpoints."""
 
     removed_since_ms: int = NEVER_MS
     """The metadata log tells since the last audit that topics were removed, at this time or later."""
@@ -218,8 +218,8 @@ class AuditParts:
     def carry(
         self, table: Table, rebuilt: Mapping[int, Mapping[str, int]], hosts: Mapping[int, Mapping[str, HostsNow]]
     ) -> None:
-        """Write the rows which the last audit made of some log partitions, with `hosts` of members as they are told
-        now. Of groups of which rows were made anew, given with the bound behind which all were: those up to it
+        """Write the rows that the last audit made of some log partitions, with the current `hosts` of members. Of
+        groups whose rows were rebuilt (given with the bound behind which all were), only those up to the bound
         (`GroupTable.places`); NO_PLACE: none."""
         columns = _columns_of(table)
         texts = text_columns(table, columns)

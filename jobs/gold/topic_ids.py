@@ -1,4 +1,4 @@
-"""Offsets that went back since their topic was made anew: commits of the same name, and of another topic id."""
+"""Offsets that went back since their topic was recreated: commits of the same name, and of another topic id."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -81,7 +81,7 @@ def run_clusters(
     say: Callable[[str], None],
     process_count: int | None = None,
 ) -> list[ClusterNight]:
-    """The nights of clusters, in their order; each is told in one line as it ends."""
+    """The nights of clusters, in their order; each is reported in one line as it ends."""
     nights: dict[str, ClusterNight] = {}
     for night in _nights(clusters, run_id, started_at, process_count or _core_count()):
         nights[night.cluster_id] = night

@@ -1,4 +1,4 @@
-"""capture --every: a live cluster into bronze, trigger by trigger, until it is told to stop.
+"""capture --every: a live cluster into bronze, trigger by trigger, until it is stopped.
 
 Spark's Structured Streaming says when, and how much at a time: a micro-batch is a few rows which tell what is new
 (`kafka_log` with rows=ranges), and the tasks of a capture fetch it, so no byte of a log passes through the JVM. A
@@ -120,7 +120,7 @@ def run_continuously(
         with steps.step("capture"):
             capture(session, warehouse, settings, capture_id=first.capture_id, captured_at=first.captured_at)
     with job_of(metrics, "capture") as so_far:
-        told_at = run().captured_at
+        exposed_at = run().captured_at
 
         def tell(totals: _Totals, behind: Mapping[str, Lag]) -> None:
             so_far.record_count, so_far.size_bytes = totals.record_count, totals.size_bytes
@@ -129,7 +129,7 @@ def run_continuously(
                 for topic, lag in behind.items()
             }
             if metrics is not None:
-                metrics.expose("capture", so_far, told_at, run().captured_at)
+                metrics.expose("capture", so_far, exposed_at, run().captured_at)
 
         ContinuousCapture(
             session, warehouse, settings, every_ms=every_ms, new_run=run, steps=steps, on_progress=tell
@@ -166,7 +166,7 @@ class ContinuousCapture:
         )
         self._stop = threading.Event()
         self._busy = threading.Lock()
-        """Held while a micro-batch is at work."""
+        """Locked while a micro-batch is at work."""
         self._is_closing = False
         self._bronze: Bronze | None = None
         self._topic_ids: dict[str, str | None] = {}
@@ -342,12 +342,12 @@ class ContinuousCapture:
             return
 
     def _refuse_other_topics(self, logs: Sequence[BrokerLog]) -> None:
-        """Raise SourceError for a topic which was made anew while it was captured."""
+        """Raise SourceError for a topic that was recreated while it was captured."""
         for log in logs:
             known_id = self._topic_ids.setdefault(log.topic, log.topic_id)
             if log.topic_id not in (None, known_id):
                 raise SourceError(
-                    f"topic {log.topic} was deleted and made anew while it was captured: its offsets began again. "
+                    f"topic {log.topic} was deleted and recreated while it was captured: its offsets began again. "
                     "Capture it with a --cluster-id of its own"
                 )
 
@@ -434,7 +434,7 @@ class ContinuousCapture:
 
 
 class _Watcher:
-    """What the driver does beside the stream: samples of ends, names, configs, and the line that says how far it is."""
+    """The driver's work next to the stream: samples of ends, names, configs, and the line that says how far it is."""
 
     def __init__(self, of: ContinuousCapture) -> None:
         self._of = of
@@ -475,7 +475,7 @@ class _Watcher:
             logs = list_broker_logs(self._connected(), of._address, of._settings.topics)
         except JobError as error:
             self.close()
-            of._steps.say(f"captured: {done}; how far behind cannot be told: {error}")
+            of._steps.say(f"captured: {done}; how far behind is not known: {error}")
             return
         asked_at = of._new_run().captured_at
         behind = lags(logs, bronze, epoch_ms(asked_at))
@@ -508,7 +508,7 @@ class _Watcher:
         watch = ClusterWatch(of._warehouse, of._settings.cluster_id, self._connected(), self._silver)
         for so_far in ask(watch, of._new_run().captured_at):
             for refusal in so_far.refused:
-                self._say_once(f"not told by the cluster: {refusal}")
+                self._say_once(f"the cluster refused: {refusal}")
 
     def _is_due(self, name: str, every_ms: int) -> bool:
         now = monotonic()
@@ -629,5 +629,5 @@ def lost_lines(
                     f"{r.reason}"
                 )
     if len(lines) > LOST_LISTED_MAX:
-        lines[LOST_LISTED_MAX:] = [f"lost: {len(lines) - LOST_LISTED_MAX:,} stretches more: see bronze.coverage"]
+        lines[LOST_LISTED_MAX:] = [f"lost: {len(lines) - LOST_LISTED_MAX:,} ranges more: see bronze.coverage"]
     return lines

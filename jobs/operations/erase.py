@@ -5,9 +5,9 @@ tables still fit together and bronze, replayed again, makes the same silver. Bat
 say so (`redacted_at`). Then nothing is left of older versions: no file, no entry of Delta's log.
 
 A pseudonym follows from the id and the warehouse's key alone (`_erasure_key` in the warehouse), so an erasure that was
-killed between two tables and is repeated gives the same one. Who has the key can check whether a pseudonym stands for
-an id that they know; nobody else can. What the source still has of the id comes with the next capture: there it must
-be erased first.
+killed between two tables and is repeated gives the same one. Who has the key can check whether a pseudonym belongs to
+an id that they know; nobody else can. What the source still has of the id comes with the next capture: there it must be
+erased first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
-from schemas.tables.state import GROUPS, LOGS
+from schemas.tables.state import GROUP_CHECKPOINTS, LOG_CHECKPOINTS
 
 CLIENT_ID: Final = "client-id"
 HOST: Final = "host"
@@ -121,11 +121,12 @@ def erase(
                     f"{command('audit' + place_words(warehouse.root, cluster_id))} first"
                 )
         redaction = Redaction.of(ids, _key_of(warehouse, new_key))
+        warehouse.ensure_names(TABLES.values())
         tables = [table for table in TABLES.values() if warehouse.exists(table)]
         lost: set[tuple[str, str]] = set()
         counts = {}
-        # state last: where it has to go, all that it is made anew from is there
-        for table in sorted(tables, key=lambda table: table in (LOGS, GROUPS)):
+        # state last: when it has to go, all that it is rebuilt from is redacted
+        for table in sorted(tables, key=lambda table: table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS)):
             counts[table.full_name] = _erase_in(session, warehouse, table, redaction, at, clusters, lost)
         if lost:
             _drop_state(warehouse, lost, at, clusters)
@@ -185,7 +186,7 @@ def _erase_in(
 
 def _drop_state(warehouse: Warehouse, lost: set[tuple[str, str]], at: datetime, clusters: Sequence[str]) -> None:
     """Log partitions without state are replayed from their beginning by the next run."""
-    for table in (LOGS, GROUPS):
+    for table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS):
         gone = [
             file
             for file in warehouse.files(table)
@@ -208,7 +209,9 @@ def erase_in_file(work: EraseWork) -> EraseDone:
             redacted, changed_count = redact_rows(rows, table, work.redaction, work.at)
             writer.write(redacted)
             row_count += changed_count
-            is_left = is_left or (table in (LOGS, GROUPS) and _is_in_buffers(redacted, work.redaction))
+            is_left = is_left or (
+                table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS) and _is_in_buffers(redacted, work.redaction)
+            )
         written = writer.close()
     if row_count or is_left:
         return EraseDone(work.file, written, row_count, is_left)

@@ -38,7 +38,7 @@ GAUGES: Final[Mapping[str, str]] = {
 
 
 class Sample(NamedTuple):
-    """A value of a gauge, and the labels beside the cluster."""
+    """A value of a gauge, and its labels other than the cluster."""
 
     gauge: str
     value: float
@@ -75,5 +75,5 @@ def _of_day(it: GroupVerdict) -> dict[str, float]:
 
 
 def _worst_first(it: GroupVerdict) -> tuple[int, int, int, str]:
-    """Those that need somebody; then those of which most is to be told."""
+    """Groups that need somebody; then those with most rebalances and redeliveries."""
     return SEVERITIES.index(it.verdict), -it.rebalance_count, -it.redelivered_count, it.group_id

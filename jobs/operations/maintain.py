@@ -1,8 +1,8 @@
 """maintain: tables stay quick to read and no larger than they have to be.
 
-OPTIMIZE merges small files (`jobs.operations.compaction`), VACUUM deletes files which no version that anybody may still
-read has, and what runs that broke off left behind. It may run beside a capture, which only ever adds; it keeps replay
-and audit from beginning meanwhile, and does not begin while one is at work. Every change of a table is one Delta
+OPTIMIZE merges small files (`jobs.operations.compaction`), VACUUM deletes files of versions that nobody may still read,
+and what runs that broke off left behind. It may run at the same time as a capture, which only ever adds. It keeps
+replay and audit from beginning, and does not begin while one is at work. Every change of a table is one Delta
 transaction, so a run that breaks off has done some tables and not the others: run it again."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from coordinator_core.coverage import CoverageKind, subtract
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze import coverage as coverage_rows
-from jobs.bronze.retention import tell_dropped
+from jobs.bronze.retention import record_deletions
 from jobs.bronze.writer import is_damaged, offsets_of
 from jobs.console.progress import Steps, size_text, summary_table
 from jobs.delta.audit_runs import WholeAudit
@@ -37,13 +37,13 @@ from schemas.tables import TABLES
 from schemas.tables.bronze import CONFIGS, COVERAGE, RECORD_BATCHES, TOPICS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
-from schemas.tables.state import RUNS, STARTS
+from schemas.tables.state import REPLAY_STARTS, RUNS
 
 HOUR_MS: Final = 3_600_000
 READERS_MS: Final = 7 * 24 * HOUR_MS
-"""What VACUUM leaves to readers without being told otherwise, as Delta itself does: a query that runs for days."""
+"""What VACUUM leaves to readers by default, as Delta itself does: a query may run for days."""
 PINNED_JOBS: Final = ("replay", "audit")
-"""Jobs which take rows out of tables: not beside this one."""
+"""Jobs which take rows out of tables: not at the same time as this one."""
 STAGING: Final = "_staging"
 
 
@@ -165,6 +165,8 @@ def maintain(
         nobody_else(warehouse, clusters, since=started_at),
         job_of(None if dry_run else metrics, "maintain") as job,
     ):
+        if not dry_run:
+            warehouse.ensure_names(TABLES.values())
         plan = Plan(
             settings=settings.maintain,
             clusters=clusters,
@@ -206,7 +208,11 @@ def clusters_of(warehouse: Warehouse) -> tuple[str, ...]:
     """Clusters of which the warehouse has anything."""
     return tuple(
         sorted(
-            {file.partition_values["cluster_id"] for t in (RECORD_BATCHES, STARTS, RUNS) for file in warehouse.files(t)}
+            {
+                file.partition_values["cluster_id"]
+                for t in (RECORD_BATCHES, REPLAY_STARTS, RUNS)
+                for file in warehouse.files(t)
+            }
         )
     )
 
@@ -217,7 +223,7 @@ def writers_of(clusters: Iterable[str]) -> list[str]:
 
 
 def pinned_versions(warehouse: Warehouse, clusters: Iterable[str]) -> Mapping[str, frozenset[int]]:
-    """By table, versions which readers are held at, or a replay that broke off is to be repeated with."""
+    """By table, versions that readers are pinned to, or with which a replay that broke off is to be repeated."""
     pinned: dict[str, set[int]] = {}
     for cluster_id in clusters:
         whole = WholeRun.newest(warehouse, cluster_id)
@@ -227,8 +233,8 @@ def pinned_versions(warehouse: Warehouse, clusters: Iterable[str]) -> Mapping[st
         if start is not None:
             versions |= {
                 RECORD_BATCHES.full_name: start.bronze_version,
-                TOPICS.full_name: start.told_topics_version,
-                CONFIGS.full_name: start.told_configs_version,
+                TOPICS.full_name: start.topics_version,
+                CONFIGS.full_name: start.configs_version,
             }
         for name, version in versions.items():
             # where it cannot be read any more there is nothing to keep
@@ -308,8 +314,9 @@ def _swap(
                 f"{table.full_name}: merged files lack {merged.left_out_count} rows: left as they were"
             )
     if old.dropped and table is RECORD_BATCHES:
-        # first: a range which is told and still there does no harm, one which is gone and not told would be read again
-        tell_dropped(warehouse, old.dropped, at=plan.at)
+        # first: a range that is recorded and still there does no harm; one that is gone and not recorded would be
+        # captured again
+        record_deletions(warehouse, old.dropped, at=plan.at)
     left_out_count = sum(merged.left_out_count for merged in done)
     warehouse.swap(
         table,

@@ -1,8 +1,8 @@
 """Metrics of the runs: a row in state.run_metrics for each job of a run, and a Prometheus textfile for who watches.
 
 The textfile is what node_exporter's textfile collector reads: `[metrics] textfile` names it, each job of a cluster
-writes one of its own beside it (`groupledger.prom` -> `groupledger.orders.replay.prom`), always whole, so that neither
-two jobs nor two clusters of one machine write over each other. What groups did is in one more
+writes one of its own in the same folder (`groupledger.prom` -> `groupledger.orders.replay.prom`), always whole, so that
+neither two jobs nor two clusters of one machine write over each other. What groups did is in one more
 (`groupledger.orders.groups.prom`). Metrics never make a run fail: what keeps them from being written is said, and the
 run goes on.
 """
@@ -44,7 +44,7 @@ COUNTS: Final[Mapping[str, str]] = {
     "record_count": "Records in them.",
     "size_bytes": "Bytes which the last run captured, as on Kafka's disk.",
     "row_count": "Rows which the last run wrote, all tables together.",
-    "gap_count": "Stretches of the log which are missing or damaged, in all that is captured.",
+    "gap_count": "Ranges of the log which are missing or damaged, in all that is captured.",
     "quarantined_row_count": "Rows in bronze.quarantine.",
     "deleted_file_count": "Files which the last run deleted.",
 }
@@ -59,7 +59,7 @@ LABELLED: Final[Mapping[str, tuple[str, str]]] = {
     LAG_RECORDS: ("topic", "Records by which bronze is behind the ends of the live logs."),
     LAG_SECONDS: ("topic", "Age of the last captured batch of a log partition that has more."),
 }
-"""Gauges with a label of their own beside cluster and job."""
+"""Gauges with a label of their own in addition to cluster and job."""
 PREFIX: Final = "groupledger_"
 GROUPS: Final = "groups"
 """In place of a job, in the name of the textfile of groups."""
@@ -121,7 +121,7 @@ class Metrics:
 
     @contextmanager
     def job(self, name: str) -> Iterator[JobRun]:
-        """While a job of the run lasts. One that ends in an error has failed, and is told of all the same."""
+        """While a job of the run lasts. One that ends in an error has failed, and is reported all the same."""
         run = JobRun()
         started_at = self._clock()
         try:

@@ -106,7 +106,7 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
     if run.metrics is not None:
         run.metrics.expose_groups()
     if summary.replaced_version is not None:
-        run.steps.say(f"gold is of {summary.replaced_version}: made anew")
+        run.steps.say(f"gold is of {summary.replaced_version}: rebuilt")
     run.steps.facts["inferred"] = {
         "is_new": not summary.skipped,
         "row_counts": dict(sorted(summary.row_counts.items())),
@@ -191,7 +191,7 @@ def tell_replay(
 ) -> int:
     """The tables, the ledger by topic and in all, what is missing, and where to look next."""
     if summary.replaced_version is not None:
-        steps.say(f"silver is of {summary.replaced_version}: made anew")
+        steps.say(f"silver is of {summary.replaced_version}: rebuilt")
     if summary.skipped:
         steps.say("nothing new since the last run: the tables are as they were (--rebuild replays all the same)")
     else:
@@ -218,7 +218,7 @@ def tell_replay(
     if summary.quarantined_row_count:
         steps.say(f"{summary.quarantined_row_count:,} rows in {QUARANTINE.full_name}: what could not be read, and why")
     if missing:
-        steps.say(f"{missing:,} stretches of the log are missing or damaged: see {COVERAGE.full_name}")
+        steps.say(f"{missing:,} ranges of the log are missing or damaged: see {COVERAGE.full_name}")
     for failure in summary.failures[:FAILURES_SHOWN_MAX]:
         whose = "no group of it" if failure.group_id is None else f"group {short(failure.group_id)}"
         steps.say(f"could not be replayed: {whose}: {failure_text(failure)}; the next run tries again")

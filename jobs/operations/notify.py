@@ -1,7 +1,7 @@
 """What a night found, handed to where people are: a file for another program, or a command that posts it.
 
-`FILE.json` gets one JSON object, and `FILE.md` beside it the same for a chat. Anything else is a command: it gets the
-object on stdin, and the Markdown in the environment. A notification that cannot be delivered is said, and changes
+`FILE.json` gets one JSON object, and `FILE.md` next to it the same for a chat. Anything else is a command: it gets the
+object on stdin, and the Markdown in the environment. A notification that cannot be delivered is reported, and changes
 nothing else.
 """
 

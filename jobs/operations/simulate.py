@@ -1,4 +1,4 @@
-"""simulate: a scenario file -> the logs of a cluster's coordinators, as brokers write them, and the truth beside them.
+"""simulate: a scenario file -> the logs of a cluster's coordinators, as brokers write them, and the truth about them.
 
 Writes `<output>/logs/<topic>-<partition>/`, the folders of a broker's log directory, and `<output>/truth/*.jsonl`: its
 format is in the docstring of `coordinator_core.simulate`. One scenario and one seed give the same bytes, always.
@@ -35,7 +35,7 @@ from jobs.errors import KafkaVersionError, ScenarioFileError, SimulateError
 from jobs.settings import PROJECT_ROOT
 
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
-"""Beside the folders: from where on a broker serves a log."""
+"""In the folder of the logs: the first offset of each log that a broker serves."""
 
 SCENARIO_BYTES_MAX: Final = 16 * 1024 * 1024
 """A scenario file above this is none."""

@@ -129,7 +129,7 @@ def _archived(warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Coll
 
 
 def _configured_topics(warehouse: Warehouse, cluster_id: str) -> list[str]:
-    """Dead-letter topics that a group was ever told to use."""
+    """Dead-letter topics that any group was configured to use."""
     where = {"cluster_id": cluster_id, "resource_type": "GROUP", "name": DEAD_LETTER_TOPIC}
     return sorted({value for value in warehouse.read(CONFIGS, ["value"], where=where)["value"].to_pylist() if value})
 

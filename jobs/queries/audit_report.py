@@ -1,7 +1,7 @@
 """The list for an auditor: what was given up, handed back, moved or reset in a span of time, and whether that is all.
 
-The first lines say whether the list is complete, from bronze.coverage: where a stretch of the log is missing, damaged
-or compacted away, what it held cannot be in the list, and the list says so.
+The first lines say whether the list is complete, from bronze.coverage: where a range of the log is missing, damaged
+or compacted away, its records cannot be in the list, and the list says so.
 """
 
 import json
@@ -82,7 +82,7 @@ NOT_IN_ANY_LOG: Final = {
 OF_GROUPS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES, Listing.COMMITS})
 """Their rows name a log partition of `__consumer_offsets`, which may be one where the group was before."""
 OF_ASSIGNMENTS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES})
-"""What members were assigned is told in these."""
+"""Lists that show what members were assigned."""
 
 
 class Span(NamedTuple):
@@ -137,7 +137,7 @@ def completeness(
     group_ids: Collection[str] | None = None,
     partition_counts: Mapping[str, int] | None = None,
 ) -> Completeness:
-    """Whether all that a coordinator topic was ever told in a span was read.
+    """Whether everything that was written to a coordinator topic in a span was read.
 
     `partition_counts`: how many partitions topics have, as the user says. What is claimed reaches no further than what
     was read of each log partition (`jobs.bronze.log_ends`).
@@ -360,7 +360,7 @@ def listed(
     names = [name for name in source.table.column_names if name not in source.table.partition_by]
     conditions = within(source.time_column, span)
     if listing is Listing.OWNERS:
-        # a stretch counts for every moment in it
+        # an interval counts for every moment in it
         conditions = overlapping(span)
     if listing is Listing.WITHOUT_COPY:
         conditions.append(pc.field("dead_letter").isin(WITHOUT_COPY))

@@ -1,4 +1,4 @@
-"""What an answer about groups at a time cannot know, in words: beside the answer on stderr, and in JSON within it.
+"""What an answer about groups at a time cannot know, in words: on stderr next to the answer, and in JSON within it.
 
 An answer says it where it matters: of the groups that it is about, and of their log partitions until that time.
 """
@@ -138,7 +138,7 @@ def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
             yield Caveat(
                 tuple(sorted(by_log[row["partition"]])),
                 f"offsets {row['from_offset']} to {row['to_offset']} of {GROUPS_LOG}-{row['partition']} are "
-                f"{row['kind']} ({row['reason']}): what they held is not in this answer",
+                f"{row['kind']} ({row['reason']}): what was in them is not in this answer",
             )
 
 

@@ -88,8 +88,8 @@ class Findings:
     given_up_groups: tuple[tuple[str, int], ...]
     """Share groups and how many offsets they gave up, most first."""
     redelivered_count: int | None
-    """Records of share groups, each counted once however often it was handed back or given out again; None where they
-    are too many to be told from one another in a moment."""
+    """Records of share groups, each counted once however often it was handed back or given out again; None where there
+    are too many to count distinct ones quickly."""
     redelivered_times: int
     """How often records were handed back or given out again."""
     odd_commits: tuple[tuple[str, int], ...]
@@ -532,7 +532,7 @@ def _parts_of_the_log(found: Findings, options: Sequence[str]) -> Iterator[str]:
         query = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
         yield _line(f"holes in coverage: {found.hole_count:,}", _sql(query), options)
     if found.hanging_transactions:
-        query = "select group_id, since, producer_id, held_back_count, meaning, remedy from gold.hanging_transactions"
+        query = "select group_id, since, producer_id, uncleanable_count, meaning, remedy from gold.hanging_transactions"
         yield _line(f"hanging transactions: {_names(found.hanging_transactions)}", _sql(query), options)
     if found.leader_changes:
         query = "select topic, partition, leader_epoch, start_offset from state.leader_epochs where not is_checkpoint"

@@ -56,8 +56,8 @@ class Past:
                 self.reconciled.pop(event["member_id"], None)
 
     def is_settled(self, row: Row, member_id: str | None = None) -> bool:
-        """Did nothing happen to the group (or to one member) between the time and the end of a row's stretch? Then
-        what the row says of its end held at the time as well."""
+        """Did nothing happen to the group (or to one member) between the time and the end of a row's interval? Then
+        what the row says of its end was true at that time as well."""
         to_log_offset = row["to_log_offset"]
         return not any(
             (to_log_offset is None or event["log_offset"] < to_log_offset)

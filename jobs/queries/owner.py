@@ -172,9 +172,9 @@ def _placed(owner: Owner, passage: SilverAt) -> Owner:
 
 
 def _lives(everybody: SilverAt, topic: str, partition: int) -> Iterator[GroupLife]:
-    """What silver holds of the groups that were ever assigned the partition, as far as it concerns it: a life for each
+    """What silver has of the groups that were ever assigned the partition, as far as it concerns it: a life for each
     log partition that has some of it."""
-    # a task of a streams group stands for a partition of topics which only the topology names
+    # a task of a streams group means a partition of topics that only the topology names
     is_topic = (pc.field("topic") == pc.scalar(topic)) | (pc.field("group_type") == pc.scalar(GroupType.STREAMS))
     columns = (*AssignmentRow._fields, LOG_PARTITION)
     rows = everybody.scan(MEMBER_ASSIGNMENTS, columns, is_topic, pc.field("partition") == pc.scalar(partition))

@@ -25,7 +25,7 @@ from jobs.sources.fetch import LogRange
 from jobs.sources.segments import PartitionLog, Segment, SegmentRead, as_array, find_partitions, read_segment
 
 NEAR_OFFSETS_MAX: Final = 10_000
-"""Between two offsets so close together a live log is read on rather than asked anew."""
+"""Between two offsets so close together a live log is read on, without another request."""
 OFFSETS_MAX: Final = 1_000_000
 """Offsets looked up in one call: a range of archived offsets may be of any length, what it costs must not be."""
 

@@ -66,7 +66,7 @@ class Catalogue:
         self._tables = [table for table in TABLES.values() if warehouse.exists(table)]
         self._pinned: Mapping[Table, Pinned] = {}
         self._known: dict[Table, Pinned] = {}
-        """Tables which are made known, each with what is held of it."""
+        """Tables that are registered, each with its pinned versions."""
         self._defined: set[Definition] = set()
         self._is_persistent = has_metastore(session)
         # a metastore's tables are shared, and stand for all rows

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.dump_log_output import NOT_TOLD
+from coordinator_core.dump_log_output import NOT_PRINTED
 from jobs.console.names import names_of
 from jobs.queries.as_of import SilverAt
 
@@ -61,7 +61,7 @@ def unread_records_text(unread: UnreadRecords) -> str:
         if unread.first_offset == unread.last_offset
         else f"between offsets {unread.first_offset} and {unread.last_offset}"
     )
-    is_of_dump = unread.codes == (NOT_TOLD,)
+    is_of_dump = unread.codes == (NOT_PRINTED,)
     why = "an older kafka-dump-log did not print all of them" if is_of_dump else "as those of early access releases"
     return (
         f"{unread.record_count:,} of its records in {unread.topic}-{unread.partition}, {offsets}, could not be read "

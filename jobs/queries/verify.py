@@ -2,8 +2,8 @@
 
 The ends of the coordinators' logs are noted, the cluster is asked about its groups, members, assignments, committed
 offsets, share offsets and share states, and the ends are noted again. Then the log is captured and replayed up to
-there, and each answer is held against the states which the ledger has between the two ends (`coordinator_core.verify`
-says what counts as equal). With what was captured before alone, the answers are held against the end of that.
+there, and each answer is compared with the states that the ledger has between the two ends (`coordinator_core.verify`
+says what counts as equal). With what was captured before alone, the answers are compared with the end of that.
 """
 
 import sys
@@ -83,7 +83,7 @@ def gaps_of(asked: Asked, coverage: Mapping[LogPartition, Sequence[CoverageRange
 
 
 def compacted_of(coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> dict[LogPartition, Hole]:
-    """The last stretch of each log partition that compaction took before it was captured."""
+    """The last range of each log partition that compaction took before it was captured."""
     return {
         log: Hole(
             r.from_offset,
@@ -97,7 +97,7 @@ def compacted_of(coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> di
 
 
 def verify(warehouse: Warehouse, cluster_id: str, asked: Asked, admin: Admin) -> list[Finding]:
-    """A finding or more for each thing that the cluster or the ledger knows of, in the order in which they are told."""
+    """A finding or more for each thing that the cluster or the ledger knows of, in the order of the report."""
     coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
     windows, behind = windows_of(asked, coverage)
     counts = {topic: asked.partition_count(topic) for topic in (consumer_offsets.TOPIC, share_group_state.TOPIC)}

@@ -38,7 +38,7 @@ UNREAD: Final = "its client writes assignments in a form of its own: ask the cli
 
 
 class What(StrEnum):
-    """What is compared, in the order in which it is told."""
+    """What is compared, in the order of the report."""
 
     GROUP = "group"
     MEMBER = "member"
@@ -83,7 +83,7 @@ OF_ALL_MEMBERS: Final = frozenset({"state", "member count", "assignor", "protoco
 
 
 class Hole(NamedTuple):
-    """The last stretch of a log partition that compaction took before it was captured."""
+    """The last range of a log partition that compaction took before it was captured."""
 
     from_offset: int
     text: str

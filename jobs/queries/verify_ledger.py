@@ -393,8 +393,8 @@ def _member_facts(row: Row, member_epoch: int | None) -> Iterator[tuple[Path, An
 
 
 def _assignment_fact(row: Row, names: Mapping[str, str]) -> Iterator[tuple[Path, Any]]:
-    """Brokers show what a member has: held and still to be given up; of streams groups held alone. They show targets of
-    consumer and streams groups. The value is the topic's id, true where groups go by names."""
+    """Brokers show what a member has: owned and still to be revoked; of streams groups owned alone. They show targets
+    of consumer and streams groups. The value is the topic's id, true where groups go by names."""
     is_target = row["assignment"] == TARGET
     is_shown = row["group_type"] != GroupType.SHARE if is_target else True
     if row["group_type"] == GroupType.STREAMS and row["assignment"] == REVOKING:

@@ -7,8 +7,8 @@ happened at the very millisecond asked for counts as done.
 Functions of a time have a column more: `is_moment_repeated` where the clock of a leader went back, so that the log goes
 through the moment twice. Then the row is one of two answers; `describe`, `owner` and `restore` give both.
 
-In Spark's in-memory catalogue they are temporary, and last as long as the session; with a metastore they are made
-persistent beside the tables, so that other sessions find them.
+In Spark's in-memory catalogue they are temporary, and last as long as the session; with a metastore they are persistent
+like the tables, so that other sessions find them.
 """
 
 from enum import StrEnum
@@ -60,8 +60,8 @@ CLOCK_STEPS: Final = """(
             FROM gold.log_anomalies WHERE rule = 'TIME_WENT_BACK'
         ) GROUP BY cluster_id, log_topic, log_partition
     )"""
-"""By log partition, the stretches of time that its log goes through twice: from the earlier time of two records to that
-of the later one, and as far again, since nobody knows how much of it passed before the clock went back."""
+"""By log partition, the spans of time that its log goes through twice: from the earlier time of two records to that of
+the later one, and as far again, since nobody knows how much of it passed before the clock went back."""
 NO_CLOCK_STEPS: Final = """(
         SELECT CAST(NULL AS STRING) AS cluster_id, CAST(NULL AS STRING) AS log_topic,
             CAST(NULL AS INT) AS log_partition,

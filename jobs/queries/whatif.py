@@ -110,7 +110,7 @@ def whatif(
         if lacks_times(life):
             raise WhatIfJobError(
                 f"records of group {group_id!r} bear no time, so nobody knows how long its members were silent: what "
-                "other time-outs had done to it cannot be told"
+                "other time-outs had done to it is not known"
             )
         return answer_group(life, question, known, from_ms=from_ms, to_ms=to_ms)
     except CoreError as error:
@@ -206,7 +206,7 @@ def _tell_people(rows: Sequence[WhatIfRow], out: TextIO) -> None:
     else:
         recorded = (None, total.moved_recorded, total.unowned_ms_recorded, None)
         for name, cell, number in zip(MEASURES, _measures(total), recorded, strict=True):
-            if cell == NOT_TOLD:
+            if cell == NO_MEASURE:
                 continue
             out.write(f"{name}: {cell}\n" if number is None else f"{name}: {cell} (recorded: {number})\n")
     if total.assumptions:
@@ -214,7 +214,7 @@ def _tell_people(rows: Sequence[WhatIfRow], out: TextIO) -> None:
         out.writelines(f"  {name}: {ALL_ASSUMPTIONS[name]}\n" for name in total.assumptions)
 
 
-NOT_TOLD: Final = "? -> ?"
+NO_MEASURE: Final = "? -> ?"
 MEASURES: Final = ("rebalances", "partitions moved", "unowned partition-ms", "partition-ms not served")
 REBALANCE_COLUMNS: Final = (
     "at",

@@ -28,7 +28,7 @@ from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
 
 COLUMNS: Final = ("KEY-TYPE", "KEY", "TOPIC", "PARTITION", "PARTITIONS", "LEARNED-FROM", "COORDINATOR")
 CLUSTER: Final = "CLUSTER"
-"""The live cluster told the number of partitions."""
+"""The live cluster answered the number of partitions."""
 COUNT_MAX: Final = 2**31 - 1
 
 

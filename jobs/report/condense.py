@@ -66,14 +66,14 @@ def deltas(numbers: npt.NDArray[Any]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Stretches of ownership by partition, and then by time. `starts` and `ends` in epoch ms, OPEN for none."""
+    """Intervals of ownership by partition, and then by time. `starts` and `ends` in epoch ms, OPEN for none."""
 
     rows: I64
     members: I64
     starts: I64
     ends: I64
     counts: I64
-    """Stretches that became this one."""
+    """Intervals that became this one."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -203,7 +203,7 @@ class Flow:
 
 
 def flow(starts: I64, ends: I64) -> Flow:
-    """Of stretches of membership, in epoch ms."""
+    """Of intervals of membership, in epoch ms."""
     ended = ends[ends != OPEN]
     at_ms, places = np.unique(np.concatenate([starts, ended]), return_inverse=True)
     came, went = (np.bincount(part, minlength=len(at_ms)) for part in (places[: len(starts)], places[len(starts) :]))
@@ -212,7 +212,7 @@ def flow(starts: I64, ends: I64) -> Flow:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStates:
-    """Stretches of one share partition in which a range of offsets had a delivery state."""
+    """Intervals of one share partition in which a range of offsets had a delivery state."""
 
     firsts: I64
     lasts: I64
@@ -224,7 +224,7 @@ class DeliveryStates:
     is_sure: I64
     """0: the log began midway."""
     counts: I64
-    """Stretches that became this one."""
+    """Intervals that became this one."""
 
     def __len__(self) -> int:
         return len(self.firsts)

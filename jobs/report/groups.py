@@ -155,7 +155,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What is told of one group, with all the detail that there may be."""
+    """The facts of one group, with all the detail that there may be."""
 
     line: GroupLine
     owners: Listing
@@ -176,7 +176,7 @@ class GroupFacts:
 
 
 def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> list[GroupFacts]:
-    """What is told of groups, each table read once for all of them."""
+    """The facts of groups, each table read once for all of them."""
     group_ids = [line.group_id for line in lines]
     if not group_ids:
         return []
@@ -320,7 +320,7 @@ def _owners_picture(
     remarks = []
     if group.ownership.step:
         remarks.append(
-            f"There are {group.ownership.whole_count:,} stretches of ownership: neighbours shorter than "
+            f"There are {group.ownership.whole_count:,} intervals of ownership: neighbours shorter than "
             f"{width_text(group.ownership.step * STEP_MS)} are drawn as one. {SHORTER}"
         )
     if group.rebalance_marks.step:
@@ -329,8 +329,8 @@ def _owners_picture(
         f"{own}-owners",
         "drawOwners",
         "Rebalances, and who owned what",
-        "Above: each rebalance, by its cause. Below: each partition, and which member owned it. Drag over a stretch "
-        "to see it closer; many partitions or moves are counted together until then.",
+        "Above: each rebalance, by its cause. Below: each partition, and which member owned it. Drag over a span of "
+        "time to see it closer; many partitions or moves are counted together until then.",
         (rebalances, group.owners.cut(limits.row_count)),
         {
             "partitions": group.names.partitions,
@@ -363,7 +363,7 @@ def _lanes_of(condensed: Condensed[Marks], name: str) -> int:
     return len(set(condensed.at_most(sys.maxsize).kind_columns[name]))
 
 
-SHORTER: Final = "A report of a shorter stretch of time (--from, --to) draws each."
+SHORTER: Final = "A report of a shorter span of time (--from, --to) draws each."
 
 
 def together_text(what: str, condensed: Condensed[Any]) -> str:
@@ -373,7 +373,7 @@ def together_text(what: str, condensed: Condensed[Any]) -> str:
 
 
 def owned(owners: pa.Table) -> tuple[Names, Ownership]:
-    """Rows of gold.partition_owners as stretches by partition and then by time."""
+    """Rows of gold.partition_owners as intervals by partition and then by time."""
     topics, topic_names = ordered_codes(owners["topic"])
     members, member_ids = codes_of(owners["member_id"])
     places, rows = distinct(numbered_pairs(topics, numbers_of(owners["partition"])))

@@ -92,7 +92,7 @@ class Page:
 
 
 def render(page: Page, facts: Mapping[str, Any], snapshot: Markup) -> str:
-    """The file's text. `facts`: what the script needs beside the pictures, as JSON; `snapshot`: what the next report
+    """The file's text. `facts`: what the script needs besides the pictures, as JSON; `snapshot`: what the next report
     compares itself with."""
     everything = [*page.pictures, *(picture for section in page.sections for picture in section.pictures)]
     script, (library, packed_library, ids) = _asset("report.js"), _plotly()

@@ -1,4 +1,4 @@
-"""What a report reads: rows of a cluster's tables in a stretch of time, without Spark."""
+"""What a report reads: rows of a cluster's tables in a span of time, without Spark."""
 
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -35,9 +35,9 @@ class Limits:
     share_partition_count: int = 12
     """Of one share group."""
     interval_count: int = 400_000
-    """Stretches of ownership, all groups together; shorter ones are put together above this."""
+    """Intervals of ownership, all groups together; shorter ones are put together above this."""
     batch_count: int = 200_000
-    """Stretches of delivery states, all share partitions together; likewise."""
+    """Intervals of delivery states, all share partitions together; likewise."""
     mark_count: int = 60_000
     """Rebalances, odd commits, and what was redelivered or given up, of each all groups together; likewise."""
     row_count: int = 1_000
@@ -84,7 +84,7 @@ def by_group(rows: pa.Table, group_ids: Sequence[str]) -> dict[str, pa.Table]:
 
 
 class Reader:
-    """A cluster's rows in the stretch of a scope."""
+    """A cluster's rows in the span of a scope."""
 
     def __init__(self, warehouse: Warehouse, scope: Scope) -> None:
         self.warehouse = warehouse
@@ -93,18 +93,18 @@ class Reader:
         self._silver = SilverAt(warehouse, scope.cluster_id, group_ids=scope.group_ids)
 
     def of_groups(self, group_ids: Sequence[str]) -> "Reader":
-        """The same stretch of some groups."""
+        """The same span of some groups."""
         those = copy(self)
         those.scope = self.scope._replace(group_ids=tuple(group_ids))
         those._silver = self._silver.of_groups(group_ids)
         return those
 
     def moments(self, table: Table, names: Sequence[str], time_column: str, *conditions: Any) -> pa.Table:
-        """Rows whose time is in the stretch, in no order; texts are coded."""
+        """Rows whose time is in the span, in no order; texts are coded."""
         return self._silver.coded_rows(table, (*names, time_column), *within(time_column, self.span), *conditions)
 
     def intervals(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
-        """Rows whose interval has a moment in the stretch, in no order; texts are coded."""
+        """Rows whose interval has a moment in the span, in no order; texts are coded."""
         return self._silver.coded_rows(table, (*names, *INTERVAL), *overlapping(self.span), *conditions)
 
     def as_owned(self, rows: pa.Table) -> pa.Table:
@@ -145,7 +145,7 @@ class Reader:
         return rows.filter(is_shown)
 
     def holes(self) -> list[Hole]:
-        """Stretches of the coordinators' logs that were not read."""
+        """Ranges of the coordinators' logs that were not read."""
         coverage = from_table(self.warehouse.read(COVERAGE, where={"cluster_id": self.scope.cluster_id}))
         found = [(place[0], hole) for place, ranges in sorted(coverage.items()) for hole in holes_of(*place, ranges)]
         return [hole for topic, hole in found if topic in LOGS and hole.kind in HOLES and hole.touches(self.span)]

@@ -141,7 +141,7 @@ def run_report(
 
 
 def write_index(warehouse: Warehouse, settings: Settings, exit_codes: Mapping[str, int], *, made_at: datetime) -> str:
-    """Write the first page over the reports of clusters beside them; where it is. `exit_codes`: of their nights.
+    """Write the index of the reports of clusters in one folder; returns its path. `exit_codes`: of their nights.
 
     Raises JobError where it cannot be written.
     """
@@ -336,7 +336,7 @@ def _statements(
 
 
 def _window(coverage: pa.Table, scope: Scope) -> tuple[int, int]:
-    """The stretch of time of the report: as asked, else from the first record to the last one."""
+    """The span of time of the report: as asked, else from the first record to the last one."""
     times = [epoch_ms_column(coverage[name]) for name in ("first_timestamp", "last_timestamp")]
     known = [column[column >= 0] for column in times]
     first = int(known[0].min()) if len(known[0]) else 0

@@ -124,7 +124,7 @@ class SharePartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupFacts:
-    """What is told of one share group, with all the detail that there may be."""
+    """The facts of one share group, with all the detail that there may be."""
 
     line: GroupLine
     states: Listing
@@ -145,7 +145,7 @@ class ShareGroupFacts:
 
 
 def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> list[ShareGroupFacts]:
-    """What is told of share groups, each table read once for all of them."""
+    """The facts of share groups, each table read once for all of them."""
     group_ids = [line.group_id for line in lines]
     if not group_ids:
         return []
@@ -282,8 +282,8 @@ def _states_picture(
     holes: list[dict[str, Any]],
     limits: Limits,
 ) -> Picture:
-    """Offsets by time, with their delivery states; the start offset over them. With each share partition comes how
-    many stretches may be drawn of it."""
+    """Offsets by time, with their delivery states; the start offset over them. With each share partition comes how many
+    intervals may be drawn of it."""
     drawn = [_partition_json(partition, intervals_max) for partition, intervals_max in partitions]
     remarks = ["A delivery that is under way (ACQUIRED) is in no log: only what became of it is."]
     if group.partition_count > len(drawn):
@@ -292,7 +292,7 @@ def _states_picture(
     if joined:
         whole_count = sum(partition.states.whole_count for partition in joined)
         remarks.append(
-            f"Of {len(joined)} of them there are {whole_count:,} stretches of delivery states: those of one state that "
+            f"Of {len(joined)} of them there are {whole_count:,} intervals of delivery states: those of one state that "
             f"lie close together, in time and by offset, are drawn as one. {SHORTER}"
         )
     return Picture(

@@ -17,7 +17,7 @@ class Scope(NamedTuple):
     to_ms: int | None = None
 
     def of_group(self, group_id: str) -> "Scope":
-        """The same stretch of one group."""
+        """The same span of one group."""
         return self._replace(group_ids=(group_id,))
 
     def rows(self, *, alias: str = "") -> list[str]:
@@ -28,7 +28,7 @@ class Scope(NamedTuple):
         return conditions
 
     def within(self, time_column: str) -> list[str]:
-        """Conditions: rows of moments in the stretch."""
+        """Conditions: rows of moments in the span."""
         conditions = self.rows()
         if self.from_ms is not None:
             conditions.append(f"{time_column} >= {time_literal(self.from_ms)}")
@@ -37,7 +37,7 @@ class Scope(NamedTuple):
         return conditions
 
     def overlapping(self) -> list[str]:
-        """Conditions: rows of intervals which have a moment in the stretch."""
+        """Conditions: rows of intervals which have a moment in the span."""
         conditions = self.rows()
         if self.from_ms is not None:
             conditions.append(f"(valid_to is null or valid_to > {time_literal(self.from_ms)})")

@@ -39,7 +39,7 @@ GROUP_ROWS: Final[Mapping[Table, type[NamedTuple]]] = {
     MEMBER_ASSIGNMENTS: AssignmentRow,
     GROUP_EVENTS: EventRow,
 }
-"""What there is of a group beside its commits."""
+"""Tables of a group's rows other than commits."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class GroupBundle:
     """By the tables of `GROUP_ROWS`, in no order. `lives` lets go of both: they may be many."""
 
     def beginnings(self) -> dict[str, Beginning]:
-        """Of groups of which there is nothing beside commits but how they began."""
+        """Of groups that have no rows but commits and their beginning."""
         return beginnings(self.rows)
 
     def known(self) -> Set[str]:

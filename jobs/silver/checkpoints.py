@@ -1,4 +1,4 @@
-"""Where replay stands: what a run leaves behind for the next, by log partition.
+"""Checkpoints of replay: what a run leaves behind for the next, by log partition.
 
 A log partition's replay goes on from its state when all that is new lies behind what was replayed. State only leads
 forward: when older offsets came, the replay goes on from the state that the last run before them left, as far as Delta
@@ -26,7 +26,7 @@ from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.warehouse import TableFile, read_file
 from schemas.tables.declare import Table
-from schemas.tables.state import GROUPS, LOGS, REPLAY_FAILURES, WATERMARKS
+from schemas.tables.state import GROUP_CHECKPOINTS, LOG_CHECKPOINTS, REPLAY_FAILURES, WATERMARKS
 
 
 class Step(Enum):
@@ -148,7 +148,9 @@ class SavedLog:
         """Of the log itself, one for each task that replayed records of it. Raises StateUnreadable where there is
         none."""
         states: list[bytes] = [
-            value for file in self.logs for value in read_file(file, LOGS, [STATE_COLUMN])[STATE_COLUMN].to_pylist()
+            value
+            for file in self.logs
+            for value in read_file(file, LOG_CHECKPOINTS, [STATE_COLUMN])[STATE_COLUMN].to_pylist()
         ]
         if not states:
             raise StateUnreadable("no state of a log partition")
@@ -160,7 +162,7 @@ class SavedLog:
         groups: dict[str, bytes] = {}
         versions: dict[str, int | None] = {}
         for file in self.groups:
-            rows = read_file(file, GROUPS, ["group_id", STATE_COLUMN, "changed_version"])
+            rows = read_file(file, GROUP_CHECKPOINTS, ["group_id", STATE_COLUMN, "changed_version"])
             group_ids = rows["group_id"].to_pylist()
             groups.update(zip(group_ids, rows[STATE_COLUMN].to_pylist(), strict=True))
             versions.update(zip(group_ids, rows["changed_version"].to_pylist(), strict=True))
@@ -172,7 +174,7 @@ def changed_versions(files: Iterable[TableFile]) -> dict[str, int | None]:
     """By group of one log partition, which run changed its state last; None: not known."""
     versions: dict[str, int | None] = {}
     for file in files:
-        rows = read_file(file, GROUPS, ["group_id", "changed_version"])
+        rows = read_file(file, GROUP_CHECKPOINTS, ["group_id", "changed_version"])
         versions.update(zip(rows["group_id"].to_pylist(), rows["changed_version"].to_pylist(), strict=True))
     return versions
 
@@ -216,7 +218,7 @@ def earlier_checkpoints(
             lacking = run.read(REPLAY_FAILURES, ["log_topic", "log_partition"]).to_pylist()
             for row in lacking:
                 able.pop((row["log_topic"], row["log_partition"]), None)
-        if not able or not run.is_readable(LOGS) or not run.is_readable(GROUPS):
+        if not able or not run.is_readable(LOG_CHECKPOINTS) or not run.is_readable(GROUP_CHECKPOINTS):
             continue
         saved = saved_logs(run)
         for log, mark in able.items():
@@ -232,7 +234,7 @@ def _least(*offsets: int | None) -> int | None:
 def saved_logs(whole: WholeRun) -> dict[str, SavedLog]:
     """The state of log partitions as a run left it, by name."""
     files: dict[str, tuple[list[TableFile], list[TableFile]]] = {}
-    for index, table in enumerate((LOGS, GROUPS)):
+    for index, table in enumerate((LOG_CHECKPOINTS, GROUP_CHECKPOINTS)):
         for file in whole.files(table):
             files.setdefault(file.partition_values["log"], ([], []))[index].append(file)
     return {name: SavedLog(tuple(logs), tuple(groups)) for name, (logs, groups) in files.items()}

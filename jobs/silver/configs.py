@@ -17,7 +17,7 @@ from schemas.tables.state import CONFIG_CHANGES
 
 
 def logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> list[ConfigChanged]:
-    """All changes of configs which the metadata log told so far."""
+    """All changes of configs that the metadata log has so far."""
     changes = list(chain.from_iterable(task.configs for task in done))
     if plan.is_afresh or METADATA_TOPIC in plan.made(Step.AFRESH):
         return changes
@@ -30,8 +30,8 @@ def logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> l
 def config_rows(logged: Iterable[ConfigChanged], observed: Iterable[ObservedConfig]) -> list[dict[str, Any]]:
     """One row an interval in which a config had a value.
 
-    The metadata log tells every change. What Admin told, in the order of time, adds a change wherever it is not what
-    the log says of that time: the log was not captured, or brokers have it from their files.
+    The metadata log has every change. An Admin snapshot adds a change wherever it differs from what the log says of
+    that time: the log was not captured, or brokers have the value from their files.
     """
     by_place: dict[tuple[str, str, str], tuple[list[ConfigChanged], list[ObservedConfig]]] = {}
     for change in sorted(logged, key=lambda change: change.log_offset):
@@ -43,7 +43,7 @@ def config_rows(logged: Iterable[ConfigChanged], observed: Iterable[ObservedConf
 
 
 def _config_intervals(logged: Sequence[ConfigChanged], observed: Sequence[ObservedConfig]) -> Iterator[dict[str, Any]]:
-    """Of one config. A logged change goes before what was told at its time."""
+    """Of one config. A logged change goes before a snapshot of the same time."""
     in_force: dict[str, Any] | None = None
     waiting = deque(observed)
     for change in (*logged, None):

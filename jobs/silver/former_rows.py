@@ -33,7 +33,7 @@ def former_files(whole: WholeRun) -> FormerFiles:
 def rewritten_files(
     warehouse: Warehouse, plan: Plan, former: FormerFiles, *, is_renamed: bool
 ) -> dict[str, tuple[TableFile, ...]]:
-    """By table, the files of settled rows which go, and whose rows are written anew: those of rows which this run makes
+    """By table, the files of settled rows that are removed and whose rows are written again: rows that this run makes
     itself, and, where a name was learned, all that carry names."""
     rewritten = {}
     for topic, tables in TABLES_OF_TOPIC.items():
@@ -55,9 +55,9 @@ def _stand(warehouse: Warehouse, table: Table, files: Iterable[TableFile]) -> bo
 def carried_rows(
     session: SparkSession, plan: Plan, former: FormerFiles, rewritten: Mapping[str, tuple[TableFile, ...]]
 ) -> list[Carried]:
-    """Rows of the runs before which this run writes anew: unsettled ones of log partitions which it does not touch,
-    and the settled ones of the files in `rewritten`, but for those which it makes itself. Of a log partition that goes
-    back, those that the earlier run had."""
+    """Rows of earlier runs that this run writes again: unsettled ones of log partitions that it does not touch, and the
+    settled ones of the files in `rewritten`, but for those that it makes itself. Of a log partition that goes back,
+    those that the earlier run had."""
     carried = []
     touched = plan.made(*REMADE, Step.GO_ON)
     resting = plan.made(Step.REST)

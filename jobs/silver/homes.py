@@ -112,20 +112,20 @@ def partition_counts(warehouse: Warehouse, cluster_id: str) -> dict[str, Partiti
 
 
 def counts_of(
-    warehouse: Warehouse, cluster_id: str, logged: Iterable[Mapping[str, Any]], told_topics_version: int | None = None
+    warehouse: Warehouse, cluster_id: str, logged: Iterable[Mapping[str, Any]], topics_version: int | None = None
 ) -> dict[str, PartitionCounts]:
-    """Of each coordinator topic. `logged`: rows of silver.partition_counts; `told_topics_version`: of bronze.topics,
+    """Of each coordinator topic. `logged`: rows of silver.partition_counts; `topics_version`: of bronze.topics,
     the newest if None, none if -1."""
     counts: dict[str, PartitionCounts] = {}
     rows = list(logged)
     for topic in COORDINATOR_TOPICS:
         where = {"cluster_id": cluster_id, "topic": topic}
         answers: list[dict[str, Any]] = []
-        if told_topics_version is None or told_topics_version >= 0:
+        if topics_version is None or topics_version >= 0:
             answers = warehouse.read(
-                TOPICS, ["told_at", "partition_count"], where=where, version=told_topics_version
+                TOPICS, ["observed_at", "partition_count"], where=where, version=topics_version
             ).to_pylist()
-        times = [(_ms(row["told_at"]), row["partition_count"], ADMIN) for row in answers]
+        times = [(_ms(row["observed_at"]), row["partition_count"], ADMIN) for row in answers]
         times += [
             (_ms(row["valid_from"]), row["partition_count"], row["learned_from"])
             for row in rows

@@ -60,7 +60,7 @@ class NeededFrom(NamedTuple):
 
 
 OPEN_ROWS: Final = NeededFrom(END_OF_LOG - 1, END_OF_LOG)
-"""How a group stands now, and no more of it."""
+"""The current state of a group, and none of its history."""
 AuditWatermarks = Mapping[str, AuditWatermark | NeededFrom]
 """By group id, what of it is needed; of others all is."""
 NO_WATERMARKS: Final[AuditWatermarks] = {}

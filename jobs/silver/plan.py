@@ -48,7 +48,7 @@ class Plan:
     watermarks: Mapping[LogPartition, Watermark]
     """Of all log partitions, once the run is done."""
     again: frozenset[LogPartition] = frozenset()
-    """Those of which runs before made rows that this one makes anew."""
+    """Those of which earlier runs made rows that this one makes again."""
     earlier: Mapping[LogPartition, EarlierCheckpoint] = dataclasses.field(default_factory=dict)
     """From where those go on that go back."""
     failures: tuple[ReplayFailure, ...] = ()
@@ -124,7 +124,7 @@ def make_plan(
 
 
 def tables_of(log: LogPartition) -> tuple[Table, ...]:
-    """What a run that goes back reads of the earlier one beside the state: settled rows, and changes of configs."""
+    """What a run that goes back reads of the earlier one, besides the state: settled rows, and changes of configs."""
     if log[0] == METADATA_TOPIC:
         return (CONFIG_CHANGES,)
     return (*TABLES_OF_TOPIC[log[0]], COORDINATOR_KEYS) if log[0] in TABLES_OF_TOPIC else ()

@@ -31,7 +31,7 @@ from jobs.bronze.admin_snapshots import admin_configs, admin_snapshot_versions, 
 from jobs.bronze.copies import Rewrites, last_capture
 from jobs.bronze.partition_counts import observed_counts, partition_count_rows
 from jobs.bronze.quarantine import is_of_capture, open_count
-from jobs.bronze.retention import dropped_ranges
+from jobs.bronze.retention import deleted_ranges
 from jobs.console.command_name import command
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
 from jobs.delta.filesystems import delete_file
@@ -68,6 +68,7 @@ from jobs.silver.tasks import (
 )
 from jobs.silver.topic_names import Names, name_by_id, name_rows, read_names, topic_rows, with_learned
 from jobs.spark.tasks import run_tasks
+from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
@@ -81,31 +82,31 @@ from schemas.tables.silver import (
 from schemas.tables.state import (
     CONFIG_CHANGES,
     COORDINATOR_KEYS,
-    GROUPS,
-    LOGS,
-    NAMES,
+    GROUP_CHECKPOINTS,
+    LOG_CHECKPOINTS,
     REPLAY_FAILURES,
+    REPLAY_STARTS,
     RUNS,
-    STARTS,
+    TOPIC_NAMES,
     WATERMARKS,
 )
 
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 ALL_TABLES: Final = (
-    STARTS,
+    REPLAY_STARTS,
     *REPLAY_TABLES,
     *DRIVER_TABLES,
     QUARANTINE,
-    NAMES,
+    TOPIC_NAMES,
     COORDINATOR_KEYS,
     CONFIG_CHANGES,
-    LOGS,
-    GROUPS,
+    LOG_CHECKPOINTS,
+    GROUP_CHECKPOINTS,
     WATERMARKS,
     REPLAY_FAILURES,
     RUNS,
 )
-"""What a run writes: state.starts first, state.runs last."""
+"""What a run writes: state.replay_starts first, state.runs last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class ReplaySummary:
     failures: tuple[ReplayFailure, ...] = ()
     """What could not be replayed."""
     replaced_version: str | None = None
-    """Whose silver was made anew, in words: an older version's, say. None: it was of this version."""
+    """Whose silver was rebuilt, in words: an older version's, say. None: it was of this version."""
 
 
 def replay(
@@ -185,11 +186,13 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
             is_rebuild = True
         else:
             repeated, whole, is_rebuild = _repeat(job, broken, whole), job.newest_run(), False
+    if is_rebuild:
+        warehouse.ensure_names(TABLES.values())
     # before the version of bronze: what this capture changed is in that one, too
     capture_version = last_capture(warehouse, cluster_id)
     bronze_version = warehouse.version(RECORD_BATCHES)
     observed = admin_snapshot_versions(warehouse)
-    has_new_snapshot = sum(observed) != whole.told_version
+    has_new_snapshot = sum(observed) != whole.admin_version
     going_on = None if is_rebuild else _plan(job, bronze_version, whole, capture_version, is_rebuild=False)
     if going_on is not None and not (going_on.logs or has_new_snapshot or _is_elsewhere(warehouse, cluster_id, whole)):
         if repeated is not None:
@@ -206,7 +209,7 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
         _refuse_to_forget(warehouse, cluster_id, plan)
     version = 1 + max(versions.values())
     start = Start(version, run_id, started_at, bronze_version, *observed, is_rebuild, capture_version=capture_version)
-    if warehouse.write(STARTS, start.table(cluster_id), app_id=job.app_id, version=version).skipped:
+    if warehouse.write(REPLAY_STARTS, start.table(cluster_id), app_id=job.app_id, version=version).skipped:
         raise WarehouseError(f"another replay of cluster {cluster_id!r} began at the same time: run this one again")
     return dataclasses.replace(_run(job, start, whole, plan), replaced_version=other)
 
@@ -229,7 +232,7 @@ def _is_elsewhere(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> boo
 
 def _refuse_to_forget(warehouse: Warehouse, cluster_id: str, plan: Plan) -> None:
     """Raise WarehouseError where a log partition would be replayed from its beginning that bronze has not any more."""
-    dropped = dropped_ranges(warehouse, cluster_id)
+    dropped = deleted_ranges(warehouse, cluster_id)
     lost = sorted(log_name(*log) for log, step in plan.steps.items() if step is Step.AFRESH and log in dropped)
     if lost:
         raise WarehouseError(
@@ -244,7 +247,7 @@ def _plan(job: _Job, bronze_version: int, whole: WholeRun, capture_version: int,
         captured_files(job.warehouse, job.cluster_id, bronze_version),
         {} if is_rebuild else read_watermarks(whole),
         {} if is_rebuild else saved_logs(whole),
-        dropped_ranges(job.warehouse, job.cluster_id),
+        deleted_ranges(job.warehouse, job.cluster_id),
         earlier_runs(job.warehouse, job.cluster_id, whole),
         Rewrites.load(job.warehouse, job.cluster_id, capture_version),
         {} if is_rebuild else read_failures(whole),
@@ -287,9 +290,12 @@ def _run(job: _Job, start: Start, whole: WholeRun, plan: Plan) -> ReplaySummary:
 def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: FormerFiles) -> _Results:
     """Both rounds: groups with what teaches names, then share states and rows whose names were learned meanwhile."""
     session, warehouse = job.session, job.warehouse
-    targets = {table.full_name: warehouse.target(table) for table in (*REPLAY_TABLES, QUARANTINE, LOGS, GROUPS)}
+    targets = {
+        table.full_name: warehouse.target(table)
+        for table in (*REPLAY_TABLES, QUARANTINE, LOG_CHECKPOINTS, GROUP_CHECKPOINTS)
+    }
     before = Names() if plan.is_afresh else read_names(whole)
-    observed = admin_topics(warehouse, job.cluster_id, start.told_topics_version)
+    observed = admin_topics(warehouse, job.cluster_id, start.topics_version)
     work = ReplayWork(
         cluster_id=job.cluster_id,
         number=0,
@@ -334,15 +340,15 @@ def _driver_rows(job: _Job, start: Start, whole: WholeRun, plan: Plan, results: 
     """All rows of the tables that the driver writes."""
     warehouse, cluster_id, done = job.warehouse, job.cluster_id, results.done
     changes = logged_changes(done, whole, plan)
-    configs = config_rows(changes, admin_configs(warehouse, cluster_id, start.told_configs_version))
+    configs = config_rows(changes, admin_configs(warehouse, cluster_id, start.configs_version))
     counts_over_time = partition_count_rows(
         results.names.partition_counts,
-        observed_counts(warehouse, cluster_id, start.told_topics_version),
+        observed_counts(warehouse, cluster_id, start.topics_version),
         results.name_of,
         {row["topic_id"]: row["valid_to"] for row in results.topics if row["valid_to"] is not None},
     )
     keys = _keys(done, whole, plan)
-    partition_counts_now = counts_of(warehouse, cluster_id, counts_over_time, start.told_topics_version)
+    partition_counts_now = counts_of(warehouse, cluster_id, counts_over_time, start.topics_version)
     in_use = dict.fromkeys(
         chain(results.before.in_use, (topic_id for task in done for topic_id, _ in task.names_given))
     )
@@ -352,7 +358,7 @@ def _driver_rows(job: _Job, start: Start, whole: WholeRun, plan: Plan, results: 
         PARTITION_COUNTS: _driver_table(PARTITION_COUNTS, counts_over_time, cluster_id),
         COORDINATOR_PARTITIONS: coordinator_partitions(keys, partition_counts_now, cluster_id),
         CONFIGS: _driver_table(CONFIGS, configs, cluster_id),
-        NAMES: _driver_table(NAMES, names, cluster_id),
+        TOPIC_NAMES: _driver_table(TOPIC_NAMES, names, cluster_id),
         COORDINATOR_KEYS: keys.append_column("cluster_id", pa.array([cluster_id] * keys.num_rows, pa.string())),
         CONFIG_CHANGES: _driver_table(CONFIG_CHANGES, list(map(dataclasses.asdict, changes)), cluster_id),
         WATERMARKS: watermarks_table(cluster_id, plan.watermarks),
@@ -392,7 +398,7 @@ def _commit(
             removed=() if is_whole else removed,
         )
 
-    tables = (*REPLAY_TABLES, LOGS, GROUPS, *driver_rows)
+    tables = (*REPLAY_TABLES, LOG_CHECKPOINTS, GROUP_CHECKPOINTS, *driver_rows)
     return dict(zip((table.full_name for table in tables), job.warehouse.at_once(put, tables), strict=True))
 
 
@@ -488,7 +494,7 @@ def _runs_table(
             "batch_count": batch_counts.get(topic, 0),
             **dataclasses.asdict(counts[topic]),
             "silver_format": SILVER_FORMAT,
-            "told_version": start.told_topics_version + start.told_configs_version,
+            "admin_version": start.topics_version + start.configs_version,
             "replay_version": start.replay_version,
             "table_versions": list(table_versions.items()),
             "is_renamed": is_renamed,

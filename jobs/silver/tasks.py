@@ -75,7 +75,7 @@ from schemas.tables.silver import (
     SHARE_PARTITION_STATES,
     SHARE_STATE_BATCHES,
 )
-from schemas.tables.state import GROUPS, LOGS
+from schemas.tables.state import GROUP_CHECKPOINTS, LOG_CHECKPOINTS
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 SHARE_TOPIC: Final = "__share_group_state"
@@ -121,7 +121,7 @@ class LogFiles:
     files: tuple[TableFile, ...]
     from_offset: int = 0
     saved: SavedLog | None = None
-    """Where its replay stands; None: it begins."""
+    """The checkpoint of its replay; None: it begins."""
     bucket: KeyBucket | None = None
     """Which of its keys are replayed; None: all."""
     bucket_count: int = 1
@@ -142,7 +142,7 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Rows that are written anew, of former runs or under other names: those of some log partitions."""
+    """Rows that are written again, of former runs or under other names: those of some log partitions."""
 
     files: tuple[tuple[str, bool, TableFile], ...]
     """Table, whether its rows are settled, file."""
@@ -323,7 +323,7 @@ class _Parts:
             for (name, _), writer in self._writers.items():
                 self.done.files.setdefault(name, []).append(writer.close())
             return
-        for table in (LOGS, GROUPS):
+        for table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS):
             for file in self.done.files.get(table.full_name, ()):
                 # whatever deleting says: the error that is there came first
                 with suppress(Exception):
@@ -419,12 +419,12 @@ class _Parts:
         groups: Mapping[str, bytes] | None = None,
         unchanged: Mapping[str, int | None] | None = None,
     ) -> None:
-        """Write where the replay of a log partition stands; `unchanged`: of groups that stand where they stood, which
-        run changed them last."""
+        """Write the checkpoint of a log partition; `unchanged`: for groups whose state did not change, the run that
+        changed them last."""
         values = {"cluster_id": self._work.cluster_id, "log": log.name}
         bucket = 0 if log.bucket is None else log.bucket.number
         row = {"bucket": pa.array([bucket], pa.int32()), "state": pa.array([state], pa.binary())}
-        self._save(LOGS, pa.table(row), values)
+        self._save(LOG_CHECKPOINTS, pa.table(row), values)
         if groups:
             changed: dict[str, int | None] = dict.fromkeys(groups, self._work.replay_version)
             changed |= unchanged or {}
@@ -433,7 +433,7 @@ class _Parts:
                 "state": pa.array(groups.values(), pa.binary()),
                 "changed_version": pa.array(changed.values(), pa.int64()),
             }
-            self._save(GROUPS, pa.table(rows), values)
+            self._save(GROUP_CHECKPOINTS, pa.table(rows), values)
 
     def _save(self, table: Table, rows: pa.Table, values: Mapping[str, str]) -> None:
         if self._is_trial:
@@ -573,7 +573,7 @@ def _replay_simple(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
 
 
 def _carry(carried: Carried, parts: _Parts) -> None:
-    """Write rows anew, under the names known now."""
+    """Write rows again, under the names known now."""
     named = carried.left_out if carried.only is None else carried.only
     partitions = {
         table.full_name: pa.array(sorted(named.get(topic, ())), pa.int32())

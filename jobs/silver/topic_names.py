@@ -14,15 +14,15 @@ from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.silver.tasks import ReplayDone
-from schemas.tables.state import NAMES
+from schemas.tables.state import TOPIC_NAMES
 
 LEARNED_FROM: Final = ("CLUSTER_METADATA", ADMIN, "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
 """Sources of a topic id's name, the surest first."""
 DELETED: Final = "DELETED"
 IN_USE: Final = "IN_USE"
 PARTITIONS: Final = "PARTITIONS"
-"""In state.names: rows that tell when a topic was deleted, under which name silver has rows of its id, and how many
-partitions it got."""
+"""Kinds of rows in state.topic_names that are not about a name: when a topic was deleted, under which name silver has
+rows of its id, and how many partitions it got."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Names:
 
 
 def read_names(whole: WholeRun) -> Names:
-    rows = whole.read(NAMES).to_pylist()
+    rows = whole.read(TOPIC_NAMES).to_pylist()
     return Names(
         tuple(
             TopicName(row["topic_id"], row["topic"], at_ms(row["at"]), row["learned_from"])
@@ -71,7 +71,7 @@ def with_learned(before: Names, done: Collection[ReplayDone]) -> Names:
 
 
 def name_rows(names: Names, in_use: Mapping[str, str | None]) -> list[dict[str, Any]]:
-    """Rows of state.names."""
+    """Rows of state.topic_names."""
     no_count = {"partition_count": None}
     rows: list[dict[str, Any]] = [name._asdict() | no_count for name in names.learned]
     for topic_id, at in sorted(names.deleted.items()):
@@ -89,7 +89,7 @@ def topic_rows(
 ) -> list[dict[str, Any]]:
     """One row a topic id: the name from the surest source, from the earliest time at which any source gives it.
 
-    `observed`, `deleted_by_admin`: what Admin told beside the logs; the metadata log knows best when a topic was
+    `observed`, `deleted_by_admin`: what Admin snapshots add to the logs; the metadata log knows best when a topic was
     deleted.
     """
     names: dict[str, TopicName] = {}

@@ -167,7 +167,7 @@ class Admin:
         return groups
 
     def describe_groups(self, groups: Mapping[str, str]) -> dict[str, GroupDescription | Refusal]:
-        """Groups by id, given with the type which the list told of each; one that changed its type since is looked for
+        """Groups by id, given with the type that the list has for each; one that changed its type since is looked for
         under the others. A group which is not there is refused as GROUP_ID_NOT_FOUND."""
         described: dict[str, GroupDescription | Refusal] = {}
         for group_type, question in DESCRIPTIONS.items():
@@ -206,7 +206,7 @@ class Admin:
     ) -> dict[SharePartitionKey, ShareState | Refusal]:
         """What the share coordinator keeps of share partitions. It needs ClusterAction on the cluster.
 
-        `leader_epochs`: what the coordinator itself told of them (`share_offsets`), never another one; -1 is sent where
+        `leader_epochs`: what the coordinator itself answered (`share_offsets`), never another one; -1 is sent where
         there is none.
         """
         return self._answers(share_states_of(leader_epochs or {}), keys)

@@ -226,7 +226,7 @@ class Broker:
         return {name: self._topics[name].info for name in names if name in self._topics}
 
     def leader(self, topic: str, partition: int, *, deadline: Deadline | None = None) -> Leader:
-        """Who leads a log partition, as last heard. Waits for an election; raises BrokerError when there is none."""
+        """The leader of a log partition as last known. Waits for an election; raises BrokerError when there is none."""
         deadline = deadline or Deadline(self.timeout_ms)
         while True:
             if topic not in self._topics:
@@ -244,7 +244,7 @@ class Broker:
                 )
 
     def forget_leaders(self, topic: str) -> None:
-        """Ask anew who leads the topic's partitions."""
+        """Look up the leaders of the topic's partitions again."""
         self._topics.pop(topic, None)
 
     def offsets(
@@ -294,9 +294,9 @@ class Broker:
     ) -> Any:
         """The answer to a request which changes nothing, so that it may be sent again.
 
-        It is sent anew while brokers cannot be reached, and while `error_code` finds a code in the answer which Kafka
-        calls retriable. Other codes are the caller's. Raises BrokerError when the time is over, or at once where
-        trying again is no use.
+        It is sent again while brokers cannot be reached, and while `error_code` finds a code in the answer which Kafka
+        calls retriable. Other codes are the caller's. Raises BrokerError when the time is over, or at once where trying
+        again is no use.
         """
         deadline = deadline or Deadline(self.timeout_ms)
         was_diagnosed = False
@@ -324,7 +324,7 @@ class Broker:
                 raise BrokerError(f"no answer within {self.timeout_ms} ms: {error_name(code)}", code="TIMEOUT")
 
     def forget(self, receiver: Receiver) -> None:
-        """Ask anew who leads or coordinates."""
+        """Look up the leader or coordinator again."""
         match receiver:
             case LeaderOf(topic):
                 self.forget_leaders(topic)
@@ -371,7 +371,7 @@ class Broker:
             raise BrokerError(_too_old(request, self.api_versions(request.API_KEY)), code=OLD_BROKER) from None
         if isinstance(error, kafka_errors.InvalidReceiveError):
             raise BrokerError(f"an answer above {ANSWER_BYTES_MAX} bytes is not believed", code="ANSWER") from None
-        if type(error) is kafka_errors.KafkaProtocolError:  # its kinds pass, or are told above
+        if type(error) is kafka_errors.KafkaProtocolError:  # its subclasses pass, or are handled above
             raise BrokerError(
                 f"the broker answers {_name_of(request)} version {request.API_VERSION} in a form that cannot be read, "
                 "as early access releases do",
@@ -462,7 +462,7 @@ class Broker:
             found = answer.coordinators[0]
             if found.error_code != NO_ERROR:
                 name = error_name(found.error_code)
-                raise BrokerError(f"the coordinator of {coordinator.key!r} cannot be told: {name}", code=name)
+                raise BrokerError(f"the coordinator of {coordinator.key!r} cannot be found: {name}", code=name)
             if self._manager.cluster.broker_metadata(found.node_id) is None:
                 self.refresh_brokers(deadline)
             self._coordinators[coordinator] = found.node_id

@@ -123,11 +123,11 @@ def read_ranges(
     """The batches of several ranges, range by range, those of one leader together; in a range by offset.
 
     One fetch asks for all ranges of a leader in their order, so many small logs cost one request. The next answer is on
-    its way while the last one is worked on; at most about three answers are held.
+    its way while the last one is worked on; at most about three answers are in memory.
 
     A read without batches says that the log now starts higher (`log_start_offset`). Offsets of a range which no read
     gave are holes: compacted, or deleted where they lie below the log start offset. Raises BrokerError when a broker
-    does not answer for the connection's time-out, when reading is not allowed, or when the log was cut or made anew.
+    does not answer for the connection's time-out, when reading is not allowed, or when the log was cut or recreated.
     """
     reader = _Reader(broker, [it for it in ranges if it.from_offset < it.to_offset], fetch_bytes_max)
     return reader.read()
@@ -296,7 +296,7 @@ class _Reader:
             )
 
     def _check(self, progress: _Progress, code: int) -> None:
-        """Look at the topic anew after a refusal which may pass; raise one that stays."""
+        """Look at the topic again after a refusal which may pass; raise one that stays."""
         chosen = progress.range
         if code not in RETRIABLE:
             raise self._broker.refused(code, f"to read {progress.place}", chosen.topic)
@@ -304,7 +304,7 @@ class _Reader:
         topic = self._broker.topics([chosen.topic]).get(chosen.topic)
         if topic is not None and topic.topic_id != chosen.topic_id:
             raise BrokerError(
-                f"topic {chosen.topic} was deleted and made anew while it was read", code="TOPIC_MADE_ANEW"
+                f"topic {chosen.topic} was deleted and recreated while it was read", code="TOPIC_RECREATED"
             )
 
     def _recover(self, flight: _Flight, error: BaseException) -> None:

@@ -50,7 +50,7 @@ LOGIN_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     OAUTHBEARER: ("org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",),
     AWS_MSK_IAM: ("software.amazon.msk.auth.iam.IAMLoginModule",),
 }
-"""SASL mechanism -> the login modules that go with it: no other one is stood in for."""
+"""SASL mechanism -> the login modules that go with it; others are refused."""
 PACKAGES: Final = {GSSAPI: "gssapi", AWS_MSK_IAM: "botocore"}
 """Python packages which kafka-python needs for a mechanism, and which do not come with the project."""
 
@@ -351,7 +351,7 @@ def _msk_login(
 ) -> dict[str, Any]:
     if protocol != "SASL_SSL":
         raise settings.error("security.protocol", f"must be SASL_SSL with {AWS_MSK_IAM}")
-    settings.get("sasl.client.callback.handler.class")  # Amazon's own, which kafka-python stands in for
+    settings.get("sasl.client.callback.handler.class")  # Amazon's own, which kafka-python implements itself
     others = sorted(set(module.options) - {"awsProfileName", "awsDebugCreds"})
     if others:
         raise settings.error(JAAS, f"not known here: {', '.join(map(printable, others))}; use a profile")

@@ -105,7 +105,7 @@ class _Ends(Exception):
 def diagnose(server: str, config: Mapping[str, Any], *, timeout_ms: int, is_advertised: bool = False) -> Diagnosis:
     """Go the way to a broker, as `config` (kafka-python's arguments) says, within about `timeout_ms`.
 
-    `is_advertised`: the address is not one that was given to us, but one that the cluster told.
+    `is_advertised`: the address is not one that was given to us, but one that the cluster advertised.
     """
     way = _Way(server, config, timeout_ms)
     try:
@@ -301,7 +301,7 @@ class _Way:
                 if answer.error_code:
                     raise _Ends(
                         Step.LOGIN_REFUSED,
-                        f"the broker refuses the login with {name}: check user and password, or what stands for them."
+                        f"the broker refuses the login with {name}: check user and password, or what replaces them."
                         f" It says: {printable(str(answer.error_message), TEXT_MAX)}",
                     )
                 mechanism.receive(answer.auth_bytes)
@@ -310,7 +310,7 @@ class _Way:
                 raise
             raise _Ends(
                 Step.LOGIN_REFUSED,
-                f"the broker ends the login with {name}: check user and password, or what stands for them",
+                f"the broker ends the login with {name}: check user and password, or what replaces them",
             ) from None
         except JobError as error:
             raise _Ends(Step.LOGIN_NOT_READY, f"no login with {name}: {error}") from None

@@ -11,9 +11,9 @@ Rows are those of bronze.record_batches without what a capture adds. Options:
   and event logs: no secret may stand in one, and none is taken. One source a load; join several with union.
 - `topics`, `partitions`: to choose from it, separated by commas.
 - `bytesPerPartition`: about how much of a log partition of a cluster one Spark partition reads.
-- `requestTimeoutMs`, `fetchBytesMax`: how long a broker may take, how much one answer may hold.
+- `requestTimeoutMs`, `fetchBytesMax`: how long a broker may take, how large one answer may be.
 - Of streams: `maxBatchesPerTrigger` and `maxBytesPerTrigger`, which may both be given. Of a live cluster the bytes are
-  told from samples. `startingOffsets`, JSON of `{"<topic>-<partition>": offset}`, for a new checkpoint.
+  estimated from samples. `startingOffsets`, JSON of `{"<topic>-<partition>": offset}`, for a new checkpoint.
 - `rows`: `batches`, or `ranges`, for streams over a live cluster: one row a log partition and micro-batch, which says
   what is new (schema RANGES), for readers which fetch it themselves. The bytes then stay out of the JVM.
 
@@ -118,7 +118,7 @@ class Selection:
     rows: str
 
     def offsets(self) -> SegmentOffsets | BrokerOffsets:
-        """Where a stream over this stands."""
+        """The current ends of the log partitions, for a stream."""
         if self.address is not None:
             return BrokerOffsets(self.address, self.topics, self.partitions, self.timeout_ms)
         assert self.uri is not None
@@ -244,7 +244,7 @@ SQL_TYPES: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGIN
 
 
 class KafkaLogReader(DataSourceReader):
-    """A task for each log partition, or for each segment, or each stretch of offsets, where it is large."""
+    """A task for each log partition, or for each segment, or each range of offsets, where it is large."""
 
     def __init__(self, chosen: Selection) -> None:
         self._chosen = chosen

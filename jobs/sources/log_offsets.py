@@ -1,7 +1,7 @@
 """How far the next micro-batch of a `kafka_log` stream goes. Its offsets: `{"<topic>-<partition>": next offset}`.
 
-A stream over segment files frames them, so it keeps to limits to the batch and to the byte. A cluster tells offsets
-only: at most so many batches lie between two offsets as there are offsets, and how many bytes is told from samples.
+A stream over segment files frames them, so it keeps to limits to the batch and to the byte. A cluster has offsets only:
+between two offsets lie at most as many batches as offsets, and their bytes are estimated from samples.
 """
 
 from collections.abc import Mapping, Sequence
@@ -111,7 +111,7 @@ class BrokerOffsets:
         return self.__dict__ | {"_broker": None}
 
     def find(self) -> list[BrokerLog]:
-        """The log partitions as they are now. After an error the next call connects anew."""
+        """The log partitions as they are now. After an error the next call connects again."""
         try:
             found = list_broker_logs(self._connected(), self._address, self._topics)
         except BrokerError:
@@ -178,7 +178,7 @@ class BrokerOffsets:
         if log.next_offset < offset:
             raise BrokerError(
                 f"{log_key(log.topic, log.partition)} ends at offset {log.next_offset}, and was read up to {offset}:"
-                " the topic was made anew, or an unclean leader election has cut it. A new checkpoint reads it from its"
+                " the topic was recreated, or an unclean leader election has cut it. A new checkpoint reads it from its"
                 " start",
                 code="LOG_CUT",
             )

@@ -118,11 +118,11 @@ class PartitionLog:
     uri: str = ""
     """The folder that holds the folders of log partitions."""
     topic_id: str | None = None
-    """From partition.metadata beside the segments; None where there is no such file."""
+    """From partition.metadata in the folder of the segments; None where there is no such file."""
     kafka_cluster_id: str | None = None
     """The cluster's own id, from meta.properties of the log directory or of the folder above it; None without one."""
     leader_epochs: Segment | None = None
-    """The leader-epoch-checkpoint beside the segments; None where there is none."""
+    """The leader-epoch-checkpoint in the folder of the segments; None where there is none."""
 
     @property
     def size_bytes(self) -> int:

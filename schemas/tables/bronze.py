@@ -160,7 +160,7 @@ TOPICS = Table(
     columns=(
         CLUSTER_ID,
         key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
-        key("told_at", TIMESTAMP, "When it was asked."),
+        key("observed_at", TIMESTAMP, "When the cluster was asked.", former_name="told_at"),
         Column("topic", STRING, "Its name."),
         Column("partition_count", INT, "Its partitions then; null where it is not named any more."),
         Column("is_deleted", BOOLEAN, "Named before, and not any more: deleted between the two."),
@@ -178,7 +178,7 @@ CONFIGS = Table(
         key("resource_type", STRING, "GROUP TOPIC BROKER."),
         key("resource_name", STRING, "Group id, topic or broker id."),
         key("name", STRING, "Name of the config."),
-        key("told_at", TIMESTAMP, "When it was asked."),
+        key("observed_at", TIMESTAMP, "When the cluster was asked.", former_name="told_at"),
         Column("value", STRING, "The value in force; null: reported before, and no longer."),
         Column("source", STRING, "Where Kafka has the value from: GROUP_CONFIG, DEFAULT_CONFIG, ..."),
     ),

@@ -56,6 +56,8 @@ class Column:
     comment: str
     is_key: bool = False
     is_personal: bool = False
+    former_name: str | None = None
+    """Its name in the last release: `Warehouse.ensure` renames it in tables that have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,10 @@ class Table:
     partition_by: tuple[str, ...] = ()
     age_column: str | None = None
     """A time by which rows may be taken out when they are old; None: other rows lean on them, so they stay."""
+    former_name: str | None = None
+    """Its name in the last release: `Warehouse.ensure` replaces a table of that name."""
+    takes_former_rows: bool = True
+    """Are the rows of the former table of use? Checkpoints of another format are not."""
 
     def __hash__(self) -> int:
         """By name: what is kept by table is looked up all the time, and there are many columns to go through."""

@@ -319,7 +319,9 @@ HANGING_TRANSACTIONS = Table(
         Column("commit_count", BIGINT, "Its pending commits of the group."),
         Column("log_end_at", TIMESTAMP, "When the last record of the log partition was written."),
         Column("open_ms", BIGINT, "log_end_at less since, in ms."),
-        Column("held_back_count", BIGINT, "Offsets of the log partition that are not cleaned, from its first one on."),
+        Column(
+            "uncleanable_count", BIGINT, "Offsets of the log partition that are not cleaned, from its first one on."
+        ),
         Column("meaning", STRING, "What it means."),
         METHOD,
         CONFIDENCE,

@@ -34,7 +34,12 @@ RUNS = Table(
         Column("unknown_type_count", BIGINT, "Records of a type no declaration knows: skipped, as Kafka does."),
         Column("quarantined_count", BIGINT, "Records which could not be read."),
         Column("silver_format", INT, "Format of the silver tables that the run made; null: older than any number."),
-        Column("told_version", BIGINT, "Versions of bronze.topics and bronze.configs together; null: none was there."),
+        Column(
+            "admin_version",
+            BIGINT,
+            "Versions of bronze.topics and bronze.configs together; null: none was there.",
+            former_name="told_version",
+        ),
         Column("replay_version", BIGINT, "Number of the run: the version of its commits."),
         Column(
             "table_versions",
@@ -132,9 +137,10 @@ AUDITED_LOGS = Table(
     ),
 )
 
-STARTS = Table(
+REPLAY_STARTS = Table(
     layer="state",
-    name="starts",
+    name="replay_starts",
+    former_name="starts",
     comment="One row a run of replay, written before all else: what a run that broke off is repeated with.",
     partition_by=("cluster_id",),
     columns=(
@@ -143,8 +149,18 @@ STARTS = Table(
         Column("run_id", STRING, "The run."),
         Column("started_at", TIMESTAMP, "Start of the run."),
         Column("bronze_version", BIGINT, "Version of bronze.record_batches that it reads."),
-        Column("told_topics_version", BIGINT, "Version of bronze.topics that it reads; -1: there is none."),
-        Column("told_configs_version", BIGINT, "Version of bronze.configs that it reads; -1: there is none."),
+        Column(
+            "topics_version",
+            BIGINT,
+            "Version of bronze.topics that it reads; -1: there is none.",
+            former_name="told_topics_version",
+        ),
+        Column(
+            "configs_version",
+            BIGINT,
+            "Version of bronze.configs that it reads; -1: there is none.",
+            former_name="told_configs_version",
+        ),
         Column("is_rebuild", BOOLEAN, "It replays everything from the beginning."),
         Column("silver_format", INT, "Format of the silver tables that it makes."),
         Column("state_format", INT, "Format of the state that it leaves."),
@@ -171,7 +187,7 @@ WATERMARKS = Table(
             ArrayOf(StructOf((("first_offset", BIGINT), ("last_offset", BIGINT)))),
             "Ranges of offsets of bronze which were replayed, both ends inclusive.",
         ),
-        Column("state_format", INT, "Format of the state in state.logs and state.groups."),
+        Column("state_format", INT, "Format of the state in state.log_checkpoints and state.group_checkpoints."),
         Column(
             "capture_version",
             BIGINT,
@@ -180,9 +196,11 @@ WATERMARKS = Table(
     ),
 )
 
-LOGS = Table(
+LOG_CHECKPOINTS = Table(
     layer="state",
-    name="logs",
+    name="log_checkpoints",
+    former_name="logs",
+    takes_former_rows=False,
     comment="One row a log partition, or a bucket of its keys where several tasks replayed it: the "
     "state of its replay, groups aside.",
     partition_by=("cluster_id", "log"),
@@ -194,9 +212,11 @@ LOGS = Table(
     ),
 )
 
-GROUPS = Table(
+GROUP_CHECKPOINTS = Table(
     layer="state",
-    name="groups",
+    name="group_checkpoints",
+    former_name="groups",
+    takes_former_rows=False,
     comment="One row a group id of a log partition, deleted groups too: the state of its replay.",
     partition_by=("cluster_id", "log"),
     columns=(
@@ -208,9 +228,10 @@ GROUPS = Table(
     ),
 )
 
-NAMES = Table(
+TOPIC_NAMES = Table(
     layer="state",
-    name="names",
+    name="topic_names",
+    former_name="names",
     comment="What was learned of topic ids: their names, from where and when; deletions; numbers of partitions; which "
     "ids rows carry.",
     partition_by=("cluster_id",),
@@ -267,11 +288,12 @@ CONFIG_CHANGES = Table(
     ),
 )
 
-DROPPED = Table(
+DELETED_RANGES = Table(
     layer="state",
-    name="dropped",
-    comment="Ranges of offsets which retention took out of bronze.record_batches: captured and replayed before. They "
-    "are not captured again, and replay --rebuild does not bring back what silver has of them.",
+    name="deleted_ranges",
+    former_name="dropped",
+    comment="Ranges of offsets that retention deleted from bronze.record_batches, after they were replayed. They are "
+    "not captured again, and replay --rebuild cannot restore what silver has of them.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -280,7 +302,12 @@ DROPPED = Table(
         key("from_offset", BIGINT, "First offset of the range."),
         Column("to_offset", BIGINT, "Last offset of the range, inclusive."),
         Column("max_timestamp", TIMESTAMP, "Time of its newest batch."),
-        Column("dropped_at", TIMESTAMP, "Start of the run of maintain that took it out."),
+        Column(
+            "deleted_at",
+            TIMESTAMP,
+            "Start of the run of maintain that deleted it from bronze.record_batches.",
+            former_name="dropped_at",
+        ),
     ),
 )
 
@@ -397,16 +424,16 @@ REPLAY_FAILURES = Table(
 STATE_TABLES = (
     RUNS,
     AUDITS,
-    STARTS,
+    REPLAY_STARTS,
     AUDIT_STARTS,
     WATERMARKS,
-    LOGS,
-    GROUPS,
-    NAMES,
+    LOG_CHECKPOINTS,
+    GROUP_CHECKPOINTS,
+    TOPIC_NAMES,
     COORDINATOR_KEYS,
     CONFIG_CHANGES,
     AUDITED_LOGS,
-    DROPPED,
+    DELETED_RANGES,
     LEADER_EPOCHS,
     DUMP_OFFSETS,
     READ_FILES,

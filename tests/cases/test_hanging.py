@@ -31,7 +31,7 @@ def test_a_transaction_without_a_marker_hangs(ledger: Ledger, tmp_path: Path) ->
     assert (row["group_id"], row["log_partition"], row["producer_id"]) == ("g", 0, 7)
     assert row["since"].timestamp() * 1000 == NOON_MS + MINUTE
     assert (row["first_log_offset"], row["last_log_offset"], row["commit_count"]) == (1, 2, 2)
-    assert (row["open_ms"], row["held_back_count"]) == (16 * MINUTE, 5)
+    assert (row["open_ms"], row["uncleanable_count"]) == (16 * MINUTE, 5)
     assert (row["method"], row["confidence"]) == ("NO_MARKER_FOR_LONG", "LIKELY")
     assert "1 hanging transaction" in night.facts["found"]["headline"]
     assert night.facts["found"]["hanging_transactions"] == {"g": 1}

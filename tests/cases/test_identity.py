@@ -46,7 +46,7 @@ def refused(ledger: Ledger, *folders: Path, match: str) -> str:
 def test_a_recreated_topic_is_refused_by_its_id(ledger: Ledger) -> None:
     """Another topic id in partition.metadata: the message has both ids, the folder and what to do."""
     assert ledger.night(NIGHT_1).exit_code in DONE
-    said = refused(ledger, NIGHT_2, match="deleted and made anew")
+    said = refused(ledger, NIGHT_2, match="deleted and recreated")
     for part in (
         "__consumer_offsets",
         "AAAAAAAAAAAAAAAAAAAAAQ",

@@ -328,7 +328,7 @@ def test_what_retention_took_is_not_read_again(tmp_path: Path, monkeypatch: pyte
     ledger, log = Ledger(tmp_path / "warehouse"), first_log()
     with planting("history", TypeError):
         ledger.night(log.write(tmp_path / "logs"))
-    monkeypatch.setattr(replay_module, "dropped_ranges", lambda *_: {(TOPIC, 0): ((0, 3),)})
+    monkeypatch.setattr(replay_module, "deleted_ranges", lambda *_: {(TOPIC, 0): ((0, 3),)})
     more(log, 1)
     for number in (2, 3):
         assert ledger.night(log.write(tmp_path / "logs"), number=number).exit_code == 3

@@ -66,7 +66,7 @@ def what_is_not_printed_is_missing(ledger: Ledger, night: Night, version: str) -
     assert offsets >= {0, 6}
     assert offsets <= {0, 6, 7, 8, 9}
     for row in rows:
-        assert (row["stage"], row["code"]) == ("FILE", "RECORD_NOT_TOLD")
+        assert (row["stage"], row["code"]) == ("FILE", "RECORD_NOT_PRINTED")
         assert row["source"].endswith(f"{version}-{MAGIC_2}.txt")
         assert row["message"].startswith("line ")
         assert "run kafka-dump-log of Kafka 3.8 or later on the same segment files" in row["message"]

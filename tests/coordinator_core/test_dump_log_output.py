@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.dump_log_output import (
-    NOT_TOLD,
+    NOT_PRINTED,
     UNKNOWN_LINE,
     Dumped,
     DumpedBatch,
@@ -122,15 +122,15 @@ FAULTS = [
     (
         "a field that no later Kafka can have",
         [DUMPING, header(), record(0, VALUE.replace("leader", "later"))],
-        NOT_TOLD,
+        NOT_PRINTED,
     ),
-    ("no partition", [header(), record()], NOT_TOLD),
-    ("no such record type", [DUMPING, header(), record().replace('"type":"1"', '"type":"99"')], NOT_TOLD),
-    ("decoder failed", [DUMPING, header(), record().split(" key: ")[0] + " key: Error at offset 0"], NOT_TOLD),
-    ("no data printed", [DUMPING, header(), record().split(" key: ")[0]], NOT_TOLD),
-    ("no decoder", [DUMPING, header(), record().split(" key: ")[0] + " key: \x00\x01g payload: \x00"], NOT_TOLD),
-    ("headers without values", [DUMPING, header(), record(headers="h")], NOT_TOLD),
-    ("no metadata", [DUMPING, header(), "| key: {} payload: {}"], NOT_TOLD),
+    ("no partition", [header(), record()], NOT_PRINTED),
+    ("no such record type", [DUMPING, header(), record().replace('"type":"1"', '"type":"99"')], NOT_PRINTED),
+    ("decoder failed", [DUMPING, header(), record().split(" key: ")[0] + " key: Error at offset 0"], NOT_PRINTED),
+    ("no data printed", [DUMPING, header(), record().split(" key: ")[0]], NOT_PRINTED),
+    ("no decoder", [DUMPING, header(), record().split(" key: ")[0] + " key: \x00\x01g payload: \x00"], NOT_PRINTED),
+    ("headers without values", [DUMPING, header(), record(headers="h")], NOT_PRINTED),
+    ("no metadata", [DUMPING, header(), "| key: {} payload: {}"], NOT_PRINTED),
     ("checksum", [DUMPING, header(valid=False), record()], "CRC_MISMATCH"),
     ("offset outside", [DUMPING, header(5, 5), record(9)], "INVALID_BATCH"),
     ("offsets go back", [DUMPING, header(0, 1), record(1), record(0)], "INVALID_BATCH"),

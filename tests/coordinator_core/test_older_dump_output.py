@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coordinator_core.codec import decode_key, decode_value
 from coordinator_core.dump_log_output import (
-    NOT_TOLD,
+    NOT_PRINTED,
     UNKNOWN_LINE,
     DumpedBatch,
     DumpedFault,
@@ -26,7 +26,7 @@ from coordinator_core.log.scan import scan_segment
 from schemas.consumer_offsets import TOPIC
 from tests.older_dumps import LOGS, MAGIC_2, STATE, commit, printed_files
 
-NOT_PRINTED = {
+LEFT_OUT = {
     "commit_timestamp",
     "expire_timestamp",
     "leader_epoch",
@@ -87,7 +87,7 @@ def plain(topic: str, record: Record) -> tuple[Any, ...]:
         return record.timestamp_ms, record.key, record.value
     value = decode_value(topic, decode_key(topic, record.key).record_type, record.value).fields
     names_of_fields: Sequence[str] = value.__slots__
-    fields: dict[str, Any] = {name: getattr(value, name) for name in names_of_fields if name not in NOT_PRINTED}
+    fields: dict[str, Any] = {name: getattr(value, name) for name in names_of_fields if name not in LEFT_OUT}
     if "transaction_partitions" in fields:
         of_topics = fields["transaction_partitions"] or ()
         fields["transaction_partitions"] = {it.topic: sorted(it.partition_ids) for it in of_topics}
@@ -127,7 +127,7 @@ def test_each_record_comes_back_or_is_a_fault(path: Path) -> None:
     assert {it.offset for it in found.faults} == found.missing == not_printed
     lines = path.read_text(encoding="utf-8").split("\n")
     for fault in found.faults:
-        assert fault.code == NOT_TOLD
+        assert fault.code == NOT_PRINTED
         assert f"offset: {fault.offset} " in lines[fault.line_number - 1]
         assert "run kafka-dump-log of Kafka 3.8 or later" in fault.message
     assert {it.group_id for it in found.faults} <= {None, "g", "connect"}
@@ -220,7 +220,7 @@ def test_text_that_is_no_more_of_the_record_is_said() -> None:
     head = path.read_text(encoding="utf-8").split("\n")[:5]
     found = read("\n".join([*head, "Exception in thread main", "\tat kafka.tools.DumpLogSegments"]))
     assert sorted(found.records) == [1, 2]
-    assert [it.code for it in found.faults] == [NOT_TOLD, UNKNOWN_LINE, UNKNOWN_LINE]
+    assert [it.code for it in found.faults] == [NOT_PRINTED, UNKNOWN_LINE, UNKNOWN_LINE]
     assert [it.line_number for it in found.faults[1:]] == [6, 7]
 
 

@@ -9,19 +9,19 @@ from typing import Final
 
 from jobs.delta.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, RUN_METRICS, STARTS
+from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, REPLAY_STARTS, RUN_METRICS
 
 CLUSTER: Final = "test"
 
 OF_THE_RUN: Final = frozenset(
     {
         *("captured_at", "capture_id", "observed_at", "seen_at", "first_seen_at", "run_id", "started_at"),
-        *("bronze_version", "told_version", "replay_version", "audit_version", "table_versions"),
+        *("bronze_version", "admin_version", "replay_version", "audit_version", "table_versions"),
     }
 )
 """Columns that say when, and by which run, a row was written: another run writes others."""
 NOT_COMPARED: Final = frozenset(
-    {STARTS.full_name, AUDIT_STARTS.full_name, AUDITED_LOGS.full_name, RUN_METRICS.full_name}
+    {REPLAY_STARTS.full_name, AUDIT_STARTS.full_name, AUDITED_LOGS.full_name, RUN_METRICS.full_name}
 )
 """A row a run that began: one that broke off has one, too. And what an audit keeps, which hangs on the one before."""
 

@@ -148,7 +148,7 @@ def test_a_replay_tells_what_its_log_lacks(spark: SparkSession) -> None:
     )
     audit = groupledger.audit_groups(groupledger.replay_groups(spark.createDataFrame(rows, schema), cluster_id="a"))
     found = {row.log_partition: row for row in audit.hanging_transactions.collect()}
-    assert {at: (row.confidence, row.open_ms, row.held_back_count) for at, row in found.items()} == {
+    assert {at: (row.confidence, row.open_ms, row.uncleanable_count) for at, row in found.items()} == {
         0: ("LIKELY", 1_000_000, 2),
         1: ("GUESS", 1_000_000, 4),
     }

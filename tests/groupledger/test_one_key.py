@@ -40,7 +40,7 @@ OF_SHARES: dict[str, ReplayKey] = {
     name: ReplayShareState(TABLES[name])
     for name in ("silver.share_partition_states", "silver.share_state_batches", "silver.share_batch_transitions")
 }
-NOT_TOLD = {
+NAMES_OF_IDS = {
     "silver.member_assignments": ("topic",),
     "silver.share_partition_states": ("topic",),
     "silver.share_state_batches": ("topic",),
@@ -109,7 +109,7 @@ def in_batches(rows: list[dict[str, Any]], sizes: Callable[[], int]) -> Iterator
 
 def rows_of(replay: ReplayKey, batches: Iterator[pa.RecordBatch], name: str) -> list[str]:
     """What a replay makes, as texts that can be compared."""
-    left_out = NOT_TOLD.get(name, ())
+    left_out = NAMES_OF_IDS.get(name, ())
     columns = [column for column in TABLES[name].column_names if column not in ("cluster_id", *left_out)]
     made = [rows.select(columns).to_pylist() for rows in replay(batches) if rows.num_rows]
     return [repr(row) for some in made for row in some]
@@ -131,7 +131,7 @@ def test_rows_of_keys_are_those_of_nightly(recorded: Recorded, recording: str, m
             for key, rows in keys.items():
                 if key[0] == topic:
                     made += rows_of(replay, in_batches(rows, lambda: random.randint(1, 40)), name)
-            left_out = ("cluster_id", *NOT_TOLD.get(name, ()))
+            left_out = ("cluster_id", *NAMES_OF_IDS.get(name, ()))
             columns = [column for column in TABLES[name].column_names if column not in left_out]
             expected = [repr(row) for row in ledger.table(name).select(columns).to_pylist()]
             assert sorted(made) == sorted(expected), name

@@ -13,7 +13,7 @@ from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES
-from schemas.tables.state import STARTS
+from schemas.tables.state import REPLAY_STARTS
 from tests.cases.harness import FIRST_NIGHT, Ledger
 from tests.conftest import takes_minutes
 from tests.groupledger.raw import recording
@@ -52,9 +52,9 @@ def test_last_whole_runs_are_read(spark: SparkSession, tmp_path: Path) -> None:
 
     pinned = groupledger.read(spark, "silver.group_events", warehouse=root)
     warehouse = Warehouse(root)
-    start = warehouse.read(STARTS).filter(pa.compute.field("cluster_id") == "a").slice(0, 1).to_pylist()[0]
-    begun = pa.Table.from_pylist([start | {"replay_version": 10, "run_id": "late"}], schema=arrow_schema(STARTS))
-    warehouse.write(STARTS, begun, app_id="test", version=1)
+    start = warehouse.read(REPLAY_STARTS).filter(pa.compute.field("cluster_id") == "a").slice(0, 1).to_pylist()[0]
+    begun = pa.Table.from_pylist([start | {"replay_version": 10, "run_id": "late"}], schema=arrow_schema(REPLAY_STARTS))
+    warehouse.write(REPLAY_STARTS, begun, app_id="test", version=1)
     table = TABLES["silver.group_events"]
     rows = warehouse.read(table).slice(0, 5)
     warehouse.write(table, rows, app_id="test", version=1)

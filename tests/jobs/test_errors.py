@@ -96,9 +96,9 @@ def failing(error: Exception) -> Callable[[], int]:
         (
             RuntimeError(
                 "Traceback (most recent call last):\n  File x\nOSError: [Errno 28] Error writing bytes\n\nThe above "
-                f"exception was\n\njobs.errors.NoSpaceLeft: {NoSpaceLeft('state.logs', '/w')}\n\tat java.lang.Thread"
+                f"exception was\n\njobs.errors.NoSpaceLeft: {NoSpaceLeft('state.runs', '/w')}\n\tat java.lang.Thread"
             ),
-            "cannot write state.logs in /w.",
+            "cannot write state.runs in /w.",
         ),
         (RuntimeError("java.io.IOException: No space left on device\n\tat java.io"), "the temporary folder too"),
     ],

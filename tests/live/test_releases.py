@@ -69,7 +69,7 @@ class Release:
 
 
 NO_LIST_OF_CONFIGURED: Final = (
-    "not told by the cluster: which groups have configs: UNSUPPORTED_VERSION: the broker knows the request "
+    "the cluster refused: which groups have configs: UNSUPPORTED_VERSION: the broker knows the request "
     "ListConfigResources in versions 0 to 0, and is asked in versions 1 to 1"
 )
 RELEASES: Final = (

@@ -51,9 +51,9 @@ def test_rows_of_one_version_alone() -> None:
 
 def test_columns_that_came_went_or_changed_their_name() -> None:
     """A column with the values of one that went is that one."""
-    old = commits((1, 10), (2, 5), told_at=[7, 8], gone=[1, 1])
+    old = commits((1, 10), (2, 5), asked_at=[7, 8], gone=[1, 1])
     new = commits((1, 10), (2, 5), observed_at=[7, 8], more=[None, None])
-    assert changed_columns(old, new) == ["told_at: now observed_at", "gone: gone", "more: added"]
+    assert changed_columns(old, new) == ["asked_at: now observed_at", "gone: gone", "more: added"]
     assert differences(COMMITS, old, new) == []
 
 

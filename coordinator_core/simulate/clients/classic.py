@@ -170,7 +170,7 @@ class ClassicConsumer:
         return heartbeat_key(self.config.group_id, self.member_id)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """What it owns and where it stands."""
+        """What it owns, and its positions."""
         return self.reader.positions(now_ms)
 
     # --- joining ---
@@ -342,7 +342,7 @@ class ClassicConsumer:
         return self._on_group_error(code, now_ms)
 
     def _is_of_present(self, answer: Answered) -> bool:
-        """Whether a request was sent in the present generation: what older ones are told is old news."""
+        """Whether a request was sent in the current generation: answers of older ones are ignored."""
         request = answer.request
         generation_id = getattr(request, "generation_id", None)
         if generation_id is None:

@@ -2,13 +2,13 @@
 
 States, after MemberState of Kafka's client:
 
-* JOINING: the heartbeat of epoch 0 is under way. * STABLE: it owns what it was told to own.
-* RECONCILING: it was told to own something else. At the next poll it commits, gives up what it has to, takes what is
+* JOINING: the heartbeat of epoch 0 is under way. * STABLE: it owns its target.
+* RECONCILING: its target is another one. At the next poll it commits, gives up what it has to, takes what is
   new, and says so at once in a heartbeat which names all that it owns.
 * STALE: it left because the application did not poll in time. * LEAVING: the last commit, then the last heartbeat.
 * CLOSED: gone.
 
-An error that fences the member (FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID) makes it give up all and join anew under its
+An error that fences the member (FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID) makes it give up all and join again under its
 own id, which it made itself. Source: ConsumerMembershipManager, ConsumerHeartbeatRequestManager of Kafka's clients.
 """
 
@@ -95,7 +95,7 @@ class ConsumerMember:
     interval_ms: int = 0
     owned: tuple[TopicPartition, ...] = ()
     target: tuple[TopicPartition, ...] = ()
-    """What it was told to own."""
+    """Its target: what the coordinator assigned to it."""
     reader: Reader = field(init=False)
     is_committing: bool = False
     """The commit before it gives something up is under way."""
@@ -140,7 +140,7 @@ class ConsumerMember:
         return session_key(self.config.group_id, self.member_id)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """What it owns and where it stands."""
+        """What it owns, and its positions."""
         return self.reader.positions(now_ms)
 
     # --- heartbeats ---

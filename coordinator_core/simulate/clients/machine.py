@@ -1,4 +1,4 @@
-"""What a client is told and what it asks for: the contract is the docstring of the package."""
+"""The events a client gets and the actions it asks for: the contract is the docstring of the package."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class Started:
 class Answered:
     """The answer to the request of this tag; `error` in its place where the request as a whole was refused.
 
-    REQUEST_TIMED_OUT also stands for an answer that never came.
+    REQUEST_TIMED_OUT also means an answer that never came.
     """
 
     tag: str
@@ -199,7 +199,7 @@ class Client(Protocol):
         ...
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """What it owns and where it stands, for a client which is about to die."""
+        """What it owns, and its positions, for a client which is about to die."""
         ...
 
 
@@ -240,7 +240,7 @@ class Progress:
         self.offsets.update(positions)
 
     def give(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """Own these no longer: where each stands. Those which are not owned are passed over."""
+        """Own these no longer: returns their positions. Those which are not owned are passed over."""
         self.advance(now_ms)
         return [(at, self.offsets.pop(at)) for at in partitions if at in self.offsets]
 

@@ -77,7 +77,7 @@ class ProducerResponse:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Offsets to commit, for whom, and the tag under which the result is told."""
+    """Offsets to commit, for which group, and the tag under which the result is reported."""
 
     tag: str
     topics: tuple[OffsetCommitTopic, ...]

@@ -61,7 +61,7 @@ class Reader:
             self._progress.advance(now_ms)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """What it reads and where it stands."""
+        """What it reads, and its positions."""
         self.read_on(now_ms)
         return list(self._progress.offsets.items())
 

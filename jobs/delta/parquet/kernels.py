@@ -1,4 +1,4 @@
-"""Compiled loops over values: what stands in a page of a Parquet file.
+"""Compiled loops over values: the bytes of a page of a Parquet file.
 
 Each function writes at a place of `out` and gives the place behind what it wrote. The caller has made room: see
 `bytes_max`. The encodings are those of Parquet's Encodings.md.
@@ -127,7 +127,7 @@ def _pack(values: Numbers, width: np.uint64, out: U8, at: int) -> int:
 @compiled
 def put_deltas(values: Numbers, out: U8, at: int) -> tuple[int, int, int]:
     """DELTA_BINARY_PACKED of one value or more: in blocks, how each differs from the one before, less the least
-    difference. Beside the place behind them it gives the least and the greatest value."""
+    difference. Returns the place behind them, the least and the greatest value."""
     count = len(values)
     at = _put_uvarint(out, at, np.uint64(BLOCK_VALUES))
     at = _put_uvarint(out, at, np.uint64(MINIBLOCKS))

@@ -47,7 +47,7 @@ class Page(NamedTuple):
 
 
 class _Levels(NamedTuple):
-    """What stands before the values of a page."""
+    """The bytes before the values of a page: its levels."""
 
     data: bytes
     value_count: int

@@ -80,7 +80,7 @@ class Leaf(NamedTuple):
     type: pa.DataType
     physical: Physical
     is_optional: bool
-    """May a value be null, apart from what it stands in?"""
+    """May a value be null, whatever contains it?"""
     definition_max: int
     """The definition level of a value that is there; a null one has one less."""
     empty_level: int = 0

@@ -16,7 +16,7 @@ BINARY: Final = 8
 LIST: Final = 9
 STRUCT: Final = 12
 SHORT_LIST_MAX: Final = 14
-"""Elements of a list whose count stands beside their type."""
+"""Elements of a list whose count fits into the byte of their type."""
 
 
 class Field(NamedTuple):

@@ -1,6 +1,6 @@
-"""Kafka's config providers: values that stand outside of the file: ${env:NAME}, ${file:/path:key}, ${dir:/path:file}.
+"""Kafka's config providers: values from outside of the file: ${env:NAME}, ${file:/path:key}, ${dir:/path:file}.
 
-Source of the rules: org.apache.kafka.common.config.ConfigTransformer, and the package config.provider beside it.
+Source of the rules: org.apache.kafka.common.config.ConfigTransformer, and the package config.provider.
 """
 
 import os.path

@@ -74,7 +74,7 @@ def _decoded(content: bytes, encoding: str, name: str) -> str:
 
 
 def parse_properties(text: str, name: str) -> PropertiesFile:
-    """Keys and values; where a key stands twice, the last one counts. Raises ClientPropertiesError."""
+    """Keys and values; where a key is set twice, the last one counts. Raises ClientPropertiesError."""
     values: dict[str, str] = {}
     lines: dict[str, int] = {}
     for number, line in _logical_lines(text):

@@ -77,7 +77,7 @@ class Store:
 def read_trusted(settings: ClientSettings) -> tuple[bytes, ...] | None:
     """The trusted certificates (DER), None where no trust store is set. Raises ClientPropertiesError.
 
-    Where a key stands in the store too, its own certificates are trusted as well.
+    Where the store has a key too, the key's own certificates are trusted as well.
     """
     inline, location, password = (f"ssl.truststore.{name}" for name in ("certificates", "location", "password"))
     store_type = _store_type(settings, "ssl.truststore.type")

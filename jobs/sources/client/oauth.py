@@ -30,7 +30,7 @@ EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 EXTENSION_RESERVED: Final = "auth"
 ANSWER_BYTES_MAX: Final = 1 << 20
 REFRESH_WINDOW: Final = 0.8
-"""sasl.login.refresh.window.factor: a token is asked for anew after so much of its life."""
+"""sasl.login.refresh.window.factor: the token is refreshed after this part of its life."""
 TIMEOUT_MS: Final = 10_000
 
 

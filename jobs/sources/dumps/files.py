@@ -91,7 +91,7 @@ def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list
 
 
 def _is_hidden(path: str) -> bool:
-    """Spark writes `_SUCCESS` and `.part-0.crc` beside its files, and skips such names when it reads.
+    """Spark writes `_SUCCESS` and `.part-0.crc` into the folder of its files, and skips such names when it reads.
 
     Not so names of Kafka's topics, with their two underscores.
     """

@@ -19,7 +19,7 @@ from jobs.sources.dumps.staging import merged
 from jobs.sources.segments import DUMP, Segment, SegmentRead
 
 DUPLICATE_OFFSET: Final = "DUPLICATE_OFFSET"
-"""Code of a record which stands at the same offset as one before it in the dump, and differs."""
+"""Code of a record that has the offset of an earlier record of the dump, and differs from it."""
 READ_BYTES_MAX: Final = 16 * 1024 * 1024
 """Rows packed at a time."""
 

@@ -9,11 +9,11 @@ First tasks read the dump's files and write their rows, sorted, to a staging fol
 captures a log partition merges its rows there and packs them (`coordinator_core.log.pack`). Both hold a bounded amount
 of rows, whatever the size of the dump.
 
-What each kind of dump tells, and what is null or assumed because it does not:
+What each kind of dump has, and what is null or assumed because it does not have it:
 
-- Rows (Parquet, Delta, JSON lines): key, value, offset, time. Not told: markers, and whether a record was written in a
+- Rows (Parquet, Delta, JSON lines): key, value, offset, time. Not markers, nor whether a record was written in a
   transaction, by which producer. The header columns of bronze.record_batches are null, as are `producer_id` and
-  `is_transactional` of the commits; each commit counts as applied where it stands.
+  `is_transactional` of the commits; each commit counts as applied at its own offset.
 - kafka-dump-log: all of it, markers included. Batches that were not compressed come back to the byte; types of the
   metadata log which are not read here are left out. Before Kafka 3.8 it printed less (`dump_log_text.py`): fields that
   it leaves out are null; a record that cannot be made of what it prints is a row of bronze.quarantine, and MISSING in
@@ -33,7 +33,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from coordinator_core.coverage import union
-from coordinator_core.dump_log_output import NOT_TOLD, PRINT_ALL, DumpedBatch, DumpedGap, read_dump_log_output
+from coordinator_core.dump_log_output import NOT_PRINTED, PRINT_ALL, DumpedBatch, DumpedGap, read_dump_log_output
 from coordinator_core.errors import EncodeError
 from coordinator_core.formatter_output import FormatterRecord, formatter_record, is_formatter_object, parse_json
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
@@ -209,7 +209,7 @@ def _starts_formatted(file: DumpFile) -> bool:
 LINE_POSITIONS_MAX: Final = 10_000
 """A batch is found to be none at its end: far more lines than most have."""
 FORMAT_LINES: Final = 5
-"""Lines from which the kind of a JSON file is told: the first may be junk."""
+"""Lines that decide the kind of a JSON file: the first may be junk."""
 
 
 def _first(lines: Iterator[Line], count: int) -> Iterator[Line]:
@@ -250,15 +250,15 @@ def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
     counts = {kind: sum(task.record_counts.get(kind, 0) for task in tasks) for kind in (ROWS, BATCHES, FORMATTED)}
     if counts[ROWS]:
         yield (
-            f"{uri}: {counts[ROWS]:,} records of keys and values. Markers, producers and transactions are not told: "
-            "they are null, and every commit counts as applied where it stands"
+            f"{uri}: {counts[ROWS]:,} records of keys and values. They have no markers, producers and transactions: "
+            "these are null, and every commit counts as applied at its own offset"
         )
     if counts[FORMATTED]:
         yield (
             f"{uri}: {counts[FORMATTED]:,} records as a console formatter prints them. Offsets are their numbers, "
-            f"partitions are those of topics with {rules.dump.partition_count} (dump_partition_count), times, markers "
-            "and transactions are not told; records of other types are not printed. Capture nothing else of this topic "
-            "under this cluster id"
+            f"partitions are those of topics with {rules.dump.partition_count} (dump_partition_count). There are no "
+            "times, markers, transactions or records of other types. Capture nothing else of this topic under this "
+            "cluster id"
         )
     inexact_count, unread_count = sum(task.inexact_count for task in tasks), sum(task.unread_count for task in tasks)
     if inexact_count:
@@ -390,7 +390,7 @@ def _unpack_printed_log(file: DumpFile, work: _Work, writer: PieceWriter, faults
                         group_id=item.group_id,
                     )
                 )
-                done.unprinted[item.message] += item.code == NOT_TOLD and item.topic in work.rules.topics
+                done.unprinted[item.message] += item.code == NOT_PRINTED and item.topic in work.rules.topics
             elif item.topic not in work.rules.topics:
                 done.other_topic_count += item.record_count
             else:

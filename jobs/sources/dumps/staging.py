@@ -61,7 +61,7 @@ class PieceWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held."""
+        """Write the buffered rows."""
         if not self._tables:
             return
         rows = pa.concat_tables(self._tables).combine_chunks()
@@ -153,7 +153,7 @@ class _Cursor:
 def merged(runs: Sequence[Run], offset_column: str) -> Iterator[pa.Table]:
     """The rows of several runs of one log partition, ascending by offset; those of one offset in the order of the runs.
 
-    A run is opened when its first offset comes near: of a dump whose files follow each other, a block or two are held.
+    A run is opened when its first offset comes near: of a dump with consecutive files, a block or two are in memory.
     """
     waiting = sorted(enumerate(runs), key=lambda item: (-item[1].first_offset, -item[0]))
     cursors: list[tuple[int, _Cursor]] = []

@@ -51,5 +51,5 @@ def test_a_question_must_ask_something_and_only_once() -> None:
         question_of([])
     with pytest.raises(WhatIfError, match="asked twice"):
         question_of(["share.delivery.count.limit=3", "group.share.delivery.count.limit=4"])
-    with pytest.raises(WhatIfError, match="cannot be told"):
+    with pytest.raises(WhatIfError, match="cannot be given"):
         question_of(["assignor=range"], ["assignor=sticky"])

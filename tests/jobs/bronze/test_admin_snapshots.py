@@ -19,15 +19,15 @@ NAME = "group.share.delivery.count.limit"
 
 def topic(topic_id: str, name: str, minute: int, **more: Any) -> dict[str, Any]:
     """A row of bronze.topics."""
-    told_at = START + timedelta(minutes=minute)
-    row = {"cluster_id": "c", "topic_id": topic_id, "told_at": told_at, "topic": name}
+    observed_at = START + timedelta(minutes=minute)
+    row = {"cluster_id": "c", "topic_id": topic_id, "observed_at": observed_at, "topic": name}
     return row | {"partition_count": 1, "is_deleted": False} | more
 
 
 def config(broker: str, minute: int, value: str | None, *, kind: str = "BROKER") -> dict[str, Any]:
     """A row of bronze.configs."""
-    told_at = START + timedelta(minutes=minute)
-    row = {"cluster_id": "c", "resource_type": kind, "resource_name": broker, "name": NAME, "told_at": told_at}
+    observed_at = START + timedelta(minutes=minute)
+    row = {"cluster_id": "c", "resource_type": kind, "resource_name": broker, "name": NAME, "observed_at": observed_at}
     return row | {"value": value, "source": None}
 
 

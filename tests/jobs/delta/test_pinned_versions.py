@@ -20,7 +20,7 @@ from jobs.settings import with_options
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
-from schemas.tables.state import RUNS, STARTS
+from schemas.tables.state import REPLAY_STARTS, RUNS
 from tests.conftest import takes_minutes
 from tests.jobs.silver.test_incremental_replay import BrokenOffError, break_off
 from tests.jobs.silver.test_replay import CLUSTER, Jobs
@@ -95,8 +95,8 @@ def test_a_run_broken_off_between_two_tables_changes_no_answer(
 
 def begin(warehouse: Warehouse, cluster_id: str, version: int) -> None:
     """A replay says that it begins."""
-    start = rows(STARTS, {"cluster_id": cluster_id, "replay_version": version, "is_rebuild": False})
-    warehouse.write(STARTS, start, app_id=f"start/{cluster_id}", version=version)
+    start = rows(REPLAY_STARTS, {"cluster_id": cluster_id, "replay_version": version, "is_rebuild": False})
+    warehouse.write(REPLAY_STARTS, start, app_id=f"start/{cluster_id}", version=version)
 
 
 def commits(warehouse: Warehouse, cluster_id: str, *offsets: int) -> int:

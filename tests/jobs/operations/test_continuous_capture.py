@@ -80,7 +80,7 @@ def test_a_recreated_log_or_cut_is_refused() -> None:
     refuse_other_logs([log(0, 150), log(0, 0, partition=7)], has, {TOPIC: "A"})
     refuse_other_logs([log(0, 150, topic_id="B")], has, {})
     refuse_other_logs([log(0, 10, topic_id="B", topic=SHARE)], has, {SHARE: "A"})
-    with pytest.raises(SourceError, match="made anew"):
+    with pytest.raises(SourceError, match="recreated"):
         refuse_other_logs([log(0, 500, topic_id="B")], has, {TOPIC: "A"})
     with pytest.raises(SourceError, match=r"ends at offset 149, and bronze has it up to 149"):
         refuse_other_logs([log(0, 149)], has, {TOPIC: "A"})

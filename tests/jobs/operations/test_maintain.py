@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.bronze.retention import dropped_ranges
+from jobs.bronze.retention import deleted_ranges
 from jobs.delta.locks import only_one
 from jobs.delta.part_files import write_parts
 from jobs.delta.replay_runs import Start
@@ -19,7 +19,7 @@ from jobs.operations.maintain import MaintainSummary, maintain, old_staging, pin
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.silver import OFFSET_COMMITS
-from schemas.tables.state import RUNS, STARTS
+from schemas.tables.state import REPLAY_STARTS, RUNS
 from tests.jobs.delta.test_warehouse import offsets
 from tests.jobs.frames import frame
 from tests.jobs.silver.test_incremental_replay import FULL_A, Nights
@@ -99,7 +99,7 @@ def test_maintained_tables_hold_the_same_and_are_replayed_on(
     logs = {
         (f.partition_values["topic"], f.partition_values["partition"]) for f in jobs.warehouse.files(RECORD_BATCHES)
     }
-    assert set(dropped_ranges(jobs.warehouse, CLUSTER)) <= logs, "the newest of each log partition is there"
+    assert set(deleted_ranges(jobs.warehouse, CLUSTER)) <= logs, "the newest of each log partition is there"
     batch_count = jobs.warehouse.read(RECORD_BATCHES, ["base_offset"]).num_rows
     jobs.run(FULL_A, "night-3")
     assert jobs.warehouse.read(RECORD_BATCHES, ["base_offset"]).num_rows == batch_count, "none of it is captured again"
@@ -111,7 +111,7 @@ def test_replay_does_not_forget_by_itself(
 ) -> None:
     """What would make it begin anew where bronze was cut is refused, with the remedy; asked for, it is done."""
     jobs, _ = nights
-    if not dropped_ranges(jobs.warehouse, CLUSTER):
+    if not deleted_ranges(jobs.warehouse, CLUSTER):
         tended(jobs, at=LATER, days={RECORD_BATCHES.full_name: 1})
     before = jobs.silver()
     monkeypatch.setattr("jobs.silver.replay.SILVER_FORMAT", 99)
@@ -221,12 +221,12 @@ def test_versions_that_readers_are_pinned_at_are_kept(warehouse: Warehouse) -> N
     for table in (OFFSET_COMMITS, RECORD_BATCHES):
         warehouse.ensure(table)
     run = {"cluster_id": "c", "run_id": "r1", "topic": "t", "started_at": STARTED_AT, "replay_version": 1}
-    versions = {"table_versions": [(OFFSET_COMMITS.full_name, 0)], "told_version": -2}
+    versions = {"table_versions": [(OFFSET_COMMITS.full_name, 0)], "admin_version": -2}
     warehouse.write(RUNS, rows(RUNS, run | versions), app_id="a", version=1)
     warehouse.write(OFFSET_COMMITS, commits(1), app_id="a", version=2)
     assert pinned_versions(warehouse, ["c"]) == {}, "the newest version is as the last run left it"
     start = Start(2, "r2", STARTED_AT, 0, -1, -1, False)
-    warehouse.write(STARTS, start.table("c"), app_id="a", version=2)
+    warehouse.write(REPLAY_STARTS, start.table("c"), app_id="a", version=2)
     assert pinned_versions(warehouse, ["c"]) == {
         OFFSET_COMMITS.full_name: frozenset({0}),
         RECORD_BATCHES.full_name: frozenset({0}),

@@ -15,13 +15,17 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from coordinator_core.history.checkpoint import STATE_FORMAT
+from jobs.bronze.admin_snapshots import first_topic_ids
+from jobs.bronze.retention import deleted_ranges
 from jobs.cli.app import main
 from jobs.delta.arrow_schemas import arrow_schema, spark_schema, sql_type, statistics_columns
-from jobs.delta.replay_runs import WholeRun
+from jobs.delta.other_writers import written_by_others
+from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver, silver_format
 from jobs.delta.warehouse import STATISTICS_PROPERTY, Warehouse
 from jobs.errors import WarehouseError
 from jobs.gold.snapshot import AUDIT_FORMAT
+from jobs.operations.erase import KEY_BYTES, erase
 from jobs.operations.nightly import DONE, run_audit
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings
@@ -29,17 +33,20 @@ from jobs.silver.checkpoints import Watermark, read_watermarks, watermarks_table
 from jobs.silver.reader import SilverFiles
 from jobs.silver.replay import replay_application
 from jobs.silver.tasks import OFFSETS_TOPIC
-from schemas.tables.bronze import RECORD_BATCHES
+from schemas.tables import TABLES, bronze
+from schemas.tables.bronze import RECORD_BATCHES, TOPICS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import CONFIGS, GROUP_EVENTS, GROUP_GENERATIONS, SILVER_TABLES
-from schemas.tables.state import AUDITS, RUNS, WATERMARKS
+from schemas.tables.state import AUDITS, DELETED_RANGES, REPLAY_STARTS, RUNS, TOPIC_NAMES, WATERMARKS
+from tests.conftest import PROJECT_ROOT
 from tests.jobs.frames import frame
 from tests.jobs.history import CLUSTER, START
 from tests.jobs.silver.test_replay import CLUSTER as REPLAYED
 from tests.jobs.silver.test_replay import STARTED_AT, Jobs
 from tests.jobs.table_rows import AT, rows
 from tests.recorded import RECORDINGS
+from tools.recordings import unpack
 
 LOGS = RECORDINGS / "codec-gzip" / "logs"
 LACKING = ("at", "generation", "details")
@@ -222,7 +229,7 @@ def test_older_silver_is_rebuilt(
     with pytest.raises(WarehouseError, match="older version"):
         audit_alone(jobs, jobs.settings)
     assert jobs.nightly("r3") == DONE
-    assert jobs.text.getvalue().count("silver is of an older version: made anew") == 1
+    assert jobs.text.getvalue().count("silver is of an older version: rebuilt") == 1
     assert jobs.silver() == older_folder[1]
     said = jobs.text.getvalue()
     assert jobs.nightly("r4") == DONE
@@ -249,7 +256,7 @@ def test_older_gold_is_rebuilt(older: Jobs, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("jobs.gold.snapshot.AUDIT_FORMAT", AUDIT_FORMAT + 1)
     said = jobs.text.getvalue()
     audit_alone(jobs, jobs.settings)
-    assert "gold is of an older version: made anew" in jobs.text.getvalue()[len(said) :]
+    assert "gold is of an older version: rebuilt" in jobs.text.getvalue()[len(said) :]
     assert {table.full_name: jobs.rows(table.full_name) for table in GOLD_TABLES} == gold
 
     said = jobs.text.getvalue()
@@ -286,4 +293,101 @@ def columns_hash(tables: Iterable[Table]) -> str:
 def test_changed_columns_raise_the_format() -> None:
     """Whoever changes a table of silver or gold raises SILVER_FORMAT or AUDIT_FORMAT, and puts the new hash here."""
     assert (SILVER_FORMAT, columns_hash(SILVER_TABLES)) == (4, "f7f28503132ee9ee")
-    assert (AUDIT_FORMAT, columns_hash(GOLD_TABLES)) == (12, "05fc1dbb3414f214")
+    assert (AUDIT_FORMAT, columns_hash(GOLD_TABLES)) == (12, "8498da2d4a68414b")
+
+
+LAST_RELEASE: Final = PROJECT_ROOT / "tests" / "data" / "last-release.tar.xz"
+"""A warehouse as the last release left it: two nights over LOGS, with answers of a cluster's Admin and a deleted range
+of another cluster."""
+FORMER_TABLES: Final = ("starts", "logs", "groups", "names", "dropped")
+
+
+@pytest.fixture
+def last_release(no_spark: SparkSession, tmp_path: Path) -> Jobs:
+    """The jobs of today on that warehouse."""
+    return Jobs(no_spark, unpack(LAST_RELEASE, tmp_path), LOGS)
+
+
+def test_what_the_last_release_stored_is_read(last_release: Jobs) -> None:
+    """Tables and columns that have new names are read as they are, before any job writes."""
+    warehouse = last_release.warehouse
+    assert deleted_ranges(warehouse, "other") == {(OFFSETS_TOPIC, 3): ((0, 41),)}
+    assert first_topic_ids(warehouse, REPLAYED) == {"orders": "A" * 21 + "Q"}
+    run = WholeRun.newest(warehouse, REPLAYED)
+    assert (run.replay_version, run.admin_version) == (1, 3)
+    assert broken_off(warehouse, REPLAYED, run) is None
+    with pytest.raises(WarehouseError, match="older version"):
+        require_current_silver(warehouse, REPLAYED)
+
+
+def test_a_warehouse_of_the_last_release_is_renamed_and_rebuilt(last_release: Jobs, tmp_path: Path) -> None:
+    """A night leaves the tables that a new warehouse has, under their new names alone; what no log gives is kept."""
+    jobs = last_release
+    state = Path(jobs.warehouse.root) / "state"
+    before = {
+        table: jobs.warehouse.read(table).to_pylist() for table in (TOPICS, bronze.CONFIGS, DELETED_RANGES, TOPIC_NAMES)
+    }
+    assert jobs.nightly("r3", day=2) == DONE
+    assert jobs.text.getvalue().count("silver is of an older version: rebuilt") == 1
+    fresh = Jobs(jobs.session, tmp_path / "fresh", LOGS)
+    for table in (TOPICS, bronze.CONFIGS):
+        given = pa.Table.from_pylist(before[table], schema=arrow_schema(table))
+        fresh.warehouse.write(table, given, app_id="a", version=0)
+    assert fresh.nightly("r3", day=2) == DONE
+    assert jobs.silver() == fresh.silver()
+    assert {table.full_name: jobs.rows(table.full_name) for table in GOLD_TABLES} == {
+        table.full_name: fresh.rows(table.full_name) for table in GOLD_TABLES
+    }
+    assert [name for name in FORMER_TABLES if (state / name).exists()] == []
+    for table in (TOPICS, bronze.CONFIGS, DELETED_RANGES):
+        assert jobs.warehouse.read(table).to_pylist() == before[table]
+    for table in TABLES.values():
+        if jobs.warehouse.exists(table):
+            delta = DeltaTable(jobs.warehouse.path(table))
+            names = {field.name for field in delta.schema().fields}
+            assert names.isdisjoint(column.former_name for column in table.columns)
+            assert set(delta.metadata().configuration[STATISTICS_PROPERTY].split(",")) <= {*names, ""}
+    starts = jobs.warehouse.read(REPLAY_STARTS).sort_by("replay_version").to_pylist()
+    assert [(row["replay_version"], row["topics_version"], row["is_rebuild"]) for row in starts] == [
+        (0, -1, True),
+        (1, 2, False),
+        (2, jobs.warehouse.version(TOPICS), True),
+    ]
+    assert written_by_others(jobs.warehouse, REPLAYED) == []
+    assert jobs.nightly("r4", day=3) == DONE
+    assert jobs.warehouse.read(REPLAY_STARTS).num_rows == 3, "nothing was new"
+
+
+@pytest.mark.parametrize("stop", ["before the former table goes", "while columns are renamed"])
+def test_renaming_that_broke_off_goes_on(last_release: Jobs, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
+    """No row is lost or there twice, and the next job ends it."""
+    warehouse = last_release.warehouse
+    expected = {table: warehouse.read(table).to_pylist() for table in (DELETED_RANGES, TOPICS, REPLAY_STARTS)}
+    method = "_delete_former" if stop.startswith("before") else "_overwrite_renamed"
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError(stop)
+
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match=stop):
+        patched.setattr(Warehouse, method, fail)
+        warehouse.ensure_names(TABLES.values())
+    for opened in (warehouse, Warehouse(warehouse.root)):
+        assert {table: opened.read(table).to_pylist() for table in expected} == expected
+    warehouse = Warehouse(warehouse.root)
+    warehouse.ensure_names(TABLES.values())
+    assert {table: warehouse.read(table).to_pylist() for table in expected} == expected
+    assert not (Path(warehouse.root) / "state" / "dropped").exists()
+    version = warehouse.version(TOPICS)
+    Warehouse(warehouse.root).ensure_names(TABLES.values())
+    assert warehouse.version(TOPICS) == version
+
+
+def test_erase_renames_first(last_release: Jobs) -> None:
+    """Erase leaves no table that only the last release knows, and whose rows it would not have read."""
+    jobs = last_release
+    warehouse = jobs.warehouse
+    ranges = warehouse.read(DELETED_RANGES).to_pylist()
+    at = STARTED_AT + timedelta(days=9)
+    erase(jobs.session, warehouse, ids=["consumer-codec"], new_key=b"k" * KEY_BYTES, at=at)
+    assert [name for name in FORMER_TABLES if (Path(warehouse.root) / "state" / name).exists()] == []
+    assert warehouse.read(DELETED_RANGES).to_pylist() == ranges

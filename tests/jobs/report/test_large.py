@@ -1,5 +1,5 @@
 """A report of more than a page can show one by one: what is large is counted together, nothing of it is lost, and
-every detail is a zoom or a report of a shorter stretch away.
+every detail is a zoom or a report of a shorter span of time away.
 
 In `make test` a thousandth of it; `make test-live` has 1,000 partitions over 10,000 rebalances beside 2,500 groups.
 """

@@ -22,7 +22,7 @@ from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
-from schemas.tables.state import GROUPS, NAMES, RUNS
+from schemas.tables.state import GROUP_CHECKPOINTS, RUNS, TOPIC_NAMES
 from tests.benchmarks import skewed
 from tests.cases.harness import CASES, Ledger
 from tests.conftest import takes_minutes
@@ -30,7 +30,7 @@ from tests.jobs.slices import slices_of
 from tests.recorded import RECORDINGS
 
 FULL_A: Final = RECORDINGS / "full-a" / "logs"
-COMPARED: Final = (*SILVER_TABLES, *GOLD_TABLES, QUARANTINE, GROUPS, NAMES)
+COMPARED: Final = (*SILVER_TABLES, *GOLD_TABLES, QUARANTINE, GROUP_CHECKPOINTS, TOPIC_NAMES)
 
 
 def tables(ledger: Ledger) -> dict[str, list[str]]:

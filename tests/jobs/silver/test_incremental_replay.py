@@ -21,7 +21,7 @@ from jobs.operations.run_context import RunContext
 from jobs.settings import with_options
 from jobs.silver.checkpoints import log_name
 from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
-from schemas.tables.state import GROUPS, RUNS, WATERMARKS
+from schemas.tables.state import GROUP_CHECKPOINTS, RUNS, WATERMARKS
 from tests.conftest import takes_minutes
 from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
@@ -96,7 +96,7 @@ def test_older_interval_is_replayed_from_the_last_state_before_it(
     before = watermarks(jobs)
     jobs.run(parts[2], "night-1")
     if not has_state:
-        jobs.warehouse.vacuum(GROUPS, retention_hours=0)
+        jobs.warehouse.vacuum(GROUP_CHECKPOINTS, retention_hours=0)
     jobs.run(parts[1], "night-2")
     assert_same(jobs, whole)
     for log in LATE:

@@ -3,7 +3,7 @@
 import gzip
 import struct
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 
@@ -44,11 +44,10 @@ class Jobs:
         self.text = StringIO()
         self.steps = Steps(session, Console(file=self.text, width=200))
 
-    def nightly(self, run_id: str = "r1") -> int:
+    def nightly(self, run_id: str = "r1", day: int = 0) -> int:
+        at = STARTED_AT + timedelta(days=day)
         return run_nightly(
-            RunContext(
-                self.session, self.warehouse, self.settings, run_id=run_id, started_at=STARTED_AT, steps=self.steps
-            )
+            RunContext(self.session, self.warehouse, self.settings, run_id=run_id, started_at=at, steps=self.steps)
         )
 
     def replay(self, run_id: str, *, rebuild: bool) -> int:

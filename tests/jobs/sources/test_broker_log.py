@@ -209,7 +209,7 @@ def garbage(kafka: FakeKafka, _: int, request: Any) -> Any:
             "TOPIC_AUTHORIZATION_FAILED",
             "Describe and Read on topic __consumer",
         ),
-        (lambda it: setattr(it, "topic_id", OTHER_ID), "TOPIC_MADE_ANEW", "deleted and made anew"),
+        (lambda it: setattr(it, "topic_id", OTHER_ID), "TOPIC_RECREATED", "deleted and recreated"),
         (lambda it: (it.topics.clear(), it.on_fetch.append(code(100))), "UNKNOWN_TOPIC", "no topic __consumer_offsets"),
         (lambda it: it.logs.__setitem__(0, LOG[:1]), "LOG_CUT", "ends at offset 3, and was to be read from 4"),
         (lambda it: it.on_fetch.extend([code(6)] * 99), "TIMEOUT", "offset 4 for 1500 ms: NOT_LEADER"),
@@ -221,7 +221,7 @@ def garbage(kafka: FakeKafka, _: int, request: Any) -> Any:
         (lambda it: it.on_fetch.append(then(lambda _: it.stop(1), CLOSE)), "CONNECTION_REFUSED", "-0 at offset 4: 127"),
         (lambda it: it.on_fetch.append(garbage), "DAMAGED_LOG", "read its segment files"),
     ],
-    ids=["no right", "made anew", "gone", "cut", "never leads", "silent", "dead", "damaged"],
+    ids=["no right", "recreated", "gone", "cut", "never leads", "silent", "dead", "damaged"],
 )
 def test_what_does_not_pass_is_reported(
     kafka: FakeKafka, plan: Callable[[FakeKafka], object], error_code: str, words: str

@@ -233,7 +233,7 @@ def test_logins_which_fail() -> None:
         refused = SaslAuthenticateResponse(error_code=58, error_message="Invalid\nuser", auth_bytes=b"")
         planned.append(lambda *_: handshake(0))
         kafka.on_any[SaslAuthenticateResponse.API_KEY] = [lambda *_: refused]
-        check(kafka.address, SASL, Step.LOGIN_REFUSED, "check user and password, or what stands for them. It says: Inv")
+        check(kafka.address, SASL, Step.LOGIN_REFUSED, "check user and password, or what replaces them. It says: Inv")
         planned.append(lambda *_: handshake(0))
         check(kafka.address, {**SASL, "sasl_mechanism": "OAUTHBEARER"}, Step.LOGIN_NOT_READY, "no login with OAUTH")
 

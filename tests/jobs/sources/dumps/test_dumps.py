@@ -160,7 +160,7 @@ def test_what_a_dump_does_not_tell_is_null_and_said(recorded: pa.Table, tmp_path
     """Rows of bronze made of keys and values have no producers, transactions and markers; a note says so."""
     pq.write_table(recorded, tmp_path / "rows.parquet")
     found = unpacked(tmp_path / "staging", tmp_path / "rows.parquet")
-    assert [note for note in found.notes if "transactions are not told" in note and "1,6" not in note]
+    assert [note for note in found.notes if "no markers, producers and transactions" in note and "1,6" not in note]
     log = found.logs[0]
     (read,) = reads_of(found)[log.topic, log.partition]
     (rows,) = to_record_batches(read, log)
