@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.history.offsets_log import OffsetsLogOutput, OffsetsLogReplay
+from coordinator_core.inference.log_anomalies import NOT_REPLAYED
 from coordinator_core.log.chunk import Finding
 from coordinator_core.offsets.columnar import OUTCOMES, ColumnarOffsetReplay, CommitColumns
 from coordinator_core.offsets.replay import NO_PRODUCER_ID
@@ -28,7 +30,8 @@ from jobs.delta.core_tables import (
     share_states_table,
     share_transitions_table,
 )
-from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from jobs.silver.isolation import Fault
+from jobs.silver.tasks import NOT_ISOLATED, OFFSETS_TOPIC, SHARE_TOPIC
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
@@ -85,13 +88,24 @@ def _as_declared(replay: ReplayKey, schema: pa.Schema, batches: Batches) -> Batc
                 cluster_id[0] = batch["cluster_id"][0].as_py()
             yield batch
 
-    for rows in replay(noted()):
-        if rows.num_rows:
-            columns = {name: rows[name] for name in rows.column_names}
-            if "cluster_id" in schema.names:
-                columns["cluster_id"] = pa.repeat(pa.scalar(cluster_id[0], pa.string()), rows.num_rows)
-            arrays = [columns[field.name].cast(field.type) for field in schema]
-            yield from pa.Table.from_arrays(arrays, schema=schema).to_batches(max_chunksize=ROWS_MAX)
+    def declared() -> Batches:
+        for rows in replay(given):
+            if rows.num_rows:
+                columns = {name: rows[name] for name in rows.column_names}
+                if "cluster_id" in schema.names:
+                    columns["cluster_id"] = pa.repeat(pa.scalar(cluster_id[0], pa.string()), rows.num_rows)
+                arrays = [columns[field.name].cast(field.type) for field in schema]
+                yield from pa.Table.from_arrays(arrays, schema=schema).to_batches(max_chunksize=ROWS_MAX)
+
+    given = noted()
+    try:
+        yield from declared()
+    except NOT_ISOLATED:
+        raise
+    except Exception:
+        # a fault of ours in one key keeps no other from its rows: `errors` has it
+        for _ in given:
+            pass  # Spark hands over the next key behind the records of this one
 
 
 ROWS_MAX: Final = 1 << 16
@@ -172,9 +186,58 @@ def learned_topics(batches: Batches) -> Iterator[pa.Table]:
 
 
 def group_findings(batches: Batches) -> Iterator[pa.Table]:
-    """Records of `__consumer_offsets` that could not be read."""
-    for chunk, output, _ in _outputs(batches):
-        yield from _findings(chunk, output.findings, OFFSETS_TOPIC)
+    """Records of `__consumer_offsets` that could not be read, and the group itself where it cannot be replayed."""
+    given = GivenRecords(batches)
+    made = (_checked_findings(chunk, output) for chunk, output, _ in _outputs(iter(given)))
+    yield from _with_failure(chain.from_iterable(made), given, OFFSETS_TOPIC)
+
+
+def _checked_findings(chunk: KeyChunk, output: OffsetsLogOutput) -> Iterator[pa.Table]:
+    """What could not be read; fails where the rows of any table cannot be made."""
+    commits_table(output.commits, chunk.log_partition)
+    if output.groups.assignments:
+        assignments_table(output.groups.assignments, chunk.log_partition)
+    for table, rows_of in ROWS_OF_GROUPS.items():
+        if rows := rows_of(output.groups):
+            rows_table(table, rows, {"log_partition": chunk.log_partition})
+    yield from _findings(chunk, output.findings, OFFSETS_TOPIC)
+
+
+class GivenRecords:
+    """The records of one key, and which key they are of."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self.first: dict[str, Any] = {}
+        """What the first record says."""
+
+    def __iter__(self) -> Batches:
+        for batch in self._batches:
+            if not self.first:
+                names = {"log_partition", "log_offset", "group_id", "topic_id", "partition"} & set(batch.schema.names)
+                self.first = {name: batch[name][0].as_py() for name in names}
+            yield batch
+
+
+def _with_failure(made: Iterator[pa.Table], given: GivenRecords, topic: str) -> Iterator[pa.Table]:
+    """Rows of quarantine; one more where the replay fails."""
+    try:
+        yield from made
+    except NOT_ISOLATED:
+        raise
+    except Exception as error:
+        fault, first = Fault.of(error, None), given.first
+        group_id = first.get("group_id") if fault.group_id is None else fault.group_id
+        share = f" of partition {first['partition']} of topic id {first['topic_id']}" if "topic_id" in first else ""
+        at = "" if fault.log_offset is None else f" at offset {fault.log_offset}"
+        message = (
+            f"group {group_id!r} could not be replayed{share}: {fault.text}{at}. Its rows are missing, from the first "
+            "records on that were replayed together with it; all other groups are there. This is a fault of "
+            "Groupledger: please report it with this message, and if you can with the records of the group"
+        )
+        offset = first["log_offset"] if fault.log_offset is None else fault.log_offset
+        finding = Finding("REPLAY", NOT_REPLAYED, message, offset=offset, group_id=group_id)
+        yield _quarantine([finding], topic, first["log_partition"])
 
 
 def _findings(chunk: KeyChunk, findings: Sequence[Finding], topic: str) -> Iterator[pa.Table]:
@@ -229,9 +292,18 @@ def _share_outputs(batches: Batches) -> Iterator[tuple[KeyChunk, ColumnarOutput,
 
 
 def share_findings(batches: Batches) -> Iterator[pa.Table]:
-    """Records of `__share_group_state` that could not be read."""
-    for chunk, output, _ in _share_outputs(batches):
-        yield from _findings(chunk, output.findings, SHARE_TOPIC)
+    """Records of `__share_group_state` that could not be read, and the share partition itself where it cannot be
+    replayed."""
+    given = GivenRecords(batches)
+    made = (_checked_share_findings(chunk, output) for chunk, output, _ in _share_outputs(iter(given)))
+    yield from _with_failure(chain.from_iterable(made), given, SHARE_TOPIC)
+
+
+def _checked_share_findings(chunk: KeyChunk, output: ColumnarOutput) -> Iterator[pa.Table]:
+    """What could not be read; fails where the rows of any table cannot be made."""
+    for rows_of in ROWS_OF_SHARE_STATE.values():
+        rows_of(output, ShareKeys(output.keys, {}), chunk.log_partition)
+    yield from _findings(chunk, output.findings, SHARE_TOPIC)
 
 
 def replay_of(name: str, *, has_markers: bool) -> ReplayKey | None:

@@ -164,4 +164,9 @@ def fault_text(error: Exception) -> str:
     """An exception in one line: its kind, its text, and where in the code it came up."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {str(error)[:TEXT_MAX]}{place}"
+    text = str(error)
+    if len(text) > TEXT_MAX:
+        # whole words alone: an erasure does not find an id of which a part is left
+        kept = text[:TEXT_MAX]
+        text = kept if text[TEXT_MAX].isspace() else kept[: kept.rfind(" ") + 1]
+    return f"{type(error).__name__}: {text}{place}"

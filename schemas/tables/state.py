@@ -417,7 +417,7 @@ REPLAY_FAILURES = Table(
         key("partition", INT, "Of a share partition, the partition of its topic; null for a group."),
         Column("from_offset", BIGINT, "From this offset of the log partition on, silver has nothing of it."),
         Column("log_offset", BIGINT, "The record at which it failed; null: at none."),
-        Column("error", STRING, "The exception, and where in the code it came up."),
+        Column("error", STRING, "The exception, and where in the code it came up.", is_personal=True),
     ),
 )
 

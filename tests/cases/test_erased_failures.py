@@ -1,0 +1,49 @@
+"""What could not be replayed may name clients: an erasure reaches it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.history import groups as history
+from jobs.operations.erase import KEY_BYTES, erase, erased_ids
+from jobs.silver.isolation import TEXT_MAX, fault_text
+from schemas.tables import TABLES
+from tests.cases.harness import Ledger
+from tests.cases.test_not_replayed import first_log
+from tests.jobs.in_process import in_process
+from tests.jobs.operations.test_erase import all_bytes
+
+CLIENT = "client-of-somebody"
+
+
+def test_an_erasure_reaches_what_could_not_be_replayed(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception names what it met, such as a client id: no byte of it is left, and all else of the row is."""
+
+    def failing(_: Any, step: Any) -> Any:
+        raise KeyError(CLIENT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(history.GroupHistory, "apply", failing)
+        ledger.night(first_log().write(tmp_path / "logs"))
+    before = ledger.rows("state.replay_failures")
+    assert before and all(CLIENT in row["error"] for row in before)
+    at = datetime(2026, 2, 1, tzinfo=UTC)
+    erase(in_process(), ledger.warehouse, ids=erased_ids([f"client-id={CLIENT}"]), new_key=b"k" * KEY_BYTES, at=at)
+    after = ledger.rows("state.replay_failures")
+    assert [row | {"error": None} for row in after] == [row | {"error": None} for row in before]
+    assert all("KeyError" in row["error"] and ".py:" in row["error"] for row in after)
+    assert [path for path, data in all_bytes(Path(ledger.root)) if CLIENT.encode() in data] == []
+    (column,) = (it for it in TABLES["state.replay_failures"].columns if it.name == "error")
+    assert column.is_personal
+
+
+def test_no_part_of_an_id_is_kept_of_a_long_text() -> None:
+    """An erasure could not find it."""
+    for cut in range(len(CLIENT)):
+        error = ValueError("x" * (TEXT_MAX - cut - 1) + " " + CLIENT)
+        assert fault_text(error).rstrip() == "ValueError: " + "x" * (TEXT_MAX - cut - 1)
+    assert fault_text(ValueError("y" * (TEXT_MAX + 1))) == "ValueError: "
