@@ -75,6 +75,10 @@ class WhatIfRow(NamedTuple):
     """How many deliveries more (negative: fewer): of each offset of a range; of all records in a total."""
     confidence: str | None = None
     assumptions: tuple[str, ...] = ()
+    kafka_version: str | None = None
+    """The release whose rules were played; null where none are, as of records of share groups."""
+    kafka_version_source: str | None = None
+    """ASKED FEATURE_LEVEL RECORDS DEFAULT: see `release`."""
 
 
 WOULD_BE: Final[Mapping[Verdict, str]] = {
@@ -122,7 +126,9 @@ def answer_group(
         gold = of_gold.get((answer.generation or 0, answer.at_ms or 0)) if is_recorded else None
         return _rebalance_row(frame, asked, answer, gold)
 
-    return [*map(row_of, answers), total]
+    release = timeline.release
+    version, source = str(release.version), str(release.source)
+    return [row._replace(kafka_version=version, kafka_version_source=source) for row in (*map(row_of, answers), total)]
 
 
 NO_CAUSE: Final = "no cause in the log"

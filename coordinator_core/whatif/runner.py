@@ -153,7 +153,7 @@ class _Runner:
             transaction_state_partitions=1,
             latency_ms=(LATENCY_MS, LATENCY_MS),
             settings=cast.config,
-            kafka_version=timeline.kafka_version,
+            kafka_version=timeline.release.version,
         )
         scenario = Scenario(
             "whatif", start_ms, self._end_ms - start_ms, seed=self._seed, cluster=cluster, topics=topics

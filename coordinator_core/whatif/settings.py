@@ -11,7 +11,7 @@ from typing import Any, Final
 from coordinator_core.assignors import CLIENT_ASSIGNORS
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.errors import WhatIfError
-from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
+from coordinator_core.kafka_versions import KafkaVersion
 
 DEFAULTS: Final = GroupCoordinatorConfig()
 SERVER_ASSIGNORS: Final = DEFAULTS.group_consumer_assignors
@@ -39,8 +39,8 @@ class Recorded:
     record_lock_count: int = 2000
     share_session_timeout_ms: int = DEFAULTS.group_share_session_timeout_ms
     share_heartbeat_interval_ms: int = DEFAULTS.group_share_heartbeat_interval_ms
-    kafka_version: KafkaVersion = DEFAULT_VERSION
-    """The release whose rules the group's coordinator followed, and follows when it is played."""
+    kafka_version: KafkaVersion | None = None
+    """The release whose rules the group's coordinator follows when it is played; None: see `whatif.release`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rollouts import by_others, find_rollouts
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.whatif.lifetimes import DEFAULT_SESSION_TIMEOUT_MS, POLL_MS, End, Lifetime, lifetimes_of
+from coordinator_core.whatif.release import UNKNOWN_RELEASE, PlayedRelease, played_release
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Recorded
 from schemas.group_types import GroupType
 
@@ -93,7 +93,7 @@ class Timeline:
     """consumer.session.timeout.ms of the group, else group.consumer.session.timeout.ms; for the consumer protocol."""
     is_session_known: bool
     """The log shows it, for all of the time; else the given value, or the default, was assumed."""
-    kafka_version: KafkaVersion = DEFAULT_VERSION
+    release: PlayedRelease = UNKNOWN_RELEASE
     """The release whose rules the coordinator follows."""
 
 
@@ -139,7 +139,7 @@ def timeline_of(
         heartbeat_ms,
         session_ms,
         is_session_known,
-        recorded.kafka_version,
+        played_release(life, generations, recorded.kafka_version, configs, first_ms, last_ms),
     )
 
 

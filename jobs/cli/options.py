@@ -88,6 +88,15 @@ KafkaVersionOption = Annotated[
         help="The Kafka whose rules the coordinators follow, 4.0 to 4.4. [default: the scenario's own, or 4.3]",
     ),
 ]
+PlayedVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--kafka-version",
+        metavar="VERSION",
+        help="The Kafka whose rules the coordinator follows, 4.0 to 4.4. [default: the one that wrote the log, as far "
+        "as it tells that, else 4.3]",
+    ),
+]
 AtOption = Annotated[str | None, typer.Option("--at", metavar="TIME", help=f"{TIME_HELP} [default: the newest]")]
 TimezoneOption = Annotated[
     str | None,

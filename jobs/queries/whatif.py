@@ -25,6 +25,8 @@ from coordinator_core.whatif.answer import (
     answer_share_group,
     answer_share_members_of,
 )
+from coordinator_core.whatif.release import ABOUT as RELEASE_ABOUT
+from coordinator_core.whatif.release import ReleaseSource
 from coordinator_core.whatif.settings import Question, Recorded, question_of
 from coordinator_core.whatif.shares import Transition
 from jobs.console.command_name import command
@@ -209,6 +211,9 @@ def _tell_people(rows: Sequence[WhatIfRow], out: TextIO) -> None:
             if cell == NO_MEASURE:
                 continue
             out.write(f"{name}: {cell}\n" if number is None else f"{name}: {cell} (recorded: {number})\n")
+    if total.kafka_version_source is not None:
+        about = RELEASE_ABOUT[ReleaseSource(total.kafka_version_source)]
+        out.write(f"played by the rules of Kafka {total.kafka_version}, {about}\n")
     if total.assumptions:
         out.write("\nassumed:\n")
         out.writelines(f"  {name}: {ALL_ASSUMPTIONS[name]}\n" for name in total.assumptions)

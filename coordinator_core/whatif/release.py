@@ -1,0 +1,131 @@
+"""As which release of Kafka a group's coordinator is played: as the one that was asked for, else as the one that wrote
+the log, as far as the log tells it.
+
+1. The level of metadata.version in the metadata log says which release all brokers had at least.
+2. Records of consumer groups show rules that not every release follows (`Since`):
+
+| what the rows of silver.group_generations show | release |
+| --- | --- |
+| a hash of the group's topics | 4.1 or later |
+| no hash, though members got partitions in that epoch | before 4.1 |
+| a group that was seen from its beginning has epoch 2 first | 4.3 or later |
+| it has epoch 1 first, written with a hash of its topics | before 4.3 |
+| its last member went, and the assignment epoch followed | 4.4 or later |
+| its last member went, and the assignment epoch stayed | before 4.4 |
+
+Where the two allow several releases, the one is taken that is nearest to the default. A log that was upgraded in the
+time in question is played as the newer release.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from coordinator_core.history.rows import GenerationRow
+from coordinator_core.inference.configs import Configs
+from coordinator_core.inference.life import GroupLife
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KNOWN_VERSIONS, KafkaVersion, Since
+from schemas.group_types import GroupType
+
+
+class ReleaseSource(StrEnum):
+    """How the release is known."""
+
+    ASKED = "ASKED"
+    FEATURE_LEVEL = "FEATURE_LEVEL"
+    RECORDS = "RECORDS"
+    DEFAULT = "DEFAULT"
+
+
+class PlayedRelease(NamedTuple):
+    """The release whose rules are played."""
+
+    version: KafkaVersion
+    source: ReleaseSource
+
+    @property
+    def about(self) -> str:
+        """Why this one, in words."""
+        return ABOUT[self.source]
+
+
+UNKNOWN_RELEASE: Final = PlayedRelease(DEFAULT_VERSION, ReleaseSource.DEFAULT)
+ABOUT: Final = {
+    ReleaseSource.ASKED: "as asked for",
+    ReleaseSource.FEATURE_LEVEL: "by the level of metadata.version in the log",
+    ReleaseSource.RECORDS: "by what the group's records show",
+    ReleaseSource.DEFAULT: "since the log does not tell the release: --kafka-version names another",
+}
+
+
+def played_release(
+    life: GroupLife,
+    generations: Sequence[GenerationRow],
+    asked: KafkaVersion | None,
+    configs: Configs,
+    first_ms: int,
+    last_ms: int,
+) -> PlayedRelease:
+    """The release for a group's generations in a time. `configs` has the levels of features."""
+    if asked is not None:
+        return PlayedRelease(asked, ReleaseSource.ASKED)
+    of_levels = [it for it in map(configs.least_release, (first_ms, last_ms)) if it is not None]
+    shown = list(_shown(life, generations))
+    least = max((since for since, holds in shown if holds), default=None)
+    before = min((since for since, holds in shown if not holds), default=None)
+    level = max(of_levels, default=None)
+    if level is not None and (least is None or least <= level):
+        return PlayedRelease(_nearest(level, [it for it in KNOWN_VERSIONS if it >= level]), ReleaseSource.FEATURE_LEVEL)
+    possible = [it for it in KNOWN_VERSIONS if (least is None or it >= least) and (before is None or it < before)]
+    if not shown:
+        return UNKNOWN_RELEASE
+    # an upgrade in the time in question: some records are of before it
+    version = _nearest(level or DEFAULT_VERSION, possible) if possible else least or DEFAULT_VERSION
+    return PlayedRelease(version, ReleaseSource.RECORDS)
+
+
+def _nearest(wanted: KafkaVersion, possible: Iterable[KafkaVersion]) -> KafkaVersion:
+    """Of ascending releases the one that was wanted, else the next later one, else the last one."""
+    releases = list(possible)
+    return next((it for it in releases if it >= wanted), releases[-1])
+
+
+def _shown(life: GroupLife, generations: Sequence[GenerationRow]) -> Iterator[tuple[KafkaVersion, bool]]:
+    """Releases since which rules hold, and whether the group's records follow the rule."""
+    chosen = {row.from_log_offset for row in generations}
+    assigned_at = sorted(row.from_log_offset for row in life.assignments)
+    before: GenerationRow | None = None
+    for row in life.generations:
+        if row.group_type != GroupType.CONSUMER:
+            before = row
+            continue
+        is_first = before is None or before.incarnation != row.incarnation
+        if row.from_log_offset in chosen:
+            if row.metadata_hash:
+                yield Since.METADATA_HASH.version, True
+            elif _is_any_in(assigned_at, row):
+                yield Since.METADATA_HASH.version, False
+            # a regular expression that matches nothing yet writes no epoch: a group may be seen at 1 in any release
+            is_written = row.generation == 2 or (row.generation == 1 and row.metadata_hash)
+            if is_first and is_written and row.from_log_offset < life.whole_to:
+                yield Since.EPOCHS_BEGIN_AT_1.version, row.generation == 2
+            if before is not None and not is_first and _is_last_leave(before, row):
+                yield Since.LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH.version, row.assignment_epoch == row.generation
+        before = row
+
+
+def _is_any_in(log_offsets: Sequence[int], row: GenerationRow) -> bool:
+    """Is one of ascending places in the log within an interval?"""
+    place = bisect_left(log_offsets, row.from_log_offset)
+    return place < len(log_offsets) and (row.to_log_offset is None or log_offsets[place] < row.to_log_offset)
+
+
+def _is_last_leave(before: GenerationRow, row: GenerationRow) -> bool:
+    return (
+        before.group_type == GroupType.CONSUMER
+        and before.member_count > 0
+        and row.member_count == 0
+        and row.is_contiguous
+        and row.assignment_epoch is not None
+    )
