@@ -65,7 +65,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReleaseRun:
     """What one release left behind."""
 
     version: str
@@ -75,9 +75,9 @@ class Step:
     answers: Offsets
 
 
-def make_steps(output: Path, versions: Sequence[str], *, zookeeper: bool) -> list[Step]:
+def make_steps(output: Path, versions: Sequence[str], *, zookeeper: bool) -> list[ReleaseRun]:
     """Run the releases over one folder. Raises Unavailable and ProgramError."""
-    steps: list[Step] = []
+    steps: list[ReleaseRun] = []
     groups: set[str] = set()
     broker: ReleasedBroker | None = None
     try:
@@ -101,7 +101,9 @@ def make_steps(output: Path, versions: Sequence[str], *, zookeeper: bool) -> lis
                 }
             at_ms = int(time.time() * 1000)
             broker.stop()
-            steps.append(_kept(output / f"{number}-{version}", broker.data, Step(version, Path(), at_ms, answers)))
+            steps.append(
+                _kept(output / f"{number}-{version}", broker.data, ReleaseRun(version, Path(), at_ms, answers))
+            )
     finally:
         if broker is not None:
             broker.stop()
@@ -151,7 +153,7 @@ def _act(clients: ReleasedClients, home: ReleaseHome, number: int) -> set[str]:
     return used
 
 
-def _kept(folder: Path, data: Path, step: Step) -> Step:
+def _kept(folder: Path, data: Path, step: ReleaseRun) -> ReleaseRun:
     logs = folder / "logs"
     logs.mkdir(parents=True)
     for path in sorted(data.iterdir()):
@@ -163,17 +165,17 @@ def _kept(folder: Path, data: Path, step: Step) -> Step:
         "offsets": [[*place, offset] for place, offset in sorted(step.answers.items())],
     }
     (folder / "answers.json").write_text(json.dumps(facts, indent=1) + "\n")
-    return Step(step.version, logs, step.at_ms, step.answers)
+    return ReleaseRun(step.version, logs, step.at_ms, step.answers)
 
 
-def read_steps(output: Path) -> list[Step]:
+def read_steps(output: Path) -> list[ReleaseRun]:
     """The steps of an earlier run."""
     folders = (it for it in output.iterdir() if (it / "answers.json").is_file())
     steps = []
     for folder in sorted(folders, key=lambda it: int(it.name.partition("-")[0])):
         facts = json.loads((folder / "answers.json").read_text())
         answers = {(group_id, partition): offset for group_id, partition, offset in facts["offsets"]}
-        steps.append(Step(facts["version"], folder / "logs", facts["at_ms"], answers))
+        steps.append(ReleaseRun(facts["version"], folder / "logs", facts["at_ms"], answers))
     return steps
 
 
@@ -189,7 +191,7 @@ class Compared:
     differences: Sequence[str]
 
 
-def compare(steps: Sequence[Step], work: Path) -> list[Compared]:
+def compare(steps: Sequence[ReleaseRun], work: Path) -> list[Compared]:
     """Replay the steps in nights, and in one run, and compare."""
     nights, whole = Ledger(work / "nights"), Ledger(work / "whole")
     compared = []

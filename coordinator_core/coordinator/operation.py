@@ -94,7 +94,7 @@ class Task:
     arguments: tuple[object, ...]
 
 
-class Step:
+class OutcomeBuilder:
     """What the operations of one step gave so far."""
 
     def __init__(self) -> None:
@@ -203,7 +203,7 @@ class Context:
         client: Client | None = None,
         request_id: int = -1,
         new_uuid: str = "",
-        step: Step | None = None,
+        step: OutcomeBuilder | None = None,
     ) -> None:
         self.coordinator = coordinator
         self.now_ms = now_ms
@@ -211,7 +211,7 @@ class Context:
         self.client = client or Client()
         self.request_id = request_id
         self.new_uuid = new_uuid
-        self._step = step or Step()
+        self._step = step or OutcomeBuilder()
 
     @property
     def shard(self) -> CoordinatorShard:

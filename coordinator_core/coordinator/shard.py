@@ -16,7 +16,17 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused, UnknownOpera
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.log import CountingLog, Log
-from coordinator_core.coordinator.operation import Client, Command, Context, Fired, Outcome, Parked, Result, Step, Task
+from coordinator_core.coordinator.operation import (
+    Client,
+    Command,
+    Context,
+    Fired,
+    Outcome,
+    OutcomeBuilder,
+    Parked,
+    Result,
+    Task,
+)
 from coordinator_core.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
 from coordinator_core.coordinator.rules import GroupRules
 from coordinator_core.coordinator.timers import Timer, Timers
@@ -110,7 +120,7 @@ class GroupCoordinator:
 
         All of them, or `timers_max` at most.
         """
-        step = Step()
+        step = OutcomeBuilder()
         while len(step.fired) != timers_max and (timer := self.timers.pop_due(now_ms)) is not None:
             step.fired.append(Fired(timer.key, timer.deadline_ms, len(step.records)))
             self.now_ms = max(self.now_ms, timer.deadline_ms)
@@ -155,7 +165,7 @@ class GroupCoordinator:
     def run_tasks(self, now_ms: int) -> Outcome:
         """Run the background tasks which are queued, in the order of scheduling; each sees what those before gave."""
         self.now_ms = max(self.now_ms, now_ms)
-        step = Step()
+        step = OutcomeBuilder()
         for task in tuple(self.tasks.values()):
             self.tasks.pop(task.key, None)
             step.tasks.append(task.key)

@@ -191,14 +191,14 @@ class PollAt:
 Action = AskBroker | RefreshMetadata | PollAt
 
 
-class Step(NamedTuple):
+class LookupTransition(NamedTuple):
     """What an event leads to."""
 
     lookup: Lookup
     actions: tuple[Action, ...] = ()
 
 
-def step(lookup: Lookup, event: Event) -> Step:
+def step(lookup: Lookup, event: Event) -> LookupTransition:
     """The next state, and what the client does. Raises IllegalEvent for what no client sees in this state."""
     function = _TRANSITIONS.get((lookup.state, type(event)))
     if function is None:
@@ -206,22 +206,22 @@ def step(lookup: Lookup, event: Event) -> Step:
     return function(lookup, event)
 
 
-def _ask(lookup: Lookup, event: Poll) -> Step:
+def _ask(lookup: Lookup, event: Poll) -> LookupTransition:
     if event.now_ms < lookup.not_before_ms:
-        return Step(lookup, (PollAt(lookup.not_before_ms),))
+        return LookupTransition(lookup, (PollAt(lookup.not_before_ms),))
     node_id = least_loaded_node(event.nodes, event.random)
     if node_id is None:
         return _try_again(lookup, ErrorCode.COORDINATOR_NOT_AVAILABLE, event.now_ms, event.random)
     request = FindCoordinatorRequest(lookup.key_type, (lookup.key,))
-    return Step(replace(lookup, state=LookupState.FINDING), (AskBroker(node_id, request),))
+    return LookupTransition(replace(lookup, state=LookupState.FINDING), (AskBroker(node_id, request),))
 
 
-def _take_answer(lookup: Lookup, event: Answered) -> Step:
+def _take_answer(lookup: Lookup, event: Answered) -> LookupTransition:
     answer = next((answer for answer in event.answers if answer.key == lookup.key), None)
     if answer is None:
-        return Step(replace(lookup, state=LookupState.FAILED, error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+        return LookupTransition(replace(lookup, state=LookupState.FAILED, error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
     if answer.error_code == ErrorCode.NONE:
-        return Step(
+        return LookupTransition(
             replace(
                 lookup,
                 state=LookupState.KNOWN,
@@ -232,14 +232,14 @@ def _take_answer(lookup: Lookup, event: Answered) -> Step:
         )
     if answer.error_code in RETRIABLE:
         return _try_again(lookup, answer.error_code, event.now_ms, event.random)
-    return Step(replace(lookup, state=LookupState.FAILED, error_code=answer.error_code))
+    return LookupTransition(replace(lookup, state=LookupState.FAILED, error_code=answer.error_code))
 
 
-def _give_up_on_broker(lookup: Lookup, event: Unanswered) -> Step:
+def _give_up_on_broker(lookup: Lookup, event: Unanswered) -> LookupTransition:
     return _try_again(lookup, ErrorCode.REQUEST_TIMED_OUT, event.now_ms, event.random)
 
 
-def _try_again(lookup: Lookup, error_code: ErrorCode, now_ms: int, random: float) -> Step:
+def _try_again(lookup: Lookup, error_code: ErrorCode, now_ms: int, random: float) -> LookupTransition:
     """Back off, then ask again, with new metadata."""
     at_ms = now_ms + lookup.backoff.backoff_ms(lookup.attempts, random)
     lookup = replace(
@@ -249,20 +249,20 @@ def _try_again(lookup: Lookup, error_code: ErrorCode, now_ms: int, random: float
         not_before_ms=at_ms,
         error_code=error_code,
     )
-    return Step(lookup, (RefreshMetadata(), PollAt(at_ms)))
+    return LookupTransition(lookup, (RefreshMetadata(), PollAt(at_ms)))
 
 
-def _forget(lookup: Lookup, event: Lost | Restarted) -> Step:
+def _forget(lookup: Lookup, event: Lost | Restarted) -> LookupTransition:
     """Ask at once: the back-off restarts with each search."""
     lookup = replace(lookup, state=LookupState.UNKNOWN, coordinator=None, attempts=0, not_before_ms=event.now_ms)
-    return Step(lookup, (PollAt(event.now_ms),))
+    return LookupTransition(lookup, (PollAt(event.now_ms),))
 
 
-def _nothing(lookup: Lookup, event: Any) -> Step:
-    return Step(lookup)
+def _nothing(lookup: Lookup, event: Any) -> LookupTransition:
+    return LookupTransition(lookup)
 
 
-_TRANSITIONS: Final[Mapping[tuple[LookupState, type], Callable[[Lookup, Any], Step]]] = {
+_TRANSITIONS: Final[Mapping[tuple[LookupState, type], Callable[[Lookup, Any], LookupTransition]]] = {
     (LookupState.UNKNOWN, Poll): _ask,
     (LookupState.UNKNOWN, Lost): _nothing,
     (LookupState.FINDING, Poll): _nothing,

@@ -10,7 +10,12 @@ from coordinator_core.client_families import client_family
 from coordinator_core.client_protocols import ConnectRound
 from coordinator_core.history import views
 from coordinator_core.history.intervals import Intervals, preferred_assignor_of
-from coordinator_core.history.operations import CURRENT_ASSIGNMENT_RECORDS, GENERATION_RECORDS, Operation, Step
+from coordinator_core.history.operations import (
+    CURRENT_ASSIGNMENT_RECORDS,
+    GENERATION_RECORDS,
+    Operation,
+    ReplayedOperation,
+)
 from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, CONVERTED, GROUP_DELETED
 from coordinator_core.history.views import Member
 from coordinator_core.limits import CLIENT_NOTES_MAX
@@ -37,7 +42,7 @@ groups at the first bump of a fresh object: 2 since Kafka 4.3, 1 before (ModernG
 class Comparison(NamedTuple):
     """One operation, and the intervals that it opens and closes."""
 
-    step: Step
+    step: ReplayedOperation
     intervals: Intervals
 
     def compare(self) -> None:
@@ -341,7 +346,7 @@ def _replacements(
     }
 
 
-def _say_assignor(step: Step, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+def _say_assignor(step: ReplayedOperation, before: Mapping[str, int], after: Mapping[str, int]) -> None:
     """Another server assignor is preferred; one that is not named is the broker's default, of which no record tells."""
     if before == after:
         return
@@ -367,7 +372,7 @@ def _what_follows(connect: ConnectRound) -> Iterable[tuple[str, int]]:
     yield "has_error", int(connect.has_error)
 
 
-def _say_topology(step: Step, before: Topology | None, after: Topology | None) -> None:
+def _say_topology(step: ReplayedOperation, before: Topology | None, after: Topology | None) -> None:
     if after is None or after == before:
         return
     offset = step.offset_of(RecordType.STREAMS_GROUP_TOPOLOGY)

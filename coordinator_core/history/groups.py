@@ -33,7 +33,7 @@ from coordinator_core.history.operations import (
     LastOffsetGone,
     OffsetsDeleted,
     Operation,
-    Step,
+    ReplayedOperation,
     numbered,
     offsets_deleted,
 )
@@ -154,11 +154,11 @@ class GroupHistory:
                 raise ReplayFault.of(error, group_id) from error
         return self.take()
 
-    def _replay(self, operation: Operation) -> Step:
+    def _replay(self, operation: Operation) -> ReplayedOperation:
         group_id = operation.group_id
         before = self.shard.groups.get(group_id)
         partitions = self.shard.share_partitions.get(group_id)
-        step = Step(
+        step = ReplayedOperation(
             operation=operation,
             before=before,
             after=before,
@@ -182,7 +182,7 @@ class GroupHistory:
         self.shard = with_group(self.shard, group_id, before, group)
         return step
 
-    def _replay_record(self, step: Step, group: Group | None, record: GroupRecord) -> Group | None:
+    def _replay_record(self, step: ReplayedOperation, group: Group | None, record: GroupRecord) -> Group | None:
         """The group after one record more."""
         offset, record_type, key, value = record
         if record_type in OFFSET_RECORDS:
@@ -226,7 +226,7 @@ def _is_of_offsets_only(group: Group | None) -> bool:
     return isinstance(group, ClassicGroup) and group.is_simple and group.generation_id == 0
 
 
-def _keeps_targets(step: Step, value: Struct) -> bool:
+def _keeps_targets(step: ReplayedOperation, value: Struct) -> bool:
     """Does a streams group come to a new epoch with the targets that it has (Kafka 4.4)? Then their time stays too."""
     before = step.before
     return (
@@ -248,7 +248,9 @@ _MEMBER_STATE_NAMES: Final[Mapping[RecordType, Mapping[int, str]]] = {
 """MemberState by its code in the record: streams groups count from 1."""
 
 
-def _note_record(step: Step, offset: int, record_type: RecordType, key: Struct, value: Struct | None) -> None:
+def _note_record(
+    step: ReplayedOperation, offset: int, record_type: RecordType, key: Struct, value: Struct | None
+) -> None:
     """Remember which record speaks of what, and say what is one event a record by definition."""
     if record_type in KEYED_BY_MEMBER:
         member_id: str = key.member_id

@@ -9,7 +9,7 @@ from coordinator_core.consumer.subscriptions import preferred_assignor
 from coordinator_core.frozen import maker_of
 from coordinator_core.history import views
 from coordinator_core.history.open_intervals import Open, OpenAssignment, OpenGeneration, OpenIntervals, in_runs, parted
-from coordinator_core.history.operations import Step
+from coordinator_core.history.operations import ReplayedOperation
 from coordinator_core.history.rows import (
     LEFT_OR_EXPIRED,
     REPLACED_STATIC,
@@ -33,7 +33,9 @@ class Intervals(NamedTuple):
     intervals: OpenIntervals
     rows: GroupRows
 
-    def open_generation(self, step: Step, after: Group, *, previous: int | None, is_contiguous: bool) -> None:
+    def open_generation(
+        self, step: ReplayedOperation, after: Group, *, previous: int | None, is_contiguous: bool
+    ) -> None:
         """The group came to a generation."""
         intervals = self.intervals
         group_type, generation = views.group_type(after), views.generation(after)
@@ -52,7 +54,7 @@ class Intervals(NamedTuple):
             current_state_at=views.current_state_at(after),
         )
 
-    def close_generation(self, group: Group, step: Step | None) -> None:
+    def close_generation(self, group: Group, step: ReplayedOperation | None) -> None:
         """The generation ended; `group` is its last state."""
         opened, self.intervals.generation = self.intervals.generation, None
         if opened is None:
@@ -85,12 +87,12 @@ class Intervals(NamedTuple):
             )
         )
 
-    def open_member(self, step: Step, after: Group, member_id: str) -> None:
+    def open_member(self, step: ReplayedOperation, after: Group, member_id: str) -> None:
         """A member joined."""
         self.intervals.members[member_id] = self._opened(step, after)
         self.count_assignor(after.members[member_id], +1)
 
-    def close_member(self, group: Group, member_id: str, step: Step | None, ended_by: str | None) -> None:
+    def close_member(self, group: Group, member_id: str, step: ReplayedOperation | None, ended_by: str | None) -> None:
         """A member is gone, and with it its attributes; `group` still has it."""
         opened = self.intervals.members.pop(member_id)
         member = group.members[member_id]
@@ -106,7 +108,9 @@ class Intervals(NamedTuple):
             interval = _interval(opened_attributes, step, group)
         self._add_attributes(group, member_id, interval, of_member)
 
-    def close_gone(self, step: Step, before: Group, gone: Iterable[str], replaced: Mapping[str, str]) -> None:
+    def close_gone(
+        self, step: ReplayedOperation, before: Group, gone: Iterable[str], replaced: Mapping[str, str]
+    ) -> None:
         """Members which are no more: away, or replaced by a new member of the same group instance id."""
         taken_over = frozenset(replaced.values())
         for member_id in gone:
@@ -115,7 +119,7 @@ class Intervals(NamedTuple):
             if ended_by == LEFT_OR_EXPIRED:
                 step.say("MEMBER_LEFT", step.member_at.get(member_id, step.generation_at), member_id=member_id)
 
-    def change_attributes(self, step: Step, old: Member, new: Member) -> None:
+    def change_attributes(self, step: ReplayedOperation, old: Member, new: Member) -> None:
         """Attributes that change within a member's time in the group end an interval of their own."""
         before, after = step.before, step.after
         if before is None or after is None or new.member_id not in self.intervals.members:
@@ -134,7 +138,9 @@ class Intervals(NamedTuple):
         if assignor is not None:
             self.intervals.assignors[assignor] += count
 
-    def change_assignment(self, step: Step, after: Group, member_id: str, kind: str, assigned: Assigned) -> None:
+    def change_assignment(
+        self, step: ReplayedOperation, after: Group, member_id: str, kind: str, assigned: Assigned
+    ) -> None:
         """What a member has of a kind is all of `assigned` from now on, and nothing else."""
         kinds = self.intervals.assignments.setdefault(member_id, {})
         kept, gone, come = parted(kinds.pop(kind, []), assigned)
@@ -147,7 +153,7 @@ class Intervals(NamedTuple):
         if gone:
             self._close_assignments(after, member_id, kind, gone, step)
 
-    def close_all(self, group: Group, step: Step | None, ended_by: str | None) -> None:
+    def close_all(self, group: Group, step: ReplayedOperation | None, ended_by: str | None) -> None:
         """Close everything of a group; `group` is its last state."""
         for member_id, kinds in self.intervals.assignments.items():
             for kind in views.ASSIGNMENT_KINDS:
@@ -158,7 +164,7 @@ class Intervals(NamedTuple):
             self.close_member(group, member_id, step, ended_by)
         self.close_generation(group, step)
 
-    def _opened(self, step: Step, after: Group) -> Open:
+    def _opened(self, step: ReplayedOperation, after: Group) -> Open:
         if step.opened is None:
             step.opened = Open(
                 log_offset=step.operation.last_offset,
@@ -174,7 +180,7 @@ class Intervals(NamedTuple):
         )
 
     def _close_assignments(
-        self, group: Group, member_id: str, kind: str, gone: Sequence[OpenAssignment], step: Step | None
+        self, group: Group, member_id: str, kind: str, gone: Sequence[OpenAssignment], step: ReplayedOperation | None
     ) -> None:
         group_type = views.group_type(group)
         for opened, assigned in in_runs(gone):
@@ -193,7 +199,7 @@ _make_attributes_row: Final = maker_of(AttributesRow)
 _make_run: Final = maker_of(AssignmentRun)
 
 
-def _end_ms(begin_ms: int, step: Step | None) -> int | None:
+def _end_ms(begin_ms: int, step: ReplayedOperation | None) -> int | None:
     """When an interval ended: not before it began, though the clock of the leader that wrote its end be behind. Places
     in the log tell the true order."""
     if step is None:
@@ -202,7 +208,7 @@ def _end_ms(begin_ms: int, step: Step | None) -> int | None:
     return end_ms if end_ms < 0 else max(begin_ms, end_ms)
 
 
-def _interval(opened: Open, step: Step | None, group: Group) -> _Interval:
+def _interval(opened: Open, step: ReplayedOperation | None, group: Group) -> _Interval:
     """What rows of members and of assignments tell alike: from where and when to where and when, the incarnation, the
     first generation and the last, which is the one before the operation that ended the interval."""
     last = group if step is None else step.before

@@ -2,7 +2,7 @@
 
 from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
-from coordinator_core.history.operations import TARGET_MEMBER_RECORDS, TARGET_METADATA_RECORDS, Step
+from coordinator_core.history.operations import TARGET_MEMBER_RECORDS, TARGET_METADATA_RECORDS, ReplayedOperation
 from coordinator_core.history.rows import TopicName
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
 from schemas.consumer_offsets import RecordType
@@ -20,7 +20,7 @@ class LearnedTopics:
         new, self._new = self._new, []
         return new
 
-    def learn_share_partitions(self, step: Step) -> None:
+    def learn_share_partitions(self, step: ReplayedOperation) -> None:
         """The topics of share partitions that an operation initializes or deletes, and the events of it."""
         before, after = step.partitions_before, step.partitions_after
         if after is before or after is None:
@@ -52,7 +52,7 @@ class LearnedTopics:
                     details={"topic_id": topic_id},
                 )
 
-    def learn_targets(self, step: Step) -> None:
+    def learn_targets(self, step: ReplayedOperation) -> None:
         """Names which a target proves: a member that subscribes to one topic alone can only be given that one.
 
         Only where the target was computed in this operation for the epoch in force: an older target may stem from an

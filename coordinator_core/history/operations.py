@@ -103,7 +103,7 @@ _make_event: Final = maker_of(EventRow)
 
 
 @dataclass(slots=True)
-class Step:
+class ReplayedOperation:
     """One operation while it is compared: state before and after, and where in it things happened."""
 
     operation: Operation

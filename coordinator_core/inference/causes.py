@@ -85,7 +85,7 @@ ORDER: Final = (
 CONFIDENCES: Final = (CERTAIN, LIKELY, GUESS)
 
 
-class Step(NamedTuple):
+class GenerationStart(NamedTuple):
     """The operation that began a generation, with what is known around it."""
 
     row: GenerationRow
@@ -137,7 +137,7 @@ class Step(NamedTuple):
         return self.value_of(self.since_previous, self.previous, name), self.value_of(self.events, self.row, name)
 
 
-def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
+def find_causes(step: GenerationStart, before: Sequence[Cause]) -> list[Cause]:
     """All causes of a rebalance, the main one first. `before` are those of the rebalance before."""
     if is_first_seen(step):
         return [Cause("UNKNOWN", "FIRST_SEEN", GUESS)]
@@ -161,7 +161,7 @@ def find_causes(step: Step, before: Sequence[Cause]) -> list[Cause]:
     return list(surest.values())
 
 
-def is_first_seen(step: Step) -> bool:
+def is_first_seen(step: GenerationStart) -> bool:
     """Does the log begin in the middle of the group's life, so that nothing is known of what led here?
 
     Several members that make a group in one step raise its epoch once each: that is a beginning too. Epoch 1 of a group
@@ -188,7 +188,7 @@ def _has_unknown_epoch(row: GenerationRow, events: Sequence[EventRow]) -> bool:
     )
 
 
-def is_unread(step: Step) -> bool:
+def is_unread(step: GenerationStart) -> bool:
     """Can an assignment of this generation or of the one before not be read, so that nobody knows what moved?"""
     return bool(step.row.unread_members) or (step.previous is not None and bool(step.previous.unread_members))
 
@@ -203,7 +203,7 @@ def weaker(cause: Cause) -> Cause:
     return cause._replace(confidence=LIKELY) if cause.confidence == CERTAIN else cause
 
 
-def _by_events(step: Step) -> Iterable[Cause]:
+def _by_events(step: GenerationStart) -> Iterable[Cause]:
     """What the step's own records prove."""
     if step.has("GROUP_CONVERTED"):
         yield Cause("GROUP_CONVERTED", "CONVERTED", CERTAIN)
@@ -231,7 +231,7 @@ def _by_events(step: Step) -> Iterable[Cause]:
         yield Cause("PROTOCOL_CHANGED", "IN_LOG", LIKELY)
 
 
-def _is_first(step: Step) -> bool:
+def _is_first(step: GenerationStart) -> bool:
     """Never before had this incarnation of the group members."""
     previous = step.previous
     return previous is None or (
@@ -239,7 +239,7 @@ def _is_first(step: Step) -> bool:
     )
 
 
-def _by_metadata(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
+def _by_metadata(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cause]:
     """Groups other than classic: the coordinator itself sees that topics changed, and says so by a hash."""
     if causes or step.previous is None:
         return
@@ -263,7 +263,7 @@ def _by_metadata(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
         yield Cause("PARTITIONS_CHANGED", "NOTHING_ELSE_LEFT", LIKELY)
 
 
-def _by_assignor(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
+def _by_assignor(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cause]:
     """Consumer groups: members prefer another server assignor. Kafka 4.4 raises the epoch for that; before, the change
     waits for something else that does.
 
@@ -287,14 +287,14 @@ def _by_assignor(step: Step, causes: Sequence[Cause]) -> Iterable[Cause]:
     yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, CERTAIN if is_sure and has_hash else LIKELY)
 
 
-def _by_pattern(step: Step) -> Cause:
+def _by_pattern(step: GenerationStart) -> Cause:
     """Patterns are resolved to topics after the operation that brought them, and again from time to time."""
     if any(event.event_type in {"MEMBER_JOINED", "SUBSCRIPTION_CHANGED"} for event in step.since_previous):
         return Cause("SUBSCRIPTION_CHANGED", "PATTERN_RESOLVED", LIKELY)
     return Cause("PARTITIONS_CHANGED", "PATTERN_RESOLVED_AGAIN", LIKELY)
 
 
-def _by_assignment(step: Step) -> Iterable[Cause]:
+def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
     """Classic groups: nobody came, went or asked for other topics, and yet other partitions are assigned."""
     previous = step.previous
     if previous is None or previous.group_type != GroupType.CLASSIC or not step.had_members or not step.member_count:
@@ -318,7 +318,7 @@ def _by_assignment(step: Step) -> Iterable[Cause]:
         yield Cause("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)
 
 
-def _is_metadata_late(step: Step) -> bool:
+def _is_metadata_late(step: GenerationStart) -> bool:
     """Did a leader assign what the generation just before left out, since it did not know the topic then?
 
     So it is with partitions that lost their owner by that one, and with topics of which nobody had any, if that one has
@@ -339,7 +339,7 @@ def _is_metadata_late(step: Step) -> bool:
     return movement.came == movement.came_back or (is_asked_for and movement.total > movement.came)
 
 
-def _follows_conversion(step: Step, before: Sequence[Cause]) -> bool:
+def _follows_conversion(step: GenerationStart, before: Sequence[Cause]) -> bool:
     """Is the generation before the one that a conversion to the classic protocol wrote?"""
     previous = step.previous
     return (
@@ -351,7 +351,7 @@ def _follows_conversion(step: Step, before: Sequence[Cause]) -> bool:
     )
 
 
-def _by_configs(step: Step) -> Iterable[Cause]:
+def _by_configs(step: GenerationStart) -> Iterable[Cause]:
     """Connect: the leader assigned by newer configs. That alone proves nothing: session keys are in that topic too."""
     before, now = step.before_and_now("config_offset")
     if before is None or now is None or now <= before:
@@ -365,14 +365,14 @@ def _by_configs(step: Step) -> Iterable[Cause]:
         yield Cause("PARTITIONS_CHANGED", method, LIKELY if is_seen else GUESS)
 
 
-def _is_follow_up(step: Step) -> bool:
+def _is_follow_up(step: GenerationStart) -> bool:
     """Does the generation before make another one follow at once?"""
     if step.row.protocol_type == CONNECT:
         return any(step.before_and_now(name)[0] for name in ("revoked_count", "has_error"))
     return _may_be_cooperative(step.row) and bool(step.movement.came_back) and not is_unread(step)
 
 
-def _is_delay_over(step: Step) -> bool:
+def _is_delay_over(step: GenerationStart) -> bool:
     """Connect: had the leader waited so long for a worker as the generation before said?"""
     delay_ms = step.before_and_now("delay_ms")[0]
     if step.row.protocol_type != CONNECT or step.previous is None or not delay_ms:
@@ -381,7 +381,7 @@ def _is_delay_over(step: Step) -> bool:
     return -DELAY_SLACK_MS <= began_ms - step.previous.valid_from - delay_ms <= DELAY_REJOIN_MS
 
 
-def _by_default(step: Step, before: Sequence[Cause]) -> Cause:
+def _by_default(step: GenerationStart, before: Sequence[Cause]) -> Cause:
     method = _method_of_follow_up(step)
     if method is None or not before:
         return Cause("UNKNOWN", "NO_EVIDENCE", GUESS)
@@ -390,7 +390,7 @@ def _by_default(step: Step, before: Sequence[Cause]) -> Cause:
     return Cause(main.cause, method, LIKELY if is_sure and main.confidence != GUESS else GUESS)
 
 
-def _method_of_follow_up(step: Step) -> str | None:
+def _method_of_follow_up(step: GenerationStart) -> str | None:
     """Of a generation that only carries on what the one before began; None of others."""
     if _is_follow_up(step):
         return COOPERATIVE_FOLLOW_UP

@@ -77,7 +77,7 @@ UNKNOWN: Final = Why(None, "TOMBSTONE", "CERTAIN")
 """That it was deleted is certain, and no more is said."""
 
 
-class _Step(NamedTuple):
+class _RemovedTogether(NamedTuple):
     """Tombstones of one operation."""
 
     rows: tuple[int, ...]
@@ -132,7 +132,7 @@ class Deletions:
     def _why(
         self,
         row: int,
-        step: _Step,
+        step: _RemovedTogether,
         expired: Why | None,
         may_have_expired: bool,
         generation: GenerationRow | None,
@@ -182,7 +182,7 @@ class Deletions:
         is_at_check = settings.offsets_retention_ms <= age_ms <= settings.offsets_retention_ms + check_ms
         return Why(EXPIRED, "AGE_AT_RETENTION", LIKELY) if is_at_check else None
 
-    def _removals(self, step: _Step, offsets: Mapping[int, "_Deleted"]) -> Mapping[int, str | None]:
+    def _removals(self, step: _RemovedTogether, offsets: Mapping[int, "_Deleted"]) -> Mapping[int, str | None]:
         """For each row of an operation: was its topic removed then, as far as the metadata log shows it?
 
         An operation that took an offset of a topic that was not removed was not caused by the removal of another one.
@@ -210,7 +210,7 @@ class Deletions:
         )
         return LIKELY if is_near else None
 
-    def _steps(self, tombstones: I64) -> Sequence[_Step]:
+    def _steps(self, tombstones: I64) -> Sequence[_RemovedTogether]:
         """Tombstones which follow each other in the log at one millisecond are of one operation."""
         log_offset, at_ms = self._life.commits.log_offset[tombstones], self._life.commits.recorded_at_ms[tombstones]
         goes_on = (log_offset[1:] == log_offset[:-1] + 1) & (at_ms[1:] == at_ms[:-1])
@@ -220,7 +220,7 @@ class Deletions:
         steps = []
         begin = 0
         for end, step_ms, offset in zip(ends.tolist(), at_ms[last].tolist(), log_offset[last].tolist(), strict=True):
-            steps.append(_Step(tuple(rows[begin:end]), step_ms, offset))
+            steps.append(_RemovedTogether(tuple(rows[begin:end]), step_ms, offset))
             begin = end
         return steps
 
@@ -269,7 +269,7 @@ class Deletions:
             base_ms = min(base_ms, generation.valid_from)
         return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS, committed_ms)
 
-    def _others(self, steps: Sequence[_Step], tombstones: I64) -> Mapping[tuple[int, int], "_Others"]:
+    def _others(self, steps: Sequence[_RemovedTogether], tombstones: I64) -> Mapping[tuple[int, int], "_Others"]:
         """For each operation and topic that lost an offset in it, what became of the topic's other partitions. An
         operation goes by its last offset in the log."""
         commits, applied = self._life.commits, self._applied

@@ -13,7 +13,7 @@ from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationR
 from coordinator_core.inference.causes import (
     LATE_METADATA_MS,
     Cause,
-    Step,
+    GenerationStart,
     find_causes,
     is_first_seen,
     is_unread,
@@ -104,7 +104,9 @@ def find_rebalances(
     return Rebalances(rows, log_offsets, windows, unowned, placed)
 
 
-def _steps(life: GroupLife, leave_reasons: LeaveReasons, configs: Configs) -> Iterator[tuple[Step, list[MemberRow]]]:
+def _steps(
+    life: GroupLife, leave_reasons: LeaveReasons, configs: Configs
+) -> Iterator[tuple[GenerationStart, list[MemberRow]]]:
     """Each generation with what is known around it, and the members that went."""
     plans = Plans(life)
     offsets = [event.log_offset for event in life.events]
@@ -122,7 +124,7 @@ def _steps(life: GroupLife, leave_reasons: LeaveReasons, configs: Configs) -> It
         has_times = life.timeless.isdisjoint(places)
         since = 0 if previous is None else bisect_left(offsets, begin_of(life.events, offsets, previous))
         yield (
-            Step(
+            GenerationStart(
                 row=row,
                 previous=previous,
                 events=tuple(event for event in between if event.at == row.valid_from),
@@ -211,14 +213,16 @@ class _Present:
         self.unread_count += change * (member.subscribed_topics is None)
 
 
-def _completed_at(step: Step, completed: Mapping[int, int]) -> int | None:
+def _completed_at(step: GenerationStart, completed: Mapping[int, int]) -> int | None:
     if step.row.group_type == GroupType.CLASSIC:
         return step.row.valid_from
     started = (event.log_offset for event in step.events if event.event_type == "GENERATION_STARTED")
     return next((completed[offset] for offset in started if offset in completed), None)
 
 
-def _row(step: Step, left: Sequence[MemberRow], causes: Sequence[Cause], completed_at: int | None) -> RebalanceRow:
+def _row(
+    step: GenerationStart, left: Sequence[MemberRow], causes: Sequence[Cause], completed_at: int | None
+) -> RebalanceRow:
     row, movement = step.row, step.movement
     started_at = row.valid_from
     if row.group_type == GroupType.CLASSIC and row.current_state_at is not None:
@@ -254,7 +258,7 @@ def _row(step: Step, left: Sequence[MemberRow], causes: Sequence[Cause], complet
     )
 
 
-def _window(step: Step, begin_ms_min: int, *, is_timeless: bool) -> Window:
+def _window(step: GenerationStart, begin_ms_min: int, *, is_timeless: bool) -> Window:
     row = step.row
     return Window(
         log_offset=row.from_log_offset,
@@ -265,7 +269,9 @@ def _window(step: Step, begin_ms_min: int, *, is_timeless: bool) -> Window:
     )
 
 
-def _with_known_times(row: RebalanceRow, step: Step, timeless: Set[int], filled_ms: Set[int]) -> RebalanceRow:
+def _with_known_times(
+    row: RebalanceRow, step: GenerationStart, timeless: Set[int], filled_ms: Set[int]
+) -> RebalanceRow:
     """The row without times that no record bears. The record of a classic group may tell of itself when it began."""
     is_timeless = step.row.from_log_offset in timeless
     if is_timeless:

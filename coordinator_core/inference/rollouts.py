@@ -134,7 +134,7 @@ def with_rollouts(
 
 
 @dataclass(slots=True)
-class _FamilyStep:
+class _FamilyChange:
     """Who of a family came and went by one operation."""
 
     log_offset: int
@@ -143,21 +143,21 @@ class _FamilyStep:
     went: list[MemberRow] = field(default_factory=list)
 
 
-def _family_steps(members: Iterable[MemberRow]) -> list[_FamilyStep]:
+def _family_steps(members: Iterable[MemberRow]) -> list[_FamilyChange]:
     """The operations that changed who of the family is there, in order; a conversion of the group does not."""
-    steps: dict[int, _FamilyStep] = {}
+    steps: dict[int, _FamilyChange] = {}
     ordered = sorted(members, key=lambda row: (row.from_log_offset, row.member_id))
     converted = {(row.member_id, row.to_log_offset) for row in ordered if row.ended_by == CONVERTED}
     for row in ordered:
         if (row.member_id, row.from_log_offset) not in converted:
-            steps.setdefault(row.from_log_offset, _FamilyStep(row.from_log_offset, row.valid_from)).came.append(row)
+            steps.setdefault(row.from_log_offset, _FamilyChange(row.from_log_offset, row.valid_from)).came.append(row)
         if row.to_log_offset is not None and row.valid_to is not None and row.ended_by != CONVERTED:
-            steps.setdefault(row.to_log_offset, _FamilyStep(row.to_log_offset, row.valid_to)).went.append(row)
+            steps.setdefault(row.to_log_offset, _FamilyChange(row.to_log_offset, row.valid_to)).went.append(row)
     return [steps[log_offset] for log_offset in sorted(steps)]
 
 
 def _rollouts_of(
-    steps: Sequence[_FamilyStep], leave_reasons: LeaveReasons, settings: InferenceSettings, placed: set[Membership]
+    steps: Sequence[_FamilyChange], leave_reasons: LeaveReasons, settings: InferenceSettings, placed: set[Membership]
 ) -> Iterator[Rollout]:
     present: set[str] = set()
     index = 0
@@ -195,7 +195,7 @@ class _Exchange:
         """In which steps any went."""
         self._came: list[int] = []
 
-    def end(self, steps: Sequence[_FamilyStep], first: int, pause_ms: int) -> int:
+    def end(self, steps: Sequence[_FamilyChange], first: int, pause_ms: int) -> int:
         """The step after its last one; `first` where no rolling deployment begins there."""
         if self._size < MEMBERS_MIN:
             return first
@@ -209,7 +209,7 @@ class _Exchange:
                 return index + 1 if self._is_mixed() else first
         return first
 
-    def _take(self, index: int, step: _FamilyStep) -> bool:
+    def _take(self, index: int, step: _FamilyChange) -> bool:
         """Take a step in. False: with it, it is none."""
         went = {member.member_id for member in step.went}
         if not went <= self._waiting or max(len(went), len(step.came)) > self._half:

@@ -41,7 +41,7 @@ from jobs.gold.isolation import Lack
 from jobs.gold.plan import AuditPlan, make_plan, removed_since_ms, unread_logs, works
 from jobs.gold.snapshot import IS_WHOLE, Basis, Snapshot
 from jobs.gold.task import AuditDone, AuditParts, AuditWork
-from jobs.silver.checkpoints import Step
+from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
 from jobs.silver.isolation import ReplayFailure
 from jobs.silver.reader import SilverFiles
@@ -201,7 +201,7 @@ def _commit(
     basis, newest, app_id, version = this.snapshot.basis, this.snapshot.basis.newest, this.app_id, this.version
     cluster_id, lacks = basis.cluster_id, list(basis.lacks)
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
-    keeps_settled = bool(plan.partitions(SHARE_TOPIC, Step.REST, Step.GO_ON))
+    keeps_settled = bool(plan.partitions(SHARE_TOPIC, ReplayMode.REST, ReplayMode.GO_ON))
     failed: list[LogAnomalyRow] = []
     driver_rows = {
         HANGING_TRANSACTIONS: hanging_transactions(warehouse, basis.run, cluster_id, failed),
@@ -229,7 +229,7 @@ def _commit(
     committed = dict(zip((table.full_name for table in tables), warehouse.at_once(put, tables), strict=True))
     row_counts = {table.full_name: committed[table.full_name].row_count for table in GOLD_TABLES}
     table_versions = {name: item.version for name, item in committed.items()}
-    is_afresh = all(step is Step.AFRESH for step in plan.steps.values())
+    is_afresh = all(step is ReplayMode.AFRESH for step in plan.steps.values())
     foreign_versions = (
         {} if is_afresh else later_writes(warehouse, newest.foreign_versions, newest.left_versions, table_versions)
     )

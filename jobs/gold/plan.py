@@ -15,7 +15,7 @@ from jobs.gold.snapshot import (
     sum_of,
 )
 from jobs.gold.task import NEVER_MS, AuditWork
-from jobs.silver.checkpoints import Step, Watermark, step_of
+from jobs.silver.checkpoints import ReplayMode, Watermark, step_of
 from jobs.silver.replay_failures import groups_left_out
 from jobs.silver.tasks import SHARE_TOPIC, LogFiles
 from jobs.spark.tasks import tapered
@@ -31,7 +31,7 @@ class AuditPlan:
     """From where each log partition is audited."""
 
     logs: tuple[LogFiles, ...]
-    steps: Mapping[LogPartition, Step]
+    steps: Mapping[LogPartition, ReplayMode]
     is_resting: bool
     """Log partitions of groups of which nothing is new are left as they are."""
     next_offsets: Mapping[LogPartition, int] = dataclasses.field(default_factory=dict)
@@ -39,10 +39,10 @@ class AuditPlan:
 
     def afresh(self, topic: str) -> "AuditPlan":
         """The same, but all log partitions of a topic from their beginning."""
-        steps = {log: Step.AFRESH if log[0] == topic else step for log, step in self.steps.items()}
+        steps = {log: ReplayMode.AFRESH if log[0] == topic else step for log, step in self.steps.items()}
         return dataclasses.replace(self, steps=steps)
 
-    def partitions(self, topic: str, *steps: Step) -> frozenset[int]:
+    def partitions(self, topic: str, *steps: ReplayMode) -> frozenset[int]:
         """The log partitions of a topic with which one of some steps is done."""
         return frozenset(partition for (name, partition), step in self.steps.items() if name == topic and step in steps)
 
@@ -52,17 +52,17 @@ def make_plan(snapshot: Snapshot, *, rebuild: bool = False) -> AuditPlan:
     basis, before, now = snapshot.basis, snapshot.audited, snapshot.watermarks
     logs = tuple(LogFiles(*log, files) for log, files in snapshot.bronze.items())
     if rebuild or not basis.may_go_on or snapshot.is_renamed:
-        return AuditPlan(logs, dict.fromkeys(snapshot.bronze, Step.AFRESH), is_resting=False)
+        return AuditPlan(logs, dict.fromkeys(snapshot.bronze, ReplayMode.AFRESH), is_resting=False)
     steps = {}
     for place in snapshot.bronze:
         changed_from = snapshot.rewrites.since(place, before[place].capture_version) if place in before else None
         steps[place] = step_of(now[place].replayed if place in now else (), before.get(place), changed_from)
     # what was lacking then is there now, or something is lacking now: none of it was kept
-    steps |= dict.fromkeys(basis.lacking_logs & steps.keys(), Step.AFRESH)
+    steps |= dict.fromkeys(basis.lacking_logs & steps.keys(), ReplayMode.AFRESH)
     next_offsets = {log: watermark.next_offset for log, watermark in before.items()}
     plan = AuditPlan(logs, steps, basis.unchanged >= SOURCES, next_offsets)
     # rows of a log partition which is audited again from its beginning are among the settled ones of all
-    is_again = any(step is Step.AFRESH and log in before and log[0] == SHARE_TOPIC for log, step in steps.items())
+    is_again = any(step is ReplayMode.AFRESH and log in before and log[0] == SHARE_TOPIC for log, step in steps.items())
     return plan.afresh(SHARE_TOPIC) if is_again or FORMER_SHARES not in basis.unchanged else plan
 
 
@@ -78,7 +78,7 @@ def unread_logs(plan: AuditPlan, topic: str) -> list[LogFiles]:
     """The log partitions of a topic, from where each is audited."""
     return [
         log
-        if plan.steps[log.topic, log.partition] is Step.AFRESH
+        if plan.steps[log.topic, log.partition] is ReplayMode.AFRESH
         else dataclasses.replace(log, from_offset=plan.next_offsets.get((log.topic, log.partition), 0))
         for log in plan.logs
         if log.topic == topic
@@ -111,8 +111,8 @@ def works(
             not_replayed=_of_topic(not_replayed, topic),
             leader_changes=_of_topic(snapshot.seen.leader_changes, topic),
             batch_files={log.partition: log.files for log in part},
-            going_on=plan.partitions(topic, Step.GO_ON, Step.REST),
-            resting=plan.partitions(topic, Step.REST) if plan.is_resting else frozenset(),
+            going_on=plan.partitions(topic, ReplayMode.GO_ON, ReplayMode.REST),
+            resting=plan.partitions(topic, ReplayMode.REST) if plan.is_resting else frozenset(),
             watermarks=_of_topic(snapshot.watermarks, topic),
             next_offsets=_of_topic(plan.next_offsets, topic),
         )
@@ -128,7 +128,7 @@ def _of_topic(of_logs: Mapping[LogPartition, _OfLog], topic: str) -> dict[int, _
 def new_bytes(log: LogFiles, plan: AuditPlan, watermarks: Mapping[LogPartition, Watermark]) -> int:
     """What is to be audited of a log partition: so much of bronze as the new offsets are of all, or all."""
     place = log.topic, log.partition
-    if plan.steps[place] is Step.AFRESH or place not in watermarks:
+    if plan.steps[place] is ReplayMode.AFRESH or place not in watermarks:
         return log.size_bytes
     next_offset = watermarks[place].next_offset
     return log.size_bytes * (next_offset - plan.next_offsets.get(place, 0)) // max(next_offset, 1)

@@ -19,7 +19,7 @@ from coordinator_core.verify import (
     explain_group,
 )
 from jobs.queries.verify_broker import GROUP_ID_NOT_FOUND, NOT_FOUND, Asked, description_facts
-from jobs.queries.verify_ledger import NOTHING, GroupHistory, OffsetHistory, ShareHistory, joined_batches
+from jobs.queries.verify_ledger import NOTHING, GroupInWindow, OffsetHistory, ShareHistory, joined_batches
 from jobs.sources.admin_answers import GroupDescription, Refusal, ShareOffset, ShareState
 
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
@@ -119,7 +119,7 @@ class Judge:
         self._former = former or {}
         self._names = {it.topic_id: it.topic for it in asked.topics.values() if it.topic_id is not None}
 
-    def groups(self, known: Mapping[str, GroupHistory]) -> Iterator[Finding]:
+    def groups(self, known: Mapping[str, GroupInWindow]) -> Iterator[Finding]:
         """Groups, members and assignments."""
         for group_id in {**self._asked.descriptions, **known}:
             answer = self._asked.descriptions.get(group_id, NOT_FOUND)

@@ -72,7 +72,7 @@ NOTHING: Final = Window(0, 0)
 
 
 @dataclass(slots=True)
-class GroupHistory:
+class GroupInWindow:
     """The rows of one group which hold somewhere in a window, and, where anything happened in it, its events."""
 
     window: Window
@@ -215,9 +215,9 @@ class Ledger:
         self.former: dict[tuple[str, str], set[int]] = defaultdict(set)
         """By coordinator topic and key, log partitions whose rows did not count: the cluster looks elsewhere."""
 
-    def groups(self) -> dict[str, GroupHistory]:
+    def groups(self) -> dict[str, GroupInWindow]:
         """Groups which were there, in whole or in part of their windows."""
-        found: dict[str, GroupHistory] = {}
+        found: dict[str, GroupInWindow] = {}
         for table, name in (
             (GROUP_GENERATIONS, "generations"),
             (GROUP_MEMBERS, "members"),
@@ -225,7 +225,7 @@ class Ledger:
         ):
             for row in self._rows(table, consumer_offsets.TOPIC):
                 window = self._window(consumer_offsets.TOPIC, row["log_partition"])
-                history = found.setdefault(row["group_id"], GroupHistory(window))
+                history = found.setdefault(row["group_id"], GroupInWindow(window))
                 getattr(history, name).append(row)
         for group_id, events in self._events(found).items():
             found[group_id].events = events
@@ -343,7 +343,7 @@ class Ledger:
                 if self._is_home(topic, key, row["log_partition"]):
                     yield row
 
-    def _events(self, histories: Mapping[str, GroupHistory]) -> dict[str, list[Row]]:
+    def _events(self, histories: Mapping[str, GroupInWindow]) -> dict[str, list[Row]]:
         """What events tell of the groups to which anything happened since the beginning of their windows."""
         first_end = min((history.window.from_end for history in histories.values()), default=0)
         since = pc.field("log_offset") >= pc.scalar(first_end)

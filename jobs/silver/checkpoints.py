@@ -29,7 +29,7 @@ from schemas.tables.declare import Table
 from schemas.tables.state import GROUP_CHECKPOINTS, LOG_CHECKPOINTS, REPLAY_FAILURES, WATERMARKS
 
 
-class Step(Enum):
+class ReplayMode(Enum):
     """What a run does with a log partition."""
 
     REST = "nothing is new"
@@ -65,17 +65,17 @@ def bronze_ranges(files: Iterable[TableFile]) -> tuple[OffsetRange, ...]:
     )
 
 
-def step_of(now: tuple[OffsetRange, ...], before: Watermark | None, changed_from: int | None = None) -> Step:
+def step_of(now: tuple[OffsetRange, ...], before: Watermark | None, changed_from: int | None = None) -> ReplayMode:
     """What to do with a log partition of which bronze has `now`: REST, GO_ON or, whatever came before, AFRESH.
 
     `changed_from`: the first offset at which bronze has other batches since, which counts as older offsets that came.
     """
     if before is None or (changed_from is not None and changed_from < before.next_offset):
-        return Step.AFRESH
+        return ReplayMode.AFRESH
     new = subtract(now, before.replayed)
     if not new:
-        return Step.REST
-    return Step.GO_ON if new[0][0] >= before.next_offset else Step.AFRESH
+        return ReplayMode.REST
+    return ReplayMode.GO_ON if new[0][0] >= before.next_offset else ReplayMode.AFRESH
 
 
 def watermark_of(ranges: tuple[OffsetRange, ...], capture_version: int = -1) -> Watermark:
@@ -212,7 +212,8 @@ def earlier_checkpoints(
             log: mark
             for log, mark in waiting.items()
             # all that it had replayed is still so; whether more came does not matter
-            if step_of(logs[log], mark, _least(changed[log], failed_from.get(log))) in (Step.GO_ON, Step.REST)
+            if step_of(logs[log], mark, _least(changed[log], failed_from.get(log)))
+            in (ReplayMode.GO_ON, ReplayMode.REST)
         }
         if able:
             lacking = run.read(REPLAY_FAILURES, ["log_topic", "log_partition"]).to_pylist()

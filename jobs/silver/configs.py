@@ -9,7 +9,7 @@ from typing import Any
 from coordinator_core.history.simple_log import ConfigChanged
 from jobs.bronze.admin_snapshots import ObservedConfig
 from jobs.delta.replay_runs import WholeRun
-from jobs.silver.checkpoints import Step
+from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.plan import Plan
 from jobs.silver.tasks import METADATA_TOPIC, ReplayDone
 from jobs.silver.topic_names import at_ms, is_shown
@@ -19,7 +19,7 @@ from schemas.tables.state import CONFIG_CHANGES
 def logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> list[ConfigChanged]:
     """All changes of configs that the metadata log has so far."""
     changes = list(chain.from_iterable(task.configs for task in done))
-    if plan.is_afresh or METADATA_TOPIC in plan.made(Step.AFRESH):
+    if plan.is_afresh or METADATA_TOPIC in plan.made(ReplayMode.AFRESH):
         return changes
     names = [field.name for field in dataclasses.fields(ConfigChanged)]
     run = next((stand.run for (topic, _), stand in plan.earlier.items() if topic == METADATA_TOPIC), whole)

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.warehouse import TableFile, Warehouse
-from jobs.silver.checkpoints import Step
+from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.plan import REMADE, REPLAY_TABLES, Plan
 from jobs.silver.tasks import NAMED_TABLES, TABLES_OF_TOPIC, Carried, ReplayDone
 from jobs.spark.tasks import tapered
@@ -59,8 +59,8 @@ def carried_rows(
     settled ones of the files in `rewritten`, but for those that it makes itself. Of a log partition that goes back,
     those that the earlier run had."""
     carried = []
-    touched = plan.made(*REMADE, Step.GO_ON)
-    resting = plan.made(Step.REST)
+    touched = plan.made(*REMADE, ReplayMode.GO_ON)
+    resting = plan.made(ReplayMode.REST)
     unsettled = tuple(
         (table.full_name, False, file)
         for topic, tables in TABLES_OF_TOPIC.items()

@@ -13,8 +13,8 @@ from jobs.delta.replay_runs import WholeRun
 from jobs.delta.warehouse import TableFile, Warehouse
 from jobs.silver.checkpoints import (
     EarlierCheckpoint,
+    ReplayMode,
     SavedLog,
-    Step,
     Watermark,
     bronze_ranges,
     earlier_checkpoints,
@@ -30,7 +30,7 @@ from schemas.tables.declare import Table
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, SILVER_TABLES, TOPICS
 from schemas.tables.state import CONFIG_CHANGES, COORDINATOR_KEYS
 
-REMADE: Final = frozenset({Step.AFRESH, Step.GO_BACK})
+REMADE: Final = frozenset({ReplayMode.AFRESH, ReplayMode.GO_BACK})
 """Steps with which rows of earlier runs are written again."""
 
 DRIVER_TABLES: Final = (TOPICS, PARTITION_COUNTS, COORDINATOR_PARTITIONS, CONFIGS)
@@ -42,7 +42,7 @@ REPLAY_TABLES: Final = (*(table for table in SILVER_TABLES if table not in DRIVE
 class Plan:
     """What a run does: with each log partition, and with the rows of the runs before."""
 
-    steps: Mapping[LogPartition, Step]
+    steps: Mapping[LogPartition, ReplayMode]
     logs: tuple[LogFiles, ...]
     """Those to be replayed, by topic and partition."""
     watermarks: Mapping[LogPartition, Watermark]
@@ -57,9 +57,9 @@ class Plan:
     @property
     def is_afresh(self) -> bool:
         """Nothing of the runs before is kept."""
-        return all(step is Step.AFRESH for step in self.steps.values())
+        return all(step is ReplayMode.AFRESH for step in self.steps.values())
 
-    def made(self, *steps: Step) -> dict[str, frozenset[int]]:
+    def made(self, *steps: ReplayMode) -> dict[str, frozenset[int]]:
         """By topic, the log partitions with which one of some steps is done."""
         of_topic: dict[str, set[int]] = {}
         for (topic, partition), step in self.steps.items():
@@ -98,28 +98,28 @@ def make_plan(
     changed = {log: rewrites.since(log, mark.capture_version) for log, mark in known.items()}
     steps = {log: step_of(ranges, known.get(log), changed.get(log)) for log, ranges in now.items()}
     failed_from = {log: min(failure.from_offset for failure in found) for log, found in failures.items()}
-    going_on = {log: step for log, step in steps.items() if log in failures and step is not Step.AFRESH}
-    steps |= dict.fromkeys(going_on, Step.AFRESH)
-    late = {log: now[log] for log, step in steps.items() if step is Step.AFRESH and log in known}
+    going_on = {log: step for log, step in steps.items() if log in failures and step is not ReplayMode.AFRESH}
+    steps |= dict.fromkeys(going_on, ReplayMode.AFRESH)
+    late = {log: now[log] for log, step in steps.items() if step is ReplayMode.AFRESH and log in known}
     earlier = earlier_checkpoints(runs_before, late, tables_of, rewrites, failed_from)
-    steps |= dict.fromkeys(earlier, Step.GO_BACK)
+    steps |= dict.fromkeys(earlier, ReplayMode.GO_BACK)
     # what bronze has not any more cannot be read again: all else goes on
-    stuck = {log: step for log, step in going_on.items() if log in dropped and steps[log] is Step.AFRESH}
+    stuck = {log: step for log, step in going_on.items() if log in dropped and steps[log] is ReplayMode.AFRESH}
     steps |= stuck
     left_out = {log: LeftOut(failures[log]) for log in stuck}
     logs = []
     for log, step in steps.items():
         match step:
-            case Step.AFRESH:
+            case ReplayMode.AFRESH:
                 logs.append(LogFiles(*log, files[log]))
-            case Step.GO_BACK:
+            case ReplayMode.GO_BACK:
                 logs.append(LogFiles(*log, files[log], earlier[log].watermark.next_offset, earlier[log].saved))
-            case Step.GO_ON:
+            case ReplayMode.GO_ON:
                 going = LogFiles(*log, files[log], known[log].next_offset, saved[log_name(*log)])
                 logs.append(dataclasses.replace(going, left_out=left_out.get(log, NOTHING_LEFT_OUT)))
     again = frozenset(log for log, step in steps.items() if step in REMADE and log in watermarks)
     after = {log: watermark_of(ranges, rewrites.capture_version) for log, ranges in now.items()}
-    resting = tuple(failure for log, step in stuck.items() if step is Step.REST for failure in failures[log])
+    resting = tuple(failure for log, step in stuck.items() if step is ReplayMode.REST for failure in failures[log])
     return Plan(steps, tuple(logs), after, again, earlier, resting)
 
 

@@ -44,7 +44,7 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import OVERWRITE, Committed, TableFile, Warehouse
 from jobs.errors import WarehouseError
 from jobs.settings import place_words
-from jobs.silver.checkpoints import Step, log_name, read_watermarks, saved_logs, watermarks_table
+from jobs.silver.checkpoints import ReplayMode, log_name, read_watermarks, saved_logs, watermarks_table
 from jobs.silver.configs import config_rows, logged_changes
 from jobs.silver.coordinator_keys import merged_keys, of_log, without_logs
 from jobs.silver.former_rows import FormerFiles, carried_rows, former_files, rewritten_files, take_misnamed, task_bins
@@ -233,7 +233,7 @@ def _is_elsewhere(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> boo
 def _refuse_to_forget(warehouse: Warehouse, cluster_id: str, plan: Plan) -> None:
     """Raise WarehouseError where a log partition would be replayed from its beginning that bronze has not any more."""
     dropped = deleted_ranges(warehouse, cluster_id)
-    lost = sorted(log_name(*log) for log, step in plan.steps.items() if step is Step.AFRESH and log in dropped)
+    lost = sorted(log_name(*log) for log, step in plan.steps.items() if step is ReplayMode.AFRESH and log in dropped)
     if lost:
         raise WarehouseError(
             f"{len(lost)} log partitions ({lost[0]}, ...) would be replayed from their beginning, and retention took "
@@ -514,7 +514,7 @@ def _commit_quarantine(
     is_kept = is_of_capture(rows)
     if not plan.is_afresh:
         names = pc.binary_join_element_wise(rows["topic"], rows["partition"].cast(pa.string()), "-")
-        afresh = [log_name(*log) for log, step in plan.steps.items() if step is Step.AFRESH]
+        afresh = [log_name(*log) for log, step in plan.steps.items() if step is ReplayMode.AFRESH]
         is_again = pc.is_in(names, value_set=pa.array(afresh, pa.string()))
         for log, stand in plan.earlier.items():
             is_behind = pc.greater_equal(pc.coalesce(rows["offset"], rows["base_offset"]), stand.watermark.next_offset)

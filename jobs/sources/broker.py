@@ -32,7 +32,7 @@ from jobs.errors import BrokerError, JobError
 from jobs.settings import BrokerAddress
 from jobs.sources.client_properties import load_client_properties
 from jobs.sources.connections import ConnectionManager
-from jobs.sources.diagnosis import Diagnosis, Step, diagnose, split_server
+from jobs.sources.diagnosis import Diagnosis, Reached, diagnose, split_server
 
 TIMEOUT_MS: Final = 30_000
 """request.timeout.ms of Kafka's clients."""
@@ -354,7 +354,7 @@ class Broker:
     def failure(self, node_id: int | None, error: BaseException) -> BrokerError:
         """The error of a broker that could not be reached until the time was over."""
         found = self._look(node_id, LOOK_MS_MIN)
-        if found.step is Step.DONE:
+        if found.step is Reached.DONE:
             text = f"{found.server} does not answer within {self.timeout_ms} ms: {_short(error)}"
             return BrokerError(text, code="TIMEOUT")
         return BrokerError(f"{found} (tried for {self.timeout_ms} ms)", code=found.step.name)
@@ -409,8 +409,8 @@ class Broker:
             look_ms = max(LOOK_MS_MIN, deadline.left_ms // len(servers))
             found = [diagnose(server, self._config, timeout_ms=look_ms) for server in servers]
             is_over = not deadline.back_off()
-            if is_over or all(it.is_final or it.step is Step.UNKNOWN_HOST for it in found):
-                ends = [it for it in found if it.step is not Step.DONE]
+            if is_over or all(it.is_final or it.step is Reached.UNKNOWN_HOST for it in found):
+                ends = [it for it in found if it.step is not Reached.DONE]
                 if ends:
                     tried = f" (tried for {self.timeout_ms} ms)" if is_over else ""
                     said = "; ".join(dict.fromkeys(map(str, ends)))
@@ -500,7 +500,7 @@ class Broker:
         nodes = cluster.brokers() if node_id is None else [cluster.broker_metadata(node_id)]
         servers = [f"{node.host}:{node.port}" for node in nodes if node is not None]
         given: list[str] = self._config["bootstrap_servers"]
-        found = Diagnosis(given[0], Step.DONE)
+        found = Diagnosis(given[0], Reached.DONE)
         for server in servers or given:
             found = diagnose(
                 server,
@@ -508,7 +508,7 @@ class Broker:
                 timeout_ms=max(LOOK_MS_MIN, timeout_ms // len(servers or given)),
                 is_advertised=server not in given,
             )
-            if found.step is not Step.DONE:
+            if found.step is not Reached.DONE:
                 break
         return found
 

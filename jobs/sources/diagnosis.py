@@ -47,7 +47,7 @@ UNKNOWN_ISSUER: Final = frozenset({2, 18, 19, 20, 21})
 NAME_MISMATCH: Final = frozenset({62, 64})
 
 
-class Step(Enum):
+class Reached(Enum):
     """Where the way to a broker ended."""
 
     DONE = "nowhere: it works"
@@ -72,7 +72,14 @@ class Step(Enum):
 
 
 PASSING: Final = frozenset(
-    {Step.DONE, Step.UNKNOWN_HOST, Step.CONNECTION_REFUSED, Step.UNREACHABLE, Step.NO_ANSWER, Step.CLOSED}
+    {
+        Reached.DONE,
+        Reached.UNKNOWN_HOST,
+        Reached.CONNECTION_REFUSED,
+        Reached.UNREACHABLE,
+        Reached.NO_ANSWER,
+        Reached.CLOSED,
+    }
 )
 """What may be over a little later, since the broker was just starting, say."""
 
@@ -82,7 +89,7 @@ class Diagnosis:
     """What was found, in one line with the remedy."""
 
     server: str
-    step: Step
+    step: Reached
     text: str = ""
 
     @property
@@ -97,7 +104,7 @@ class Diagnosis:
 class _Ends(Exception):
     """The way ends here."""
 
-    def __init__(self, step: Step, text: str) -> None:
+    def __init__(self, step: Reached, text: str) -> None:
         super().__init__(text)
         self.step = step
 
@@ -115,7 +122,7 @@ def diagnose(server: str, config: Mapping[str, Any], *, timeout_ms: int, is_adve
         if is_advertised and end.step in PASSING:
             text += ". The cluster advertises this address (advertised.listeners)"
         return Diagnosis(server, end.step, text)
-    return Diagnosis(server, Step.DONE)
+    return Diagnosis(server, Reached.DONE)
 
 
 def split_server(server: str) -> tuple[str, int]:
@@ -164,9 +171,12 @@ class _Way:
             else:
                 return connection
         if isinstance(last, ConnectionRefusedError):
-            raise _Ends(Step.CONNECTION_REFUSED, "connection refused: the broker is down, or the port is not its own")
+            raise _Ends(
+                Reached.CONNECTION_REFUSED,
+                "connection refused: the broker is down, or the port is not its own",
+            )
         why = f"no connection within {self._timeout_ms} ms" if isinstance(last, TimeoutError) else "no way to it"
-        raise _Ends(Step.UNREACHABLE, f"{why}: check the address, and firewalls on the way")
+        raise _Ends(Reached.UNREACHABLE, f"{why}: check the address, and firewalls on the way")
 
     def _addresses(self) -> list[Any]:
         """Looked up in a thread, for a look-up knows no time-out."""
@@ -180,7 +190,10 @@ class _Way:
         thread.start()
         thread.join(self._left_s())
         if not found:
-            raise _Ends(Step.UNKNOWN_HOST, f"unknown host {printable(self._host)}: check the name, and name servers")
+            raise _Ends(
+                Reached.UNKNOWN_HOST,
+                f"unknown host {printable(self._host)}: check the name, and name servers",
+            )
         return list(found)
 
     # TLS
@@ -195,7 +208,7 @@ class _Way:
             if self._speaks_plain_kafka():
                 instead = "SASL_PLAINTEXT" if self._protocol in SASL else "PLAINTEXT"
                 raise _Ends(
-                    Step.NO_TLS,
+                    Reached.NO_TLS,
                     f"the port speaks no TLS, and security.protocol is {self._protocol}: use {instead},"
                     " or the port of a TLS listener",
                 ) from None
@@ -204,26 +217,26 @@ class _Way:
     def _bad_certificate(self, error: ssl.SSLCertVerificationError) -> _Ends:
         if error.verify_code in UNKNOWN_ISSUER:
             return _Ends(
-                Step.UNKNOWN_CA,
+                Reached.UNKNOWN_CA,
                 "the broker's certificate is of an authority which is not trusted here: give its CA certificate with"
                 " ssl.truststore.location",
             )
         if error.verify_code in NAME_MISMATCH:
             return _Ends(
-                Step.HOST_NAME,
+                Reached.HOST_NAME,
                 f"the broker's certificate is not for {printable(self._host)}: connect by a name that it has, or, where"
                 " that is wanted, set ssl.endpoint.identification.algorithm to nothing",
             )
         when = {CERTIFICATE_EXPIRED: "has expired", CERTIFICATE_NOT_YET_VALID: "is not valid yet"}
         why = when.get(error.verify_code, f"is not accepted: {printable(error.verify_message, TEXT_MAX)}")
-        return _Ends(Step.CERTIFICATE, f"the broker's certificate {why}")
+        return _Ends(Reached.CERTIFICATE, f"the broker's certificate {why}")
 
     def _tls_refused(self, error: Exception) -> _Ends:
         if isinstance(error, TimeoutError):
             return self._no_answer()
         reason = getattr(error, "reason", None) or type(error).__name__
         return _Ends(
-            Step.TLS_REFUSED,
+            Reached.TLS_REFUSED,
             f"TLS fails ({printable(str(reason))}): the broker wants a certificate of ours that it trusts"
             " (ssl.keystore.location), or shares no TLS version or cipher with us",
         )
@@ -255,15 +268,15 @@ class _Way:
             if self._protocol not in TLS and self._speaks_tls():
                 instead = "SASL_SSL" if self._protocol in SASL else "SSL"
                 raise _Ends(
-                    Step.TLS_WANTED,
+                    Reached.TLS_WANTED,
                     f"the port speaks TLS, and security.protocol is {self._protocol}: use {instead}",
                 ) from None
-            if isinstance(connection, ssl.SSLSocket) and end.step is Step.CLOSED:
+            if isinstance(connection, ssl.SSLSocket) and end.step is Reached.CLOSED:
                 # with TLS 1.3 a broker looks at our certificate only now
                 raise self._tls_refused(end.__cause__ if isinstance(end.__cause__, Exception) else end) from None
             raise
         if not any(it.api_key == MetadataRequest.API_KEY for it in answer.api_keys):
-            raise _Ends(Step.CONTROLLER, "a controller listens there: give the port of a broker")
+            raise _Ends(Reached.CONTROLLER, "a controller listens there: give the port of a broker")
 
     def _look_for_login(self, connection: socket.socket) -> None:
         request = SaslHandshakeRequest(mechanism=NO_MECHANISM)
@@ -271,7 +284,7 @@ class _Way:
         if answer.error_code == UNSUPPORTED_SASL_MECHANISM:
             instead = "SASL_SSL" if self._protocol in TLS else "SASL_PLAINTEXT"
             raise _Ends(
-                Step.SASL_WANTED,
+                Reached.SASL_WANTED,
                 f"the port wants a login, and security.protocol is {self._protocol}: use {instead}, with sasl.mechanism"
                 f" {_or(answer.mechanisms)}",
             )
@@ -282,13 +295,13 @@ class _Way:
         if answer.error_code == ILLEGAL_SASL_STATE:
             instead = "SSL" if self._protocol in TLS else "PLAINTEXT"
             raise _Ends(
-                Step.NO_SASL,
+                Reached.NO_SASL,
                 f"the port wants no login, and security.protocol is {self._protocol}: use {instead}, or the port of a"
                 " SASL listener",
             )
         if answer.error_code:
             raise _Ends(
-                Step.SASL_MECHANISM,
+                Reached.SASL_MECHANISM,
                 f"the broker knows no login with {name}: set sasl.mechanism to {_or(answer.mechanisms)}",
             )
         try:
@@ -300,22 +313,22 @@ class _Way:
                 answer = self._exchange(connection, request, SaslAuthenticateResponse, version=1)
                 if answer.error_code:
                     raise _Ends(
-                        Step.LOGIN_REFUSED,
+                        Reached.LOGIN_REFUSED,
                         f"the broker refuses the login with {name}: check user and password, or what replaces them."
                         f" It says: {printable(str(answer.error_message), TEXT_MAX)}",
                     )
                 mechanism.receive(answer.auth_bytes)
         except _Ends as end:
-            if end.step is not Step.CLOSED:
+            if end.step is not Reached.CLOSED:
                 raise
             raise _Ends(
-                Step.LOGIN_REFUSED,
+                Reached.LOGIN_REFUSED,
                 f"the broker ends the login with {name}: check user and password, or what replaces them",
             ) from None
         except JobError as error:
-            raise _Ends(Step.LOGIN_NOT_READY, f"no login with {name}: {error}") from None
+            raise _Ends(Reached.LOGIN_NOT_READY, f"no login with {name}: {error}") from None
         except Exception as error:
-            raise _Ends(Step.LOGIN_NOT_READY, f"no login with {name}: {type(error).__name__} here") from None
+            raise _Ends(Reached.LOGIN_NOT_READY, f"no login with {name}: {type(error).__name__} here") from None
 
     def _exchange(self, connection: socket.socket, request: Any, response: Any, *, version: int) -> Any:
         """One request and its response. Raises _Ends."""
@@ -326,7 +339,7 @@ class _Way:
             connection.sendall(request.encode(framed=True, header=True))
             size = int.from_bytes(self._received(connection, 4), "big")
             if size > FRAME_BYTES_MAX:
-                raise _Ends(Step.NOT_KAFKA, "what answers there is no Kafka broker")
+                raise _Ends(Reached.NOT_KAFKA, "what answers there is no Kafka broker")
             data = self._received(connection, size)
         except TimeoutError:
             raise self._no_answer() from None
@@ -335,7 +348,7 @@ class _Way:
         try:
             return response.decode(data, version=version, header=True)
         except Exception:
-            raise _Ends(Step.NOT_KAFKA, "what answers there is no Kafka broker") from None
+            raise _Ends(Reached.NOT_KAFKA, "what answers there is no Kafka broker") from None
 
     def _received(self, connection: socket.socket, size: int) -> bytes:
         data = b""
@@ -348,11 +361,12 @@ class _Way:
         return data
 
     def _no_answer(self) -> _Ends:
-        return _Ends(Step.NO_ANSWER, f"it takes connections, and does not answer within {self._timeout_ms} ms")
+        return _Ends(Reached.NO_ANSWER, f"it takes connections, and does not answer within {self._timeout_ms} ms")
 
     def _closed(self) -> _Ends:
         return _Ends(
-            Step.CLOSED, "it takes connections and closes them: it is starting or stopping, or no Kafka broker"
+            Reached.CLOSED,
+            "it takes connections and closes them: it is starting or stopping, or no Kafka broker",
         )
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.cases.small_logs import NOON_MS, SmallLog
-from tools.upgraded_log import TOPIC, Step, compare, read_steps, tell
+from tools.upgraded_log import TOPIC, ReleaseRun, compare, read_steps, tell
 
 MINUTE_MS = 60_000
 
 
 @pytest.fixture
-def steps(tmp_path: Path) -> list[Step]:
+def steps(tmp_path: Path) -> list[ReleaseRun]:
     """Two releases over one log: the second commits further, and to another partition."""
     log = SmallLog()
     log.commit("g", 0, 5, NOON_MS, topic=TOPIC)
@@ -22,12 +22,12 @@ def steps(tmp_path: Path) -> list[Step]:
     log.commit("h", 1, 7, NOON_MS + MINUTE_MS, topic=TOPIC)
     second = log.write(tmp_path / "2-new" / "logs")
     return [
-        Step("old", first, NOON_MS + 1_000, {("g", 0): 5}),
-        Step("new", second, NOON_MS + 2 * MINUTE_MS, {("g", 0): 9, ("h", 1): 7}),
+        ReleaseRun("old", first, NOON_MS + 1_000, {("g", 0): 5}),
+        ReleaseRun("new", second, NOON_MS + 2 * MINUTE_MS, {("g", 0): 9, ("h", 1): 7}),
     ]
 
 
-def test_another_answer_is_named(steps: list[Step], tmp_path: Path) -> None:
+def test_another_answer_is_named(steps: list[ReleaseRun], tmp_path: Path) -> None:
     """Of a broker that answers otherwise, once for the night and once as of the time; all else is equal: the other
     step, the tables of both ways, and the bytes."""
     steps[0] = replace(steps[0], answers={("g", 0): 6, ("k", 2): 1})
@@ -38,7 +38,7 @@ def test_another_answer_is_named(steps: list[Step], tmp_path: Path) -> None:
     assert [*tell(compared)][:2] == ["0 of 2  offsets after the night of old", f"  {named[0]}"]
 
 
-def test_an_earlier_run_is_read_again(steps: list[Step], tmp_path: Path) -> None:
+def test_an_earlier_run_is_read_again(steps: list[ReleaseRun], tmp_path: Path) -> None:
     """As it was written, in the order of its steps."""
     for folder, step in zip(("1-old", "2-new"), steps, strict=True):
         offsets = [[*place, offset] for place, offset in sorted(step.answers.items())]

@@ -28,7 +28,7 @@ from jobs.gold.snapshot import (
     sum_of,
 )
 from jobs.gold.task import NEVER_MS, AuditWork
-from jobs.silver.checkpoints import Step, Watermark
+from jobs.silver.checkpoints import ReplayMode, Watermark
 from jobs.silver.reader import SilverFiles
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 
@@ -69,7 +69,12 @@ def mark(next_offset: int) -> Watermark:
 def test_an_audit_goes_on_from_the_last_one() -> None:
     """What is new is audited, and groups of which nothing is new are left as they are."""
     plan = make_plan(snapshot())
-    assert plan.steps == {IDLE: Step.REST, BUSY: Step.GO_ON, SHARE: Step.GO_ON, NEW: Step.AFRESH}
+    assert plan.steps == {
+        IDLE: ReplayMode.REST,
+        BUSY: ReplayMode.GO_ON,
+        SHARE: ReplayMode.GO_ON,
+        NEW: ReplayMode.AFRESH,
+    }
     assert plan.is_resting
     assert [log.from_offset for log in unread_logs(plan, OFFSETS_TOPIC)] == [100, 100]
 
@@ -87,7 +92,7 @@ def test_an_audit_goes_on_from_the_last_one() -> None:
 def test_an_audit_from_the_beginning(before: Mapping[str, Any] | None, changes: dict[str, Any], rebuild: bool) -> None:
     """Nothing of the last one stays."""
     plan = make_plan(snapshot(before, **changes), rebuild=rebuild)
-    assert set(plan.steps.values()) == {Step.AFRESH}
+    assert set(plan.steps.values()) == {ReplayMode.AFRESH}
     assert not plan.is_resting
     assert [log.from_offset for log in unread_logs(plan, OFFSETS_TOPIC)] == [0, 0]
 
@@ -96,14 +101,14 @@ def test_an_audit_after_one_that_broke_off() -> None:
     """Its tables are of two versions: all is made again."""
     found = snapshot()
     found.basis.newest.has_broken_off = True
-    assert set(make_plan(found).steps.values()) == {Step.AFRESH}
+    assert set(make_plan(found).steps.values()) == {ReplayMode.AFRESH}
 
 
 def test_another_source_wakes_groups_and_keeps_what_was_read() -> None:
     """Where configs of sessions changed, groups without new records are judged again too."""
     plan = make_plan(snapshot({**SETTINGS, SESSION_CONFIGS: "others"}))
     assert not plan.is_resting
-    assert plan.steps[IDLE] is Step.REST
+    assert plan.steps[IDLE] is ReplayMode.REST
 
 
 @pytest.mark.parametrize(
@@ -119,8 +124,8 @@ def test_share_partitions_go_back_together(
     """Settled rows are of all log partitions of the topic; those of groups are not touched."""
     rewrites = Rewrites(2, {log: list(places) for log, places in rewritten.items()})
     plan = make_plan(snapshot(before, rewrites=rewrites))
-    assert plan.partitions(SHARE_TOPIC, Step.AFRESH) == {0, 1}
-    assert plan.partitions(OFFSETS_TOPIC, Step.AFRESH) == frozenset()
+    assert plan.partitions(SHARE_TOPIC, ReplayMode.AFRESH) == {0, 1}
+    assert plan.partitions(OFFSETS_TOPIC, ReplayMode.AFRESH) == frozenset()
 
 
 def test_tasks_know_their_log_partitions() -> None:

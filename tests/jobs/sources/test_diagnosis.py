@@ -21,7 +21,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 
 from jobs.errors import BrokerError, SourceError
-from jobs.sources.diagnosis import Step, diagnose, split_server
+from jobs.sources.diagnosis import Reached, diagnose, split_server
 from tests.jobs.fake_kafka import FakeKafka, then
 
 TIMEOUT_MS = 700
@@ -125,7 +125,7 @@ def client(path: Path | None = None) -> dict[str, Any]:
     return {"security_protocol": "SSL", "ssl_context": ssl.create_default_context(cafile=path)}
 
 
-def check(server: str, config: dict[str, Any], step: Step, words: str) -> None:
+def check(server: str, config: dict[str, Any], step: Reached, words: str) -> None:
     """What is found, in one line and in time."""
     started = time.monotonic()
     found = diagnose(server, config, timeout_ms=TIMEOUT_MS)
@@ -148,16 +148,16 @@ SASL: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("talk", "step", "words"),
     [
-        (silent, Step.NO_ANSWER, "does not answer within 700 ms"),
-        (close, Step.CLOSED, "closes them"),
-        (say(b"HTTP/1.1 400 Bad Request\r\n\r\n"), Step.NOT_KAFKA, "no Kafka broker"),
-        (say(b"\0\0\0\x08" + b"12345678"), Step.NOT_KAFKA, "no Kafka broker"),
-        (say(b"\0\0\0\x08" + b"1"), Step.CLOSED, "closes them"),
+        (silent, Reached.NO_ANSWER, "does not answer within 700 ms"),
+        (close, Reached.CLOSED, "closes them"),
+        (say(b"HTTP/1.1 400 Bad Request\r\n\r\n"), Reached.NOT_KAFKA, "no Kafka broker"),
+        (say(b"\0\0\0\x08" + b"12345678"), Reached.NOT_KAFKA, "no Kafka broker"),
+        (say(b"\0\0\0\x08" + b"1"), Reached.CLOSED, "closes them"),
     ],
     ids=["silent", "closes", "http", "nonsense", "half an answer"],
 )
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_what_is_no_broker(talk: Talk, step: Step, words: str) -> None:
+def test_what_is_no_broker(talk: Talk, step: Reached, words: str) -> None:
     """Something else listens there."""
     with listening(talk) as server:
         check(server, PLAIN, step, words)
@@ -165,14 +165,14 @@ def test_what_is_no_broker(talk: Talk, step: Step, words: str) -> None:
 
 def test_nothing_listens() -> None:
     """A name that does not exist, a port without a listener."""
-    check("no-such-host.invalid:9092", PLAIN, Step.UNKNOWN_HOST, "unknown host no-such-host.invalid")
-    check("127.0.0.1:1", PLAIN, Step.CONNECTION_REFUSED, "connection refused")
+    check("no-such-host.invalid:9092", PLAIN, Reached.UNKNOWN_HOST, "unknown host no-such-host.invalid")
+    check("127.0.0.1:1", PLAIN, Reached.CONNECTION_REFUSED, "connection refused")
 
 
 def test_a_broker_that_is_fine() -> None:
     """The way ends nowhere."""
     with FakeKafka() as kafka:
-        assert diagnose(kafka.address, PLAIN, timeout_ms=5_000).step is Step.DONE
+        assert diagnose(kafka.address, PLAIN, timeout_ms=5_000).step is Reached.DONE
 
 
 def test_advertised_addresses() -> None:
@@ -185,15 +185,20 @@ def test_advertised_addresses() -> None:
 @pytest.mark.parametrize(
     ("certificate", "is_trusted", "step", "words"),
     [
-        (Certificate(), False, Step.UNKNOWN_CA, "ssl.truststore.location"),
-        (Certificate(name="127.0.0.2"), True, Step.HOST_NAME, "ssl.endpoint.identification.algorithm"),
-        (Certificate(valid=(NOW, NOW + timedelta(days=1))), True, Step.CERTIFICATE, "has expired"),
-        (Certificate(valid=(ALWAYS[1], ALWAYS[1] + timedelta(days=1))), True, Step.CERTIFICATE, "is not valid yet"),
-        (Certificate(), True, Step.NO_ANSWER, "does not answer"),
+        (Certificate(), False, Reached.UNKNOWN_CA, "ssl.truststore.location"),
+        (Certificate(name="127.0.0.2"), True, Reached.HOST_NAME, "ssl.endpoint.identification.algorithm"),
+        (Certificate(valid=(NOW, NOW + timedelta(days=1))), True, Reached.CERTIFICATE, "has expired"),
+        (
+            Certificate(valid=(ALWAYS[1], ALWAYS[1] + timedelta(days=1))),
+            True,
+            Reached.CERTIFICATE,
+            "is not valid yet",
+        ),
+        (Certificate(), True, Reached.NO_ANSWER, "does not answer"),
     ],
     ids=["unknown authority", "other name", "expired", "not yet valid", "fine"],
 )
-def test_certificates(tmp_path: Path, certificate: Certificate, is_trusted: bool, step: Step, words: str) -> None:
+def test_certificates(tmp_path: Path, certificate: Certificate, is_trusted: bool, step: Reached, words: str) -> None:
     """What is wrong with the broker's certificate."""
     path = certificate.write(tmp_path)
     with listening(tls(path)) as server:
@@ -203,21 +208,26 @@ def test_certificates(tmp_path: Path, certificate: Certificate, is_trusted: bool
 def test_tls_on_one_side_only(tmp_path: Path) -> None:
     """A port which speaks TLS and a client which does not, and the other way round; neither is a time-out."""
     with listening(tls(Certificate().write(tmp_path))) as server:
-        check(server, PLAIN, Step.TLS_WANTED, "use SSL")
-        check(server, SASL, Step.TLS_WANTED, "use SASL_SSL")
+        check(server, PLAIN, Reached.TLS_WANTED, "use SSL")
+        check(server, SASL, Reached.TLS_WANTED, "use SASL_SSL")
     with FakeKafka() as kafka:
-        check(kafka.address, client(), Step.NO_TLS, "use PLAINTEXT")
-        check(kafka.address, {**client(), "security_protocol": "SASL_SSL"}, Step.NO_TLS, "use SASL_PLAINTEXT")
+        check(kafka.address, client(), Reached.NO_TLS, "use PLAINTEXT")
+        check(kafka.address, {**client(), "security_protocol": "SASL_SSL"}, Reached.NO_TLS, "use SASL_PLAINTEXT")
     with listening(close) as server:
-        check(server, client(), Step.TLS_REFUSED, "ssl.keystore.location")
+        check(server, client(), Reached.TLS_REFUSED, "ssl.keystore.location")
 
 
 def test_login_on_one_side_only() -> None:
     """A port which wants a login and a client without one, and the other way round."""
     with FakeKafka() as kafka:
-        check(kafka.address, SASL, Step.NO_SASL, "use PLAINTEXT")
+        check(kafka.address, SASL, Reached.NO_SASL, "use PLAINTEXT")
         kafka.on_any[SaslHandshakeRequest.API_KEY] = [lambda *_: handshake(33)]
-        check(kafka.address, PLAIN, Step.SASL_WANTED, "use SASL_PLAINTEXT, with sasl.mechanism PLAIN or SCRAM-SHA-512")
+        check(
+            kafka.address,
+            PLAIN,
+            Reached.SASL_WANTED,
+            "use SASL_PLAINTEXT, with sasl.mechanism PLAIN or SCRAM-SHA-512",
+        )
 
 
 def handshake(error_code: int) -> Any:
@@ -229,13 +239,28 @@ def test_logins_which_fail() -> None:
     """A mechanism that the broker does not have, a password that it refuses, a login which cannot be made here."""
     with FakeKafka() as kafka:
         planned = kafka.on_any[SaslHandshakeRequest.API_KEY] = [lambda *_: handshake(33)]
-        check(kafka.address, SASL, Step.SASL_MECHANISM, "no login with PLAIN: set sasl.mechanism to PLAIN or SCRAM")
+        check(
+            kafka.address,
+            SASL,
+            Reached.SASL_MECHANISM,
+            "no login with PLAIN: set sasl.mechanism to PLAIN or SCRAM",
+        )
         refused = SaslAuthenticateResponse(error_code=58, error_message="Invalid\nuser", auth_bytes=b"")
         planned.append(lambda *_: handshake(0))
         kafka.on_any[SaslAuthenticateResponse.API_KEY] = [lambda *_: refused]
-        check(kafka.address, SASL, Step.LOGIN_REFUSED, "check user and password, or what replaces them. It says: Inv")
+        check(
+            kafka.address,
+            SASL,
+            Reached.LOGIN_REFUSED,
+            "check user and password, or what replaces them. It says: Inv",
+        )
         planned.append(lambda *_: handshake(0))
-        check(kafka.address, {**SASL, "sasl_mechanism": "OAUTHBEARER"}, Step.LOGIN_NOT_READY, "no login with OAUTH")
+        check(
+            kafka.address,
+            {**SASL, "sasl_mechanism": "OAUTHBEARER"},
+            Reached.LOGIN_NOT_READY,
+            "no login with OAUTH",
+        )
 
 
 def test_errors_of_ours_are_reported() -> None:
@@ -251,7 +276,7 @@ def test_errors_of_ours_are_reported() -> None:
     with FakeKafka() as kafka:
         kafka.on_any[SaslHandshakeRequest.API_KEY] = [lambda *_: handshake(0)]
         config = {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Provider()}
-        check(kafka.address, config, Step.LOGIN_NOT_READY, "OAUTHBEARER: the token server answers 401")
+        check(kafka.address, config, Reached.LOGIN_NOT_READY, "OAUTHBEARER: the token server answers 401")
 
 
 def test_controllers() -> None:
@@ -259,7 +284,7 @@ def test_controllers() -> None:
     keys = [ApiVersionsResponse.ApiVersion(api_key=1, min_version=0, max_version=1)]
     with FakeKafka() as kafka:
         kafka.on_any[ApiVersionsRequest.API_KEY] = [then(lambda _: None, lambda *_: ApiVersionsResponse(0, keys))]
-        check(kafka.address, PLAIN, Step.CONTROLLER, "a controller listens there")
+        check(kafka.address, PLAIN, Reached.CONTROLLER, "a controller listens there")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from coordinator_core.log.scan import LOOK_BACK_BYTES
 from jobs.bronze.work import LogWork
 from jobs.delta.warehouse import TableFile
 from jobs.gold.plan import AuditPlan, new_bytes
-from jobs.silver.checkpoints import Step, Watermark
+from jobs.silver.checkpoints import ReplayMode, Watermark
 from jobs.silver.tasks import LogFiles
 from jobs.sources.segments import PartitionLog, Segment
 from jobs.spark.tasks import TASK_BYTES_MIN, run_tasks, tapered
@@ -100,15 +100,15 @@ def test_what_is_known_of_segments_need_not_be_read(newest: tuple[int, int] | No
 @pytest.mark.parametrize(
     ("step", "expected"),
     [
-        pytest.param(Step.REST, 0, id="nothing new"),
-        pytest.param(Step.GO_ON, 250, id="a quarter is new"),
-        pytest.param(Step.AFRESH, 1000, id="from the beginning"),
+        pytest.param(ReplayMode.REST, 0, id="nothing new"),
+        pytest.param(ReplayMode.GO_ON, 250, id="a quarter is new"),
+        pytest.param(ReplayMode.AFRESH, 1000, id="from the beginning"),
     ],
 )
-def test_what_an_audit_reads_of_a_log_partition(step: Step, expected: int) -> None:
+def test_what_an_audit_reads_of_a_log_partition(step: ReplayMode, expected: int) -> None:
     """So much as the new offsets are of all."""
     log = LogFiles("t", 0, (TableFile("", 1000, None, {}),))
-    audited = 400 if step is Step.REST else 300
+    audited = 400 if step is ReplayMode.REST else 300
     plan = AuditPlan((log,), {("t", 0): step}, is_resting=False, next_offsets={("t", 0): audited})
     assert new_bytes(log, plan, {("t", 0): Watermark(400, ())}) == expected
 
