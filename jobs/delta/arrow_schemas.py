@@ -164,6 +164,9 @@ def sql_type(type_: Type) -> str:
             return "STRUCT<" + ", ".join(f"{name}: {sql_type(field)}" for name, field in type_.fields) + ">"
 
 
+STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
+
+
 def statistics_columns(table: Table) -> tuple[str, ...]:
     """Columns whose minimum and maximum go into Delta's log.
 
@@ -174,6 +177,18 @@ def statistics_columns(table: Table) -> tuple[str, ...]:
         for column in table.columns
         if column.type in WITH_STATISTICS and not column.is_personal and column.name not in table.partition_by
     )
+
+
+def table_properties(table: Table) -> dict[str, str]:
+    """Delta properties which every reader (Spark, delta-rs, DuckDB) understands.
+
+    No deletion vectors (DuckDB's read_parquet would bring deleted rows back), no column mapping (delta-rs reads nulls).
+    """
+    return {
+        "delta.enableDeletionVectors": "false",
+        "delta.columnMapping.mode": "none",
+        STATISTICS_PROPERTY: ",".join(statistics_columns(table)),
+    }
 
 
 TIMESTAMP_MS_MIN: Final = -62_135_596_800_000

@@ -9,7 +9,6 @@ application is skipped, so a repeated run changes nothing. Part files which no c
 are no part of a table; VACUUM removes them.
 """
 
-import dataclasses
 import fcntl
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,11 +25,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
-from jobs.delta.arrow_schemas import arrow_schema, delta_schema, statistics_columns, stored_column
+from jobs.delta.arrow_schemas import (
+    STATISTICS_PROPERTY,
+    arrow_schema,
+    delta_schema,
+    statistics_columns,
+    stored_column,
+    table_properties,
+)
 from jobs.delta.filesystems import delete_folder, filesystem_of
+from jobs.delta.former_names import (
+    create_with_files,
+    former_columns,
+    former_table,
+    next_version,
+    overwrite_with_files,
+    renamed_columns,
+    set_statistics,
+)
 from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
 from jobs.delta.scanner import Scanner
 from jobs.delta.times import epoch_ms
@@ -52,9 +67,6 @@ SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "
 MAINTAIN_APPLICATION: Final = "groupledger/maintain"
 """The application id of commits that take files out and put others in."""
 
-RENAME_APPLICATION: Final = "groupledger/rename"
-"""The application id of the commit that creates a table from the one of its former name."""
-
 LOG_RETENTION: Final = {
     "delta.logRetentionDuration": "interval 30 days",
     "delta.deletedFileRetentionDuration": "interval 1 week",
@@ -68,7 +80,6 @@ ENCODED: Final = re.compile("%[0-9a-fA-F]{2}")
 DERIVED_LAYERS: Final = frozenset({"silver", "gold"})
 """Layers whose tables can be rebuilt from those before them."""
 
-STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 TABLES_AT_ONCE: Final = 8
 """With how many tables the driver is busy at a time."""
 
@@ -168,16 +179,14 @@ class Warehouse:
     def ensure_names(self, tables: Iterable[Table]) -> None:
         """Rename tables and columns of the last release, wherever they still have their former names."""
         for table in tables:
-            names = {column.former_name for column in table.columns} - {None}
-            if self._former(table) is not None or (names and self.exists(table)):
+            has_renamed = any(column.former_name is not None for column in table.columns)
+            if self._former(table) is not None or (has_renamed and self.exists(table)):
                 self.ensure(table)
 
     def _former(self, table: Table) -> Table | None:
         """The table under its former name, if it is there."""
-        if table.former_name is None:
-            return None
-        former = dataclasses.replace(table, name=table.former_name, former_name=None)
-        return former if self.exists(former) else None
+        former = former_table(table)
+        return former if former is not None and self.exists(former) else None
 
     def _stored(self, table: Table) -> Table | None:
         """The table as it is to be read: under its name, else under its former one; None if neither is there."""
@@ -188,16 +197,7 @@ class Warehouse:
         files = write_parts(self.target(table), self.read(table))
         with self._writing(table):
             try:
-                create_table_with_add_actions(
-                    self.path(table),
-                    delta_schema(table),
-                    self._add_actions(table, files, data_change=True),
-                    partition_by=list(table.partition_by),
-                    name=table.full_name,
-                    description=table.comment,
-                    configuration=table_properties(table),
-                    commit_properties=CommitProperties(app_transactions=[Transaction(RENAME_APPLICATION, 0)]),
-                )
+                create_with_files(self.path(table), table, self._add_actions(table, files, data_change=True))
             except DeltaError:
                 if not self.exists(table):  # another process may have created it meanwhile
                     raise
@@ -210,38 +210,27 @@ class Warehouse:
     def _rename_columns(self, table: Table) -> None:
         """Write the table again where columns have their former names: it is small, and its rows stay the same."""
         delta = self._newest(table)
-        stored = {field.name for field in delta.schema().fields}
-        renamed = [column for column in table.columns if column.former_name in stored and column.name not in stored]
+        renamed = renamed_columns(delta, table)
         if not renamed:
             return
-        former_names = [column.former_name or "" for column in renamed]
-        new_names = {column.name for column in renamed}
-        kept = [name for name in statistics_columns(table) if name in stored and name not in new_names]
-        # a property that names a column which is gone is refused by readers
-        delta.alter.set_table_properties({STATISTICS_PROPERTY: ",".join(kept)})
+        set_statistics(delta, table)
         try:
             self._overwrite_renamed(table)
-        except (CommitFailedError, DeltaError) as error:
-            if {field.name for field in self._newest(table).schema().fields}.intersection(former_names):
-                raise WarehouseError(
-                    f"{table.full_name}: cannot rename the columns {', '.join(former_names)}: {error}"
-                ) from error
-        DeltaTable(self.path(table)).alter.set_table_properties(
-            {STATISTICS_PROPERTY: ",".join(statistics_columns(table))}
-        )
+        except DeltaError as error:
+            if renamed_columns(self._newest(table), table):
+                names = ", ".join(renamed)
+                raise WarehouseError(f"{table.full_name}: cannot rename the columns {names}: {error}") from error
+        set_statistics(self._newest(table), table)
 
     def _overwrite_renamed(self, table: Table) -> None:
         delta = self._newest(table)
         files = write_parts(self.target(table), self.read(table, version=int(delta.version())))
-        maintained = delta.transaction_version(MAINTAIN_APPLICATION)
-        version = 1 + (-1 if maintained is None else int(maintained))
         with self._writing(table):
-            delta.create_write_transaction(
+            overwrite_with_files(
+                delta,
+                table,
                 self._add_actions(table, files, data_change=True),
-                mode=OVERWRITE,
-                schema=delta_schema(table),
-                partition_by=list(table.partition_by),
-                commit_properties=CommitProperties(app_transactions=[Transaction(MAINTAIN_APPLICATION, version)]),
+                next_version(delta, MAINTAIN_APPLICATION),
             )
 
     @contextmanager
@@ -562,8 +551,7 @@ class Warehouse:
             removals = self._remove_actions(table, [*removed, *others], at=datetime.now(UTC), data_change=True)
             if mode == APPEND:
                 # maintain, which merges files while captures run, must not cross this commit
-                maintained = delta.transaction_version(MAINTAIN_APPLICATION)
-                transactions.append(Transaction(MAINTAIN_APPLICATION, 1 + (-1 if maintained is None else maintained)))
+                transactions.append(next_version(delta, MAINTAIN_APPLICATION))
             mode, filters = APPEND, []
         delta.create_write_transaction(
             [*self._add_actions(table, files, data_change=True), *removals],
@@ -591,8 +579,7 @@ class Warehouse:
         # delta-rs compares neither files nor rows of two commits, only the applications that they name: so this one
         # names all whose commits it must not cross, each at its current version
         delta = DeltaTable(self.path(table), version=version)  # of its own: the commit moves it
-        stand = {app_id: delta.transaction_version(app_id) for app_id in (*writers, MAINTAIN_APPLICATION)}
-        stand[MAINTAIN_APPLICATION] = 1 + (-1 if stand[MAINTAIN_APPLICATION] is None else stand[MAINTAIN_APPLICATION])
+        versions = {app_id: delta.transaction_version(app_id) for app_id in writers}
         delta.create_write_transaction(
             [
                 *self._add_actions(table, added, data_change=changes_rows),
@@ -602,7 +589,10 @@ class Warehouse:
             schema=delta.schema(),
             partition_by=list(table.partition_by),
             commit_properties=CommitProperties(
-                app_transactions=[Transaction(app_id, last) for app_id, last in stand.items() if last is not None]
+                app_transactions=[
+                    *(Transaction(app_id, last) for app_id, last in versions.items() if last is not None),
+                    next_version(delta, MAINTAIN_APPLICATION),
+                ]
             ),
         )
         now = self._newest(table)
@@ -646,26 +636,12 @@ class Warehouse:
         ]
 
 
-def table_properties(table: Table) -> dict[str, str]:
-    """Delta properties which every reader (Spark, delta-rs, DuckDB) understands.
-
-    No deletion vectors (DuckDB's read_parquet would bring deleted rows back), no column mapping (delta-rs reads nulls).
-    """
-    return {
-        "delta.enableDeletionVectors": "false",
-        "delta.columnMapping.mode": "none",
-        STATISTICS_PROPERTY: ",".join(statistics_columns(table)),
-    }
-
-
 def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table:
     """Some columns of one file, with the declared types, partition columns included; nulls where the file has none."""
     schema = arrow_schema(table)
     stored = [name for name in columns if name not in table.partition_by]
-    former_names = {column.name: column.former_name for column in table.columns if column.former_name is not None}
     with Scanner(file.path, use_threads=True) as scanner:
-        there = set(scanner.schema.names) if former_names else set()
-        former = {former_names[name]: name for name in stored if name in former_names and name not in there}
+        former = former_columns(table, stored, scanner)
         rows = scanner.read([*stored, *former])
         rows = rows.rename_columns([former.get(name, name) for name in rows.column_names])
     arrays = []

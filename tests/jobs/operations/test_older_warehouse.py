@@ -18,11 +18,11 @@ from coordinator_core.history.checkpoint import STATE_FORMAT
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.retention import deleted_ranges
 from jobs.cli.app import main
-from jobs.delta.arrow_schemas import arrow_schema, spark_schema, sql_type, statistics_columns
+from jobs.delta.arrow_schemas import STATISTICS_PROPERTY, arrow_schema, spark_schema, sql_type, statistics_columns
 from jobs.delta.other_writers import written_by_others
 from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver, silver_format
-from jobs.delta.warehouse import STATISTICS_PROPERTY, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.gold.snapshot import AUDIT_FORMAT
 from jobs.operations.erase import KEY_BYTES, erase
