@@ -70,6 +70,24 @@ def check_client(settings: Settings) -> None:
         say(f"note: {note}")
 
 
+def check_folders(settings: Settings) -> None:
+    """Of a job that captures: folders of sources and tables are what they are named as, before Spark starts.
+
+    Raises SourceError or ArgumentError, with the folder that is right where one is near.
+    """
+    from jobs.sources.right_folder import (  # noqa: PLC0415
+        require_dump,
+        require_source_folder,
+        require_warehouse_folder,
+    )
+
+    for uri in settings.segments:
+        require_source_folder(uri, settings.topics)
+    for uri in settings.dumps:
+        require_dump(uri)
+    require_warehouse_folder(settings.warehouse)
+
+
 def moment_of(text: str, timezone: str | None) -> int:
     """The same of one that is there. How words were read is said."""
     from jobs.queries.moments import Clock, read_moment  # noqa: PLC0415

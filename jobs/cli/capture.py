@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.arguments import check_client, settings_of
+from jobs.cli.arguments import check_client, check_folders, settings_of
 from jobs.cli.options import (
     BootstrapOption,
     ClusterOption,
@@ -70,6 +70,7 @@ def capture(
         )
         every_ms, stop_after_ms = _periods(every, continuous, stop_after, settings)
         require_source(settings)
+        check_folders(settings)
         check_client(settings)
         run = start_run("capture", settings, meanwhile=".operations.nightly")
         from jobs.operations.nightly import run_capture  # noqa: PLC0415

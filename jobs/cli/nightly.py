@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jobs.cli.arguments import check_client, settings_of
+from jobs.cli.arguments import check_client, check_folders, settings_of
 from jobs.cli.options import (
     BootstrapOption,
     ClusterOption,
@@ -85,6 +85,7 @@ def nightly(
             copied_at=copied_at,
         )
         require_source(settings)
+        check_folders(settings)
         check_client(settings)
         run = start_run("nightly", settings, meanwhile=".operations.nightly")
         from jobs.operations.nightly import run_nightly  # noqa: PLC0415

@@ -11,6 +11,19 @@ if TYPE_CHECKING:
     from jobs.delta.warehouse import Warehouse
 
 
+def no_tables(warehouse: str, cluster_id: str | None = None) -> str:
+    """That a folder has no tables, and which one was meant or how they are made."""
+    from jobs.sources.right_folder import warehouse_near  # noqa: PLC0415
+
+    meant = warehouse_near(warehouse)
+    if meant is not None:
+        return f"no tables in {warehouse}; did you mean --warehouse {meant}?"
+    return (
+        f"no tables in {warehouse}: run {command(first_night(warehouse, cluster_id))} first, "
+        "or name another --warehouse"
+    )
+
+
 def open_tables(job: str, settings: Settings) -> "Warehouse":
     """The warehouse, without Spark wherever that can be, for jobs which read silver: it must be of this version."""
     from jobs.delta.silver_format import require_current_silver  # noqa: PLC0415
@@ -19,10 +32,7 @@ def open_tables(job: str, settings: Settings) -> "Warehouse":
 
     tables = Warehouse(settings.warehouse)
     if job != "verify" and not any(map(tables.exists, SILVER_TABLES)):
-        raise JobError(
-            f"no tables in {settings.warehouse}: run {command(first_night(settings.warehouse, settings.cluster_id))} "
-            "first, or name another --warehouse"
-        )
+        raise JobError(no_tables(settings.warehouse, settings.cluster_id))
     require_current_silver(tables, settings.cluster_id)
     from jobs.delta.other_writers import lines, written_by_others  # noqa: PLC0415
 

@@ -8,7 +8,7 @@ more memory than one of 100 MB.
 """
 
 import mmap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +35,7 @@ from coordinator_core.log.segment import (
 from jobs.delta.arrow_schemas import arrow_schema, timestamps
 from jobs.delta.filesystems import filesystem_of
 from jobs.errors import SourceError
+from jobs.sources.right_folder import nothing_to_read
 from schemas.tables import TABLES
 
 SEGMENT: Final = "SEGMENT"
@@ -165,6 +166,8 @@ def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] |
     try:
         filesystem, root = filesystem_of(uri.rstrip("/") or "/")
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=False))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise SourceError(nothing_to_read(uri, topics)) from error
     except (OSError, pa.ArrowInvalid) as error:
         raise SourceError(f"cannot read the folder {uri}: {_reason(error)}") from error
     starts = _log_start_offsets(filesystem, root, uri)
@@ -178,7 +181,7 @@ def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] |
         if segments:
             found.append(PartitionLog(*parsed, segments, starts.get(parsed), uri, topic_id, kafka_cluster_id, epochs))
     if not found:
-        raise SourceError(_nothing_found(uri, root, topics, entries))
+        raise SourceError(nothing_to_read(uri, topics))
     return sorted(found, key=lambda log: (log.topic, log.partition))
 
 
@@ -411,15 +414,6 @@ def _log_start_offsets(filesystem: fs.FileSystem, root: str, uri: str) -> dict[t
         return {}
     except OSError as error:
         raise SourceError(f"cannot read {uri}/{LOG_START_CHECKPOINT}: {_reason(error)}") from error
-
-
-def _nothing_found(uri: str, root: str, topics: Sequence[str], entries: Iterable[fs.FileInfo]) -> str:
-    names = [entry.base_name for entry in entries]
-    if select_segments(names) and parse_partition_folder(root.rstrip("/").rpartition("/")[2]):
-        return f"{uri} is the folder of one partition: give the folder above it"
-    wanted = ", ".join(topics)
-    what = "is empty" if not names else f"has no folder <topic>-<partition> with .log files of {wanted}"
-    return f"nothing to read: {uri} {what}"
 
 
 def _reason(error: Exception) -> str:

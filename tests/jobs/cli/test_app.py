@@ -226,7 +226,7 @@ def test_errors_are_one_line_and_an_exit_code(
 
     monkeypatch.setattr(session, "open_session", broken)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    assert cli.main(["capture", "--segments", "/x"]) == code
+    assert cli.main(["replay"]) == code
     assert capsys.readouterr().err == (f"{line}\n" if line else "")
 
 
@@ -279,11 +279,13 @@ def test_options_become_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
     monkeypatch.setattr(session, "open_session", opened)
     monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: 0)
-    awkward = str(tmp_path / "a 'b\" $c *")
-    arguments = ["--warehouse", awkward, "--segments", "/one", "--segments", awkward, "--topic", "t"]
+    one, awkward, tables = str(tmp_path / "one"), str(tmp_path / "a 'b\" $c *"), str(tmp_path / "it's here")
+    for folder in (one, awkward):
+        (Path(folder) / "t-0").mkdir(parents=True)
+    arguments = ["--warehouse", tables, "--segments", one, "--segments", awkward, "--topic", "t"]
     assert cli.main(["nightly", *arguments]) == 0
-    assert seen[0].warehouse == awkward
-    assert seen[0].segments == ("/one", awkward)
+    assert seen[0].warehouse == tables
+    assert seen[0].segments == (one, awkward)
     assert seen[0].topics == ("t",)
 
 

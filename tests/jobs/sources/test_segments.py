@@ -155,7 +155,7 @@ def test_what_is_no_source_is_said(tmp_path: Path, case: str) -> None:
         words = "is empty"
     elif case == "file":
         uri.write_text("x")
-        words = "cannot read the folder"
+        words = "is a file, and a source is a folder"
     else:
         write_segment(uri, "orders" if case == "other" else "__consumer_offsets", 0, 0, batch(0))
         if case == "partition":
