@@ -61,6 +61,15 @@ class SummaryFormat(StrEnum):
     """That, and one object on stdout."""
 
 
+class Engine(StrEnum):
+    """Who answers a statement of sql."""
+
+    AUTO = "auto"
+    """DuckDB what means the same to both, Spark all else."""
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
 class Shell(StrEnum):
     """A shell that completes words."""
 

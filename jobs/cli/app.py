@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from jobs import __version__
 from jobs.cli.audit import audit
 from jobs.cli.capture import capture
+from jobs.cli.changes import changes
 from jobs.cli.describe import describe
 from jobs.cli.export_segments import export_segments
 from jobs.cli.help_texts import ROOT_EPILOG, SUMMARIES, epilog
@@ -92,6 +93,7 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "where": where,
     "groups": groups,
     "history": history,
+    "changes": changes,
     "restore": restore,
     "verify": verify,
     "report": report,

@@ -18,6 +18,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "where": "Which log partition and broker coordinates a key.",
     "groups": "Which groups there are, and which need somebody.",
     "history": "What happened to a group, a line an event.",
+    "changes": "What a run changed in the tables, row by row.",
     "restore": "The committed offsets of a group as they were.",
     "whatif": "A group's history under other settings.",
     "report": "One HTML file that opens offline, with charts.",
@@ -108,6 +109,10 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("What happened to a group last night?", "history --group orders --from 'yesterday 22:00' --to 'today 06:00'"),
         ("For another program:", "history --group orders --format json"),
     ),
+    "changes": (
+        ("How many rows did last night change, by table?", "changes"),
+        ("Which ones, for another program:", "changes --table gold.rebalances --format json"),
+    ),
     "restore": (
         ("A dry run: what would change?", "restore --group orders --at 2026-11-20T02:00:00Z"),
         ("The file for Kafka's own tool:", "restore --group orders --at 2026-11-20T02:00:00Z --output offsets.csv"),
@@ -133,7 +138,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         (
             "Which ten groups waste most in rebalances?",
             'sql -e "select group_id, sum(rebalance_count) as rebalances from gold.group_summary '
-            'group by group_id order by rebalances desc limit 10"',
+            'group by group_id order by rebalances desc, group_id limit 10"',
         ),
         ("What a column means:", 'sql -e "describe table gold.rebalances"'),
         ("A shell; statements end with a semicolon:", "sql"),

@@ -1,5 +1,6 @@
 """The job sql: its options, and how it is run."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -7,11 +8,10 @@ import typer
 from jobs.cli.arguments import settings_of
 from jobs.cli.options import DebugOption, FormatOption, WarehouseOption
 from jobs.cli.outcome import DONE, run_job, say
+from jobs.cli.readable import no_tables
 from jobs.cli.session import start_run
-from jobs.cli_enums import Format
-from jobs.console.command_name import command
+from jobs.cli_enums import Engine, Format
 from jobs.errors import JobError, SettingsError
-from jobs.settings import first_night
 
 
 def sql(
@@ -33,41 +33,60 @@ def sql(
         bool,
         typer.Option("--ddl", help="Print the statements that register tables, views and functions in a catalogue."),
     ] = False,
+    engine: Annotated[
+        Engine,
+        typer.Option("--engine", help="Who answers; auto: DuckDB what means the same to both, Spark all else."),
+    ] = Engine.AUTO,
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
     """Spark SQL over the tables, as silver.offset_commits: a shell, or one statement with -e.
 
-    It reads: statements that change tables need --write.
+    It reads: statements that change tables need --write. Simple ones are answered by DuckDB, without Spark.
     """
 
     def job() -> int:
-        from jobs.queries.sql import Catalogue, has_metastore, run_query, shell  # noqa: PLC0415
-
         if write and cluster_id is not None:
             raise SettingsError("--write and --cluster-id exclude each other: with --cluster-id names stand for views")
+        if write and engine is Engine.DUCKDB:
+            raise SettingsError("--write needs Spark: leave out --engine duckdb")
         settings = settings_of(warehouse, cluster_id)
-        if ddl:
-            from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
-            from jobs.queries.sql import ddl as statements  # noqa: PLC0415
+        from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
+        from jobs.queries.sql import Catalogue, has_metastore, run_query, shell  # noqa: PLC0415
+        from jobs.queries.sql import ddl as statements  # noqa: PLC0415
+        from jobs.queries.sql_duckdb import DuckDb  # noqa: PLC0415
+        from jobs.queries.sql_engines import Engines  # noqa: PLC0415
+        from jobs.spark.settings import own_sql_settings  # noqa: PLC0415
 
-            found = list(statements(Warehouse(settings.warehouse)))
-            if not found:
-                raise JobError(
-                    f"no tables in {settings.warehouse}: run {command(first_night(settings.warehouse))} first"
-                )
-            typer.echo("\n".join(found))
+        tables = Warehouse(settings.warehouse)
+        duckdb = DuckDb(tables, cluster_id=cluster_id)
+        if not duckdb.table_names:
+            raise JobError(no_tables(settings.warehouse))
+        if ddl:
+            typer.echo("\n".join(statements(tables)))
             return DONE
-        run = start_run("sql", settings)
-        if cluster_id is not None and has_metastore(run.session):
-            say("note: names of a metastore stand for the rows of all clusters: add where cluster_id = ...")
-        catalogue = Catalogue(run.session, run.warehouse, cluster_id=cluster_id, may_write=write)
-        if not catalogue.table_names:
-            raise JobError(f"no tables in {settings.warehouse}: run {command(first_night(settings.warehouse))} first")
+
+        def start() -> Catalogue:
+            run = start_run("sql", settings)
+            if cluster_id is not None and has_metastore(run.session):
+                say("note: names of a metastore stand for the rows of all clusters: add where cluster_id = ...")
+            return Catalogue(run.session, run.warehouse, cluster_id=cluster_id, may_write=write)
+
+        own = own_sql_settings()
+        if own and engine is Engine.DUCKDB:
+            raise SettingsError(f"DuckDB does not know Spark's {', '.join(own)}: leave out --engine duckdb")
+        chosen = Engine.SPARK if own or write else engine
+        engines = Engines(duckdb, start, engine=chosen, say=_say_on_a_terminal)
         if execute is None:
-            shell(catalogue, output_format)
+            shell(engines, output_format)
         else:
-            run_query(catalogue, execute, output_format)
+            run_query(engines, execute, output_format)
         return DONE
 
     run_job(job, debug)
+
+
+def _say_on_a_terminal(text: str) -> None:
+    """For whoever waits; in a program's log it would only be noise."""
+    if sys.stderr.isatty():
+        say(text)

@@ -1,10 +1,11 @@
 """The one reader of Parquet files: whole, or the row groups that their statistics leave."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jobs.delta.filesystems import filesystem_of
@@ -124,9 +125,30 @@ def _listed(columns: Sequence[str] | None) -> list[str] | None:
     return None if columns is None else list(columns)
 
 
-def dataset_of(paths: Sequence[str], schema: pa.Schema) -> Any:
-    """Files of one file system as one pyarrow dataset, to be filtered: statistics prune their row groups."""
+def dataset_of(
+    paths: Sequence[str], schema: pa.Schema, partition_values: Sequence[Mapping[str, Any]] | None = None
+) -> Any:
+    """Files of one file system as one pyarrow dataset, to be filtered: statistics prune their row groups.
+
+    `partition_values`: of each file the columns that it does not store itself.
+    """
     import pyarrow.dataset as ds  # noqa: PLC0415  (slow to import, and few jobs need it)
 
     places = [filesystem_of(path) for path in paths]
-    return ds.dataset([path for _, path in places], schema=schema, filesystem=places[0][0], format="parquet")
+    if partition_values is None:
+        return ds.dataset([path for _, path in places], schema=schema, filesystem=places[0][0], format="parquet")
+    file_format = ds.ParquetFileFormat()
+    fragments = [
+        file_format.make_fragment(path, filesystem, partition_expression=_all_equal(values, schema))
+        for (filesystem, path), values in zip(places, partition_values, strict=True)
+    ]
+    return ds.FileSystemDataset(fragments, schema, file_format, places[0][0] if places else None)
+
+
+def _all_equal(values: Mapping[str, Any], schema: pa.Schema) -> Any:
+    """The condition that columns have these values."""
+    found = pc.scalar(True)
+    for name, value in values.items():
+        equal = pc.field(name) == pa.scalar(value, schema.field(name).type)
+        found = equal if len(values) == 1 else found & equal
+    return found

@@ -466,6 +466,13 @@ class Warehouse:
         stored = self._stored(table)
         return [] if stored is None else self._files_of(self._at(stored, version), stored)
 
+    def columns(self, table: Table, version: int | None = None, *, reader_version_max: int) -> list[str] | None:
+        """The columns of a version as they are stored; None where readers must know more of Delta than they say."""
+        delta = self._at(table, version)
+        if delta.protocol().min_reader_version > reader_version_max:
+            return None
+        return [field.name for field in delta.schema().fields]
+
     def _files_of(self, delta: DeltaTable, table: Table) -> list[TableFile]:
         """A version's files never change: those of the one that was looked at last are kept."""
         path, version = self.path(table), int(delta.version())

@@ -19,7 +19,7 @@ from decimal import Decimal
 from importlib import import_module
 from itertools import islice
 from math import isfinite
-from typing import Any, Final, TextIO
+from typing import Any, Final, Protocol, TextIO
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -77,6 +77,13 @@ class Catalogue:
             if not session.catalog.databaseExists(layer):  # IF NOT EXISTS alone makes a metastore log an error
                 # a layer is one of our own words
                 session.sql("CREATE DATABASE IF NOT EXISTS IDENTIFIER(:layer)", args={"layer": layer})
+
+    def answer(self, statement: str) -> "SparkAnswer":
+        """What a statement gives, to be printed. Raises SqlError."""
+        try:
+            return SparkAnswer(self.frame(statement))
+        except (PySparkException, Py4JJavaError) as error:
+            raise SqlError(one_line(error)) from error
 
     def frame(self, statement: str) -> DataFrame:
         """What a statement gives. Spark settles which versions of tables it reads while it plans: where a run began in
@@ -180,6 +187,44 @@ class Catalogue:
             self._defined.add(definition)
 
 
+class Answer(Protocol):
+    """What a statement gives."""
+
+    columns: Sequence[str]
+
+    def rows(self) -> Iterator[Sequence[Any]]:
+        """Its rows, one after another."""
+        ...
+
+    def head(self, count: int) -> Sequence[Sequence[Any]]:
+        """The first of them."""
+        ...
+
+
+class Answering(Protocol):
+    """Who answers statements."""
+
+    def answer(self, statement: str) -> Answer:
+        """What a statement gives. Raises SqlError."""
+        ...
+
+
+class SparkAnswer:
+    """What Spark gives."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self.columns: Sequence[str] = frame.columns
+
+    def rows(self) -> Iterator[Row]:
+        """Its rows, one after another."""
+        return self._frame.toLocalIterator()
+
+    def head(self, count: int) -> list[Row]:
+        """The first of them."""
+        return self._frame.limit(count).collect()
+
+
 def _literal(text: str) -> str:
     """A text as SQL takes it, of hexadecimal digits alone: whatever is in it is no SQL."""
     return f"CAST(X'{text.encode().hex()}' AS STRING)"
@@ -234,21 +279,21 @@ def ddl(warehouse: Warehouse) -> Iterator[str]:
             yield f"{made.strip()};"
 
 
-def run_query(catalogue: Catalogue, query: str, output_format: str, out: TextIO | None = None) -> None:
+def run_query(answering: Answering, query: str, output_format: str, out: TextIO | None = None) -> None:
     """Run one statement and print what it gives. Raises SqlError."""
     out = out or sys.stdout
     try:
-        write_rows(catalogue.frame(query.strip().rstrip(";")), output_format, out)
+        write_rows(answering.answer(query.strip().rstrip(";")), output_format, out)
     except (PySparkException, Py4JJavaError) as error:
         raise SqlError(one_line(error)) from error
 
 
-def shell(catalogue: Catalogue, output_format: str, lines: Iterable[str] | None = None) -> None:
+def shell(answering: Answering, output_format: str, lines: Iterable[str] | None = None) -> None:
     """Read statements, each ended by `;`, until the input ends or says `exit`. An error, or Ctrl-C, ends a statement
     alone."""
     for query in _statements(lines if lines is not None else _Prompt()):
         try:
-            run_query(catalogue, query, output_format)
+            run_query(answering, query, output_format)
         except SqlError as error:
             print(f"error: {error}", file=sys.stderr)
         except KeyboardInterrupt:
@@ -298,24 +343,23 @@ class _Prompt:
                 return
 
 
-def write_rows(result: DataFrame, output_format: str, out: TextIO) -> None:
+def write_rows(result: Answer, output_format: str, out: TextIO) -> None:
     """Rows as a table for people, as JSON (one object a line), or as CSV with a header."""
     columns = result.columns
     if not columns:
         return
     if output_format == "json":
-        for row in result.toLocalIterator():
+        for row in result.rows():
             out.write(json_line(dict(zip(columns, map(json_value, row), strict=True))))
     elif output_format == "csv":
         out.write(csv_line(columns))
-        for row in result.toLocalIterator():
+        for row in result.rows():
             out.write(csv_line(map(_csv_value, row)))
     else:
-        rows = result.limit(TABLE_ROWS_MAX + 1).collect()
-        _print_table(columns, rows, out)
+        _print_table(columns, result.head(TABLE_ROWS_MAX + 1), out)
 
 
-def _print_table(columns: Sequence[str], rows: Sequence[Row], out: TextIO) -> None:
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], out: TextIO) -> None:
     console = Console(file=out, highlight=False, width=None if out.isatty() else 10_000)
     table = RichTable(show_edge=False, pad_edge=False)
     for name in columns:

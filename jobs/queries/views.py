@@ -44,11 +44,21 @@ class Definition(NamedTuple):
         """The DDL. `is_audited`: gold.log_anomalies is there, which says where the time of a log went back;
         `has_places`: silver.coordinator_partitions is."""
         temporary = "" if is_persistent else "TEMPORARY "
-        query = self.query if is_audited else self.query.replace(CLOCK_STEPS, NO_CLOCK_STEPS)
-        query = query if has_places else query.replace(COORDINATOR_ROWS, NO_COORDINATOR_ROWS)
+        query = self.query_of(is_audited=is_audited, has_places=has_places)
         if self.kind is Kind.VIEW:
             return f"CREATE OR REPLACE {temporary}VIEW {self.name} AS {query}"
         return f"CREATE OR REPLACE {temporary}FUNCTION {self.name}{self.signature} RETURNS TABLE RETURN {query}"
+
+    def query_of(self, *, is_audited: bool, has_places: bool) -> str:
+        """Its query, with the tables that are there."""
+        query = self.query if is_audited else self.query.replace(CLOCK_STEPS, NO_CLOCK_STEPS)
+        return query if has_places else query.replace(COORDINATOR_ROWS, NO_COORDINATOR_ROWS)
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        """Of a function, each parameter as its query names it, and its type."""
+        pairs = (part.split() for part in self.signature.strip("()").split(","))
+        return [(pair[0], pair[1]) for pair in pairs if pair]
 
 
 CLOCK_STEPS: Final = """(

@@ -1,0 +1,59 @@
+"""The job changes: its options, and how it is run."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli.arguments import reading_settings
+from jobs.cli.options import ClusterOption, DebugOption, FormatOption, WarehouseOption
+from jobs.cli.outcome import DONE, run_job, say
+from jobs.cli.readable import open_tables
+from jobs.cli_enums import Format
+
+
+def changes(
+    table: Annotated[
+        str | None,
+        typer.Option("--table", metavar="TABLE", help="As gold.rebalances. [default: counts for every table]"),
+    ] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run", metavar="RUN_ID", help="What this run changed. [default: the newest]")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="RUN_ID", help="Since this run. [default: the one before]")
+    ] = None,
+    warehouse: WarehouseOption = None,
+    cluster_id: ClusterOption = None,
+    output_format: FormatOption = Format.TABLE,
+    debug: DebugOption = False,
+) -> None:
+    """What a run changed: rows that came, went, or have other values, as Delta's change data feed names them."""
+
+    def job() -> int:
+        import sys  # noqa: PLC0415
+
+        from jobs.console.output import write_answers  # noqa: PLC0415
+        from jobs.queries.changes import (  # noqa: PLC0415
+            SUMMARY_COLUMNS,
+            changes_of,
+            compared,
+            summary,
+            table_named,
+        )
+        from jobs.queries.sql import write_rows  # noqa: PLC0415
+
+        chosen = None if table is None else table_named(table)
+        settings = reading_settings(warehouse, cluster_id)
+        tables = open_tables("changes", settings)
+        if chosen is None:
+            write_answers(
+                SUMMARY_COLUMNS, summary(tables, settings.cluster_id, run_id, since), output_format, sys.stdout
+            )
+            return DONE
+        pair = compared(tables, settings.cluster_id, chosen, run_id, since)
+        before = "nothing, as it is the first one" if pair.before is None else pair.before.run_id
+        say(f"{chosen.full_name}: what {pair.run.run_id} left, against {before}")
+        write_rows(changes_of(tables, settings.cluster_id, pair), output_format, sys.stdout)
+        return DONE
+
+    run_job(job, debug)

@@ -1,0 +1,271 @@
+"""Answers of DuckDB over the tables of a warehouse: what `sql` asks that Spark is not needed for.
+
+DuckDB gets the files of Delta's log as Arrow datasets, of the versions that the last whole runs left, so that names
+stand for what they stand for in Spark (`jobs.queries.sql.Catalogue`). What is answered is said in
+`jobs.queries.sql_subset`; a table that needs more of Delta than its files (deletion vectors, column mapping) is left to
+Spark, and so is a statement of which DuckDB raises an error, since Spark's words for it are the ones that users know.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.pinned_versions import Pinned, pinned_versions
+from jobs.delta.scanner import dataset_of
+from jobs.delta.warehouse import Warehouse
+from jobs.queries.sql_subset import Column, Kind, Literal, OutsideSubset, Relation, literal, statement_of
+from jobs.queries.views import DEFINITIONS, Definition
+from jobs.queries.views import Kind as DefinitionKind
+from schemas.tables import TABLES
+from schemas.tables.declare import Table
+from schemas.tables.gold import LOG_ANOMALIES
+from schemas.tables.silver import COORDINATOR_PARTITIONS
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+BATCH_ROWS: Final = 10_000
+MIN_READER_VERSION_MAX: Final = 1
+"""Tables whose readers need more than this have features that only Spark's reader is sure to know."""
+KINDS: Final = {
+    "TINYINT": Kind.INTEGER,
+    "SMALLINT": Kind.INTEGER,
+    "INTEGER": Kind.INTEGER,
+    "BIGINT": Kind.INTEGER,
+    "DOUBLE": Kind.DOUBLE,
+    "VARCHAR": Kind.TEXT,
+    "TIMESTAMP WITH TIME ZONE": Kind.TIME,
+    "BOOLEAN": Kind.BOOLEAN,
+    "VARCHAR[]": Kind.TEXTS,
+    **dict.fromkeys(("TINYINT[]", "SMALLINT[]", "INTEGER[]", "BIGINT[]"), Kind.INTEGERS),
+}
+PARAMETERS: Final = {"STRING": Kind.TEXT, "INT": Kind.INTEGER, "TIMESTAMP": Kind.TIME}
+DIALECT: Final = (
+    (
+        "collect_list(struct(at AS from_time, before + (before - at) AS to_time))",
+        'list(struct_pack(from_time := "at", to_time := before + (before - "at")))',
+    ),
+    ("log_partition, at,\n", 'log_partition, "at",\n'),
+    (
+        "timestamp_millis(CAST(regexp_extract(details, '^from (-?[0-9]+) to', 1) AS BIGINT))",
+        "make_timestamptz(1000 * CAST(regexp_extract(details, '^from (-?[0-9]+) to', 1) AS BIGINT))",
+    ),
+    (
+        "sort_array(collect_list(struct(\n                first_offset, last_offset, delivery_state, delivery_count)))",
+        "list_sort(list(struct_pack(first_offset := first_offset, last_offset := last_offset, "
+        "delivery_state := delivery_state, delivery_count := delivery_count)))",
+    ),
+    ("coalesce(b.batches, array())", "coalesce(b.batches, [])"),
+    ("<=>", "IS NOT DISTINCT FROM"),
+    ("CAST(NULL AS TIMESTAMP)", "CAST(NULL AS TIMESTAMPTZ)"),
+    (
+        "CAST(NULL AS ARRAY<STRUCT<from_time: TIMESTAMP, to_time: TIMESTAMP>>)",
+        "CAST(NULL AS STRUCT(from_time TIMESTAMPTZ, to_time TIMESTAMPTZ)[])",
+    ),
+    ("exists(k.steps, s -> ", "len(list_filter(k.steps, lambda s: "),
+    ("s.from_time AND s.to_time), false)", "s.from_time AND s.to_time)) > 0, false)"),
+)
+"""What the definitions of views and functions write for Spark, and the same for DuckDB."""
+
+
+class DuckDbAnswer:
+    """The rows of a statement: its columns, and values as Spark gives them to Python."""
+
+    def __init__(self, columns: Sequence[Column], batches: Iterator[pa.RecordBatch]) -> None:
+        self.columns: Sequence[str] = tuple(column.name for column in columns)
+        self._kinds = [column.kind for column in columns]
+        self._batches = batches
+
+    def begin(self) -> None:
+        """Compute the first rows."""
+        first = next(self._batches, None)
+        self._batches = chain(() if first is None else (first,), self._batches if first is not None else ())
+
+    def rows(self) -> Iterator[list[Any]]:
+        """The rows in order."""
+        for batch in self._batches:
+            yield from map(
+                list,
+                zip(*(_values(values, kind) for values, kind in zip(batch, self._kinds, strict=True)), strict=True),
+            )
+
+    def head(self, count: int) -> list[list[Any]]:
+        """The first of them."""
+        return list(islice(self.rows(), count))
+
+
+def _values(values: pa.Array, kind: Kind) -> list[Any]:
+    if kind is Kind.TIME:
+        return [
+            None if us is None else EPOCH + timedelta(microseconds=us) for us in values.cast(pa.int64()).to_pylist()
+        ]
+    if pa.types.is_map(values.type):
+        return [None if pairs is None else dict(pairs) for pairs in values.to_pylist()]
+    return values.to_pylist()  # type: ignore[no-any-return]
+
+
+def connect(duckdb: Any) -> Any:
+    """A DuckDB that reads what it is handed, and neither files nor the network; what is too much for memory fails."""
+    return duckdb.connect(
+        config={
+            "enable_external_access": False,
+            "autoload_known_extensions": False,
+            "autoinstall_known_extensions": False,
+            "temp_directory": "",
+        }
+    )
+
+
+def answer_of(connection: Any, text: str, names: Sequence[str]) -> DuckDbAnswer:
+    """What a statement of our own gives, under these names."""
+    relation = connection.sql(text)
+    kinds = [KINDS.get(str(kind), Kind.OTHER) for kind in relation.types]
+    return DuckDbAnswer(list(map(Column, names, kinds)), relation.to_arrow_reader(BATCH_ROWS))
+
+
+class DuckDb:
+    """DuckDB over a warehouse. `cluster_id`: names of tables stand for the rows of this cluster alone."""
+
+    def __init__(self, warehouse: Warehouse, *, cluster_id: str | None = None) -> None:
+        self._warehouse = warehouse
+        self._cluster_id = cluster_id
+        self._there = {name: table for name, table in TABLES.items() if warehouse.exists(table)}
+        self.table_names = tuple(self._there)
+
+    def answer(self, statement: str) -> DuckDbAnswer:
+        """What a statement gives. Raises OutsideSubset where Spark must answer, with what it is needed for."""
+        try:
+            import duckdb  # noqa: PLC0415  (a tenth of a second that other jobs need not wait for)
+        except ImportError:
+            raise OutsideSubset("duckdb is not installed") from None
+        try:
+            return self._of_whole_runs(statement, duckdb)
+        except (duckdb.Error, pa.ArrowException, DeltaError, OSError, OverflowError) as error:
+            raise OutsideSubset(f"{type(error).__name__}") from error
+
+    def _of_whole_runs(self, statement: str, duckdb: Any) -> DuckDbAnswer:
+        pinned = pinned_versions(self._warehouse)
+        while True:
+            connection = connect(duckdb)
+            relations = _Relations(connection, self._warehouse, self._there, pinned, self._cluster_id)
+            found = statement_of(statement, relations)
+            answer = DuckDbAnswer(found.columns, connection.sql(found.text).to_arrow_reader(BATCH_ROWS))
+            now = pinned_versions(self._warehouse)
+            if now == pinned:
+                # what goes wrong with the first rows goes wrong before anything is printed
+                answer.begin()
+                return answer
+            pinned = now  # a run began meanwhile: the files of before may be of half of it
+
+
+class _Relations:
+    """What a statement may name, made known to DuckDB when it does."""
+
+    def __init__(
+        self,
+        connection: Any,
+        warehouse: Warehouse,
+        there: Mapping[str, Table],
+        pinned: Mapping[Table, Pinned],
+        cluster_id: str | None,
+    ) -> None:
+        self._connection = connection
+        self._warehouse = warehouse
+        self._there = there
+        self._pinned = pinned
+        self._cluster_id = cluster_id
+        self._known: dict[str, Relation] = {}
+        self._definitions = {definition.name: definition for definition in DEFINITIONS}
+
+    def __call__(self, name: tuple[str, ...], arguments: tuple[Literal, ...] | None) -> Relation:
+        if len(name) == 2 and arguments is None and (table := self._there.get(".".join(name))) is not None:
+            return self._table(table)
+        definition = self._definitions.get(name[0]) if len(name) == 1 else None
+        if definition is None or (definition.kind is DefinitionKind.FUNCTION) != (arguments is not None):
+            raise OutsideSubset(f"the name {'.'.join(name)}")
+        return self._definition(definition, arguments or ())
+
+    def _table(self, table: Table) -> Relation:
+        name = f"{table.layer}.{table.name}"
+        if name not in self._known:
+            self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {table.layer}")
+            self._connection.execute(f"CREATE VIEW {name} AS {self._rows(table)}")
+            self._known[name] = self._relation(name)
+        return self._known[name]
+
+    def _rows(self, table: Table) -> str:
+        """The query of a table's rows: of clusters without a whole run now, those that the last one left."""
+        pinned = self._pinned.get(table, {})
+        newest, columns = self._register(table, None)
+        conditions = [f"cluster_id <> {_text(cluster_id)}" for cluster_id in pinned]
+        if self._cluster_id is not None:
+            conditions.append(f"cluster_id = {_text(self._cluster_id)}")
+        parts = [f"SELECT * FROM {newest} WHERE {' AND '.join(conditions) or 'true'}"]
+        for cluster_id, version in pinned.items():
+            if version is not None and self._cluster_id in (None, cluster_id):
+                registered, stored = self._register(table, version)
+                if stored != columns:
+                    raise OutsideSubset(f"{table.full_name}, whose columns changed")
+                parts.append(f"SELECT * FROM {registered} WHERE cluster_id = {_text(cluster_id)}")
+        return " UNION ALL ".join(parts)
+
+    def _register(self, table: Table, version: int | None) -> tuple[str, list[str]]:
+        """The name of a version of a table for DuckDB, and its columns in their order."""
+        stored = self._warehouse.columns(table, version, reader_version_max=MIN_READER_VERSION_MAX)
+        declared = arrow_schema(table)
+        if stored is None or not set(stored) <= set(declared.names):
+            raise OutsideSubset(f"{table.full_name}, which only Spark's reader of Delta is sure to know")
+        schema = pa.schema([declared.field(name).remove_metadata() for name in stored])
+        files = self._warehouse.files(table, version)
+        dataset = dataset_of([file.path for file in files], schema, [file.partition_values for file in files])
+        name = f"files_{table.layer}_{table.name}_{'newest' if version is None else version}"
+        self._connection.register(name, dataset)
+        return name, stored
+
+    def _definition(self, definition: Definition, arguments: tuple[Literal, ...]) -> Relation:
+        text = self._query(definition)
+        parameters = definition.parameters
+        if [argument.kind for argument in arguments] != [PARAMETERS[kind] for _, kind in parameters]:
+            raise OutsideSubset(f"arguments of {definition.name}")
+        if arguments:
+            # all in one pass: an argument may have the name of another one in it
+            values = {
+                f"{definition.name}.{name}": literal(argument).text
+                for (name, _), argument in zip(parameters, arguments, strict=True)
+            }
+            text = re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text)
+        for table in definition.tables:
+            self._table(table)
+        name = f"definition_{len(self._known)}"
+        self._connection.execute(f"CREATE VIEW {name} AS {text}")
+        self._known[name] = self._relation(name)
+        return self._known[name]
+
+    def _query(self, definition: Definition) -> str:
+        if not all(table.full_name in self._there for table in definition.tables):
+            raise OutsideSubset(f"the name {definition.name}")
+        others = {table: table.full_name in self._there for table in (LOG_ANOMALIES, COORDINATOR_PARTITIONS)}
+        text = definition.query_of(is_audited=others[LOG_ANOMALIES], has_places=others[COORDINATOR_PARTITIONS])
+        for table, is_there in others.items():
+            if is_there:
+                self._table(table)
+        for spark, duckdb in DIALECT:
+            text = text.replace(spark, duckdb)
+        return text
+
+    def _relation(self, name: str) -> Relation:
+        relation = self._connection.sql(f"SELECT * FROM {name}")
+        kinds = [KINDS.get(str(kind), Kind.OTHER) for kind in relation.types]
+        for kind, type_ in zip(kinds, relation.types, strict=True):
+            if kind is Kind.OTHER and ("TIMESTAMP" in str(type_) or "MAP" in str(type_)[1:]):
+                raise OutsideSubset("a column with times in it")
+        return Relation(name, tuple(map(Column, relation.columns, kinds)))
+
+
+def _text(text: str) -> str:
+    """A text as DuckDB takes it: a quote is written twice, and nothing else means anything in it."""
+    return "'" + text.replace("'", "''") + "'"

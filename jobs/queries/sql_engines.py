@@ -1,0 +1,42 @@
+"""Which engine answers a statement: DuckDB what means the same to both, Spark all else.
+
+Spark starts when the first statement needs it. A statement that is no query (SET, USE, CREATE TEMPORARY VIEW ...) may
+change what later ones mean: after one, Spark answers everything.
+"""
+
+from collections.abc import Callable
+
+from jobs.cli_enums import Engine
+from jobs.errors import SqlError
+from jobs.queries.sql import QUERIES, Answer, Catalogue
+from jobs.queries.sql_duckdb import DuckDb
+from jobs.queries.sql_subset import OutsideSubset
+
+
+class Engines:
+    """Answers statements. `start`: starts Spark, and gives its catalogue. `say`: why Spark starts."""
+
+    def __init__(
+        self, duckdb: DuckDb, start: Callable[[], Catalogue], *, engine: Engine, say: Callable[[str], None]
+    ) -> None:
+        self._duckdb = duckdb
+        self._start = start
+        self._engine = engine
+        self._say = say
+        self._catalogue: Catalogue | None = None
+
+    def answer(self, statement: str) -> Answer:
+        """What a statement gives. Raises SqlError."""
+        if self._engine is not Engine.SPARK:
+            try:
+                return self._duckdb.answer(statement)
+            except OutsideSubset as left:
+                if self._engine is Engine.DUCKDB:
+                    raise SqlError(f"DuckDB does not answer this as Spark would ({left}): leave out --engine") from left
+                if self._catalogue is None:
+                    self._say(f"Spark answers this ({left})")
+        if not statement.lower().lstrip(" (\n\t").startswith(QUERIES):
+            self._engine = Engine.SPARK
+        if self._catalogue is None:
+            self._catalogue = self._start()
+        return self._catalogue.answer(statement)
