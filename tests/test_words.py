@@ -28,6 +28,8 @@ PROSE_FREE: Final = (
     "bootstrap.py",
     "jobs",
     "coordinator_core",
+    "tests/coordinator_core",
+    "tests/jobs",
 )
 """Files and folders whose comments, docstrings, messages and text are revised: whoever revises another one adds it."""
 

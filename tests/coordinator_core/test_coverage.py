@@ -50,7 +50,7 @@ coverages = st.lists(ranges(), max_size=8)
 
 
 def by_offset(coverage: Sequence[CoverageRange]) -> dict[int, tuple[CoverageKind, int, str | None]]:
-    """The model: what is best known of each single offset (times of captured ranges belong to whole stretches)."""
+    """The model: what is best known of each single offset (times of captured ranges belong to whole ranges)."""
     best: dict[int, tuple[int, int, str]] = {}
     for r in coverage:
         for offset in range(r.from_offset, r.to_offset + 1):
@@ -123,7 +123,7 @@ def test_a_reason_of_its_own_is_kept() -> None:
 
 
 def test_captured_neighbours_join_with_their_times() -> None:
-    """Two captures that touch are one stretch, first seen at the first, with the times of both."""
+    """Two captures that touch are one range, first seen at the first, with the times of both."""
     merged = merge_coverage([captured(0, 4, at=1, times=(100, 200))], [captured(5, 9, at=2, times=(150, 300))])
     assert merged == (captured(0, 9, at=1, times=(100, 300)),)
 

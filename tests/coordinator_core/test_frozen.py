@@ -61,7 +61,7 @@ def test_a_field_that_is_not_there_is_an_error() -> None:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class QuicklyCounted:
-    """As `Counted`, and with a default that is made anew each time."""
+    """As `Counted`, and with a default that is made again each time."""
 
     name: str
     count: int = 0

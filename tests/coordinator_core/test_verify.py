@@ -1,4 +1,4 @@
-"""What counts as equal when a broker's answer is held against the ledger's states of the same time."""
+"""What counts as equal when a broker's answer is compared with the ledger's states of the same time."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ B: Path = ("offset", "b", 0)
 
 
 class Case(NamedTuple):
-    """An answer, the ledger's states, and in which facts it is unlike the nearest of them: (told, known, has moved)."""
+    """An answer, the ledger's states, and the facts that differ from the nearest of them: (asked, known, has moved)."""
 
     name: str
     described: Facts
@@ -35,7 +35,7 @@ CASES = [
     Case("only the ledger has it", {}, [{A: 1}], {A: (None, 1, False)}),
     Case("moved, and no state is the answer", {A: 9}, [{A: 1}, {A: 2}], {A: (9, 1, True)}),
     Case(
-        "what stands still is different though others move",
+        "what does not move is different though others move",
         {A: 9, B: 2},
         [{A: 1, B: 1}, {A: 1, B: 2}],
         {A: (9, 1, False)},

@@ -1,4 +1,4 @@
-"""Brokers of 127.0.0.1 which speak as much of Kafka's protocol as reading a log takes, and misbehave as told.
+"""Brokers of 127.0.0.1 which speak as much of Kafka's protocol as reading a log takes, and misbehave as planned.
 
     with FakeKafka(leaders=[1, 2]) as kafka:      # partitions of TOPIC by leader; every broker a port of its own
         kafka.logs[0] = [batch(0), batch(1)]

@@ -1,4 +1,4 @@
-"""Stands in for a Spark session of two cores where jobs only hand it tasks: these run here, one after the other."""
+"""A stub of a Spark session of two cores for jobs that only hand it tasks: these run here, one after the other."""
 
 from pyspark.sql import SparkSession
 

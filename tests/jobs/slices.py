@@ -13,8 +13,8 @@ Place = tuple[Path, int, int]
 
 
 def slices_of(logs: Path, into: Path, cuts: Callable[[str], Sequence[float]]) -> list[Path]:
-    """Copies of a log directory, each with a stretch of every log partition: the batches between the cuts (shares of
-    all its batches) of its name."""
+    """Copies of a log directory, each with a range of every log partition: the batches between the cuts (shares of all
+    its batches) of its name."""
     parts = [into / f"part-{index}" for index in range(len(cuts("")) + 1)]
     for folder in sorted(path for path in logs.iterdir() if path.is_dir()):
         batches = [place for segment in sorted(folder.glob("*.log")) for place in _places_of(segment)]

@@ -108,7 +108,7 @@ def test_a_third_claim_of_a_later_generation_wins() -> None:
 
 
 def test_a_partition_beyond_its_topic_is_nobody_s() -> None:
-    """A topic which was made anew has fewer partitions; who has others does not keep them."""
+    """A topic which was recreated has fewer partitions; members do not keep the others."""
     member = with_owned(Subscription(("t",)), (*partitions("t-0", "t-7", "gone-0"), TopicPartition("t", -1)))
     assert shown(assign_sticky({"t": Topic(2)}, {"A": member})) == "A=[t-0, t-1]"
 
@@ -143,7 +143,7 @@ def test_different_subscriptions_are_balanced() -> None:
 
 
 def test_a_member_without_subscription_counts_as_equal_if_met_first() -> None:
-    """Kafka compares with the first subscription that is not empty: who stands before it is given partitions too."""
+    """Kafka compares with the first subscription that is not empty: members before it are given partitions too."""
     nothing, something = Subscription(), Subscription(("t",))
     assert shown(assign_sticky({"t": Topic(2)}, {"A": nothing, "B": something})) == "A=[t-0] B=[t-1]"
     assert shown(assign_sticky({"t": Topic(2)}, {"A": something, "B": nothing})) == "A=[t-0, t-1] B=[]"

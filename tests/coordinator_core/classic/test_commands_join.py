@@ -265,7 +265,7 @@ def test_a_static_member_that_comes_back_replaces_itself() -> None:
 
 
 def test_a_follower_that_comes_back_does_not_lead() -> None:
-    """It is told who does; the leader stays what it was."""
+    """The answer names the leader, which stays what it was."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
     first, second = clients.join(instance="i"), clients.join(instance="j")
     clients.wait(0)
@@ -281,7 +281,7 @@ def test_a_follower_that_comes_back_does_not_lead() -> None:
 
 
 def test_an_old_client_that_comes_back_is_not_reported_that_it_leads() -> None:
-    """Up to version 8 there is no way to say that the assignment holds: it is told its old id leads."""
+    """Up to version 8 no answer can say that the assignment is unchanged: it says that the member's old id leads."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
     (old,) = clients.stable_members(1, instance="i")
     number = clients.join(instance="i", api_version=8)
@@ -325,7 +325,7 @@ def test_a_static_member_with_a_wrong_id_is_fenced() -> None:
 
 
 def test_a_group_that_cannot_be_written_is_not_made() -> None:
-    """Who joined is told what the log's error means for it; nothing is left of the group."""
+    """Who joined gets the error that the log's error means for it; nothing is left of the group."""
     clients = Clients()
     clients.log.next_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     number = clients.join()

@@ -122,7 +122,7 @@ def test_a_sync_out_of_place_is_refused() -> None:
 
 
 def test_an_assignment_that_cannot_be_written_starts_a_rebalance() -> None:
-    """All who wait are told; nobody is assigned anything."""
+    """All who wait get the error; nobody is assigned anything."""
     clients, (leader, follower) = joined()
     early = clients.sync(follower)
     clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -248,7 +248,7 @@ def test_describe() -> None:
 
 
 def test_a_reload_keeps_what_is_written() -> None:
-    """Stable as at the last record; sessions start anew, and who waited gets no answer."""
+    """Stable as at the last record; sessions restart, and pending requests get no answer."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
     leader, follower = clients.stable_members(2, protocols=("range", "sticky"))
     waiting = clients.join(leader, protocols=("range", "sticky"))

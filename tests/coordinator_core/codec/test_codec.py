@@ -200,7 +200,7 @@ def test_absent_tag_of_a_nullable_array_is_empty() -> None:
         (b"\x81\0\0\5\2\0\0\0\5", ()),
         (b"\2\0\5\2\0\0\0\5\x63\1x", ((0x63, b"x"),)),
     ],
-    ids=["alone", "size of two bytes", "count of two bytes", "beside an unknown one"],
+    ids=["alone", "size of two bytes", "count of two bytes", "next to an unknown one"],
 )
 def test_a_known_tag_is_read_however_its_section_is_written(
     tags: bytes, unknown: tuple[tuple[int, bytes], ...]
@@ -238,7 +238,7 @@ def test_tagged_default_is_not_written() -> None:
 
 
 def test_metadata_hash_is_tagged_for_consumer_groups_only() -> None:
-    """The same field stands in the tag section of type 3 and among the fields of types 11 and 17."""
+    """The same field is in the tag section of type 3 and among the fields of types 11 and 17."""
     for message, data in (
         (consumer.CONSUMER_GROUP_METADATA_VALUE, b"\0\0\0\2\1\0\x08\0\0\0\0\0\0\0\7"),
         (share.SHARE_GROUP_METADATA_VALUE, b"\0\0\0\2\0\0\0\0\0\0\0\7\0"),
@@ -489,7 +489,7 @@ def test_make_takes_lists_for_arrays() -> None:
 
 
 def test_plain_nested_structs_and_booleans() -> None:
-    """A struct which cannot be null stands among the fields without a marker; a boolean is one byte, not zero for
+    """A struct which cannot be null comes among the fields without a marker; a boolean is one byte, not zero for
     true."""
     inner = wire.Struct("Inner", (wire.Field("flag", wire.Bool), wire.Field("n", wire.Int16)))
     message = simple(wire.Field("inner", inner), wire.Field("flags", wire.Array(wire.Bool)))
@@ -549,6 +549,6 @@ BAD_METADATA: list[tuple[str, bytes, type[DecodeError]]] = [
 
 @pytest.mark.parametrize(("data", "error"), [case[1:] for case in BAD_METADATA], ids=[case[0] for case in BAD_METADATA])
 def test_bad_metadata_records_say_what(data: bytes, error: type[DecodeError]) -> None:
-    """Each fault of a metadata record has its error; types which are not declared can be told apart and skipped."""
+    """Each fault of a metadata record has its error; types which are not declared are recognized and skipped."""
     with pytest.raises(error):
         codec.decode_metadata(data)

@@ -35,7 +35,7 @@ Owned = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class MixedClients(Clients):
-    """Clients of both protocols; targets are computed at once unless told otherwise."""
+    """Clients of both protocols; targets are computed at once unless configured otherwise."""
 
     def __init__(self, **config: Any) -> None:
         defaults: dict[str, Any] = {"group_consumer_assignment_interval_ms": 0, "group_initial_rebalance_delay_ms": 0}
@@ -145,7 +145,7 @@ def refused(outcome: Outcome) -> Refused:
 
 
 def test_a_classic_group_moves_over_member_by_member() -> None:
-    """Whoever still speaks the old protocol is told to rejoin, and shares the partitions with the new ones."""
+    """Whoever still speaks the old protocol is asked to rejoin, and shares the partitions with the new ones."""
     clients = MixedClients()
     old = clients.stable_members(2, topics=("foo",))
     for member in clients.group.members.values():
@@ -163,7 +163,7 @@ def test_a_classic_group_moves_over_member_by_member() -> None:
 
 
 def test_a_member_gives_up_partitions_before_it_gets_the_next_epoch() -> None:
-    """Told to rejoin, it first learns what it keeps; it gets the new epoch once it says that it owns no more."""
+    """Asked to rejoin, it first learns what it keeps; it gets the new epoch once it says that it owns no more."""
     clients = MixedClients()
     clients.consume("C")
     classic = clients.entered()
@@ -347,7 +347,7 @@ def test_in_a_full_group_a_member_may_rejoin() -> None:
 
 
 def test_a_log_which_refuses_the_join_leaves_all_as_it_was() -> None:
-    """The member is told; no timer was started."""
+    """The member gets the error; no timer was started."""
     clients = MixedClients()
     clients.consume("C")
     before = clients.consumer_group
@@ -494,7 +494,7 @@ def test_a_member_under_anothers_instance_id_is_fenced() -> None:
 
 
 def test_a_member_behind_the_target_has_to_rejoin_before_it_syncs() -> None:
-    """It has its rebalance time-out for that, from the first time it is told."""
+    """It has its rebalance time-out for that, from the first time it is asked."""
     clients, classic = mixed()
     clients.consume("D")
     error = refused(clients.ask("classic_sync", clients.sync_request(classic)))
@@ -526,7 +526,7 @@ def test_sync_ends_the_time_to_sync_and_renews_the_session() -> None:
 
 
 def test_a_sync_waits_for_what_was_written_before() -> None:
-    """Where records are replicated: the member is answered once they are committed, or told that they are lost."""
+    """Where records are replicated, the member is answered once they are committed, or gets an error once lost."""
     clients, classic = mixed()
     clients.coordinator.is_deferring = True
     for error, code in ((None, ErrorCode.NONE), (Refused(ErrorCode.NOT_COORDINATOR), ErrorCode.NOT_COORDINATOR)):
@@ -570,10 +570,10 @@ def test_a_heartbeat_of_a_stable_member_renews_its_session() -> None:
         ({"state": MemberState.UNRELEASED_PARTITIONS, "assigned": {}}, ErrorCode.NONE),
         ({"member_epoch": 1}, ErrorCode.REBALANCE_IN_PROGRESS),
     ],
-    ids=["stable", "to give up", "nothing held by others", "held by others", "behind"],
+    ids=["stable", "to give up", "nothing owned by others", "owned by others", "behind"],
 )
 def test_a_member_which_can_make_a_step_is_asked_to_rejoin(change: dict[str, Any], code: ErrorCode) -> None:
-    """One which only waits for others is not. In "held by others" the partitions are booked to it as to anybody."""
+    """One which only waits for others is not. In "owned by others" the partitions are booked to it as to anybody."""
     clients, classic = mixed()
     clients.change_member(classic, **change)
     assert clients.beat(classic).response.error_code == code
@@ -600,7 +600,7 @@ def test_whose_heartbeat_is_refused(fields: dict[str, Any], code: ErrorCode) -> 
 
 
 def test_the_time_to_rejoin_is_not_renewed() -> None:
-    """A member which is told again has what was left of it; then it goes, and the others rebalance."""
+    """A member which is asked again has what was left of it; then it goes, and the others rebalance."""
     clients, classic = mixed(group_consumer_session_timeout_ms=10 * REBALANCE_TIMEOUT_MS)
     clients.consume("D")
     clients.beat(classic)
@@ -656,7 +656,7 @@ def test_a_member_which_the_log_does_not_let_go_is_tried_again() -> None:
 
 
 def test_members_leave_one_by_one_and_together() -> None:
-    """By member id, or by instance id without one, of either protocol; each who is none is told so."""
+    """By member id, or by instance id without one, of either protocol; each id that is no member gets an error."""
     clients, classic = mixed()
     clients.consume("D")
     static = clients.entered(instance="i")

@@ -92,7 +92,7 @@ def test_a_heartbeat_with_nothing_new_writes_nothing() -> None:
 
 
 def test_a_full_request_is_answered_in_full() -> None:
-    """A member which tells all of itself does not know what it was told."""
+    """A member which sends all of its fields may not know its assignment."""
     members = two_members()
     answer = members.beat("m0", rebalance_timeout_ms=5000, subscribed_topic_names=("b", "a"))
     assert reported(answer) == shown(members.member("m0").assigned)
@@ -121,7 +121,7 @@ def test_a_changed_subscription_bumps_the_epoch() -> None:
 
 
 def test_the_answer_to_a_join_has_the_assignment() -> None:
-    """Even where the request is not a full one: who joins anew owns nothing."""
+    """Even where the request is not a full one: who joins again owns nothing."""
     members = two_members()
     partition_epochs = shown(members.member("m0").assigned)
     assert reported(members.beat("m0", epoch=0, topic_partitions=())) == partition_epochs
@@ -236,7 +236,7 @@ def test_the_record_of_old_brokers_goes_with_the_next_look_at_the_topics() -> No
     ],
 )
 def test_epochs(epoch: int, owned: str | None, expected: ErrorCode) -> None:
-    """m0 is at epoch 3 and was at 2: then it may own no more than it was assigned, for it may not have heard of 3."""
+    """m0 is at epoch 3 and was at 2: then it may own no more than it was assigned, for it may not have got 3 yet."""
     members = Members()
     members.join("m0", "a", "b", server_assignor="range")
     members.join("m1", "a", "b", server_assignor="range")
@@ -313,7 +313,7 @@ def test_a_session_ends_without_heartbeats() -> None:
 
 
 def test_who_does_not_give_up_partitions_in_time_is_out() -> None:
-    """The rebalance time-out of the member, from when it was told; heartbeats do not prolong it."""
+    """The rebalance time-out of the member, from when it was asked; heartbeats do not prolong it."""
     members = Members()
     members.join("m0", "a")
     owned = members.owned["m0"]
@@ -349,7 +349,7 @@ def test_a_rebalance_time_out_is_about_one_epoch() -> None:
 
 
 def test_timers_of_members_who_are_gone_do_nothing() -> None:
-    """The group was deleted, and made anew by somebody else."""
+    """The group was deleted, and created again by somebody else."""
     members = Members()
     members.join("m0", "a")
     members.beat("m0", epoch=-1)

@@ -230,7 +230,7 @@ CANNOT = "Cannot upgrade classic group g to consumer group because "
     ids=["subscription", "assignment", "user data", "a partition given twice"],
 )
 def test_a_group_which_a_consumer_group_cannot_stand_for(member: LiveMember, code: ErrorCode, text: str) -> None:
-    """The conversion is refused, the group stays classic; who waited is told to rejoin nevertheless."""
+    """The conversion is refused, the group stays classic; pending members are asked to rejoin nevertheless."""
     waiting = live_member("B", assignment(foo=(2,)), awaiting_join=11)
     group = live_group(waiting, member)
     clients = clients_of(group)

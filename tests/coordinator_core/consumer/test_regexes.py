@@ -112,7 +112,7 @@ def test_a_pattern_which_is_not_resolved_yet_shrinks_the_assignment() -> None:
 
 
 def test_who_leaves_takes_the_pattern_along() -> None:
-    """The tombstone stands between those of the member and the epoch; whose topics count no more."""
+    """The tombstone comes between those of the member and the epoch; whose topics count no more."""
     members = Members()
     members.join("m0", regex="a")
     members.join("m1", "b")
@@ -211,7 +211,7 @@ def test_who_is_gone_when_the_task_runs_has_no_pattern() -> None:
 
 
 def test_a_reload_looks_at_the_topics_again() -> None:
-    """Topics may have come while nobody was there: what was resolved at an older version is resolved anew."""
+    """Topics may have come while nobody was there: what was resolved at an older version is resolved again."""
     members = resolved_once()
     members.set_topic("b", B, 5)
     members.coordinator.reload(now_ms=members.now_ms)

@@ -101,7 +101,7 @@ def test_group_state_follows_epochs_and_members() -> None:
     ],
 )
 def test_assignment_epochs(epoch: int, epochs: list[int] | None, expected: dict[int, int]) -> None:
-    """One epoch a partition; where they do not match, the member's epoch, zero at least, stands for all."""
+    """One epoch a partition; where they do not match, the member's epoch, zero at least, counts for all."""
     group, _ = group_of(current("A", epoch, [1, 0], epochs=epochs))
     assert group.members["A"].assigned == {T1: expected}
     assert list(group.members["A"].assigned[T1]) == [0, 1]

@@ -57,7 +57,7 @@ def check(
     ],
 )
 def test_commits_of_members(topic: str, topic_id: str, partition: int, epoch: int, expected: str) -> None:
-    """At the member's epoch all, at an older one what was held then; a name alone does not say what is held."""
+    """At the member's epoch all, at an older one what was owned then; a name alone does not say what is owned."""
     assert check(MEMBER, topic, topic_id, partition, epoch=epoch, is_transactional=False) == expected
 
 

@@ -84,7 +84,7 @@ def test_an_assignor_which_the_broker_does_not_have_is_an_error() -> None:
 
 
 def test_a_static_member_has_the_target_of_its_instance() -> None:
-    """Of whoever held the id before; a new instance has none."""
+    """Of the member that had the id before; a new instance has none."""
     group = group_of(ConsumerMember("old", instance_id="i"), target_assignment=Map({"old": {A: (0,)}, "m": {B: (0,)}}))
     assert last_target(group, ConsumerMember("new", instance_id="i")).partitions == {A: (0,)}
     assert last_target(group, ConsumerMember("m", instance_id="j")).partitions == {}

@@ -33,7 +33,7 @@ def consumer(group_id: str) -> CoordinatorRecord:
 
 
 class Reported:
-    """What `on_append` was told, with the time it saw."""
+    """The arguments of `on_append`, with the time it saw."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[int, ErrorCode | None]] = []

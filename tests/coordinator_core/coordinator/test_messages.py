@@ -85,7 +85,7 @@ def test_wrong_settings_are_refused(properties: dict[str, Any]) -> None:
 
 
 def test_an_image_finds_topics_by_name_and_by_id() -> None:
-    """A topic that is made anew has another id; every change is a new version."""
+    """A topic that is recreated has another id; every change is a new version."""
     image = image_of([Topic("t", "B" * 22, 1)], version=3)
     again = image.with_topic(Topic("t", "C" * 22, 2))
     assert (image.version, again.version, again.without_topic("x").version) == (3, 4, 5)
@@ -95,7 +95,7 @@ def test_an_image_finds_topics_by_name_and_by_id() -> None:
 
 
 def test_errors_travel() -> None:
-    """Refusals keep code and message; the log's errors are translated, all others told as they are."""
+    """Refusals keep code and message; the log's errors are translated, all others stay as they are."""
     refused = pickle.loads(pickle.dumps(Refused(ErrorCode.ILLEGAL_GENERATION)))
     assert (refused.code, refused.message) == (
         ErrorCode.ILLEGAL_GENERATION,

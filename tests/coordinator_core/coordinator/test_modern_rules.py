@@ -222,7 +222,7 @@ def test_lists_have_all_types(group: ConsumerGroup | ShareGroup, line: tuple[str
 
 
 def test_too_much_metadata_is_found_before_the_partition_is_looked_at() -> None:
-    """So that a commit for a partition which is not held fails for the whole request only where it could be stored."""
+    """So that a commit for a partition which is not owned fails for the whole request only where it could be stored."""
     clients = clients_of(CONSUMER_GROUP)
     outcome = clients.commit("v", generation_id_or_member_epoch=4, member_id="m", metadata="x" * 5000)
     assert code_of(outcome) == ErrorCode.OFFSET_METADATA_TOO_LARGE

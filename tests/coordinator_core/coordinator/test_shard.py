@@ -109,7 +109,7 @@ class RefusingLog(CountingLog):
 
 
 def test_records_get_offsets_and_change_the_shard() -> None:
-    """Records of one operation are consecutive, of one time, and replayed; then their writer is told."""
+    """Records of one operation are consecutive, of one time, and replayed; then their writer gets its answer."""
     coordinator = GroupCoordinator([MODULE], now_ms=10, log=CountingLog(40))
     outcome = coordinator.handle("write", (classic_record("a"), consumer_record("b")), now_ms=20, request_id=9)
     assert [(entry.offset, entry.timestamp_ms) for entry in outcome.records] == [(40, 20), (41, 20)]
@@ -206,7 +206,7 @@ def test_an_overdue_timer_does_not_run_in_the_past() -> None:
 
 
 def test_an_unloaded_coordinator_does_nothing_more() -> None:
-    """Its modules are told first; then timers and tasks are gone."""
+    """Its modules are called first; then timers and tasks are gone."""
     reported = []
     module = GroupModule("other", on_unloaded=lambda context: reported.append(context.now_ms))
     coordinator = GroupCoordinator([MODULE, module], now_ms=0)
@@ -255,7 +255,7 @@ def test_live_classic_groups_follow_the_records() -> None:
 
 
 def test_a_reload_loses_what_no_record_tells() -> None:
-    """Timers, tasks and live objects are gone; groups are what the records say; the modules are told."""
+    """Timers, tasks and live objects are gone; groups are what the records say; the modules are called."""
     coordinator = GroupCoordinator([MODULE], now_ms=0)
     coordinator.handle("write", (classic_record("a"),), now_ms=1)
     coordinator.handle("schedule", (10,), now_ms=1)

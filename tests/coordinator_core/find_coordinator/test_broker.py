@@ -122,7 +122,7 @@ def test_one_bad_key_does_not_spoil_the_others() -> None:
 
 
 def test_a_topic_that_is_missing_is_asked_for() -> None:
-    """The client is told to come again; the topic is named once, however many keys need it."""
+    """The client is asked to come again; the topic is named once, however many keys need it."""
     view = ClusterView(NODES, {})
     found = find_coordinators(
         view, FindCoordinatorRequest(CoordinatorType.SHARE, (SHARE_KEY, "bad", SHARE_KEY)), CONFIG

@@ -80,7 +80,7 @@ def test_after_an_error_that_may_pass_the_client_waits_and_refreshes_metadata(co
 
 
 def test_before_the_back_off_is_over_nobody_is_asked() -> None:
-    """A poll which comes early is told when to come."""
+    """A poll which comes early learns when to come."""
     lookup = after(Poll(0, NODES, HALF), refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     assert step(lookup, Poll(1099, NODES, HALF)) == (lookup, (PollAt(1100),))
     assert step(lookup, Poll(1100, NODES, HALF)).lookup.state is LookupState.FINDING

@@ -1,4 +1,4 @@
-"""Random histories: the log of a partition of each coordinator topic, its older part compacted, told in batches.
+"""Random histories: the log of a partition of each coordinator topic, its older part compacted, in batches.
 
 `Random` rather than hypothesis: hundreds of whole logs are wanted, each from its seed, and none of them shrunk.
 """

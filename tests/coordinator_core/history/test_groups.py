@@ -108,7 +108,7 @@ def test_classic_generations_follow_each_other() -> None:
 
 
 def test_assignment_interval_goes_on_over_generations() -> None:
-    """A partition that a member keeps is one stretch; one that moves ends and begins."""
+    """A partition that a member keeps is one interval; one that moves ends and begins."""
     _, rows = run(
         [
             [classic(1, classic_value(1, {"a": [0, 1]}))],
@@ -256,7 +256,7 @@ def consumer_join(offset: int, member_id: str, epoch: int, partitions: Sequence[
 
 
 def test_an_operation_is_one_step() -> None:
-    """Five records of one heartbeat: one generation and member, each partition as target and held, from the last."""
+    """Five records of one heartbeat: one generation and member, each partition as target and owned, from the last."""
     _, rows = run([consumer_join(10, "m", 2, [0])])
     assert [(r.generation, r.from_log_offset, r.assignment_epoch, r.state) for r in rows.generations] == [
         (2, 14, 2, "Stable")
@@ -282,7 +282,7 @@ def test_topic_name_is_learned_from_a_single_subscription() -> None:
 
 @pytest.mark.parametrize("with_members", [True, False], ids=["online", "empty"])
 def test_conversion_of_a_classic_group(with_members: bool) -> None:
-    """With members the group goes on (same incarnation, rows end CONVERTED); an empty one is made anew."""
+    """With members the group goes on (same incarnation, rows end CONVERTED); an empty one is created again."""
     before = classic_value(3, {"m": [0]} if with_members else {})
     convert = [classic(20, None), *consumer_join(21, "m", 4, [0])]
     _, rows = run([[classic(1, before)], convert])

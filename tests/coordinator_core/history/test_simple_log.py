@@ -53,7 +53,7 @@ def test_configs_which_may_hold_secrets_are_not_kept() -> None:
 
 
 def test_configs_of_a_transaction_count_once_it_has_ended() -> None:
-    """KIP-868: what stands between begin and abort never was; after the end it all is."""
+    """KIP-868: what is between begin and abort never was; after the end it all is."""
     inside = config(GROUP, "g", "share.heartbeat.interval.ms", "1")
     assert replayed(BEGIN, inside).configs == ()
     assert replayed(BEGIN, inside, ABORT).configs == ()

@@ -1,4 +1,4 @@
-"""Groups to infer from: told as the coordinator's operations, and replayed into rows as the replay job does."""
+"""Groups to infer from: written as the coordinator's operations, and replayed into rows as the replay job does."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain

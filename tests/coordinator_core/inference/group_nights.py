@@ -71,7 +71,7 @@ class Nights:
         }
         noted |= {group_id for group_id, found in days.items() if found is None}
         for group_id in unchanged.keys() - noted:
-            self.ways["stood"] += 1
+            self.ways["unchanged"] += 1
             self.pasts[group_id] = unchanged[group_id].past
             self.gold[group_id].anomalies += unchanged[group_id].anomalies
         commit_times = self.commit_times.by_group()
@@ -152,7 +152,7 @@ class Nights:
 
 
 def add_settled(before: GroupGold, judged: Judged) -> None:
-    """To what was made anew, what was said of the settled past, with the commits that came to its days."""
+    """Add to rebuilt gold the rows of the settled past, with the commits that came to its days."""
     place, gold = judged.went_on_from, judged.gold
     assert place is not None
     owners = [

@@ -43,7 +43,7 @@ def weeks_log(random: Random, group_ids: Sequence[str], count: int) -> list[byte
 
 
 def standing_log(random: Random, night_count: int) -> tuple[list[bytes], list[int]]:
-    """A log of some weeks of a group, and of so many nights in each of which it stands as it stood then; and how many
+    """A log of some weeks of a group, and of so many nights in each of which its membership is unchanged; and how many
     batches there were before each of these."""
     weeks = Weeks(random, GROUP)
     batches = weeks.reported(random.randint(20, 80))
@@ -75,7 +75,7 @@ def timed_batches(reported: Iterable[tuple[int, Iterable[LogRecord]]]) -> list[b
 
 
 class Weeks:
-    """The log of one group, told thing by thing."""
+    """The log of one group, written step by step."""
 
     def __init__(self, random: Random, group_id: str) -> None:
         self._random = random
@@ -91,7 +91,7 @@ class Weeks:
         self._moving = random.choice((0, 0, 0.05, 0.5, 1))
         """How many members come back from other hosts."""
         self._deleting = random.choice((0.02, 0.02, 0.3))
-        """How many offsets are deleted, beside those that are committed."""
+        """How many offsets are deleted, in addition to those that are committed."""
         self._gone: set[str] = set()
         """Ids of members that went."""
         self._generation = 0

@@ -71,7 +71,7 @@ class Record:
 
 
 def share_log(records: Sequence[Record], order: Iterable[int] | None = None) -> ShareLog:
-    """The log of the records, at log offsets 0, 1, 2 ...; rows handed over in another order if told to."""
+    """The log of the records, at log offsets 0, 1, 2 ...; with `order`, rows in another order."""
     states = [(number, record) for number, record in enumerate(records)]
     changes = [(number, change) for number, record in states for change in record.changes]
     if order is not None:

@@ -71,7 +71,7 @@ def two_nights(batches: list[bytes], place: int = -1) -> Iterator[Nights]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_weeks_of_a_group(part: int) -> None:
-    """Members come and go, a group empties and fills again, or goes for good and comes anew; perhaps beside another."""
+    """Members come and go, a group empties and fills again, or goes and comes again; perhaps with another one."""
     ways: Counter[str] = Counter()
     for seed in range(part, HISTORIES, PARTS):
         random = Random(f"weeks/{seed}")

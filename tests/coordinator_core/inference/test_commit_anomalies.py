@@ -219,7 +219,7 @@ def test_a_skip_is_far_and_fast() -> None:
 
 
 def test_a_stall_is_reported_once() -> None:
-    """When the offset has stayed for long, not at each commit after; and anew after it moved."""
+    """When the offset has stayed for long, not at each commit after; and again after it moved."""
     settings = replace(SETTINGS, stalled_ms=25)
     still = [commit(number, 7, 7) for number in range(2, 9)]
     rows = found(life_of(commit(1, 7), *still, commit(9, 8, 7), commit(12, 8, 8)), settings)

@@ -12,7 +12,7 @@ OTHER_MS = 40_000
 def set_to(
     value: str, since: int, until: int | None = None, *, name: str = SESSION, resource: tuple[str, str] = ("GROUP", "g")
 ) -> ConfigRow:
-    """A stretch of a config."""
+    """An interval of a config."""
     return ConfigRow(*resource, name, value, since, since, until)
 
 
@@ -35,7 +35,7 @@ OF_ONE_BROKER = set_to("45000", 0, name=f"group.{SESSION}", resource=("BROKER", 
     ],
 )
 def test_whose_session_time_out_holds(rows: list[ConfigRow], expected: int | None) -> None:
-    """The group's own overrides the brokers'; where single brokers differ, or nothing is told, it is not known."""
+    """The group's own overrides the brokers'; where single brokers differ, or no value is recorded, it is not known."""
     assert Configs(rows).session_timeout_ms("CONSUMER", "g", 1_000_000) == expected
 
 
@@ -52,7 +52,7 @@ def test_whose_session_time_out_holds(rows: list[ConfigRow], expected: int | Non
     ],
 )
 def test_a_session_ends_by_what_was_in_force_when_it_was_set(ended_at_ms: int, expected: int | None) -> None:
-    """After a change, members that were heard before it still expire by the old value."""
+    """After a change, members with a heartbeat before it still expire by the old value."""
     rows = [
         set_to("45000", 0, 100_000),
         set_to("60000", 100_000, 400_000),
@@ -79,7 +79,7 @@ def test_a_value_is_known_once_it_has_settled() -> None:
 
 
 def test_what_was_reported_is_between_what_was_logged() -> None:
-    """Stretches of the log are in its order, those which Admin told (no offset) at their time."""
+    """Intervals of the log are in its order, those of Admin snapshots (no offset) at their time."""
     rows = [
         ConfigRow("GROUP", "g", "n", "3", 20, 40_000, None),
         ConfigRow("GROUP", "g", "n", "2", None, 20_000, 40_000),

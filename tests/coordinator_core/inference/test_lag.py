@@ -83,8 +83,8 @@ def test_ends_of_another_topic_of_the_name_say_nothing() -> None:
     ("commit", "samples"),
     [
         ((5000, 1), [(0, 10), (100_000, 10)]),  # nobody looked near that time
-        ((100, 5), [(0, 50), (200, 3)]),  # the end went back: the topic was made anew
-        ((100, 50), [(200, 20)]),  # beyond the only end: that may be of a topic made anew since
+        ((100, 5), [(0, 50), (200, 3)]),  # the end went back: the topic was recreated
+        ((100, 50), [(200, 20)]),  # beyond the only end: that may be of a topic recreated since
         ((100, 5), []),
     ],
 )
@@ -104,7 +104,7 @@ def test_only_applied_offsets_of_sampled_partitions_have_lag() -> None:
 
 
 def test_time_behind_does_not_reach_into_a_former_topic() -> None:
-    """The end of a topic that was made anew says nothing of the offsets of the former one."""
+    """The end of a topic that was recreated says nothing of the offsets of the former one."""
     samples = (0, 100), (100, 200), (200, 10), (300, 30)
     assert row(history(commits_of((250, 15)), *samples)) == ("BETWEEN_SAMPLES", 5, 0, 15, 25)
     assert row(history(commits_of((250, 5)), *samples))[4] == NONE

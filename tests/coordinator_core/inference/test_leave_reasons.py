@@ -73,7 +73,7 @@ def test_the_setting_holds_where_the_log_tells_nothing() -> None:
 
 
 def test_a_classic_member_without_a_session_of_its_own() -> None:
-    """Brokers take no such one, yet a log may hold it: no config tells of classic groups, and what was heard does."""
+    """Brokers take no such one, yet a log may have it: no config is about classic groups, its last sign of life is."""
     both, alone = ({"a": (0,), "b": (1,)}, {"a": (0,)})
     life = life_of([(0, classic(1, both, session_ms=0)), (END, classic(2, alone, session_ms=0))], beats(END))
     row = audit_group(life, InferenceSettings(), Configs([session("120000")])).rebalances[-1]

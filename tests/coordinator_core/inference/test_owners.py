@@ -19,7 +19,7 @@ def reported(rows: Sequence[OwnerRow]) -> list[tuple[int, str, int, int | None, 
 
 
 def test_member_keeps_what_it_is_asked_to_give_up() -> None:
-    """Held and being given up is one stretch; the gap until the next owner is said."""
+    """Owned and being given up is one interval; the gap until the next owner is said."""
     life = life_of(
         [
             (0, [*joins("a"), *epoch(2), *target(2, {"a": (0, 1)}), *reconciled("a", 2, (0, 1))]),
@@ -37,7 +37,7 @@ def test_member_keeps_what_it_is_asked_to_give_up() -> None:
 
 
 def test_two_owners_are_said() -> None:
-    """A log in which two members own a partition at one time is broken, and both stretches say so."""
+    """A log in which two members own a partition at one time is broken, and both intervals say so."""
     life = life_of([(0, classic(1, {"a": (0, 1), "b": (1,)})), (1_000, classic(2, {"a": (0,), "b": (1,)}))])
     assert reported(partition_owners(life)) == [
         (0, "a", 0, None, None, False),

@@ -84,7 +84,7 @@ def test_commits_come_by_partition(rows: list[Commit]) -> None:
 
 @given(COMMITS)
 def test_a_stall_begins_where_a_repeated_offset_has_stayed_long(rows: list[Commit]) -> None:
-    """Once in each stretch of commits that repeat an offset after `stalled_ms`."""
+    """Once in each run of commits that repeat an offset after `stalled_ms`."""
     times = [row.at_ms for row in rows if row.at_ms >= 0]
     expected = set()
     for places in intervals(rows):
@@ -105,7 +105,7 @@ def test_a_stall_begins_where_a_repeated_offset_has_stayed_long(rows: list[Commi
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 1)), max_size=6))
 def test_rows_of_emptied_intervales_are_those_of_each_place(steps: list[tuple[int, int, int]]) -> None:
-    """Stretch by stretch as place by place."""
+    """Interval by interval as place by place."""
     rows: list[GenerationRow] = []
     begin = 0
     for number, (length, pause, member_count) in enumerate(steps):

@@ -63,7 +63,7 @@ CLASSIC_CASES = {
         (),
         ("MEMBER_LEFT", "WITHIN_TIMEOUTS", "CERTAIN"),
     ),
-    "gone just after it was heard": (
+    "gone just after a sign of life": (
         classic(2, {"a": (0, 1, 2, 3)}, state_at=LONG_AFTER),
         beats(2, 2_000, LONG_AFTER),
         ("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY"),
@@ -322,7 +322,7 @@ def test_consumer_group_is_done_when_all_have_arrived() -> None:
 
 
 def test_leaving_a_consumer_group_by_what_was_last_seen() -> None:
-    """Just heard: it left. Silent for the usual session: it expired, most likely. Away before: expired."""
+    """A sign of life just before: it left. Silent for the usual session: likely expired. Away before: expired."""
     start = [*joins("a"), *joins("b"), *epoch(2), *target(2, {"a": (0,), "b": (1,)})]
     ready = [*reconciled("a", 2, (0,)), *reconciled("b", 2, (1,))]
     end = 300_000

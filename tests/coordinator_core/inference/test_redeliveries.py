@@ -148,7 +148,7 @@ CASES = (
         (),
     ),
     Case(
-        "rules L and K: a hole below a persisted batch, another leader, accepted at a count which began anew",
+        "rules L and K: a hole below a persisted batch, another leader, accepted at a count which began again",
         (
             SNAPSHOT,
             Record(9_000, (Change(5, 9, None, ACK1),)),
@@ -177,7 +177,7 @@ CASES = (
         (),
     ),
     Case(
-        "rule N: a reset begins anew, and what was before the reset lost no count",
+        "rule N: a reset begins again, and what was before the reset lost no count",
         (
             SNAPSHOT,
             Record(9_000, (Change(5, 9, None, ACK1),)),
@@ -248,7 +248,7 @@ def test_how_long_a_session_lasts_is_the_group_s(session_ms: str | None, expecte
 
 
 def test_an_assumed_limit_proves_nothing_of_other_ranges() -> None:
-    """Where no log tells the limit, a range archived at count 3 may be at it: no proof of a release beside it."""
+    """Where no log has the limit, a range archived at count 3 may be at it: no proof of a release in that record."""
     records = (SNAPSHOT, Record(9_000, (Change(0, 3, None, AV1), Change(4, 9, None, ("ARCHIVED", 3)))))
     assert [row[6] for row in reported(audit(records, configs=group_configs()))][:1] == [None]
     assert [row[6] for row in reported(audit(records))][:1] == ["RELEASED"]

@@ -1,4 +1,4 @@
-"""Rolling deployments: told from scale-out and scale-in, crashes, crash loops and restarts of all at once."""
+"""Rolling deployments, as distinct from scale-out and scale-in, crashes, crash loops and restarts of all at once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def static(name: str) -> Place:
 
 
 def members_of(steps: Steps, place: Callable[[str], Place] = machines) -> list[MemberRow]:
-    """The stretches of membership that the steps make."""
+    """The membership intervals that the steps make."""
     by_minute = steps if isinstance(steps, Mapping) else dict(enumerate(steps))
     open_rows: dict[str, MemberRow] = {}
     rows = []
@@ -203,7 +203,7 @@ def test_a_group_that_is_converted_on_the_way() -> None:
     members = [row for row in members if row.to_log_offset != row.from_log_offset]
     (rollout,) = find_rollouts(members, {}, SETTINGS)
     assert {member_id for member_id, _ in rollout.old} == {"a1", "b1", "c1"}
-    assert ("b1", 2) in rollout.old, "by the stretch that ended"
+    assert ("b1", 2) in rollout.old, "by the interval that ended"
 
 
 @pytest.mark.parametrize(

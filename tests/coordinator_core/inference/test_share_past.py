@@ -99,7 +99,7 @@ def between(columns: Any, first: int, end: int) -> Any:
 
 
 def reported(rows: Any, first: int, end: int) -> Rows:
-    """Rows of gold of a stretch of the log."""
+    """Rows of gold of a range of the log."""
     chosen: I64 = np.flatnonzero((rows.log_offset >= first) & (rows.log_offset < end))
     columns = [getattr(rows, name)[chosen].tolist() for name in rows.__slots__]
     found = set(zip(*columns, strict=True))
@@ -134,7 +134,7 @@ class Audits:
             self._go_on(end, configs, members)
 
     def audit_in_slices(self, ends: list[int], configs: Configs, members: ShareMembers) -> None:
-        """Of the log up to the last of some offsets, each stretch from where the one before is settled."""
+        """Of the log up to the last of some offsets, each slice from where the one before is settled."""
         shown = shown_by(
             ordered_share_log(self._keys, between(self._states, first, end), between(self._transitions, first, end))
             for first, end in pairwise([0, *ends])
@@ -216,8 +216,8 @@ def random_configs(random: Random) -> Configs:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_audits_of_what_is_new_say_what_one_says(part: int) -> None:
-    """Random logs of share partitions, audited after each of several captures, members told of at once or late; and at
-    once, but in stretches."""
+    """Random logs of share partitions, audited after each of several captures, with members known at once or late; and
+    at once, but in slices."""
     went_on = 0
     for seed in range(part, HISTORIES, PARTS):
         random = Random(f"share past/{seed}")

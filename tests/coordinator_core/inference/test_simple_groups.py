@@ -48,7 +48,7 @@ def log_of_commits(random: Random) -> list[bytes]:
 
 
 def beginning_of(life: GroupLife) -> Beginning | None:
-    """If there is nothing else of a group beside its commits."""
+    """If there is nothing else of a group besides its commits."""
     if life.members or life.assignments or {row.event_type for row in life.events} - set(BEGINNING_EVENTS):
         return None
     found = [(row.group_type, row.generation, row.member_count, row.to_log_offset) for row in life.generations]

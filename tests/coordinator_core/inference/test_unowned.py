@@ -1,4 +1,4 @@
-"""Time without an owner: counted once, and told apart by what caused it."""
+"""Time without an owner: counted once, and divided by what caused it."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ SETTINGS = InferenceSettings()
 
 
 def sums(gold: GroupGold) -> list[int]:
-    """The time without an owner as stretches, rebalances and days have it."""
+    """The time without an owner as intervals, rebalances and days have it."""
     return [sum(milliseconds for _, milliseconds in rows) for rows in unowned_ms(gold)]
 
 

@@ -12,7 +12,7 @@ from coordinator_core.log.records import crc_valid_batches, frame_chunk
 
 @pytest.mark.skipif(not HAS_INSTRUCTION, reason="the processor has no such instruction")
 def test_compiled_checksum_is_that_of_the_library() -> None:
-    """Of every length up to a few words, from any place on, and of a long stretch."""
+    """Of every length up to a few words, from any place on, and of a long range."""
     data = kernels.read_only(np.random.default_rng(1).integers(0, 256, 5000, np.uint8))
     for start in range(9):
         for length in (*range(40), 4001):

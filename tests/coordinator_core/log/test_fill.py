@@ -68,7 +68,7 @@ def test_a_record_outside_of_a_batch_is_refused() -> None:
 
 
 def test_records_are_compared_by_key_and_value() -> None:
-    """Missing ones and other ones, null and empty told apart."""
+    """Missing and other records, null distinct from empty."""
     there = KeyValues.of(decode_chunk(build_batch([RECORDS[0], RECORDS[2], RECORDS[3]])))
     come = [
         Record(99, 0, b"k", b"v"),

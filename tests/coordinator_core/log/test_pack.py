@@ -30,7 +30,7 @@ CASES = [
     PackCase("a full batch ends where the time changes", [(0, 5, BIG), (1, 5, 1), (2, 6, 1)], [0, 2]),
     PackCase("one time goes on beyond the target", [(0, 5, BIG), (1, 5, BIG), (2, 5, BIG)], [0]),
     PackCase("but not beyond the largest batch", [(0, 5, BATCH_BYTES_MAX - 80), (1, 5, 100)], [0, 1]),
-    PackCase("without a time each stands alone", [(0, -1, 1), (1, -1, 1), (2, 5, 1)], [0, 1, 2]),
+    PackCase("without a time each is a batch of its own", [(0, -1, 1), (1, -1, 1), (2, 5, 1)], [0, 1, 2]),
     PackCase("log append time is one for a batch", [(0, 5, 1), (1, 5, 1), (2, 6, 1)], [0, 2], True),
 ]
 

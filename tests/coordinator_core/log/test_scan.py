@@ -237,7 +237,7 @@ def test_every_byte_is_accounted_for(
     data: st.DataObject, damages: list[tuple[str, int, int, int]], is_last: bool, zeros: int, window_bytes: int
 ) -> None:
     """Whatever happens to a real segment: batches, findings of stage FILE and zeros at the end are all its bytes, in
-    whatever stretches it is read."""
+    whatever windows it is read."""
     sample = data.draw(st.sampled_from(corpus.segments()))
     out = bytearray(sample.data)
     for kind, place, size, byte in damages:
@@ -331,7 +331,7 @@ def test_the_end_of_a_segment_is_what_the_whole_says_of_it() -> None:
 def test_a_known_batch_is_looked_for_further_and_further_back(
     look_back_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever it lies, be it across two of the stretches."""
+    """Wherever it lies, be it across two of the windows."""
     monkeypatch.setattr(scan, "LOOK_BACK_BYTES", look_back_bytes)
     monkeypatch.setattr(scan, "LOOK_BACK_PART", 1)
     for index in range(len(BATCHES)):

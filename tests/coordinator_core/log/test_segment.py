@@ -52,7 +52,7 @@ NINE = "00000000000000000009"
         ),
         pytest.param([f"{ZERO}.log.swap"], (SegmentFile(f"{ZERO}.log.swap", 0, True),), id="swap alone"),
         pytest.param(
-            [f"{ZERO}.log.swap", f"{ZERO}.log"], (SegmentFile(f"{ZERO}.log", 0, False),), id="swap beside its log"
+            [f"{ZERO}.log.swap", f"{ZERO}.log"], (SegmentFile(f"{ZERO}.log", 0, False),), id="swap next to its log"
         ),
         pytest.param(
             [f"{ZERO}.log", f"{ZERO}.log.swap"], (SegmentFile(f"{ZERO}.log", 0, False),), id="log before its swap"

@@ -315,7 +315,7 @@ def test_types_0_and_1_are_one_key() -> None:
 
 
 def test_values_of_a_later_kafka_are_read_by_the_codec() -> None:
-    """Unknown tags are skipped, together with the topic id that stands beside them."""
+    """Unknown tags are skipped, together with the topic id that comes with them."""
     value = value_of(4)[:-1] + b"\2\0\x10" + struct.pack(">qq", 0, 1) + b"\x09\2??"
     chunks = chunks_of(encode_batches([LogBatch((LogRecord(key_of(), value),))]), [])
     result = columnar_result(ColumnarOffsetReplay(), chunks)
@@ -324,7 +324,7 @@ def test_values_of_a_later_kafka_are_read_by_the_codec() -> None:
 
 
 def test_undecodable_commits_become_findings() -> None:
-    """With the codec's own code; what stands around them is not disturbed."""
+    """With the codec's own code; the commits around them are not disturbed."""
     batch = LogBatch(
         (
             LogRecord(key_of(), value_of(1)),

@@ -229,7 +229,7 @@ class PickyRules(ClassicGroupRules):
 
 
 def test_the_rules_of_the_group_decide() -> None:
-    """For commits by a look at each partition; other refusals of a transaction are told as they are."""
+    """For commits by a look at each partition; other refusals of a transaction are passed on as they are."""
     clients = Clients(offsets_retention_check_interval_ms=RETENTION_MS)
     clients.commit("t")
     clients.coordinator.rules = {LiveClassicGroup: PickyRules()}

@@ -147,7 +147,7 @@ def test_a_full_batch_is_written_before_the_next_operation() -> None:
 
 
 def test_a_refused_batch_is_lost_whole() -> None:
-    """The state before it is told, its offsets are free again, and who asked for the write gets the error."""
+    """The state before it comes back, its offsets are free again, and who asked for the write gets the error."""
     log = Log()
     log.append(b"a")
     log.batcher.flush()

@@ -25,7 +25,7 @@ REPLICAS = (0, 1, 2)
 
 
 def replicated(config: RuntimeConfig | None = None) -> Broker:
-    """A leader with two followers, which fetch only when told to."""
+    """A leader with two followers, which fetch only when asked to."""
     return Broker(REPLICAS, min_insync_replicas=2, config=config)
 
 
@@ -75,7 +75,7 @@ def test_an_answer_without_records_waits_for_the_writes_before_it() -> None:
 
 
 def test_a_read_sees_what_is_committed_and_does_not_wait() -> None:
-    """An offset which is not committed is not told, unless the reader waits for stable ones."""
+    """An offset which is not committed is not in the answer, unless the reader waits for stable ones."""
     broker = replicated()
     broker.commit(offset=5)
     broker.replicate()
@@ -175,7 +175,7 @@ def test_an_aborted_transaction_leaves_the_offset_as_it_was() -> None:
 
 
 def test_a_refused_batch_takes_the_state_back_and_fails_all_its_operations() -> None:
-    """What came before stands; reads and later writes go on from there."""
+    """What came before stays; reads and later writes go on from there."""
     broker = replicated()
     broker.commit(offset=1)
     broker.replicate()
@@ -296,7 +296,7 @@ def test_a_join_whose_write_failed_is_not_answered_again() -> None:
 
 
 def test_an_answered_request_is_not_answered_by_the_loss_of_its_record() -> None:
-    """The sync was told to rejoin while its record was on its way; that the record is lost is no news to it."""
+    """The sync was answered with a rejoin while its record was on its way; that the record is lost is no news to it."""
     broker = replicated()
     joined = broker.join()
     broker.replicate()
@@ -344,7 +344,7 @@ def test_while_the_log_is_loaded_clients_are_asked_for_patience() -> None:
 
 
 def test_loading_brings_back_what_the_log_tells() -> None:
-    """Groups, offsets and open transactions, and session timers anew."""
+    """Groups, offsets and open transactions; session timers restart."""
     broker = replicated()
     stable_member(broker)
     broker.commit("other", 7)
@@ -422,7 +422,7 @@ def test_a_contradictory_log_fails_the_coordinator() -> None:
 
 
 def test_a_broker_that_is_no_leader_any_more_when_loading_ends_fails() -> None:
-    """It is told soon enough; until then it refuses."""
+    """It learns that soon enough; until then it refuses."""
     log = PartitionLog(TOPIC, PARTITION, (0, 1))
     broker = Broker(load_ms=10, log=log)
     log.elect(1)
@@ -434,7 +434,7 @@ def test_a_broker_that_is_no_leader_any_more_when_loading_ends_fails() -> None:
 
 
 def test_an_unloaded_coordinator_answers_everybody_who_waits() -> None:
-    """Writes which wait for a commit and parked joins alike are told NOT_COORDINATOR."""
+    """Writes which wait for a commit and parked joins alike get NOT_COORDINATOR."""
     broker = Broker(REPLICAS, min_insync_replicas=2, initial_rebalance_delay_ms=3000)
     joined = broker.join("waiting")
     broker.replicate()

@@ -155,7 +155,7 @@ def test_a_replica_with_batches_of_a_lost_epoch_drops_them_all() -> None:
 
 
 def test_the_first_alive_in_sync_replica_in_the_order_of_assignment_leads() -> None:
-    """Without one the partition has no leader, and whoever asks for its end is told so."""
+    """Without one the partition has no leader, and whoever asks for its end gets that error."""
     log = three()
     log.shrink_isr(2)
     assert log.elect_next([3, 2, 1]) == 1

@@ -85,7 +85,7 @@ def test_the_next_deadline_is_the_earliest_of_all_partitions() -> None:
 
 
 class Seen:
-    """What the module below was told."""
+    """The calls that the module below got."""
 
     def __init__(self) -> None:
         self.topics: list[str] = []
@@ -104,7 +104,7 @@ def write(context: Context) -> Result:
 
 
 def topics_seen(context: Context, request: object) -> Result:
-    """What `on_metadata` was told."""
+    """The arguments of `on_metadata`."""
     return Result(response=tuple(context.live(Seen).topics))
 
 

@@ -97,7 +97,7 @@ def refusal_of(outcome: Outcome) -> tuple[ErrorCode, str]:
 
 
 def partitions_of(response: ShareGroupHeartbeatResponse) -> dict[str, tuple[int, ...]] | None:
-    """Topic id -> partitions of an answer, or None where the member is told nothing."""
+    """Topic id -> partitions of an answer, or None where the member gets none."""
     if response.assignment is None:
         return None
     return {topic.topic_id: topic.partitions for topic in response.assignment.topic_partitions}

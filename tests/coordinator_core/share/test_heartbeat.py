@@ -1,4 +1,4 @@
-"""Heartbeats of share groups: who may join and stay, when the epoch grows, what a member is told, who is found dead."""
+"""Heartbeats of share groups: who may join and stay, when the epoch grows, what a member gets, who is found dead."""
 
 import pytest
 
@@ -143,7 +143,7 @@ def test_a_member_leaves() -> None:
 
 
 def test_a_session_expires() -> None:
-    """A heartbeat begins it anew; the member which is silent goes, as if it had left."""
+    """A heartbeat restarts it; the member which is silent goes, as if it had left."""
     clients = two_members()
     clients.wait(SESSION_TIMEOUT_MS - 1000)
     clients.beat("b")
@@ -400,7 +400,7 @@ def test_describe() -> None:
 
 
 def test_partitions_beyond_the_hash_table_are_no_news() -> None:
-    """Sets of numbers from 16 on have another order in a record than in the state; the member is not told again."""
+    """Sets of numbers from 16 on have another order in a record than in the state; the member gets no second answer."""
     clients = ShareClients()
     clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 20)), "foo")
     clients.join_share("a", "foo", "bar")

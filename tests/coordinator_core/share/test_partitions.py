@@ -113,7 +113,7 @@ def test_an_initialisation_is_tried_again_after_a_while() -> None:
 
 
 def test_the_retry_interval_counts_from_the_last_picture_or_load() -> None:
-    """No record has the time, so a load begins it anew; and so does any other change of the picture."""
+    """No record has the time, so a load restarts it; and so does any other change of the picture."""
     clients = initializing()
     clients.wait(RETRY_INTERVAL_MS - 10)
     clients.beat("a")
@@ -138,7 +138,7 @@ def test_a_picture_which_the_log_refused_has_no_time() -> None:
 
 
 def test_as_many_partitions_as_the_topic_has_are_enough() -> None:
-    """Kafka counts and does not compare: after a topic was made anew with fewer partitions nothing is initialised."""
+    """Kafka counts and does not compare: after a topic was recreated with fewer partitions nothing is initialised."""
     clients = initializing()
     clients.initialized({FOO: (0, 1, 2)})
     clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 2)), "foo")

@@ -254,7 +254,7 @@ def test_a_group_goes_after_its_state() -> None:
 
 
 def test_a_group_with_members_or_whose_state_cannot_be_deleted_stays() -> None:
-    """The one is told NON_EMPTY_GROUP, the other the persister's error, or the log's."""
+    """The one gets NON_EMPTY_GROUP, the other the persister's error, or the log's."""
     states = ShareStates()
     clients, _ = started(states, "foo")
     (answer,) = run(delete_groups((GROUP,)), ask_of(clients), states)

@@ -202,7 +202,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def release(self, member_id: str) -> None:
         self.issue(release(self.partition, member_id))
         self.acquired_now = [one for one in self.acquired_now if one[0] != member_id]
-        assert all(state.member_id != member_id for _, state in self.states()), "something is still held"
+        assert all(state.member_id != member_id for _, state in self.states()), "something is still acquired"
 
     @precondition(lambda self: self.acquired_now)
     @rule(duration_ms=st.sampled_from([1, LOCK_MS // 10, LOCK_MS // 4, LOCK_MS]))

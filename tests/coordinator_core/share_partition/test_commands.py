@@ -565,7 +565,7 @@ def test_log_start_archives_what_is_available_below_it() -> None:
 
 
 def test_log_start_beyond_everything_leaves_nothing_to_fetch_but_the_log() -> None:
-    """Start, end and next offset are the new start of the log; what was held is passed over."""
+    """Start, end and next offset are the new start of the log; what was acquired is passed over."""
     live = Live()
     live.acquire("m", (0, 4))
     update_log_start_offset(live.partition, 20)

@@ -33,7 +33,7 @@ def test_share_partitions_are_walked_through_as_kafka_does() -> None:
 
 
 def test_who_is_there_already_keeps_its_place() -> None:
-    """Snapshots and updates replace what a slot holds; only who was deleted comes anew."""
+    """Snapshots and updates replace the value of a slot; only who was deleted gets a new one."""
     shard = ShareShard()
     for partition in range(20):
         shard = replay_share_snapshot(shard, key(partition), SNAPSHOT, partition)

@@ -274,7 +274,7 @@ def test_a_back_off_doubles_up_to_a_limit(attempts: int, random: float, expected
 
 
 def test_who_is_not_known_from_the_metadata_is_looked_up() -> None:
-    """FindCoordinator goes before the request, for each attempt anew."""
+    """FindCoordinator goes before the request, again for each attempt."""
     cluster = Cluster(knows_coordinator=False)
     cluster.persister.call("read_state", KEY, ReadPartition(0, -1), lambda result: None)
     (lookup,) = cluster.persister.requests()

@@ -28,7 +28,7 @@ def types_of(run: Run, offset_every: int) -> set[tuple[str, ...]]:
 
 
 def test_a_renewed_lock_outlasts_the_duration() -> None:
-    """RENEW: records held for two polls of 2 s under a lock of 3 s are accepted, and no lock runs out."""
+    """RENEW: records acquired for two polls of 2 s under a lock of 3 s are accepted, and no lock runs out."""
     run = run_text(SLOW, minutes=2)
     assert ("RENEW", "ACCEPT") in types_of(run, 10)
     assert types_of(run, 10) <= {("RENEW", "ACCEPT"), ("RENEW",)}

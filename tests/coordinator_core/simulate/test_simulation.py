@@ -171,7 +171,7 @@ POISON = '[[fault]]\nkind = "poison"\nat = "10s"\ntopic = "t"\npartition = 0\nof
     [("reject", "REJECTED", 1), ("release", "DELIVERY_LIMIT", 5), ("time_out", "DELIVERY_LIMIT", 5)],
 )
 def test_a_poison_record_of_a_share_group_is_given_up(on_poison: str, why: str, delivery_count: int) -> None:
-    """Rejected at once, or delivered as often as allowed; all its deliveries are told."""
+    """Rejected at once, or delivered as often as allowed; all its deliveries are recorded."""
     run = run_text(SHARE + f'on_poison = "{on_poison}"\n' + POISON)
     (archived,) = run.lines("archived", partition=0, first_offset=600)
     assert (archived["why"], archived["delivery_count"]) == (why, delivery_count)

@@ -59,7 +59,7 @@ def test_new_partitions_take_their_share() -> None:
 
 
 def test_deleted_records_stay_deleted() -> None:
-    """The log begins where it was told to, at most at its end."""
+    """The log begins at the given offset, at most at its end."""
     data = topics()
     assert data.delete_records(AT, 30, START_MS + 10_000) == 30
     assert data.start_offset(AT, START_MS + 9999) == 0

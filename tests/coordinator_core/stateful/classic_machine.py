@@ -1,9 +1,9 @@
 """A classic group under random requests: members who join, sync, beat, commit and leave, in time, late, or not at all.
 
-Beside what holds of any group (`group_machine`), by the names of their methods:
+In addition to what is true of any group (`group_machine`), by the names of their methods:
 
 - `whoever_waits_is_parked`: a request without an answer is that of a member, once; no request is answered twice.
-- `answers_are_right`: in a generation all are told of one protocol and one leader, who alone is told of the members;
+- `answers_are_right`: in a generation all get one protocol and one leader, who alone gets the members;
   a member is assigned what the leader of the generation gave it.
 - `group_is_consistent`: counts and maps agree with the members; the leader is one of them; the protocol is everybody's.
 - `stable_is_persisted`: while the group is Stable, a reload changes nothing but the protocols which were not chosen.
@@ -220,7 +220,7 @@ class ClassicMachine(GroupMachine):
     @precondition(lambda self: self.live is not None)
     @rule()
     def settle(self) -> None:
-        """Members who do as they are told make a Stable group, within a few rounds."""
+        """Members who follow the protocol make a Stable group, within a few rounds."""
         self.accept_appends()
         for _ in range(ROUNDS_MAX):
             group = self.live

@@ -2,16 +2,16 @@
 which come, grow and go.
 
 A client does as Kafka's own: it reports what it owns, gives up what it is no longer assigned (a slow one later), takes
-what it is newly assigned, and starts from nothing once it is fenced. Beside what holds of any group (`group_machine`),
-by the names of their methods:
+it is newly assigned, and starts from nothing once it is fenced. In addition to what is true of any group
+(`group_machine`), by the names of their methods:
 
 - `nobody_shares`: no two clients own a partition at the same time, as long as the coordinator has not given up on them.
-- `owners_are_unique`: a partition is held by one member at most, pending revocation included, and the map of owners
+- `owners_are_unique`: a partition has one owner at most, pending revocation included, and the map of owners
   says so; targets are disjoint, too.
 - `members_are_consistent`: states, epochs and partitions of a member fit together (`reconciliation`).
 - `targets_are_complete`: a target of the present epoch and topics has every partition that somebody reads.
 
-`settle` is what all this is for: members who do as they are told reach the target of the last epoch.
+`settle` is what all this is for: members who follow the protocol reach the target of the last epoch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,13 +56,13 @@ GIVEN_UP = {
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.GROUP_MAX_SIZE_REACHED,
 }
-"""The coordinator has given up on the client, and may have let in another, or the group is deleted: join anew."""
+"""The coordinator has given up on the client, and may have let in another, or the group is deleted: join again."""
 NOT_WRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @dataclass(slots=True)
 class Client:
-    """A consumer. `assigned` is what it was told last, `owned` what it reads."""
+    """A consumer. `assigned` is its last assignment, `owned` what it reads."""
 
     member_id: str
     instance: str | None
@@ -76,7 +76,7 @@ class Client:
     must_tell_all: bool = True
 
     def abandon(self) -> None:
-        """The client is fenced: it owns nothing and has to join anew."""
+        """The client is fenced: it owns nothing and has to join again."""
         self.epoch, self.owned, self.assigned, self.must_tell_all = JOIN_EPOCH, set(), set(), True
 
     def revoke(self) -> None:
@@ -167,7 +167,7 @@ class ConsumerMachine(GroupMachine):
         self, instance: str | None, names: tuple[str, ...], regex: str | None, assignor: str | None, is_slow: bool
     ) -> None:
         if instance is not None and any(client.instance == instance for client in self.members):
-            return  # two processes with one instance id are no clients who do as they are told
+            return  # two processes with one instance id do not follow the protocol
         client = Client(f"m{self.clients.request_count}", instance, names, regex, assignor, is_slow)
         self.members.append(client)
         self.send(client)
@@ -323,12 +323,12 @@ class ConsumerMachine(GroupMachine):
             client.assigned = partitions_of(assignment)
             if not client.is_slow:
                 client.revoke()
-        assert client.assigned == partitions_of(member.assigned), "the client was not told"
+        assert client.assigned == partitions_of(member.assigned), "the client did not get its assignment"
 
     @precondition(lambda self: self.members)
     @rule()
     def settle(self) -> None:
-        """Members who do as they are told come to the target of the last epoch, and then nothing is written."""
+        """Members who follow the protocol come to the target of the last epoch, and then nothing is written."""
         self.accept_appends()
         for _ in range(ROUNDS_MAX):
             written_count = len(self.clients.log.entries)
@@ -359,7 +359,7 @@ class ConsumerMachine(GroupMachine):
         """The client owns its target, but for what those hold who say nothing any more."""
         member = group.members[client.member_id]
         target = partitions_of(group.target_assignment.get(member.member_id, {}))
-        # A target may hold what its member does not read: see `targets_are_complete`. Nobody is told of that.
+        # A target may have what its member does not read: see `targets_are_complete`. No answer has that.
         names, read = self.coordinator.image.names, set(subscribed_names(group, member))
         there = {partition for partition in target if names.get(partition[0]) in read}
         missing = there - client.owned
@@ -389,7 +389,7 @@ class ConsumerMachine(GroupMachine):
         for member in group.members.values():
             partition_epochs = [*partitions_of(member.assigned), *partitions_of(member.pending_revocation)]
             for partition in partition_epochs:
-                assert partition not in owners, "a partition is held twice"
+                assert partition not in owners, "a partition has two owners"
                 owners[partition] = member.member_id
         assert dict(group.owners) == owners
         targets = [partitions_of(target) for target in group.target_assignment.values()]
@@ -427,7 +427,7 @@ class ConsumerMachine(GroupMachine):
             return
         image, names = self.coordinator.image, subscriptions_of(group).topic_names
         if group.metadata_hash != metadata_hash(image, names):
-            return  # nobody has been told of the change of a topic yet
+            return  # no coordinator has got the change of a topic yet
         topics = [topic for name in names if (topic := image.topics.get(name)) is not None]
         wanted = {(topic.topic_id, number) for topic in topics for number in range(topic.partition_count)}
         targets = [partitions_of(target) for target in group.target_assignment.values()]

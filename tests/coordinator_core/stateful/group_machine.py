@@ -9,8 +9,8 @@ hold, by the names of their methods:
   member's next sign of life, as in Kafka.
 - `timers_are_in_the_future`: whatever was due has run.
 
-At the end `settle` sees that members who do as they are told get what they are to get, and `rest` that the group comes
-to rest: who waits is answered, and who is silent is gone.
+At the end `settle` sees that members who follow the protocol get what they are to get, and `rest` that the group comes
+to rest: pending requests are answered, and silent members are gone.
 """
 
 import sys
@@ -79,7 +79,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @property
     def group(self) -> Any:
-        """What the group id stands for, or None."""
+        """The group of the id, or None."""
         return self.coordinator.group(GROUP)
 
     # --- what any coordinator meets with ---
@@ -148,7 +148,7 @@ class GroupMachine(RuleBasedStateMachine):
     # --- what a type of groups says ---
 
     def forget(self) -> None:
-        """The coordinator was loaded anew: nobody gets an answer to what was asked before."""
+        """The coordinator was loaded again: nobody gets an answer to what was asked before."""
 
     @abstractmethod
     def epochs_of(self, group: Any) -> dict[str, int]:
@@ -160,7 +160,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @abstractmethod
     def settle(self) -> None:
-        """All do as they are told, and nothing fails. A rule of each machine, too."""
+        """All follow the protocol, and nothing fails. A rule of each machine, too."""
 
     @abstractmethod
     def rest(self) -> None:

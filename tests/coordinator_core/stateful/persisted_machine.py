@@ -1,8 +1,8 @@
 """A share partition whose state a live share coordinator persists: leaders change, the log refuses, jobs run, and the
-coordinator is loaded anew.
+coordinator is loaded again.
 
 It is the machine of `share_partition.machine`, with its invariants, and with a `ShareCoordinator` in the place of the
-persister. Beside those hold, by the names of their methods:
+persister. In addition to those, by the names of their methods:
 
 - `log_tells_the_state`: the coordinator's state is what the bytes of its log give.
 - `persisted_epochs_never_fall`: snapshot epoch, state epoch and leader epoch.
@@ -40,7 +40,7 @@ JOBS_MS = 1000
 
 
 class RefusingLog(MemoryLog):
-    """A log which refuses the next append, if told to."""
+    """A log which can be set to refuse the next append."""
 
     is_refusing = False
 
@@ -130,7 +130,7 @@ class PersistedSharePartitionMachine(SharePartitionMachine):
         """The share coordinator persists the next write of the leader, or its log refuses.
 
         One after the other: a write which is overtaken takes the persisted start offset back, in Kafka too, to where
-        batches were dropped already; what they held is then delivered again.
+        batches were dropped already; their records are then delivered again.
         """
         write = self.writes.pop(0)
         before = self.coordinator.shard
@@ -144,7 +144,7 @@ class PersistedSharePartitionMachine(SharePartitionMachine):
     @precondition(lambda self: self.stale_writes)
     @rule()
     def write_of_an_old_leader(self) -> None:
-        """Who leads no more is fenced, or was before the state began anew."""
+        """Who leads no more is fenced, or was before the state began again."""
         before = self.coordinator.shard
         assert self.write(self.stale_writes.pop()) in {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
         assert self.coordinator.shard is before

@@ -1,6 +1,6 @@
 """A share group under random members, topics which come, grow and go, and a share coordinator which may fail.
 
-Beside what holds of any group (`group_machine`), by the names of their methods:
+In addition to what is true of any group (`group_machine`), by the names of their methods:
 
 - `members_are_consistent`: epochs and partitions of a member fit together; it fetches from nothing but its target and
   its own topics.
@@ -51,7 +51,7 @@ GIVEN_UP = {
 
 @dataclass(slots=True)
 class Client:
-    """A share consumer. `assigned` is what it was told last."""
+    """A share consumer. `assigned` is its last assignment."""
 
     member_id: str
     names: tuple[str, ...]
@@ -60,7 +60,7 @@ class Client:
     must_tell_all: bool = True
 
     def abandon(self) -> None:
-        """The client has to join anew."""
+        """The client has to join again."""
         self.epoch, self.assigned, self.must_tell_all = JOIN_EPOCH, set(), True
 
 
@@ -188,7 +188,7 @@ class ShareMachine(GroupMachine):
             if outcome.error is None:
                 assert after is not None
                 assert client.member_id not in after.members
-                assert after.group_epoch == group.group_epoch + 1, "the others are not told"
+                assert after.group_epoch == group.group_epoch + 1, "the others get no new epoch"
 
     @precondition(lambda self: self.share_group is not None)
     @rule()
@@ -247,12 +247,12 @@ class ShareMachine(GroupMachine):
             client.assigned = partitions_of(
                 {one.topic_id: one.partitions for one in response.assignment.topic_partitions}
             )
-        assert client.assigned == partitions_of(member.assigned), "the client was not told"
+        assert client.assigned == partitions_of(member.assigned), "the client did not get its assignment"
 
     @precondition(lambda self: self.members)
     @rule()
     def settle(self) -> None:
-        """Members and a share coordinator who do as they are told end with all partitions read."""
+        """Members and a share coordinator that follow the protocol end with all partitions read."""
         self.accept_appends()
         for _ in range(ROUNDS_MAX):
             written_count = len(self.clients.log.entries)
@@ -303,7 +303,7 @@ class ShareMachine(GroupMachine):
         if group is None or not group.members or group.assignment_epoch != group.group_epoch:
             return
         if group.metadata_hash != metadata_hash(image, group.name_counts):
-            return  # nobody has been told of the change of a topic yet
+            return  # no coordinator has got the change of a topic yet
         targets = {member_id: partitions_of(target) for member_id, target in group.target_assignment.items()}
         initialized = partitions_of({topic_id: numbers for topic_id, (_, numbers) in self.picture.initialized.items()})
         for target in targets.values():

@@ -83,7 +83,7 @@ def error_of(outcome: Outcome) -> tuple[ErrorCode, str]:
 
 
 def statuses(outcome: Outcome) -> list[int]:
-    """Codes of what a member is told."""
+    """Codes of the statuses that a member gets."""
     return [int(status.status_code) for status in response_of(outcome).status or ()]
 
 

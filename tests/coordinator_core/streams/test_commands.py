@@ -1,4 +1,4 @@
-"""Heartbeats of streams groups: named cases of the rules, beside the traces of Kafka's own."""
+"""Heartbeats of streams groups: named cases of the rules, in addition to the traces of Kafka's own."""
 
 from dataclasses import replace
 
@@ -57,7 +57,7 @@ def test_the_first_heartbeat_writes_the_whole_group() -> None:
 
 
 def test_a_heartbeat_with_nothing_new_writes_nothing() -> None:
-    """And tells nothing of tasks which the member knows; only the session starts anew."""
+    """And has no tasks which the member knows; only the session restarts."""
     clients = StreamsClients()
     clients.enter("a")
     clients.owning("a", 0, 1, 2, 3)
@@ -71,7 +71,7 @@ def test_a_heartbeat_with_nothing_new_writes_nothing() -> None:
 
 
 def test_tasks_move_only_after_they_were_given_up() -> None:
-    """Who has tasks is told first; the other gets them when the first reports that it has none of them any more."""
+    """Who has tasks is asked first; the other gets them when the first reports that it has none of them any more."""
     clients = two_members()
     assert clients.streams.members["b"].state == UNRELEASED_TASKS
     clients.owning("a", 0, 1, 2, 3)
@@ -95,7 +95,7 @@ def test_members_of_one_process_give_tasks_to_each_other_as_others_do() -> None:
 
 
 def test_who_does_not_give_up_tasks_in_time_is_out() -> None:
-    """The rebalance time-out runs from when the member is told, heartbeats or not."""
+    """The rebalance time-out runs from when the member is asked, heartbeats or not."""
     clients = two_members()
     clients.owning("a", 0, 1, 2, 3)
     clients.wait(REBALANCE_TIMEOUT_MS - 1)
@@ -216,7 +216,7 @@ def test_an_empty_group_at_the_end_of_the_delay_is_left_alone() -> None:
 
 
 def test_targets_wait_for_the_assignment_interval() -> None:
-    """The group is Assigning meanwhile, and members are told why."""
+    """The group is Assigning meanwhile, and members get the reason."""
     clients = two_members(group_streams_assignment_interval_ms=1000)
     assert clients.streams.state == "Assigning"
     assert statuses(clients.beat("a")) == [StatusCode.ASSIGNMENT_DELAYED]
@@ -275,7 +275,7 @@ def test_tasks_which_the_topology_does_not_have(tasks: TaskIds) -> None:
 
 
 def test_a_member_asks_all_to_shut_down() -> None:
-    """Everybody is told who, until the last member is gone."""
+    """Everybody learns who, until the last member is gone."""
     clients = StreamsClients()
     clients.enter("a")
     clients.enter("b")
@@ -405,7 +405,7 @@ def test_a_classic_member_may_have_an_empty_streams_group() -> None:
 
 
 def test_what_a_reload_keeps() -> None:
-    """Members have a session again, who has tasks to give up its time-out; what the cluster has is looked at anew."""
+    """Members have a session again, who has tasks to give up its time-out; what the cluster has is looked up again."""
     clients = two_members()
     clients.owning("a", 0, 1, 2, 3)
     clients.coordinator.reload(now_ms=clients.now_ms)

@@ -63,7 +63,7 @@ def test_offset_commits_of_members(past: int, topic: str, is_own: bool, text: st
 
 
 def test_offset_commits_of_others() -> None:
-    """Nobody commits beside the members, unless there are none; old versions know no member epochs."""
+    """Nobody commits but the members, unless there are none; old versions know no member epochs."""
     clients = committing()
     assert error_of(clients.ask("commit_offset", commit(-1, "")))[0] == ErrorCode.UNKNOWN_MEMBER_ID
     old = clients.ask("commit_offset", commit(4), api_version=8)

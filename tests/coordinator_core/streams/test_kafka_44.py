@@ -83,7 +83,7 @@ def test_a_static_member_that_comes_back_as_another_process_gets_an_epoch() -> N
 
 
 def test_an_instance_id_has_one_member() -> None:
-    """While it is there nobody else gets its instance id, and who was replaced is told so."""
+    """While it is there nobody else gets its instance id, and who was replaced gets an error."""
     clients = clients_of()
     static_member(clients)
     assert error_of(clients.enter("b", instance_id="i")) == (
@@ -138,7 +138,7 @@ def test_the_last_member_takes_the_assignment_epoch_along(version: KafkaVersion,
 
 
 def test_a_join_without_an_endpoint_takes_it_away() -> None:
-    """In 4.4 who joins says all of itself, and others are told that the endpoint is gone."""
+    """In 4.4 who joins says all of itself, and others learn that the endpoint is gone."""
     clients = clients_of()
     clients.enter("a", user_endpoint=Endpoint("h", 1))
     epoch = response_of(clients.beat("a")).endpoint_information_epoch

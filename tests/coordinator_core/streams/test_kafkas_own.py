@@ -89,7 +89,7 @@ KAFKAS_EXCEPTIONS = {
 
 
 def test_topologies_fit_the_cluster_as_kafka_says() -> None:
-    """Tasks, internal topics and what is told of it, to the word; or the error for a topology that fits no cluster."""
+    """Tasks, internal topics and their statuses, to the word; or the error for a topology that fits no cluster."""
     seen = set()
     for case in cases("topology"):
         topology = topology_of(topology_value(message_of(RequestTopology, case["topology"])))
@@ -138,7 +138,7 @@ def task_id(text: str) -> TaskId:
 
 
 def test_members_move_towards_their_target_as_kafkas() -> None:
-    """Any state, any target, tasks of all three kinds held by others; and only along the table of transitions."""
+    """Any state, any target, tasks of all three kinds owned by others; and only along the table of transitions."""
     moves = set()
     for case in cases("reconciliation"):
         processes = TaskProcesses(

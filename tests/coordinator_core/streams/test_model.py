@@ -89,7 +89,7 @@ def check_log_tells_all(clients: StreamsClients) -> None:
 def test_tasks_are_had_once_and_all_of_them_in_the_end(
     actions: list[tuple[str, str]], standby_count: int, delay_ms: int, interval_ms: int
 ) -> None:
-    """No active task twice, no task twice in a process; who does as told comes to rest with every task assigned."""
+    """No active task twice, no task twice in a process; members that follow the protocol get all tasks in the end."""
     clients = StreamsClients(
         group_streams_num_standby_replicas=standby_count,
         group_streams_initial_rebalance_delay_ms=delay_ms,

@@ -1,4 +1,4 @@
-"""What may be asked, and what is told where it may not."""
+"""What may be asked, and what is said where it may not."""
 
 import pytest
 

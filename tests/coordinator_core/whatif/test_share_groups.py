@@ -77,7 +77,7 @@ def changes_of(run: Simulated) -> list[tuple[int, tuple[str, str]]]:
     ],
 )
 def test_epochs_come_within_their_bands(text: str, settings: dict[str, int]) -> None:
-    """Each recorded epoch that is told a time comes within it, and there are as many as the total says."""
+    """Each recorded epoch with a time comes within it, and there are as many as the total says."""
     *rows, total = asked(text)
     before, after = changes_of(simulated()), changes_of(simulated(**settings))
     assert total.kind == TOTAL
@@ -97,7 +97,7 @@ def test_epochs_come_within_their_bands(text: str, settings: dict[str, int]) -> 
 
 
 def test_a_pause_may_be_borne_by_a_longer_session() -> None:
-    """The member that stood still for 52 s: nobody can tell it from one that died, so its epochs may not have been."""
+    """The member that was paused for 52 s: it looks like one that died, so its epochs may not have been."""
     rows = asked("share.session.timeout.ms=60000")[:-1]
     open_rows = [row for row in rows if "PAUSED_MEMBER" in row.assumptions]
     assert [row.recorded for row in open_rows] == ["LEFT_OR_EXPIRED of g-2", "MEMBER_JOINED of g-2"]

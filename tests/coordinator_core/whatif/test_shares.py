@@ -134,7 +134,7 @@ def test_a_longer_lock() -> None:
 
 
 def test_a_shorter_lock() -> None:
-    """What timed out would have timed out sooner; what was acknowledged may have been held for too long."""
+    """What timed out would have timed out sooner; what was acknowledged may have been acquired for too long."""
     answers = under(
         [*LOCKED, row(37_000, 0, 9, "ACKNOWLEDGED", 4), row(1, 20, 29, "ACKNOWLEDGED", 1)],
         record_lock_duration_ms=15_000,
@@ -174,13 +174,13 @@ def test_the_total_counts_records() -> None:
 def config(
     value: str, *, resource_type: str = "GROUP", name: str = LIMIT, since: int = 0, until: int | None = None
 ) -> ConfigRow:
-    """A stretch of a config; of the group, else of all brokers."""
+    """An interval of a config; of the group, else of all brokers."""
     resource_name, prefix = ("g", "") if resource_type == "GROUP" else ("", "group.")
     return ConfigRow(resource_type, resource_name, prefix + name, value, since, since, until)
 
 
 def configured(rows: list[Transition], *configs: ConfigRow, **changed: Any) -> list[RecordAnswer]:
-    """The answers where the metadata log was captured; what is told is 5 and 30 s."""
+    """The answers where the metadata log was captured; given are 5 and 30 s."""
     return answer_shares(rows, Changes(**changed), InForce("g", Recorded(), Configs(configs)))
 
 
@@ -192,7 +192,7 @@ SEVEN_TRIES = [
 
 @pytest.mark.parametrize("resource_type", ["GROUP", "BROKER"])
 def test_the_limit_is_what_the_metadata_log_tells(resource_type: str) -> None:
-    """Archived at a limit of 7, which is not assumed then; without the log's word it would be the 5 that was told."""
+    """Archived at a limit of 7, which is not assumed then; without the log's word it would be the 5 that was given."""
     seven = config("7", resource_type=resource_type)
     (answer,) = configured(SEVEN_TRIES, seven, delivery_count_limit=9)
     assert (answer.verdict, answer.deliveries) == (RecordVerdict.MORE_TRIES, (1, 2))
@@ -224,12 +224,12 @@ def test_a_limit_which_changed_is_looked_up_at_each_change() -> None:
     earlier, more = configured(rows, *configs, delivery_count_limit=4)
     assert (earlier.verdict, earlier.deliveries) == (RecordVerdict.ARCHIVED_EARLIER, (-1, -1))
     assert (more.verdict, more.deliveries, more.first_offset) == (RecordVerdict.MORE_TRIES, (1, 1), 20)
-    # what held for some of the time is a change for the rest
+    # a value in force for some of the time is a change for the rest
     assert [answer.first_offset for answer in configured(rows, *configs, delivery_count_limit=3)] == [10]
 
 
 def test_who_knows_what_applied_is_not_asked_to_tell_it() -> None:
-    """What the log tells cannot be told otherwise, so the error does not propose it."""
+    """What the log shows cannot be given otherwise, so the error does not propose it."""
     with pytest.raises(WhatIfError, match=r"was 7 already$"):
         configured(SEVEN_TRIES, config("7"), delivery_count_limit=7)
     with pytest.raises(WhatIfError, match=r"was 7 already$"):
@@ -243,7 +243,7 @@ TIMED_OUT = [row(100_000, 0, 9, "AVAILABLE", 1), row(161_000, 0, 9, "AVAILABLE",
 
 
 def test_the_lock_duration_is_what_the_metadata_log_tells() -> None:
-    """61 s are a lock of 60 s, which the log tells; with the 30 s that were told they are not."""
+    """61 s are a lock of 60 s, which the log shows; with the 30 s that were given they are not."""
     configs = (config("60000", name=LOCK, resource_type="BROKER"),)
     moved = configured(TIMED_OUT, *configs, record_lock_duration_ms=20_000)[1]
     assert (moved.verdict, moved.shift_ms) == (RecordVerdict.MOVED, -40_000)
@@ -276,7 +276,7 @@ def test_a_lock_of_the_old_duration_may_still_run_after_a_change() -> None:
 
 
 def test_a_lock_shorter_before_a_change_may_have_run_out() -> None:
-    """Held for 20 s at most: too short for the new 60 s, not for the 15 s that held before."""
+    """Acquired for 20 s at most: too short for the new 60 s, not for the 15 s in force before."""
     configs = (config("15000", name=LOCK, until=150_000), config("60000", name=LOCK, since=150_000))
     rows = [row(140_000, 0, 9, "AVAILABLE", 1), row(160_000, 0, 9, "AVAILABLE", 2)]
     answers = configured(rows, *configs, record_lock_duration_ms=30_000)
@@ -284,7 +284,7 @@ def test_a_lock_shorter_before_a_change_may_have_run_out() -> None:
 
 
 def test_a_lock_which_the_log_tells_only_later_is_assumed_before() -> None:
-    """The log begins with 60 s at 150 s; that it was as much before was told: LIKELY, and LOCK_RECORDED says why."""
+    """The log begins with 60 s at 150 s; that it was as much before was given: LIKELY, and LOCK_RECORDED says why."""
     rows = [
         row(10_000, 0, 9, "AVAILABLE", 1),
         row(160_000, 20, 29, "AVAILABLE", 1),

@@ -311,7 +311,7 @@ def test_a_consumer_group_tells_a_pause_from_a_crash() -> None:
 
 
 def test_how_lives_end() -> None:
-    """Who left, who expired and who was too slow is told by the last commits; the same client is the same process."""
+    """The last commits show who left, who expired and who was too slow; the same client is the same process."""
     faults = (("stop", 100, 0, 20), ("crash", 160, 1, 60), ("slow_poll", 280, 2, 90))
     timeline = timeline_of(Case(faults).run().life("g"), Recorded())
     ended = [(life.member.client_id, life.end) for life in timeline.lifetimes if life.end is not End.STILL]
@@ -343,7 +343,7 @@ def test_members_of_one_client_id_and_host_make_a_guess() -> None:
 
 
 def test_a_play_which_comes_at_another_time_is_refuted() -> None:
-    """Told a delay which cannot have been, the first generation comes too late: it is not reproduced, all else is."""
+    """With a delay which cannot have been, the first generation comes too late: it is not reproduced, all else is."""
     timeline = timeline_of(Case(CRASH).run().life("g"), Recorded(initial_rebalance_delay_ms=20_000))
     answers, totals = compare(timeline, Changes(session_timeout_ms=60_000))
     assert [answer.verdict for answer in answers] == [Verdict.NOT_REPRODUCED, Verdict.MOVED]

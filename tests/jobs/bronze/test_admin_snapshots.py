@@ -1,4 +1,4 @@
-"""What Admin told, as names and configs that hold from a time on, beside what the logs say."""
+"""Admin snapshots, as names and configs in force from a time on, next to what the logs say."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -32,7 +32,7 @@ def config(broker: str, minute: int, value: str | None, *, kind: str = "BROKER")
 
 
 def test_a_recreated_topic_has_two_ids(warehouse: Warehouse) -> None:
-    """Each id has its name from when it was first told; the former ends when the new one was told in its place."""
+    """Each id has its name from when it was first observed; the former ends when the new one was observed."""
     rows = [
         topic("A", "t", 1),
         topic("A", "t", 5, partition_count=2),
@@ -51,7 +51,7 @@ def test_a_recreated_topic_has_two_ids(warehouse: Warehouse) -> None:
 
 
 def test_what_all_brokers_agree_on_is_reported_of_all(warehouse: Warehouse) -> None:
-    """While they differ, each has its own; what was told of all is taken back then, and the other way round."""
+    """While they differ, each has its own; the one of all ends then, and the other way round."""
     rows = [
         config("1", 0, "5"),
         config("2", 0, "5"),
@@ -80,7 +80,7 @@ def test_what_all_brokers_agree_on_is_reported_of_all(warehouse: Warehouse) -> N
 
 
 def test_admin_adds_to_the_metadata_log_only_what_that_lacks() -> None:
-    """A value which the log has is not told twice; another one begins when Admin told it, and the log ends it."""
+    """A value which the log has is not added again; another one begins when it was observed, and the log ends it."""
     logged = [
         ConfigChanged("GROUP", "g", "n", "1", 10, 100),
         ConfigChanged("GROUP", "g", "n", "2", 20, 400),

@@ -257,7 +257,7 @@ def topic_id(kafka: FakeKafka) -> str:
 
 
 def test_compaction_takes_nothing_back(run: Capturing, kafka: FakeKafka) -> None:
-    """A batch that was captured whole stays so when the log has lost records of it and the batches beside it."""
+    """A batch that was captured whole stays so when the log has lost records of it and the batches next to it."""
     run()
     kafka.logs[0] = [batch(10), batch(11)]
     run()
@@ -277,7 +277,7 @@ def test_a_damaged_batch_is_kept_and_said_once(run: Capturing, kafka: FakeKafka)
 
 
 def test_a_log_that_went_back_is_refused(run: Capturing, kafka: FakeKafka) -> None:
-    """Made anew or cut: its offsets mean something else now, and nothing of it is taken."""
+    """Recreated or cut: its offsets mean something else now, and nothing of it is taken."""
     run()
     kafka.logs[0] = [batch(0)]
     with pytest.raises(SourceError, match=r"ends at offset 1, and bronze has it up to 10"):

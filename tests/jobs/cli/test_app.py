@@ -84,7 +84,7 @@ def test_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_every_example_is_a_command(
     job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command line takes each as it stands."""
+    """The command line takes each as it is."""
     monkeypatch.setenv(outcome.PARSE_ONLY, "1")
     assert EXAMPLES[job]
     for _, words in EXAMPLES[job]:

@@ -105,7 +105,7 @@ def test_commands_of_findings_parse(monkeypatch: pytest.MonkeyPatch, place: tupl
 
 
 def test_commands_in_the_code_parse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of errors, hints and summaries: each as it stands, and with where the ledger is."""
+    """Of errors, hints and summaries: each as it is, and with where the ledger is."""
     found = list(printed_in_code())
     assert len(found) >= 8
     for place, words in found:

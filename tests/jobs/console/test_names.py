@@ -34,7 +34,7 @@ def joined(members: Members, member_id: str, offset: int = 0) -> bytes:
 
 
 def telling(topic: str, offset: int) -> bytes:
-    """A commit, of another group, that tells the name of a topic beside its id."""
+    """A commit, of another group, that has the name of a topic next to its id."""
     key = make(OFFSET_COMMIT_KEY, group="other", topic=topic, partition=0)
     value = make(OFFSET_COMMIT_VALUE, offset=1, metadata="", commit_timestamp=1000, topic_id=TOPIC_IDS[topic])
     commit = RecordType.OFFSET_COMMIT
@@ -79,7 +79,7 @@ def test_names_that_another_task_learned(
 
 
 def test_names_that_the_task_knows(no_spark: SparkSession, tmp_path: Path, rounds: list[int]) -> None:
-    """Told by the log partition itself, or by a run before: there is nothing to write once more."""
+    """From the log partition itself, or from a run before: there is nothing to write once more."""
     members = Members()
     first = joined(members, "m") + telling("a", 100) + telling("b", 101)
     logs = log_folder(tmp_path / "logs", [first])

@@ -71,7 +71,7 @@ def test_a_terminal_sees_what_is_done_and_how_much(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_pace_and_the_time_left() -> None:
-    """Both follow from what was done since the tasks began; at first, and before anything is done, neither is told."""
+    """Both follow from what was done since the tasks began; at first, and before anything is done, neither is shown."""
     pace = Pace()
     begun = RunningStage("x", 90_000_000, Counter(0))  # type: ignore[arg-type]
     on = RunningStage("y", 90_000_000, Counter(30_000_000))  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ class Kept(list[RunningStage]):
 
 @pytest.mark.spark
 def test_tasks_count_the_bytes_they_did(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tasks are at is told with the bytes of those that ended, and no longer than they run."""
+    """The progress of tasks is shown with the bytes of those that ended, and no longer than they run."""
     pieces = [Piece(10), Piece(20), Piece(30)]
     assert run_tasks(spark, half, pieces) == [5, 10, 15]
     assert running_stage() is None

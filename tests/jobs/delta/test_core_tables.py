@@ -48,7 +48,7 @@ def test_every_code_of_a_delivery_state_has_a_name_and_the_types_are_the_same() 
 
 
 def test_assignments_reported_in_runs_are_the_rows_one_by_one() -> None:
-    """What a run's rows share stands in each of them, nulls and all."""
+    """What a run's rows share is in each of them, nulls and all."""
     rows = AssignmentRows()
     runs: tuple[tuple[str, str, int | None, Assigned], ...] = (
         ("CONSUMER", "m", 9, {TOPIC_ID: (0, 3)}),

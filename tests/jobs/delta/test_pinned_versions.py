@@ -45,7 +45,7 @@ HOSTILE: Final = "b'); drop table x; --"
 
 
 def answers(session: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
-    """What readers of all kinds are told, by a catalogue of their own."""
+    """The answers that readers of all kinds get, by a catalogue of their own."""
     catalogue = Catalogue(session, warehouse)
     newest = SilverAt(warehouse, CLUSTER)
     reported: dict[str, Any] = {
@@ -144,7 +144,7 @@ def test_each_cluster_is_pinned_at_a_version_of_its_own(own_session: SparkSessio
 
 
 def test_a_first_run_that_has_not_ended_has_no_readers(warehouse: Warehouse) -> None:
-    """What it has written already is not all: whoever asks is told to wait."""
+    """What it has written already is not all: whoever asks has to wait."""
     require_current_silver(warehouse, "a")
     begin(warehouse, "a", 1)
     with pytest.raises(WarehouseError, match=r"the first replay of cluster 'a' .* has not ended"):

@@ -145,7 +145,7 @@ def test_the_span_is_half_open(warehouse: Warehouse) -> None:
 
 
 def test_owners_count_for_every_moment_of_their_interval(warehouse: Warehouse) -> None:
-    """A stretch that began before the span and one that has not ended are in it."""
+    """An interval that began before the span and one that has not ended are in it."""
     owners = [
         {"group_id": "g", "topic": "t", "partition": 0, "member_id": name} | between(first, last)
         for name, first, last in (("a", 1, 4), ("b", 4, None))

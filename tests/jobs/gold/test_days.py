@@ -38,7 +38,7 @@ def test_what_was_counted_is_found() -> None:
 
 
 def test_counts_come_to_the_days_that_stay() -> None:
-    """Of a group that was made anew from a day on the others stay, of one that was wholly, none."""
+    """Of a group that was rebuilt from a day on the others stay, of one that was wholly, none."""
     added = {("a", DAY_MS): DayCounts(7, 1), ("b", 2 * DAY_MS): DayCounts(1, 0), ("a", 2 * DAY_MS): DayCounts(9, 9)}
     former = FormerDays(FORMER)
     every = rows(("b", 2, 21, 1), ("a", 3, 30, 0), ("b", -1, 10, 2), ("a", 1, 12, 6))

@@ -52,12 +52,12 @@ def test_what_is_kept_comes_back() -> None:
 
 
 def test_a_settled_past_comes_back() -> None:
-    """Its words are events again, what it held is found by place; what is cut off anywhere is refused."""
+    """Its words are events again, its ownership is found by place; a packed one that is cut off anywhere is refused."""
     (packed,) = saved().watermarks.values()
     watermark = unpacked_watermark(packed)
     assert packed_watermark(watermark) == packed
     assert watermark.day == DAY_MS
-    # what was told last at all is kept as well: that one went
+    # the very last event is kept as well: that one went
     assert {(event.member_id, event.event_type) for event in watermark.words if event.member_id is not None} == {
         ("a", "MEMBER_JOINED"),
         ("c", "MEMBER_LEFT"),

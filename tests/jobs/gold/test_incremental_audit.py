@@ -115,8 +115,7 @@ def random_cuts(seed: str, count: int) -> Callable[[str], Sequence[float]]:
 
 def test_nights_make_what_one_audit_makes(tmp_path: Path, whole: Gold, monkeypatch: pytest.MonkeyPatch) -> None:
     """Members, configs and names are learned sooner or later than what they explain; no log ends with another. Yet of
-    many groups no commit is read twice. Share partitions are judged in stretches, as if there were millions of
-    records."""
+    many groups no commit is read twice. Share partitions are judged in slices, as if there were millions of records."""
     monkeypatch.setattr(share_reader, "SLICE_ROWS_MAX", 60)
     parts = slices_of(FULL_A, tmp_path / "parts", random_cuts("1", 3))
     nights = Nights(tmp_path / "warehouse", parts[0])
@@ -287,8 +286,8 @@ def test_audits_that_break_off(tmp_path: Path, whole: Gold, monkeypatch: pytest.
 def test_nothing_new_writes_nothing_and_a_rebuild_writes_the_same(
     tmp_path: Path, whole: Gold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second audit leaves every table at its version; one from the beginning makes the same rows, in whatever
-    stretches share partitions are judged."""
+    """A second audit leaves every table at its version; one from the beginning makes the same rows, in whatever slices
+    share partitions are judged."""
     nights = Nights(tmp_path / "warehouse", FULL_A)
     nights.run(FULL_A, "r1")
     tables = [*GOLD_TABLES, AUDITED_LOGS]

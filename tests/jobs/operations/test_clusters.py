@@ -55,7 +55,7 @@ def rows(tmp_path: Path, table: str, cluster_id: str) -> list[dict[str, Any]]:
 
 def test_clusters_share_a_warehouse_and_no_fate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has the tables that it has alone; one whose source is not there fails, one that is damaged lacks something:
-    the others are whole, each is told in a line, and the exit code is the worst."""
+    the others are whole, each is reported in a line, and the exit code is the worst."""
     monkeypatch.setattr(clusters, "CHECKPOINT_EVERY", 5)
     good = CASES / "D2a" / "logs"
     names = {"one": good, "two": good, "three": good, "hurt": damaged(tmp_path), "gone": tmp_path / "none"}

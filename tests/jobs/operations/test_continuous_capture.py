@@ -164,7 +164,7 @@ def test_what_was_lost_is_reported_once_with_its_times() -> None:
     assert lost_lines({place: then}, {place: then}) == []
     many = {(SHARE, n): then for n in range(15)}
     lines = lost_lines({(SHARE, n): first for n in range(15)}, many)
-    assert (len(lines), lines[-1]) == (11, "lost: 5 stretches more: see bronze.coverage")
+    assert (len(lines), lines[-1]) == (11, "lost: 5 ranges more: see bronze.coverage")
 
 
 def test_a_checkpoint_is_read_as_spark_wrote_it(tmp_path: Path) -> None:

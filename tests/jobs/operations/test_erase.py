@@ -41,7 +41,7 @@ Erased = tuple[Nights, list[Path], dict[str, list[str]]]
 
 @pytest.fixture(scope="module")
 def erased_once(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Erased:
-    """Two nights of three, then the erasure; and what the tables held before."""
+    """Two nights of three, then the erasure; and what the tables contained before."""
     folder = tmp_path_factory.mktemp("erased")
     parts = slices_of(FULL_A, folder / "parts", lambda name: [0.5, 0.8])
     jobs = Nights(no_spark, folder / "warehouse", parts[0])

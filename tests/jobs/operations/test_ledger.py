@@ -14,7 +14,7 @@ def test_a_balanced_ledger_is_an_equation() -> None:
 
 
 def test_a_ledger_that_does_not_balance_says_so() -> None:
-    """A lost record and a doubled one are both told, with their sign."""
+    """A lost record and a doubled one are both reported, with their sign."""
     lost, doubled = LedgerCounts(10, 9), LedgerCounts(10, 11)
     assert ledger_line(lost).endswith("DOES NOT BALANCE, +1")
     assert ledger_line(doubled).endswith("DOES NOT BALANCE, -1")

@@ -74,7 +74,7 @@ def whole(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 def test_maintained_tables_hold_the_same_and_are_replayed_on(
     nights: tuple[Nights, list[Path]], whole: dict[str, list[str]]
 ) -> None:
-    """Merging changes no row; then retention takes old bronze, and neither capture nor replay begins anew for that."""
+    """Merging changes no row; then retention takes old bronze, and neither capture nor replay starts over for that."""
     jobs, parts = nights
     before = contents(jobs)
     summary = tended(jobs)
@@ -109,7 +109,7 @@ def test_maintained_tables_hold_the_same_and_are_replayed_on(
 def test_replay_does_not_forget_by_itself(
     nights: tuple[Nights, list[Path]], whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What would make it begin anew where bronze was cut is refused, with the remedy; asked for, it is done."""
+    """What would make it start over where bronze was cut is refused, with the remedy; asked for, it is done."""
     jobs, _ = nights
     if not deleted_ranges(jobs.warehouse, CLUSTER):
         tended(jobs, at=LATER, days={RECORD_BATCHES.full_name: 1})
@@ -147,7 +147,7 @@ def test_a_stale_swap_is_refused(warehouse: Warehouse) -> None:
 
 def test_a_writer_that_a_swap_crossed_is_refused(warehouse: Warehouse) -> None:
     """delta-rs would let it take out files that are gone already, and leave those that came in their place."""
-    from deltalake import CommitProperties, DeltaTable, Transaction  # noqa: PLC0415  (stands for another process)
+    from deltalake import CommitProperties, DeltaTable, Transaction  # noqa: PLC0415  (in place of another process)
 
     warehouse.write(OFFSET_COMMITS, commits(1, 2), app_id="replay", version=1)
     stale = DeltaTable(warehouse.path(OFFSET_COMMITS))
@@ -246,7 +246,7 @@ def test_a_short_retention_is_refused(no_spark: SparkSession, tmp_path: Path) ->
 
 
 def test_nobody_replays_meanwhile(nights: tuple[Nights, list[Path]]) -> None:
-    """Not beside a replay of any cluster; and while it lasts none begins, and is told why."""
+    """Not while any cluster is replayed; and while it lasts no replay begins, and the error says why."""
     jobs, _ = nights
     with (
         only_one(jobs.warehouse, "replay", CLUSTER, since=STARTED_AT),

@@ -131,10 +131,10 @@ elsewhere = Warehouse(str(root / "elsewhere"))
 (root / "here").rename(root / "elsewhere")
 try:
     Catalogue(other, elsewhere).prepare("select * from gold.rebalances")
-    told = ""
+    error_text = ""
 except SqlError as error:
-    told = str(error)
-print(json.dumps([counts, [line for line in said if line.startswith("tables, views")], told]))
+    error_text = str(error)
+print(json.dumps([counts, [line for line in said if line.startswith("tables, views")], error_text]))
 """
 
 

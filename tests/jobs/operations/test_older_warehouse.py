@@ -1,4 +1,4 @@
-"""A warehouse which an older version of the project made: its tables get the columns they lack, silver is made anew."""
+"""A warehouse which an older version of the project made: its tables get the columns they lack, silver is rebuilt."""
 
 import json
 import shutil
@@ -224,7 +224,7 @@ def test_older_silver_is_rebuilt(
     older_folder: tuple[Path, dict[str, list[str]]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """audit says so and stops; nightly makes it anew, says so once, and all is as this version makes it."""
+    """audit says so and stops; nightly rebuilds it, says so once, and all is as this version makes it."""
     jobs = older
     with pytest.raises(WarehouseError, match="older version"):
         audit_alone(jobs, jobs.settings)
@@ -269,7 +269,7 @@ def test_older_gold_is_rebuilt(older: Jobs, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_how_far_silver_is_can_be_reported_state_of_any_format(tmp_path: Path) -> None:
-    """Replay begins anew where state is of another version; an audit before that still sees what silver is of."""
+    """Replay starts over where state is of another version; an audit before that still sees what silver is of."""
     warehouse = Warehouse(str(tmp_path))
     warehouse.ensure(WATERMARKS)
     place = OFFSETS_TOPIC, 3

@@ -95,6 +95,6 @@ def test_causes_are_the_true_ones(no_spark: SparkSession, tmp_path: Path, scenar
         for row in rows
         if row["rollout_id"] is not None and row["method"] != "COOPERATIVE_FOLLOW_UP"
     }
-    # a deployment whose first or last replacement stands alone in the log may not be told; none is made up
+    # a deployment whose first or last replacement is alone in the log may not be found; none is made up
     assert marked <= deployed
     assert bool(marked) == bool(deployed)

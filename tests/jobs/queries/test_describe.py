@@ -1,4 +1,4 @@
-"""describe: what held at a moment and nothing else, as Kafka's tools print it, without Spark."""
+"""describe: the state at a moment and nothing else, as Kafka's tools print it, without Spark."""
 
 import csv
 import io
@@ -35,13 +35,13 @@ def generation(group_id: str, first: int, last: int | None, group_type: str = "C
 
 
 def member(group_id: str, member_id: str, first: int, last: int | None, group_type: str, **more: Any) -> dict[str, Any]:
-    """A member's stretch."""
+    """A member's interval."""
     own = {"group_id": group_id, "group_type": group_type, "member_id": member_id, "incarnation": 0}
     return own | {"client_id": f"client-{member_id}", "client_host": "/10.0.0.1"} | between(first, last) | more
 
 
 def assignment(row: dict[str, Any], partition: int, kind: str = "CURRENT", topic: str = "t") -> dict[str, Any]:
-    """A partition of a member for all of its stretch."""
+    """A partition of a member for all of its interval."""
     own = {name: row[name] for name in ("group_id", "group_type", "member_id", "incarnation")}
     interval = between(row["from_log_offset"], row["to_log_offset"])
     return own | interval | {"topic": topic, "partition": partition, "assignment": kind}

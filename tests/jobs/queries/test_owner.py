@@ -17,7 +17,7 @@ ASSIGNMENTS, MEMBERS = "silver.member_assignments", "silver.group_members"
 
 
 def owned(group_id: str, member_id: str, first: int, last: int | None, **more: Any) -> dict[str, Any]:
-    """A stretch in which a member of a classic group had t-0."""
+    """An interval in which a member of a classic group had t-0."""
     own = {"group_id": group_id, "group_type": "CLASSIC", "member_id": member_id, "topic": "t", "partition": 0}
     generation = {"incarnation": 0, "from_generation": first, "to_generation": first, "assignment": "CURRENT"}
     return own | generation | between(first, last) | more

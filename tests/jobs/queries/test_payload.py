@@ -64,13 +64,13 @@ def test_each_offset_is_a_record_or_why_there_is_none(source: Path) -> None:
 
 
 def test_values_are_given_only_if_asked_for(source: Path) -> None:
-    """A value is what may hold anything: it is read, and told, only on demand."""
+    """A value may be anything: it is read, and shown, only on demand."""
     (found,) = read_payloads([str(source)], [RecordRange(ORDERS, 0, 10, 10)], with_values=True)
     assert found.value == b"value"
 
 
 def test_any_source_may_have_the_record(source: Path, tmp_path: Path) -> None:
-    """Sources that lack the partition, or the offset, are passed over; offsets asked for twice are told once."""
+    """Sources that lack the partition, or the offset, are passed over; offsets asked for twice are answered once."""
     other = tmp_path / "other"
     segment(other, ORDERS, 0, 0, [build_batch([record(9)])])
     ranges = [RecordRange(ORDERS, 0, 9, 10), RecordRange(ORDERS, 0, 10, 10), RecordRange("nowhere", 3, 0, 0)]
@@ -156,6 +156,6 @@ def test_headers_that_name_no_origin_are_no_copy(changed: dict[str, bytes]) -> N
 
 
 def test_no_dead_letter_topic_is_an_error(source: Path) -> None:
-    """To be told of a topic and find none of it is not the same as to find it empty."""
+    """To be given a topic and find none of it is not the same as to find it empty."""
     with pytest.raises(SourceError, match="nothing to read"):
         read_dead_letters([str(source)], [DEAD_LETTERS])

@@ -36,7 +36,7 @@ def moved(*partitions: tuple[int, int | None, int | None]) -> list[dict[str, Any
 
 
 def test_what_would_change(warehouse: Warehouse) -> None:
-    """Against the newest offsets: back, forward, the same, anew; what there was not then is not in the file."""
+    """Against the newest offsets: back, forward, the same, new; what was not there then is not in the file."""
     write(warehouse, {COMMITS: moved((0, 10, 30), (1, 30, 10), (2, 5, 5), (3, 7, None), (4, None, 9))})
     plan = restoration(warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(2))
     assert [(row.partition, row.current_offset, row.offset, row.change) for row in plan.rows] == [

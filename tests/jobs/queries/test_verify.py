@@ -195,7 +195,7 @@ STATES_ON_THE_WAY = [
 def test_any_state_of_the_time_of_asking_is_equal(
     warehouse: Warehouse, log_end: int, description: GroupDescription
 ) -> None:
-    """While the group rebalanced the broker may have told each of its states; at one log end only the one there."""
+    """While the group rebalanced the broker may have answered each of its states; at one log end only the one there."""
     write(warehouse, history())
     whole, still = (
         described(before=2, descriptions={"g": description}),
@@ -212,7 +212,7 @@ def test_any_state_of_the_time_of_asking_is_equal(
 
 
 def test_no_state_of_the_time_is_moved_on_where_it_moved(warehouse: Warehouse) -> None:
-    """What changed meanwhile cannot be pinned; what stood still is different all the same."""
+    """What changed meanwhile cannot be pinned; what did not move is different all the same."""
     write(warehouse, history())
     mixed = replace(
         AT_END, state="Assigning", members=(replace(of_member("m1", 3, 0), client_host="/other"), AT_END.members[1])
@@ -319,7 +319,7 @@ def test_what_was_not_captured_is_unknown(
 
 
 def test_a_tombstone_may_have_been_compacted_away(warehouse: Warehouse) -> None:
-    """What was written before a stretch that the cleaner took first may be gone, and what hangs on it with it; what was
+    """What was written before a range that the cleaner took first may be gone, and what hangs on it with it; what was
     written after it may not, nor may anything have other values."""
     write(warehouse, history())
     captured = CoverageKind.CAPTURED
@@ -347,7 +347,7 @@ def test_a_tombstone_may_have_been_compacted_away(warehouse: Warehouse) -> None:
 
 
 def test_nothing_was_ever_captured(warehouse: Warehouse) -> None:
-    """A cluster that has groups and a warehouse that has not seen its log: nothing can be told."""
+    """A cluster that has groups and a warehouse that has not seen its log: nothing can be compared."""
     cover(warehouse, log=OFFSETS_LOG)
     cover(warehouse, CoverageRange(0, 0, MISSING, 0))
     found = unequal(judged(warehouse, described(descriptions={"g": AT_END})))
@@ -550,7 +550,7 @@ def test_a_share_state_without_a_snapshot_is_unknown(warehouse: Warehouse) -> No
 
 
 def test_share_states_need_a_right_and_are_left_out_without(warehouse: Warehouse) -> None:
-    """It is said once, and is no difference; any other refusal is one that cannot be told."""
+    """It is said once, and is no difference; any other refusal is one that cannot be judged."""
     write(warehouse, share_history())
     asked = of_shares(share_states={KEY: Refusal.of(31)})
     findings = judged(warehouse, asked)

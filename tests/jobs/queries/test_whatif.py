@@ -145,7 +145,7 @@ def test_a_lower_delivery_limit_is_what_the_simulator_shows(replayed: Replayed) 
 
 
 def test_what_the_metadata_log_tells_is_not_assumed(replayed: Replayed, tmp_path: Path) -> None:
-    """The group's own limit is 5 since the beginning, so it is neither asked for nor what was told."""
+    """The group's own limit is 5 since the beginning, so it is neither asked for nor the given one."""
     copy = tmp_path / "warehouse"
     shutil.copytree(replayed.settings.warehouse, copy)
     warehouse = Warehouse(str(copy))

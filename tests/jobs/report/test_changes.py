@@ -95,7 +95,7 @@ def storm(tables: Tables, at_ms: int) -> None:
 
 def test_the_page_says_it(tmp_path: Path) -> None:
     """A report that replaces one says what is worse since; made once more it says the same; one elsewhere compares with
-    the one that it is told."""
+    the one that it is given."""
     root, path = tmp_path / "warehouse", tmp_path / "report.html"
     warehouse = write_large(root, Size(2, 20, 5, 1, 20))
     run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT)

@@ -35,7 +35,7 @@ def column(numbers: list[int]) -> I64:
 
 @st.composite
 def ownerships(draw: st.DrawFn) -> Ownership:
-    """Stretches of a few partitions, which follow one another; the last of a partition may be open."""
+    """Intervals of a few partitions, which follow one another; the last of a partition may be open."""
     found: list[tuple[int, int, int, int]] = []
     for row in range(draw(st.integers(1, 4))):
         at = draw(TIMES)
@@ -51,7 +51,7 @@ def ownerships(draw: st.DrawFn) -> Ownership:
 
 @given(ownerships(), MOST)
 def test_ownership_put_together_covers_the_same(whole: Ownership, most: int) -> None:
-    """Each partition begins and ends as it did, every stretch is in one that is left, and none but joined ones are of
+    """Each partition begins and ends as it did, every interval is in one that is left, and none but joined ones are of
     several members."""
     condensed = Condensed(whole)
     left = condensed.at_most(most)
@@ -117,7 +117,7 @@ def test_flow_put_together_has_the_same_sum(intervals: list[tuple[int, int | Non
 
 @st.composite
 def states(draw: st.DrawFn) -> DeliveryStates:
-    """Stretches of delivery states."""
+    """Intervals of delivery states."""
     one = st.tuples(
         st.integers(0, 10_000), st.integers(0, 50), st.integers(0, 3), st.integers(1, 5), TIMES,
         st.integers(0, 5_000) | st.none(), st.integers(0, 1)
@@ -138,7 +138,7 @@ def states(draw: st.DrawFn) -> DeliveryStates:
 
 @given(states(), MOST)
 def test_delivery_states_put_together_cover_the_same(whole: DeliveryStates, most: int) -> None:
-    """Each stretch lies in one of its own state that is left; what was not certain is not certain afterwards."""
+    """Each interval lies in one of its own state that is left; what was not certain is not certain afterwards."""
     condensed = Condensed(whole)
     left = condensed.at_most(most)
     assert len(left) <= max(most, 8)

@@ -22,7 +22,7 @@ def test_wide_bins_hold_narrow_ones() -> None:
 def test_bins_count_all(commits: list[tuple[int, int, int]], pieces: int) -> None:
     """However the commits come in, in which pieces and order, the bins are those of all of them at once."""
     changes = ["ADVANCE", "REWIND"]
-    # each stands for many, so that there are more seconds with commits than there may be bins
+    # each is repeated, so that there are more seconds with commits than there may be bins
     commits = [(at_ms + 1_000 * second, code, delta) for at_ms, code, delta in commits for second in range(MANY)]
     whole, in_pieces = Bins(), Bins()
     columns = [np.array(values, np.int64) for values in zip(*commits, strict=True)]

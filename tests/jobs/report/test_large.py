@@ -1,7 +1,7 @@
 """A report of more than a page can show one by one: what is large is counted together, nothing of it is lost, and
 every detail is a zoom or a report of a shorter span of time away.
 
-In `make test` a thousandth of it; `make test-live` has 1,000 partitions over 10,000 rebalances beside 2,500 groups.
+In `make test` a thousandth of it; `make test-live` has 1,000 partitions over 10,000 rebalances and 2,500 groups.
 """
 
 import resource
@@ -36,7 +36,7 @@ LIMITS: Final = (
     )
 )
 PAINT_MS_MAX: Final = 1_000 if IS_TEST_LIVE else 5_000
-"""In `make test` other tests run beside it."""
+"""In `make test` other tests run at the same time."""
 SECONDS_MAX: Final = 240 if IS_TEST_LIVE else 30
 
 

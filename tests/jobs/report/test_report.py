@@ -152,7 +152,7 @@ def test_nightly_writes_it_at_its_end(no_spark: SparkSession, tmp_path: Path) ->
 
 
 def test_a_file_is_replaced_as_a_whole(warehouse: Warehouse, tmp_path: Path) -> None:
-    """By path or by URI: nothing is left beside it, and where it cannot be written the one before stays."""
+    """By path or by URI: nothing is left next to it, and where it cannot be written the one before stays."""
     path = tmp_path / "report.html"
     for output in (str(path), path.as_uri()):
         path.write_text("before")

@@ -95,7 +95,7 @@ def test_nights_in_buckets_make_the_tables_of_nights_without(
 
 @pytest.mark.parametrize("case", ["S-skew", "G-first", "C-expiry"])
 def test_cases_in_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    """Clocks that went back are told once; what groups are told by them is the same."""
+    """Clocks that went back are reported once; what is said of groups because of them is the same."""
     whole, cut = Ledger(tmp_path / "whole"), Ledger(tmp_path / "cut")
     whole.night(CASES / case / "logs")
     cut_at_random(monkeypatch, Random(case))

@@ -76,7 +76,7 @@ def test_nights_make_what_one_run_makes(no_spark: SparkSession, tmp_path: Path, 
 
 
 LATE: tuple[LogPartition, ...] = ("__consumer_offsets", 1), ("__share_group_state", 2), ("__cluster_metadata", 0)
-"""Log partitions of which an older stretch comes last."""
+"""Log partitions of which an older range comes last."""
 
 
 def is_late(folder: str) -> bool:

@@ -238,7 +238,7 @@ def test_parts_together_have_no_more_texts_than_rows() -> None:
 def test_log_partitions_that_share_a_row_group_are_distinguished(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, is_sorted: bool
 ) -> None:
-    """It is read once for all of them, whatever the order of its rows, and anew where too much was read since."""
+    """It is read once for all of them, whatever the order of its rows, and again where too much was read since."""
     places = [(partition, offset) for partition in range(3) for offset in range(4)]
     order = places if is_sorted else places[::-1]
     rows = [{"group_id": f"g{p}", "log_partition": p, "log_offset": o, "event_index": 0} for p, o in order]

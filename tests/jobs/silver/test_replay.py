@@ -225,7 +225,7 @@ DAMAGES: dict[str, tuple[bytes, tuple[str, str], list[int]]] = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_said_and_the_rest_is_replayed(no_spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """One damaged log beside a good one: its row in quarantine, everything else in silver, exit code 3."""
+    """One damaged log and a good one: a row in quarantine, everything else in silver, exit code 3."""
     damaged, (stage, code), replayed = DAMAGES[name]
     jobs = Jobs(no_spark, tmp_path / "warehouse", log_folder(tmp_path / "logs", [GOOD, damaged]))
     exit_code = jobs.nightly()

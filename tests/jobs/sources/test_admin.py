@@ -409,8 +409,8 @@ def states_response(request: Any, result_fields: Mapping[str, Any]) -> Struct:
 
 
 def test_share_states_are_read_without_writing() -> None:
-    """The leader epoch sent is the one that the coordinator told, else -1: neither leaves a record; a request names one
-    group."""
+    """The leader epoch sent is the one that the coordinator answered, else -1: neither leaves a record; a request names
+    one group."""
     keys = [SharePartitionKey(group, TOPIC_ID, partition) for group in "ab" for partition in range(4)]
     requests: list[Struct] = []
     batch: Any = READ_SHARE_GROUP_STATE_RESPONSE.fields[0].kind.element.fields[1].kind.element.fields[-1].kind  # type: ignore[union-attr]

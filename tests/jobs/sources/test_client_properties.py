@@ -97,7 +97,7 @@ def test_the_settings_of_a_connection(load: Load) -> None:
 
 
 def test_a_file_as_it_is(load: Load) -> None:
-    """Comments, continuations, spaces at the ends, a protocol in small letters, and settings of consumers beside."""
+    """Comments, continuations, spaces at the ends, a protocol in small letters, and settings of consumers."""
     properties = load(
         "# our cluster\nsecurity.protocol = sasl_ssl \nsasl.mechanism:SCRAM-SHA-512\n"
         f'{JAAS} = {SCRAM} required \\\n    username="alice" \\\n    password="it\'s \\\\"quoted\\\\"";\n'
@@ -199,7 +199,7 @@ def test_secrets_outside_of_the_file(load: Load, tmp_path: Path) -> None:
     assert (arguments["sasl_plain_username"], arguments["sasl_plain_password"]) == ("alice", "aé:b")
 
 
-# What the user is told
+# What the user is shown
 
 
 def test_a_file_that_everybody_can_read_is_reported(load: Load, tmp_path: Path) -> None:

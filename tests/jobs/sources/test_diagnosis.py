@@ -176,7 +176,7 @@ def test_a_broker_that_is_fine() -> None:
 
 
 def test_advertised_addresses() -> None:
-    """An address which the cluster told, and nobody reaches, is a matter of advertised.listeners."""
+    """An address which the cluster advertised, and nobody reaches, is a matter of advertised.listeners."""
     found = diagnose("127.0.0.1:1", PLAIN, timeout_ms=TIMEOUT_MS, is_advertised=True)
     assert "advertised.listeners" in str(found)
     assert not found.is_final

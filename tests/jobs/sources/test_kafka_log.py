@@ -159,7 +159,7 @@ def test_wrong_options_are_named(options: dict[str, str], words: str) -> None:
 
 
 def test_limits_of_a_stream() -> None:
-    """Spark is told one limit, and both are kept; without any, all there is comes."""
+    """Spark gets one limit, and both are kept; without any, all there is comes."""
     for options, limit in (
         ({}, ReadAllAvailable()),
         ({"maxBytesPerTrigger": "7"}, ReadMaxBytes(7)),

@@ -96,7 +96,7 @@ def test_chunks_are_bounded_and_skip_nothing(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what is in memory of a mapping")
 def test_what_was_read_of_a_segment_leaves_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Framed, checked and written chunk by chunk: never more than a stretch and a chunk of the file are there."""
+    """Framed, checked and written chunk by chunk: never more than a window and a chunk of the file are there."""
     path = write_segment(
         tmp_path, "__consumer_offsets", 0, 0, b"".join(batch(offset, value=b"x" * 5_000) for offset in range(2_000))
     )

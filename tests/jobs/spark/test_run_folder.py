@@ -57,7 +57,7 @@ def test_what_a_killed_run_left_is_deleted_by_the_next(tmp_path: Path) -> None:
 
 
 def test_python_and_the_jvm_are_reported(tmp_path: Path) -> None:
-    """Workers inherit the variable, Spark gets an option beside the user's."""
+    """Workers inherit the variable, Spark gets an option in addition to the user's."""
     run = Run(tmp_path)
     run.end()
     options = f"--conf spark.driver.defaultJavaOptions=-Djava.io.tmpdir={run.folder} --name x pyspark-shell"

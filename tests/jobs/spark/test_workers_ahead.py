@@ -113,10 +113,10 @@ def test_spark_takes_over_what_the_driver_started(environment: dict[str, str]) -
 def test_a_daemon_has_what_spark_gave_its_child(folder: Path, environment: dict[str, str]) -> None:
     """Arguments, places of modules, environment and the standard streams."""
     with waiting(folder, environment) as (process, known):
-        known |= {"SPARK_LINES": "told", "PYTHONPATH": f"/spark/python/lib/pyspark.zip:{known['PYTHONPATH']}"}
+        known |= {"SPARK_LINES": "sent", "PYTHONPATH": f"/spark/python/lib/pyspark.zip:{known['PYTHONPATH']}"}
         with python(CHILD, env=known) as child:
             output, _ = child.communicate("in", timeout=SECONDS)
-            assert output == "['pyspark.worker', 'more'] /given told in\n"
+            assert output == "['pyspark.worker', 'more'] /given sent in\n"
             assert child.returncode == 0
         assert process.wait(SECONDS) == 0
 
@@ -133,7 +133,7 @@ def test_a_daemon_has_what_spark_gave_its_child(folder: Path, environment: dict[
 def test_another_environment_is_not_taken(folder: Path, environment: dict[str, str], other: dict[str, str]) -> None:
     """What Python or a library reads as it starts must be the same: Spark's child loads by itself."""
     with waiting(folder, environment) as (process, known):
-        with python(CHILD, env={**known, "SPARK_LINES": "told", **other}) as child:
+        with python(CHILD, env={**known, "SPARK_LINES": "sent", **other}) as child:
             child.communicate(timeout=SECONDS)
             assert child.returncode == 4
         assert process.wait(SECONDS) == 3

@@ -278,7 +278,7 @@ def test_a_file_without_rows_is_one() -> None:
     ],
 )
 def test_a_null_where_none_is_declared_is_refused(field: pa.Field, array: pa.Array) -> None:
-    """What cannot be told in the file is an error, not another value."""
+    """What the file cannot express is an error, not another value."""
     writer = ParquetFileWriter(pa.BufferOutputStream(), pa.schema([field]), codec="none")
     with pytest.raises(ValueError, match=f"^{field.name}"):
         writer.write(pa.table([array], names=[field.name]))

@@ -66,7 +66,7 @@ def test_a_file_is_utf_8_and_a_folders_file_is_taken_whole(tmp_path: Path) -> No
 
 
 def test_allowed_paths_hold_what_is_below_them(tmp_path: Path) -> None:
-    """And nothing beside them whose name begins alike."""
+    """And nothing next to them whose name begins alike."""
     allowed, files_shipped = tmp_path / "a", tmp_path / "ab"
     for folder in (allowed, files_shipped):
         folder.mkdir()

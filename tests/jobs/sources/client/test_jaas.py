@@ -55,7 +55,7 @@ def test_any_text_has_the_tokens_of_java(java: JavaSays, parts: list[str]) -> No
 
 
 def _joined(tokens: list[str]) -> list[str]:
-    """Java looks at halves of characters; a lone one of ours stands for two of its."""
+    """Java looks at halves of characters; a lone one of ours is two of its."""
     return [token.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass") for token in tokens]
 
 

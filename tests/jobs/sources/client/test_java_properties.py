@@ -74,7 +74,7 @@ def test_any_bytes_are_read_as_java_reads_them(java: JavaSays, parts: list[bytes
 
 
 def test_lines_are_known() -> None:
-    """An error can say where a key stands: on the first of its lines."""
+    """An error can say where a key is: on the first of its lines."""
     file = parse_properties("# one\na=1\n\nb=\\\n  2\nc=3", "it.properties")
     assert file.lines == {"a": 2, "b": 4, "c": 6}
     assert str(file.error("b", "is bad")) == "it.properties line 4: b: is bad"

@@ -98,7 +98,7 @@ def test_an_rsa_key_is_longer_than_a_hash(java: JavaSays, material: Material, tm
 
 
 def test_a_key_of_jks_may_have_its_own_password(java: JavaSays, material: Material, tmp_path: Path) -> None:
-    """ssl.key.password opens the key, ssl.keystore.password the store; a wrong one of them is told by its name."""
+    """ssl.key.password opens the key, ssl.keystore.password the store; the error names the one that is wrong."""
     path = java.store(tmp_path / "keys", "JKS", PASSWORD, [material.key_entry()], KEY_PASSWORD)
     values = {"ssl.keystore.location": str(path), "ssl.keystore.password": PASSWORD}
     assert read_identity(_settings({**values, "ssl.key.password": KEY_PASSWORD})) is not None
@@ -140,7 +140,7 @@ def test_a_key_store_serves_as_trust_store(java: JavaSays, material: Material, t
 
 
 def test_the_first_of_several_keys_is_used(java: JavaSays, material: Material, tmp_path: Path) -> None:
-    """And the user is told."""
+    """And a warning says so."""
     entries = [material.key_entry("one"), material.key_entry("two")]
     path = java.store(tmp_path / "keys", "JKS", PASSWORD, entries)
     settings = _settings({"ssl.keystore.location": str(path), "ssl.keystore.password": PASSWORD})
@@ -197,7 +197,7 @@ def test_other_kinds_of_stores_are_reported(material: Material) -> None:
 
 
 def test_pem_certificates_from_a_file_and_inline(material: Material, tmp_path: Path) -> None:
-    """All certificates count, whatever text stands between them."""
+    """All certificates count, whatever text is between them."""
     pem = b"first:\n" + material.pem + b"\nand a word after it\n"
     path = tmp_path / "trust.pem"
     path.write_bytes(pem)

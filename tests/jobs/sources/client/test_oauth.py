@@ -197,7 +197,7 @@ def test_a_file_with_settings_of_kafka_4(provider: Provider, token_of: Callable[
 
 
 def test_a_token_in_a_file(tmp_path: Path, token_of: Callable[..., TokenProvider]) -> None:
-    """As something else renews it: read anew when it grows old."""
+    """As something else renews it: read again when it grows old."""
     path = tmp_path / "token"
     path.write_text("a.b.c\n")
     url = path.as_uri()

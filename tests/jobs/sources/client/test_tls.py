@@ -155,7 +155,7 @@ def test_a_server_that_asks_for_a_certificate_wants_one(mutual: Server, trust: M
 
 
 def test_encrypted_keys_in_pem(authority: Authority, mutual: Server, trust: Mapping[str, str]) -> None:
-    """Inline, with ssl.key.password; a wrong one and a missing one are told apart, and neither prompts."""
+    """Inline, with ssl.key.password; a wrong one and a missing one give errors of their own, and neither prompts."""
     pem = authority.key_store("client").path.read_bytes()
     key = serialization.load_pem_private_key(pem, None)
     encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"open")).decode()
@@ -206,7 +206,7 @@ def test_protocols_are_limited(server: Server, trust: Mapping[str, str]) -> None
 
 
 def test_cipher_suites_are_chosen_by_javas_names(server: Server, trust: Mapping[str, str]) -> None:
-    """Suites of one version leave out the other; those which OpenSSL lacks are told."""
+    """Suites of one version leave out the other; those which OpenSSL lacks are named."""
     one = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
     assert server.greet({**trust, "ssl.cipher.suites": one}) == ("TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256")
     assert server.greet({**trust, "ssl.cipher.suites": f"{one},TLS_AES_256_GCM_SHA384"})[0] == "TLSv1.3"

@@ -1,4 +1,4 @@
-"""Dumps: whatever the format, the same records make the same batches; what is no record is told, with its place."""
+"""Dumps: whatever the format, the same records make the same batches; what is no record is reported, with its place."""
 
 import base64
 import gzip
@@ -266,7 +266,7 @@ def test_a_bad_line_is_reported_and_the_others_are_read(name: str, line: Any, tm
 
 
 def test_bad_rows_of_parquet(tmp_path: Path) -> None:
-    """Rows of a Parquet file which are no records are told by their number in the file."""
+    """Rows of a Parquet file which are no records are reported by their number in the file."""
     rows = [
         {"key": KEY, "value": VALUE, "topic": OFFSETS, "partition": 0, "offset": 0},
         {"key": None, "value": VALUE, "topic": OFFSETS, "partition": 0, "offset": 1},
@@ -289,7 +289,7 @@ def test_bad_rows_of_parquet(tmp_path: Path) -> None:
 
 
 def test_of_one_offset_the_first_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that comes twice is taken once; one that differs is told. Offsets may come in any order."""
+    """A record that comes twice is taken once; one that differs is reported. Offsets may come in any order."""
     monkeypatch.setattr(staging, "BLOCK_BYTES_MAX", 1)
     other = row(7, value=base64.b64encode(VALUE + b"x").decode())
     (tmp_path / "a.json").write_bytes(text_of(row(9), row(7), row(7), other, row(3)))

@@ -29,7 +29,7 @@ COMMITS: Final = "silver.offset_commits"
 NOT_IN_ROWS: Final = ("producer_id", "is_transactional")
 """Columns of silver.offset_commits which rows of keys and values cannot tell: they are null."""
 ASSUMED_OF_ROWS: Final = ("outcome", "applied_log_offset", "applied_at", "change", "previous_offset", "delta")
-"""Those which follow from markers: each commit counts as applied where it stands."""
+"""Those which follow from markers: each commit counts as applied at its own offset."""
 
 WAYS: Final = ("segments", "rows", "printed")
 
@@ -176,7 +176,7 @@ def test_faults_of_a_dump_are_in_quarantine(no_spark: SparkSession, warehouse: W
 
 
 def test_formatter_lines_meet_no_other_source(no_spark: SparkSession, warehouse: Warehouse) -> None:
-    """Records without offsets are captured alone, again without effect, and are refused beside the log itself."""
+    """Records without offsets are captured alone, again without effect, and are refused together with the log."""
     formatted = (str(FULL_A / "truth" / "formatters"),)
     first = capture_of(no_spark, warehouse, dumps=formatted)
     assert first.record_count == 1719
