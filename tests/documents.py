@@ -1,7 +1,7 @@
 """README.md and docs/*.md as programs: their blocks of commands and code, the answers shown below them, and what is not
 run here, with the reason.
 
-A block of `sh`, `python` or `sql` is followed by its answer, a block without a language; a line `...` in it stands for
+A block of `sh`, `python` or `sql` is followed by its answer, a block without a language; a line `...` in it marks
 lines left out. A block without an answer has a comment before it, `<!-- not run: why -->`, and its commands are still
 parsed. Blocks of other languages are shown only.
 """

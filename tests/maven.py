@@ -77,7 +77,7 @@ def _compile(javac: str, jars: Path, sources: Sequence[Path], folder: Path) -> N
 
 
 def _make(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Fill a folder beside, then give it its name: a folder with this name is whole."""
+    """Fill a folder under another name, then give it its name: a folder with this name is whole."""
     files_shipped = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(files_shipped, ignore_errors=True)
     files_shipped.mkdir(parents=True)

@@ -45,14 +45,14 @@ JOBS_SHOWN: Final = {"nightly", "owner", "sql", "describe", "audit", "restore", 
 """In README and docs/questions.md, with their answers."""
 README_LINES_MAX: Final = 200
 IN_A_ROW: Final = {"audit_runs.py", "leave_reasons.py", "deletions.py", "replay.py", "columnar.py"}
-"""Beside the file that is named before them."""
+"""In the folder of the file that is named before them."""
 
 Printed = Callable[[Example], str]
 """Gives what an example prints."""
 
 
 class Reported(NamedTuple):
-    """What nightly told, and gave on stdout for another program."""
+    """What nightly printed, and gave on stdout for another program."""
 
     text: str
     facts: str
@@ -67,7 +67,7 @@ def job(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def reported(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reported]:
-    """In a folder with the warehouse of the recording, jobs share one session: what nightly told."""
+    """In a folder with the warehouse of the recording, jobs share one session: what nightly printed."""
     text = io.StringIO()
 
     def open_session(_: str, settings: Settings, **__: Any) -> tuple[SparkSession, Warehouse, Steps]:
@@ -113,7 +113,7 @@ def shown_in(page: str) -> list[Example]:
 @pytest.mark.spark
 @pytest.mark.parametrize("page", [page for page in PAGES if shown_in(page)])
 def test_answers_are_as_shown(printed: Printed, page: str) -> None:
-    """Every command, query and piece of code of the page prints what stands below it, line by line."""
+    """Every command, query and piece of code of the page prints the block below it, line by line."""
     for example in shown_in(page):
         assert example.shown is not None
         assert is_shown(example.shown, printed(example)), f"{example.code}\nprints\n{printed(example)}"
@@ -242,7 +242,7 @@ def test_readme_is_short() -> None:
 
 
 def test_the_map_names_files_that_are_there() -> None:
-    """Each path of ARCHITECTURE.md, as it stands or in the package that the line is of, and each room of jobs."""
+    """Each path of ARCHITECTURE.md, as it is or in the package that the line is of, and each room of jobs."""
     text = (PROJECT_ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     roots = [PROJECT_ROOT, PROJECT_ROOT / "coordinator_core", PROJECT_ROOT / "jobs"]
     paths = re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py|\.toml|\.md|/))`", text)

@@ -25,7 +25,7 @@ from tools.wheel import renamed
 
 PACKAGES = ("schemas", "coordinator_core", "jobs")
 SHIPPED = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "recordings/full-a/logs")
-"""What lies beside the packages in a checkout, and with them in `groupledger` in a wheel."""
+"""What lies next to the packages in a checkout, and with them in `groupledger` in a wheel."""
 PYTHONS = ("3.11", "3.12", "3.13")
 NOTEBOOK = PROJECT_ROOT / "examples" / "own-spark-job.ipynb"
 DECOY = "raise ImportError('a package of the user, which is not to be imported')"
@@ -136,7 +136,7 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
 
 
 def test_an_unpacked_wheel_finds_its_own(wheel: Path, tmp_path: Path) -> None:
-    """Settings, recording and shell are its own, hints name the command; `jobs` beside it is a user's."""
+    """Settings, recording and shell are its own, hints name the command; another `jobs` on the path is a user's."""
     with ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     decoys(tmp_path)
@@ -176,8 +176,8 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
 @pytest.mark.skipif(not os.environ.get("PACKAGE_TESTS"), reason="minutes: make package-test")
 @pytest.mark.parametrize(("of", "python"), [("sdist", PYTHONS[0]), *(("wheel", python) for python in PYTHONS)])
 def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Path) -> None:
-    """From a wheel, or one made of the sdist, beside a user's packages: `groupledger nightly` gives the ledger, and the
-    API's notebook runs from top to bottom."""
+    """From a wheel, or one made of the sdist, next to a user's packages: `groupledger nightly` gives the ledger, and
+    the API's notebook runs from top to bottom."""
     interpreter = shutil.which(f"python{python}")
     assert interpreter, f"no python{python} on the PATH"
     source = PROJECT_ROOT

@@ -239,7 +239,7 @@ def test_a_driver_in_the_cluster_is_started_by_spark_submit(shell: Shell, option
 
 
 def value_of(words: list[str], option: str, start: str = "") -> str:
-    """What stands after an option, where it begins so."""
+    """The word after an option, where it begins so."""
     return next(word for before, word in pairwise(words) if before == option and word.startswith(start))
 
 
@@ -423,7 +423,7 @@ def test_loops_are_compiled_once_a_version_of_the_code(shell: Shell, package: st
 
 
 def archive_options(shell: Shell) -> list[str]:
-    """What the last job's JVM was told of an archive of its classes."""
+    """The options of the last job's JVM for an archive of its classes."""
     options = shlex.split(shell.job_environment()["SPARK_SUBMIT_OPTS"])
     return [option for option in options if option.startswith("-XX")]
 
@@ -706,7 +706,7 @@ def test_set_up_of_something_unknown(shell: Shell) -> None:
 
 
 def test_bootstrap_needs_no_package() -> None:
-    """It runs before any is installed, and in a wheel beside other modules."""
+    """It runs before any is installed, and in a wheel next to other modules."""
     tree = ast.parse((PROJECT_ROOT / "bootstrap.py").read_text(encoding="utf-8"))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

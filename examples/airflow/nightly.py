@@ -29,8 +29,8 @@ def spark_defaults() -> dict[str, str]:
 
 
 class Job(SparkSubmitOperator):
-    """A job of Groupledger. Exit code 3 (done, but something is missing or was quarantined: see the runbook) is told in
-    the task's log and by the metrics: to run it again would not help, and what follows has its work to do."""
+    """A job of Groupledger. Exit code 3 (done, but something is missing or was quarantined: see the runbook) is in the
+    task's log and the metrics: to run it again would not help, and what follows has its work to do."""
 
     def execute(self, context):
         try:

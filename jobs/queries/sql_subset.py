@@ -489,7 +489,7 @@ class _Scope:
         return found[0]
 
     def all_of(self, qualifier: str | None) -> list[Term]:
-        """What `*` stands for."""
+        """The columns that `*` means."""
         found = [
             Term(text, column.kind, column.name)
             for source, column, text in self._columns
@@ -714,7 +714,7 @@ def _spark_name(node: Node) -> str:
 
 
 def _alike(terms: Sequence[Term], nodes: Sequence[Node]) -> list[Term]:
-    """Both sides of a comparison: a text beside a time is one."""
+    """Both sides of a comparison: a text compared with a time is read as one."""
     kinds = [term.kind for term in terms]
     return [
         literal(Literal(Kind.TIME, _time_us(str(node.value))))

@@ -1,4 +1,4 @@
-"""Which folder was meant, where one that was named is wrong: looked for above, below and beside it.
+"""Which folder was meant, where one that was named is wrong: looked for above, below and next to it.
 
 A source is a folder that holds `<topic>-<partition>` folders; a warehouse holds `<layer>/<table>` folders. What
 is looked at is bounded: a wrong name may be the root of a file system.
@@ -112,7 +112,7 @@ def require_warehouse_folder(uri: str) -> None:
 
 
 def warehouse_near(uri: str) -> str | None:
-    """The warehouse that was meant where a folder has no tables: above, below or beside it; None if there is none."""
+    """The warehouse that was meant where a folder has no tables: above, below or next to it; None if there is none."""
     with suppress(OSError, pa.ArrowException):
         filesystem, root = filesystem_of(uri.rstrip("/") or "/")
         root = root.rstrip("/") or "/"
@@ -122,8 +122,10 @@ def warehouse_near(uri: str) -> str | None:
             found = next(below, None)
         if found is None:
             parent = posixpath.dirname(root)
-            beside = [entry.path for entry in _listed(filesystem, parent) or [] if entry.type == fs.FileType.Directory]
-            whole = [folder for folder in beside[:FOLDERS_MAX] if warehouse_at(filesystem, folder)]
+            neighbours = [
+                entry.path for entry in _listed(filesystem, parent) or [] if entry.type == fs.FileType.Directory
+            ]
+            whole = [folder for folder in neighbours[:FOLDERS_MAX] if warehouse_at(filesystem, folder)]
             found = whole[0] if len(whole) == 1 else None
         return None if found is None else _as_named(uri, root, found)
     return None
@@ -201,7 +203,7 @@ def _is_log_directory(entries: Sequence[fs.FileInfo]) -> bool:
 
 
 def _similar(filesystem: fs.FileSystem, root: str) -> str | None:
-    """A folder beside one that is not there, of a similar name."""
+    """A folder next to one that is not there, of a similar name."""
     parent = posixpath.dirname(root)
     names = [entry.base_name for entry in _listed(filesystem, parent) or [] if entry.type == fs.FileType.Directory]
     close = difflib.get_close_matches(posixpath.basename(root), names, n=1)

@@ -5,11 +5,11 @@ log grows (see `growth`), and where one key of it is out of proportion (see `ske
     make bench LOGS=DIR            DIR holds <topic>-<partition>/*.log, as a broker's log directory does
 
 Whole processes, one after the other in turns, so that a noisy machine is noisy for both. Our times are those of the
-steps as the job tells them, Spark's start-up aside; the dump tool's JVM start-up is part of its time. A broker's load
+steps as the job reports them, Spark's start-up aside; the dump tool's JVM start-up is part of its time. A broker's load
 of the same log is what its coordinator says when it has it. Each figure is the median of the turns. A night is short
-beside the dump tool, so that what else a machine does tells more: there are several of them in a turn. Each process
-finds the log in the system's memory, which else may be true of one and not of the other. Without LOGS the logs are made
-here, smaller (see `generate`): good for a look, not for a verdict.
+compared with the dump tool, so other work of the machine disturbs it more: there are several of them in a turn. Each
+process finds the log in the system's memory, which else may be true of one and not of the other. Without LOGS the logs
+are made here, smaller (see `generate`): good for a look, not for a verdict.
 """
 
 import argparse

@@ -218,7 +218,7 @@ def main() -> None:
     """Measure the nights over one log directory."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.growth", description=__doc__)
     parser.add_argument("--logs", type=Path, required=True)
-    parser.add_argument("--days", type=int, default=DAYS, help=f"that the log spans ({DAYS} unless told)")
+    parser.add_argument("--days", type=int, default=DAYS, help=f"that the log spans ({DAYS} by default)")
     arguments = parser.parse_args()
     logs = arguments.logs
     if not logs.is_dir():

@@ -110,7 +110,7 @@ def classic_group(coordinator: GroupCoordinator, member_count: int) -> Beat:
 
 
 def consumer_group(coordinator: GroupCoordinator, member_count: int) -> Beat:
-    """A consumer group; the function sends one heartbeat, with what the answer before told."""
+    """A consumer group; the function sends one heartbeat, with the values of the answer before."""
     epochs: dict[int, int] = {}
     owned: dict[int, Any] = {}
     for number in range(member_count):

@@ -105,7 +105,7 @@ def _processes_of(session_id: int) -> Iterator[tuple[int, bytes, int, float]]:
 
 
 def step_seconds(output: str) -> dict[str, float]:
-    """How long the steps of a job took, as it told."""
+    """How long the steps of a job took, as it reported."""
     return {step: float(seconds) for step, seconds in STEP.findall(output)}
 
 

@@ -78,7 +78,7 @@ class Repeated:
         """`marks`: bytes that stand at one place in the batch alone, by the name of what will stand there."""
         template = build_batch(records, base_sequence=0)
         if any(template.count(mark) != 1 for mark in marks.values()):
-            raise ValueError("a mark stands nowhere in the batch, or at two places")
+            raise ValueError("a mark is nowhere in the batch, or at two places")
         return cls(template, {name: template.index(mark) for name, mark in marks.items()})
 
     def rows(self, base_offsets: I64, timestamps_ms: I64, values: Mapping[str, U8]) -> U8:
@@ -110,17 +110,17 @@ def _texts_of(numbers: I64) -> U8:
 
 
 def _long_mark(number: int) -> bytes:
-    """Stands for a number of 8 bytes."""
+    """Marks a number of 8 bytes."""
     return b"\x5a\xa5\x5a" + number.to_bytes(5, "big")
 
 
 def _short_mark(number: int) -> bytes:
-    """Stands for a number of 4 bytes."""
+    """Marks a number of 4 bytes."""
     return b"\x5a\xa4" + number.to_bytes(2, "big")
 
 
 def _group_mark(number: int) -> bytes:
-    """Stands for the name of a group."""
+    """Marks the name of a group."""
     return f"{number:?>{GROUP_DIGITS}}".encode()
 
 
@@ -318,8 +318,8 @@ def hot_share_partition(folder: Path, record_count: int = 2_000_000, key_count: 
 
 
 def _share_parts(snapshot: Repeated, updates: Repeated, keys: I64) -> Iterator[bytes]:
-    """One stretch a key in `keys`: a snapshot and what follows it."""
-    # which stretch of its own share partition each one is
+    """One part a key in `keys`: a snapshot and what follows it."""
+    # which part of its own share partition each one is
     order = np.argsort(keys, kind="stable")
     firsts = np.searchsorted(keys[order], keys[order])
     of_key = np.empty(len(keys), np.int64)

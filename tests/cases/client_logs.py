@@ -16,7 +16,7 @@ FIRST_MS: Final = 1_780_000_000_000
 
 
 class Client(NamedTuple):
-    """A member as it stands in a generation."""
+    """A member as it is in a generation."""
 
     subscription: bytes
     assignment: bytes

@@ -23,8 +23,8 @@ def test_an_unknown_delivery_state_is_shown_by_its_code(ledger: Ledger) -> None:
 
 
 def test_every_byte_may_be_a_delivery_state(ledger: Ledger, tmp_path: Path) -> None:
-    """All 256 codes, shared out over six log partitions and two nights, are told apart, and the second night too goes
-    on to gold."""
+    """All 256 codes, shared out over six log partitions and two nights, stay distinct, and the second night too goes on
+    to gold."""
     root = tmp_path / "logs"
     codes = [code if code < 128 else code - 256 for code in range(256)]
     logs = [SmallLog(number, SHARE_TOPIC) for number in range(6)]

@@ -1,4 +1,4 @@
-"""What an answer cannot know is said beside it, where it matters: homes of before, holes, open transactions, times."""
+"""Answers come with what they cannot know, where it matters: former homes, holes, open transactions, times."""
 
 from datetime import UTC, datetime
 from io import StringIO

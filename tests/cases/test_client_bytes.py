@@ -290,7 +290,7 @@ def mixed_gold(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
 def test_time_of_which_nobody_knows_who_owned_a_partition_is_not_time_without_an_owner(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    """A gap is told where all assignments within it can be read."""
+    """A gap is reported where all assignments within it can be read."""
     ledger.night(log_of(tmp_path / "logs", "mixed", MIXED))
     gaps = [
         (row["from_generation"], row["gap_before_ms"])

@@ -133,7 +133,7 @@ def test_any_cut_into_nights_tells_the_same(ledger: Ledger, tmp_path: Path, cuts
 
 
 def test_eager_workers_have_what_they_are_assigned(ledger: Ledger, tmp_path: Path) -> None:
-    """Protocol version 0 assigns everything anew in each generation."""
+    """Protocol version 0 assigns everything again in each generation."""
     generations = [
         generation(1, 0, {"w1": worker(None, ALL, version=0)}, "default"),
         generation(2, 10, {"w1": worker(None, HALF, version=0), "w2": worker(None, OTHER_HALF, version=0)}, "default"),

@@ -39,7 +39,7 @@ FAILED_ONCE: Final = (168, 1442, 1700, 1991)
 """Two dumps of which one has no row that the other lacks; a damaged batch at the end of a segment, before batches of an
 epoch that a newer one cuts away."""
 NIGHTS_FAILED_ONCE: Final = (88,)
-"""A damaged batch beside the record of a dump, which looked like a clock that went back."""
+"""A damaged batch next to the record of a dump, which looked like a clock that went back."""
 PARTS: Final = 4
 WHOLE_NIGHTS: Final = max(4, COPY_SETS // 20)
 BEGIN_MS: Final = 1_780_000_000_000

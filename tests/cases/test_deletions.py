@@ -45,8 +45,8 @@ def metadata_log(root: Path, removed_ms: int) -> Path:
 
 @pytest.mark.parametrize("nights", [1, 2, 3])
 def test_a_topic_that_was_removed_before(ledger: Ledger, tmp_path: Path, nights: int) -> None:
-    """The metadata log proves it, though nobody had read the topic for days; be it that this is told a night later, and
-    that another group, of which nothing was deleted, stays as it is."""
+    """The metadata log proves it, though nobody had read the topic for days; be it that this is known a night later,
+    and that another group, of which nothing was deleted, stays as it is."""
     deleted_ms = AT_MS + 8 * DAY_MS
     reported = [
         (AT_MS, generation(1, {"m": [0]})),

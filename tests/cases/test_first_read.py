@@ -43,11 +43,11 @@ def test_commits_left_of_a_consumer_group_are_no_conversion(ledger: Ledger, tmp_
         log.group_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, keys[1], {}, NOON_MS + 5_000)
         log.group_record(RecordType.CONSUMER_GROUP_METADATA, keys[0], {"epoch": 1_000}, NOON_MS + 5_000)
 
-    for group_id in ("left", "anew"):
+    for group_id in ("left", "recreated"):
         log.commit(group_id, 0, 5, NOON_MS)
     consumer_group("left")
-    log.group_record(RecordType.GROUP_METADATA, {"group": "anew"}, None, NOON_MS + 5_000)
-    consumer_group("anew")
+    log.group_record(RecordType.GROUP_METADATA, {"group": "recreated"}, None, NOON_MS + 5_000)
+    consumer_group("recreated")
     assert ledger.night(log.write(tmp_path / "logs")).exit_code in {0, 3}
     causes = {row["cause"] for row in of_group(ledger, "gold.rebalances", "left")}
     assert "GROUP_CONVERTED" not in causes

@@ -1,4 +1,4 @@
-"""Logs of another cluster, or of a topic that was made anew, never mix with what bronze has: nothing is written."""
+"""Logs of another cluster, or of a topic that was recreated, never mix with what bronze has: nothing is written."""
 
 import json
 import shutil

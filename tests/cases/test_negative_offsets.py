@@ -1,4 +1,4 @@
-"""Brokers take negative offsets, and clients write them: they stay what they are, and none stands for null."""
+"""Brokers take negative offsets, and clients write them: they stay what they are, and none means null."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_a_difference_that_no_bigint_holds_is_none(ledger: Ledger, tmp_path: Pat
 
 
 def test_a_commit_of_a_negative_offset_is_a_sign_of_life(ledger: Ledger, tmp_path: Path) -> None:
-    """A member that commits -1 is there: it left, as a member of whom nothing was heard for so long may not have."""
+    """A member that commits -1 is there: it left, as a member that was silent for so long may not have."""
     log = SmallLog()
     log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS)
     for number in range(1, 40):

@@ -300,7 +300,7 @@ def raises(*_: Any) -> Any:
 def test_an_input_of_all_groups_that_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, what: str
 ) -> None:
-    """Gold is made without it and says so, the night ends with 3, and the next audit makes gold anew with it."""
+    """Gold is made without it and says so, the night ends with 3, and the next audit rebuilds gold with it."""
     ledger, whole, log, shares = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole"), groups_log(), share_log()
     shares.write(tmp_path / "logs")
     assert ledger.night(log.write(tmp_path / "logs"), number=1).exit_code == 0

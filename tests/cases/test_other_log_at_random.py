@@ -1,4 +1,4 @@
-"""A topic made anew among random copies of a log: refused whatever the order, and nothing is written."""
+"""A recreated topic among random copies of a log: refused whatever the order, and nothing is written."""
 
 from collections.abc import Sequence
 from dataclasses import replace

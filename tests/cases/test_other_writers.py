@@ -1,4 +1,4 @@
-"""Where somebody else wrote into the ledger, answers say so until all is made anew, and nothing is called complete."""
+"""Where somebody else wrote into the ledger, answers say so until all is rebuilt, and nothing is called complete."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A topic that was deleted and made anew keeps its name: its offsets begin again, and nobody rewound anything."""
+"""A topic that was deleted and recreated keeps its name: its offsets begin again, and nobody rewound anything."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Rows of a dump beside cleaned segments: what compaction took out of a batch is put back, in any order of sources."""
+"""Rows of a dump and cleaned segments: what compaction took out of a batch is put back, in any order of sources."""
 
 import os
 from collections.abc import Sequence

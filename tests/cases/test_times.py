@@ -69,7 +69,7 @@ def log_of(seed: int) -> list[bytes]:
 def test_generations_without_a_time_are_rebalances_without_one(
     ledger: Ledger, case: str, began_at: list[int | None]
 ) -> None:
-    """What a record tells without a time is told without one: who came is as certain as ever."""
+    """What a record without a time shows gets no time: who came is as certain as ever."""
     assert ledger.night(CASES / case / "logs").exit_code in {0, 3}  # log partitions below its own are not there
     rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: row["to_generation"])
     assert [row["started_at"] and int(row["started_at"].timestamp()) for row in rows] == began_at

@@ -45,7 +45,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 def test_a_group_with_unread_records_is_described_with_a_note(ledger: Ledger, logs: Path) -> None:
-    """How many, where, and what is wrong; a group beside it has none."""
+    """How many, where, and what is wrong; another group has none."""
     ledger.night(logs)
     described = describe(ledger.warehouse, CLUSTER_ID, view=View.STATE, group_ids=["seen", "fine"])
     notes = {it.group.group_id: it.note for it in described}

@@ -54,7 +54,7 @@ def of_broker(text: str, **values: Any) -> Asked:
 
 
 def of_cluster(text: str, **values: Any) -> Asked:
-    """A setting of the brokers which scenarios have beside `[cluster.settings]`."""
+    """A setting of the brokers which scenarios have outside of `[cluster.settings]`."""
     return Asked(text, lambda scenario, spec: replace(scenario, cluster=replace(scenario.cluster, **values)))
 
 

@@ -59,7 +59,7 @@ class Tally:
     compared: int = 0
     equal: int = 0
     facts: int = 0
-    """Single values held against each other, where a comparison has several."""
+    """Single values compared with each other, where a comparison has several."""
     explained: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
@@ -329,7 +329,7 @@ def compare_reconciliations(tables: Tables, batches: Sequence[DumpBatch]) -> Tal
 
 
 def compare_intervals(tables: Tables, batches: Sequence[DumpBatch]) -> list[Tally]:
-    """silver.group_generations, group_members and member_assignments with the stretches which the dumped records make.
+    """silver.group_generations, group_members and member_assignments with the intervals which the dumped records make.
 
     Assignments of Connect are left out: the dump shows them as bytes.
     """
@@ -494,7 +494,7 @@ def _compare_sets(name: str, expected: Iterable[Any], got: Iterable[Any]) -> Tal
 
 
 def compare_client_views(tables: Tables, recording: Recording) -> Tally:
-    """What clients were told (events.jsonl): assignments with their generation, commits, and ends of transactions."""
+    """What clients recorded (events.jsonl): assignments with their generation, commits, and ends of transactions."""
     tally = Tally("clients' own accounts")
     log_end_ms = max(row["max_timestamp"] or 0 for row in tables["bronze.record_batches"])
     with (recording.path / "truth" / "events.jsonl").open(encoding="utf-8") as lines:
@@ -587,7 +587,7 @@ def log_ends(dumps: Mapping[str, Sequence[DumpBatch]]) -> dict[Place, int]:
 
 
 def moments_of(recording: Recording) -> Callable[[Moment], bool]:
-    """Which answers can be held against a recording's log folder.
+    """Which answers can be compared with a recording's log folder.
 
     All, of a log that is whole. Of the logs before cleaning, those given before they end. Of compacted or pruned logs
     those given after cleaning began about what no later record touches: of all else the log keeps only the newest.

@@ -1,7 +1,7 @@
 """Where a broker's answer cannot be in its log, by name, and how often that is so in the recordings that come with the
 project. Anything else that differs is a failure.
 
-Each reason rests on a sentence of the recordings' README, which stands beside it.
+Each reason rests on a sentence of the recordings' README, which is quoted with it.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -195,7 +195,7 @@ class _Group:
     epochs: Mapping[str, int] = field(default_factory=dict)
     """Member id -> member epoch."""
     current: Mapping[str, frozenset[tuple[Any, ...]]] = field(default_factory=dict)
-    """Member id -> (topic id, topic, partition, assignment, task type) held and to be given up."""
+    """Member id -> (topic id, topic, partition, assignment, task type) owned and to be given up."""
     target: Mapping[str, frozenset[tuple[Any, ...]]] = field(default_factory=dict)
 
     def intervals(self) -> dict[tuple[str, tuple[Any, ...]], Any]:
@@ -222,11 +222,11 @@ def reconciliations(batches: Iterable[DumpBatch]) -> Iterator[Reconciled]:
 
 
 def spans(batches: Iterable[DumpBatch]) -> Intervals:
-    """The stretches of generations, memberships and assignments of a dump of __consumer_offsets.
+    """The intervals of generations, memberships and assignments of a dump of __consumer_offsets.
 
-    Operations are runs of records of one batch, one timestamp and one group; only what stands after an operation
-    counts. A group is there from its first value (of an offset commit too: a simple classic group) to the tombstone
-    of its metadata record.
+    Operations are runs of records of one batch, one timestamp and one group; only the state after an operation counts.
+    A group is there from its first value (of an offset commit too: a simple classic group) to the tombstone of its
+    metadata record.
     """
     found = Intervals([], [], [])
     for place, of_place in groupby(in_log_order(batches), key=lambda batch: batch.place):

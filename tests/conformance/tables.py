@@ -1,10 +1,10 @@
 """The tables of one recording, and what they say at a log end, as facts of the same form as the brokers' answers.
 
 A row of an interval table holds at log end E (exclusive) if it began before E and had not ended: `from_log_offset < E`
-and `to_log_offset` is null or at least E. Its attributes are those at the end of its stretch, so at E they are only
+and `to_log_offset` is null or at least E. Its attributes are those at the end of its interval, so at E they are only
 known from the row if nothing happened to the group between E and that end; else epochs and states are read from the
 events up to E. Who a member is (client, host, instance, rack) is taken from the row in either case: were one of them
-to change within a stretch, the comparison would differ and had to be looked at.
+to change within an interval, the comparison would differ and had to be looked at.
 """
 
 from collections import Counter, defaultdict
@@ -139,7 +139,7 @@ def open_at(rows: Iterable[Row], log_end: int) -> list[Row]:
 
 
 def _is_settled(row: Row, changes: Iterable[Row], log_end: int) -> bool:
-    """Did nothing happen between a log end and the end of a row's stretch? Then its attributes held at the log end."""
+    """Did nothing happen between a log end and the end of a row's interval? Then its attributes apply at both."""
     to = row["to_log_offset"]
     return not any(event["log_offset"] >= log_end and (to is None or event["log_offset"] < to) for event in changes)
 
@@ -223,7 +223,7 @@ def _member_facts(row: Row, events: Sequence[Row], log_end: int) -> Facts:
 
 
 def _assignment_facts(row: Row) -> Facts:
-    """Admin shows what a member has: held and still to be given up (recordings, fact 6)."""
+    """Admin shows what a member has: owned and still to be given up (recordings, fact 6)."""
     kind = "target" if row["assignment"] == "TARGET" else "assigned"
     place = f"{row['topic']}-{row['partition']}"
     if row["group_type"] == "STREAMS":

@@ -74,7 +74,7 @@ def test_nothing_is_said_against_the_coordinators(night: tuple[Night, Ledger]) -
 
 
 def test_owners_are_those_of_the_callbacks(name: str, judgement: Judgement, report_line: Callable[[str], None]) -> None:
-    """Every stretch of ownership in gold is one of the members' callbacks, and the other way round."""
+    """Every interval of ownership in gold is one of the members' callbacks, and the other way round."""
     for line in judgement.lines(f"client libraries, {name}"):
         report_line(line)
     assert [words for score in judgement.owners.values() for words in score.wrong] == []

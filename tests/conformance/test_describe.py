@@ -92,7 +92,7 @@ def test_it_prints_what_kafkas_tools_printed(
 def test_groups_with_members_are_as_the_broker_described_them(
     whole: Recording, warehouse_of: WarehouseOf, report_line: ReportLine
 ) -> None:
-    """States, epochs, members and their partitions at moments in the middle of things, when the log stood still.
+    """States, epochs, members and their partitions at moments in the middle of things, when the log did not grow.
 
     Compaction leaves the newest state alone, so compacted logs are not judged.
     """
@@ -115,7 +115,7 @@ def test_groups_with_members_are_as_the_broker_described_them(
         before, after = (_groups(silver, at_ms, names) for at_ms in (snapshot.ts0_ms, snapshot.ts1_ms))
         for answer in answers:
             group = before.get(answer.group_id)
-            # the log's end stood still, and so did the clock of its records: the moment is one
+            # the log's end did not move, and neither did the clock of its records: the moment is one
             if group is not None and group == after.get(answer.group_id):
                 assert _reported(group) == _asked(answer, group), (snapshot.label, answer.group_id)
                 count += len(group.members)

@@ -1,8 +1,8 @@
 """Commit anomalies against what the clients of the recordings committed, aborted and deleted.
 
 Recall: of the rewinds, aborted commits and deletions that clients did and the log can show, how many have a row.
-Precision: of the rows whose group told all that it committed, how many are so. No row may be wrong, whether CERTAIN or
-LIKELY; a GUESS is counted and not judged.
+Precision: of the rows whose group recorded all that it committed, how many are so. No row may be wrong, whether CERTAIN
+or LIKELY; a GUESS is counted and not judged.
 """
 
 import json
@@ -50,7 +50,7 @@ class Truth:
     """Time, likely cause, and what: a place, a group or a topic."""
     altered: list[Place] = field(default_factory=list)
     reported: set[str] = field(default_factory=set)
-    """Groups all of whose plain commits are told, and no others."""
+    """Groups all of whose plain commits are recorded, and no others."""
     reported_transactions: set[str] = field(default_factory=set)
 
 
@@ -91,7 +91,7 @@ def _member_start(event: Event, _: Truth, __: Any, unreported: set[str]) -> None
 
 
 def _txn(event: Event, truth: Truth, _: Any, unreported: set[str]) -> None:
-    # of a transaction over several groups no offsets are told
+    # of a transaction over several groups no offsets are recorded
     unreported.update(event.get("groups") or [event["group"]])
     if "offsets" not in event:
         return
@@ -199,7 +199,7 @@ def place_of(row: AnomalyRow) -> Place:
 
 
 def judge_rewinds(rows: Iterable[AnomalyRow], truth: Truth, shown: Truth) -> Judged:
-    """Each rewind that was told, once, with the offsets before and after."""
+    """Each rewind that a client recorded, once, with the offsets before and after."""
     claimed: Counter[Any] = Counter(
         (place_of(row), row.from_offset, row.to_offset)
         for row in rows

@@ -115,7 +115,7 @@ def test_judge_sees_a_planted_value(
 
 
 def test_judge_sees_a_lost_exception() -> None:
-    """A record which Kafka refuses and we are told it takes, and the other way round."""
+    """A record which Kafka refuses while the case says that it takes it, and the other way round."""
     case = next(case for case in cases_of("replay") if case.get("endsInException"))
     taken = copy.deepcopy(case)
     taken["entries"][-1]["exception"] = None

@@ -1,4 +1,4 @@
-"""The conformance tests can fail: each lie told to them is found, and only that."""
+"""The conformance tests can fail: each lie in their input is found, and only that."""
 
 import copy
 from collections.abc import Callable

@@ -76,7 +76,7 @@ def test_offset_commits_as_dumped(recording: Recording, silver_of: SilverOf, con
 def test_generations_members_and_assignments_as_dumped(
     recording: Recording, silver_of: SilverOf, conclude: Callable[[Tally], None]
 ) -> None:
-    """The interval tables have the stretches, with their columns, which the dumped group records make, and no other."""
+    """The interval tables have the intervals, with their columns, which the dumped group records make, and no other."""
     dumps = compare.dumps_of(recording.decoded)
     for tally in compare.compare_intervals(silver_of(recording), dumps.get(CONSUMER_OFFSETS, [])):
         conclude(tally)

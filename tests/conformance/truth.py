@@ -3,7 +3,7 @@
 A fact is a path and a value: `("member", "m1", "client_host")` -> `"/127.0.0.1"`. The silver tables, taken at the same
 log end, are turned into facts of the same form (tables.py), so that comparing is comparing two dicts.
 
-A moment counts for a group where the end offset of the partition which holds it stood still while the broker was asked:
+A moment counts for a group where the end offset of the partition which has it did not move while the broker was asked:
 then the log up to that offset and the answers speak of one state.
 """
 
@@ -97,7 +97,7 @@ class Snapshot:
         return sum(name.rpartition("-")[0] == topic for name in self.leo_before)
 
     def still_end(self, topic: str, partition: int) -> int | None:
-        """The end offset of a log partition, if it stood still while the broker was asked."""
+        """The end offset of a log partition, if it did not move while the broker was asked."""
         name = f"{topic}-{partition}"
         before, after = self.leo_before.get(name), self.leo_after.get(name)
         return before if before is not None and before == after else None
@@ -164,7 +164,7 @@ def _topics(recording: Path) -> Iterator[TopicLife]:
 
 
 def group_answers(truth: Truth, known_groups: frozenset[str]) -> Iterator[GroupAnswer]:
-    """All moments at which the broker's word on a group can be held against the log.
+    """All moments at which the broker's word on a group can be compared with the log.
 
     `known_groups` are the groups of the tables: those with the snapshot's prefix which the broker did not list are
     answers too, namely that there is no such group.
@@ -183,7 +183,7 @@ def group_answers(truth: Truth, known_groups: frozenset[str]) -> Iterator[GroupA
 
 
 def share_answers(truth: Truth, known: frozenset[SharePartitionKey]) -> Iterator[ShareAnswer]:
-    """All moments at which the share coordinator's word on a share partition can be held against the log.
+    """All moments at which the share coordinator's word on a share partition can be compared with the log.
 
     `known` are the share partitions of the tables; those which a broker did not list are answers too.
     """

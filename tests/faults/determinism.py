@@ -1,4 +1,4 @@
-"""Runs in a process of its own, told in which orders bronze's rows are to lie; prints what silver and gold are.
+"""Runs in a process of its own with given orders of bronze's rows; prints what silver and gold are.
 
     PYTHONHASHSEED=1 python -m tests.faults.determinism LOGS FOLDER sorted[,reversed][,shuffled] [PARTITIONS,...]
 
@@ -41,7 +41,7 @@ FILES: Final = 3
 
 
 def reorder(warehouse: Warehouse, order: str) -> None:
-    """Write bronze anew: each log partition in several files, rows and files in an order of their own."""
+    """Rewrite bronze: each log partition in several files, rows and files in an order of their own."""
     random = Random(order)
     target = warehouse.target(RECORD_BATCHES)
     written = []

@@ -1,4 +1,4 @@
-"""DataFrames beside tables of nightly."""
+"""DataFrames compared with tables of nightly."""
 
 from collections.abc import Sequence
 

@@ -162,8 +162,7 @@ def test_a_replay_tells_what_its_log_lacks(spark: SparkSession) -> None:
 @takes_minutes
 @pytest.mark.parametrize("case", ["S-skew", "C-expiry"])
 def test_a_replay_of_odd_logs_gives_gold(spark: SparkSession, tmp_path: Path, case: str) -> None:
-    """Leaders whose clocks differ, offsets that expired: gold is nightly's, told of
-    topics and configs."""
+    """Leaders whose clocks differ, offsets that expired: gold is nightly's, given topics and configs."""
     ledger = Ledger(tmp_path)
     ledger.night(CASES / case / "logs")
     groups, shares = replayed(spark, ledger, raw_records(ledger.warehouse))

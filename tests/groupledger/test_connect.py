@@ -164,8 +164,8 @@ def test_tables_over_connect(server: str, recorded: Recorded, tmp_path: Path) ->
 
 @takes_minutes
 def test_gold_warehouse_and_sql_over_connect(server: str, recorded: Recorded, tmp_path: Path) -> None:
-    """The same client makes nightly's gold of a replay, reads a table of the warehouse as the last run left it, is told
-    where there is none, and replays in SQL."""
+    """The same client makes nightly's gold of a replay, reads a table of the warehouse as the last run left it, gets an
+    error where there is none, and replays in SQL."""
     ledger, records = recorded("full-a")
     (tmp_path / "raw").mkdir()
     pq.write_table(records, tmp_path / "raw" / "records.parquet")

@@ -24,7 +24,7 @@ NAMES = ("silver.group_events", "silver.offset_commits", "gold.rebalances")
 
 @dataclass(frozen=True)
 class Asked:
-    """Arguments of `read` beside the table's name."""
+    """Arguments of `read` besides the table's name."""
 
     warehouse: str | None = None
     cluster_id: str | None = None

@@ -100,7 +100,7 @@ class LiveClients:
 
     def reported(self) -> Mapping[str, PlayedGroup]:
         """What happened so far."""
-        return _groups(self._program.ask({"do": "told"}))
+        return _groups(self._program.ask({"do": "report"}))
 
     def journal(self) -> Iterator[Mapping[str, Any]]:
         """What happened, line by line: `ts_ms`, `group`, `what`, `error` where there was one.

@@ -25,7 +25,7 @@ CLUSTER_SETTINGS: Final[Mapping[str, str | int]] = {
     "share.coordinator.state.topic.min.isr": 2,
     "transaction.state.log.replication.factor": len(NODES),
     "transaction.state.log.min.isr": 2,
-    # who is gone is missed soon, and leaders move only when told
+    # who is gone is missed soon, and leaders move only when asked to
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,
     "replica.lag.time.max.ms": 5_000,

@@ -200,7 +200,7 @@ def dumped(folder: Path) -> list[DumpBatch]:
 def end_facts(state: Line, names: Mapping[str, str]) -> Facts:
     """The dump of a group in `end.jsonl` as the facts of `tests.conformance.truth.group_facts`.
 
-    `names` are topics by id. Of a classic group which was rebalancing only the offsets are told: no log has the rest.
+    `names` are topics by id. Of a classic group which was rebalancing only the offsets are given: no log has the rest.
     """
     facts = _offset_facts(state.get("offsets", {}))
     group = state.get("group")

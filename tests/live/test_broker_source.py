@@ -1,4 +1,4 @@
-"""A real broker as a source: its logs byte by byte over every way in, and each closed way told in one line."""
+"""A real broker as a source: its logs byte by byte over every way in, and each closed way named in one line."""
 
 from pathlib import Path
 from typing import Final
@@ -96,7 +96,7 @@ def test_closed_ways_are_distinguished(
 
 
 def test_no_such_topic(secure: SecureBroker, tmp_path: Path) -> None:
-    """Topics that are not there are no error beside others; alone they are, and none is made by asking."""
+    """Topics that are not there are no error next to others; alone they are, and none is made by asking."""
     plain = address(secure, tmp_path, "PLAINTEXT", {})
     for _ in range(2):
         with pytest.raises(BrokerError, match="none of the topics __no_such_topic") as caught:

@@ -173,7 +173,7 @@ def commit_offset(connection: Broker, group: str, offset: int, partition: int = 
 
 def test_a_stream_takes_all_and_goes_on_where_it_ended(stream: Stream) -> None:
     """What was there, what came meanwhile, what came while it was stopped: each batch once, as on disk; the ends of the
-    topics that groups read, names and configs are told beside it."""
+    topics that groups read, names and configs come with it."""
 
     def more(_: object) -> None:
         stream.until_captured()

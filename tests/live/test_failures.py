@@ -1,4 +1,4 @@
-"""What keeps a reader out of a real cluster: each cause is told from others, in one line with its remedy, and soon."""
+"""What keeps a reader out of a real cluster: each cause has a line of its own with its remedy, and soon."""
 
 import gc
 import os
@@ -70,7 +70,7 @@ FAILURES: Final = (
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.name)
 def test_each_cause_is_reported(secure: SecureBroker, tmp_path: Path, failure: Failure) -> None:
-    """Passwords, certificates, protocols and ACLs: the cause is named, nothing hangs, and no secret is told."""
+    """Passwords, certificates, protocols and ACLs: the cause is named, nothing hangs, and no secret is shown."""
     settings = secure.client_settings(failure.listener, **failure.words) | failure.changed
     settings = {name: value for name, value in settings.items() if value}
     if "SSL" not in settings["security.protocol"]:
@@ -84,7 +84,7 @@ def test_each_cause_is_reported(secure: SecureBroker, tmp_path: Path, failure: F
 
 
 def test_an_unknown_authority_is_reported(home: KafkaHome, secure: SecureBroker, tmp_path: Path) -> None:
-    """Whoever trusts another authority is told so."""
+    """Whoever trusts another authority gets an error that says so."""
     other = Authority(home.tool("keytool"), tmp_path / "other", STORE_PASSWORD).trust_store()
     settings = secure.client_settings(TLS) | {"ssl.truststore.location": str(other.path)}
     file = secure.command_config(tmp_path / "client.properties", settings)

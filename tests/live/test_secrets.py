@@ -52,7 +52,7 @@ CANARIES: Final[Mapping[str, str]] = {
         )
     )
 }
-"""Where it stands -> the secret. The twelfth is the private key itself, whose letters are not ours to choose."""
+"""Place -> the secret. The twelfth is the private key itself, whose letters are not ours to choose."""
 
 
 @dataclass
@@ -284,7 +284,7 @@ def test_no_secret_is_left_anywhere(inputs: Inputs, tmp_path: Path, name: str) -
 
 
 def test_secrets_would_be_found(inputs: Inputs) -> None:
-    """Each of the twelve is in the files or the environment, and a place that held one would be told."""
+    """Each of the twelve is in the files or the environment, and a place that showed one would be found."""
     assert len(inputs.secrets) == 12
     given = Sinks()
     given.add("files", *(path.read_bytes().replace(b"\\n", b"") for path in inputs.files.values()))

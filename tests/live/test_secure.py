@@ -21,7 +21,7 @@ ASKED: Final[tuple[tuple[str, dict[str, str], str], ...]] = (
 def test_kafkas_own_tool_comes_in(
     home: KafkaHome, secure: SecureBroker, tmp_path: Path, listener: str, words: dict[str, str], expected: str
 ) -> None:
-    """kafka-consumer-groups lists the groups with the right settings, and is told why not with wrong ones."""
+    """kafka-consumer-groups lists the groups with the right settings, and says why not with wrong ones."""
     file = secure.command_config(tmp_path / "client.properties", secure.client_settings(listener, **words))
     options = ["--bootstrap-server", secure.address_of(listener), "--command-config", str(file), "--list"]
     command = home.command(COMMAND, *options)

@@ -1,6 +1,6 @@
 """Plants a fault in a copy of the code, and sends a hunter after it.
 
-A mutant is a change of one place of our source: the text that stands there, once, and what takes its place. The code is
+A mutant is a change of one place of our source: the text that is there, once, and what takes its place. The code is
 copied, the copy is changed, and another Python runs the hunter with the copy in the place of our code. The tests are
 those of this checkout.
 """
@@ -26,7 +26,7 @@ SURVIVED_CODE: Final = 11
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`original` stands exactly once in `path`, which is that of a file in our package."""
+    """`original` is exactly once in `path`, which is that of a file in our package."""
 
     name: str
     path: str
@@ -51,7 +51,7 @@ def mutated_source(mutant: Mutant, source: str) -> str:
     """The source with the fault in it. Raises HuntFailed unless the place is there, once, and the result is Python."""
     count = source.count(mutant.original)
     if count != 1:
-        raise HuntFailed(f"{mutant.name}: what is to be changed stands {count} times in {mutant.path}")
+        raise HuntFailed(f"{mutant.name}: what is to be changed is {count} times in {mutant.path}")
     changed = source.replace(mutant.original, mutant.mutated)
     if changed == source:
         raise HuntFailed(f"{mutant.name} changes nothing")

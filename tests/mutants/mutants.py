@@ -6,7 +6,7 @@ from tests.mutants.harness import Mutant
 
 CLASSIC: Final = (
     Mutant(
-        "a member which goes is not told",
+        "a member which goes gets no answer",
         "classic/commands.py",
         "    _complete_join(context, member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))\n"
         "    group.remove(member.member_id)\n",
@@ -292,7 +292,7 @@ SHARE_PARTITION: Final = (
 
 SHARE_STATE: Final = (
     Mutant(
-        "the leader before is heard",
+        "the leader before gets through",
         "share_state/commands.py",
         "highest is not None and highest > request.leader_epoch:",
         "highest is not None and highest > request.leader_epoch + 1:",

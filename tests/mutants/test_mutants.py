@@ -27,7 +27,7 @@ def test_there_are_enough_mutants() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_mutants_fit_the_code(mutant: Mutant) -> None:
-    """What a mutant changes stands in our code, once: whoever rewrites that place has to move the mutant."""
+    """What a mutant changes is in our code, once: whoever rewrites that place has to move the mutant."""
     check(mutant)
 
 

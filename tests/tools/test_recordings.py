@@ -65,7 +65,7 @@ def test_all_who_ask_at_once_get_one_folder(tmp_path: Path) -> None:
 
 
 def test_another_archive_is_another_folder(tmp_path: Path) -> None:
-    """What an older version of an archive held is not read in its place."""
+    """The files of an older version of an archive are not read in its place."""
     archive, cache = archive_of(tmp_path), tmp_path / "cache"
     before = unpacked([archive], cache)
     (tmp_path / "source" / "small" / "README.md").write_text("newer\n")
@@ -85,7 +85,7 @@ def test_a_broken_archive_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_archive_holds_the_recording_it_is_named_after(tmp_path: Path) -> None:
-    """Of another name, or with a file beside the recording, it is refused before a file is written."""
+    """Of another name, or with a file next to the recording, it is refused before a file is written."""
     archive = archive_of(tmp_path)
     renamed = shutil.move(archive, tmp_path / f"large{SUFFIX}")
     with pytest.raises(ValueError, match="small is not below large/; pack the folder large again"):

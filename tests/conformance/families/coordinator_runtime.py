@@ -2,8 +2,8 @@
 
 The state machine of a case is a toy: its state is a text which every record makes longer, so that what was replayed,
 in which order, and what was taken back, can be seen. A step is right when the answers in their order, the operations
-told that their records are committed or lost, the batches in the log, the coordinator's state, and the toy's are
-Kafka's. Kafka's answers are errors of the log; its services put them in a coordinator's words, and so do we.
+that learn whether their records are committed or lost, the batches in the log, the coordinator's state, and the toy's
+are Kafka's. Kafka's answers are errors of the log; its services put them in a coordinator's words, and so do we.
 
 A case: `linger` (ms, or null: adaptive), `max` (max.message.bytes), `codec`, `steps`, and `expected`, one a step.
 """
@@ -174,7 +174,7 @@ class ToyMachines:
 
     def empty_state(self) -> str:
         if self.fails_to_load:
-            raise CoreError("told to fail")
+            raise CoreError("planned to fail")
         return ""
 
     def replay(self, state: str, record: Record, producer_id: int) -> str:

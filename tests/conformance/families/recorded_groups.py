@@ -74,7 +74,7 @@ def run(recording: Path, *, logs: str = "logs", labels: Callable[[str], bool] = 
 
 
 class Snapshot(NamedTuple):
-    """One group's answer, which held somewhere between two log end offsets of its partition."""
+    """One group's answer, which was true somewhere between two log end offsets of its partition."""
 
     label: str
     group_id: str
@@ -126,7 +126,7 @@ def _reported(reported: Json) -> Json:
 
 
 def answer(shard: CoordinatorShard, group_id: str, topic_names: dict[str, str]) -> Json | None:
-    """What an Admin would be told of a group, in the form of `_reported`."""
+    """What an Admin would learn of a group, in the form of `_reported`."""
     group = shard.groups.groups.get(group_id)
     offsets = {
         f"{key.topic}-{key.partition}": committed.committed_offset

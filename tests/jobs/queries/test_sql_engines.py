@@ -283,7 +283,7 @@ def test_all_else_is_left_to_spark(duckdb: DuckDb, query: str) -> None:
 
 
 class Spark:
-    """Stands in for Spark: notes what it is asked."""
+    """A stub of Spark: notes what it is asked."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -358,9 +358,9 @@ def test_names_stand_for_whole_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     table = TABLES["silver.group_generations"]
     more = ledger.table("silver.group_generations")
     ledger.warehouse.write(table, more, app_id="half a run", version=1)
-    held = {table: {"case": version}}
+    pinned = {table: {"case": version}}
     assert list(DuckDb(ledger.warehouse).answer(count).rows()) == [["case", 2 * before[0][1]]]
-    monkeypatch.setattr("jobs.queries.sql_duckdb.pinned_versions", lambda _: held)
+    monkeypatch.setattr("jobs.queries.sql_duckdb.pinned_versions", lambda _: pinned)
     assert list(DuckDb(ledger.warehouse).answer(count).rows()) == before
 
 

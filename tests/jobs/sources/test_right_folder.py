@@ -19,7 +19,7 @@ SEGMENT = "00000000000000000000.log"
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """Logs of two brokers in folders of their own, a warehouse beside them."""
+    """Logs of two brokers in folders of their own, and a warehouse."""
     for broker, partitions in (("broker-1", (0, 1)), ("broker-2", (2,))):
         for partition in partitions:
             folder = tmp_path / "copy" / broker / f"__consumer_offsets-{partition}"
@@ -88,7 +88,7 @@ def test_tables_are_written_neither_into_logs_nor_into_tables(copied: Path) -> N
 
 @pytest.mark.parametrize("folder", [".", "warehouse/gold", "warehouse/gold/rebalances", "warehuose", "empty"])
 def test_a_question_of_a_folder_without_tables_names_the_warehouse(copied: Path, folder: str) -> None:
-    """Above, below or beside it."""
+    """Above, below or next to it."""
     assert no_tables(str(copied / folder)) == (
         f"no tables in {copied / folder}; did you mean --warehouse {copied}/warehouse?"
     )

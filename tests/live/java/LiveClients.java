@@ -99,10 +99,10 @@ public final class LiveClients implements Commands.Program {
                 lives.values().forEach(life -> life.plan(List.of(GroupLife.SETTLE)));
                 await(lives.values());
             }
-            case "told" -> { }
+            case "report" -> { }
             default -> throw new IllegalArgumentException("no such command: " + command);
         }
-        return told();
+        return report();
     }
 
     /** The next group of a kind: `<kind>-0`, `<kind>-1`, and so on. */
@@ -138,7 +138,7 @@ public final class LiveClients implements Commands.Program {
         }
     }
 
-    private Map<String, Object> told() {
+    private Map<String, Object> report() {
         Map<String, Object> groups = new TreeMap<>();
         lives.forEach((name, life) -> {
             Map<String, Object> facts = new LinkedHashMap<>(life.facts());

@@ -91,7 +91,7 @@ def speaks_of_coordinators(row: Row) -> bool:
 
 
 def judge_owners(truth: Truth, rows: Iterable[Row], rebalances: Iterable[Row]) -> dict[str, Score]:
-    """gold.partition_owners against the callbacks, by group: a stretch of either is right where the other has it."""
+    """gold.partition_owners against the callbacks, by group: an interval of either is right where the other has it."""
     ends: dict[str, list[int]] = {group_id: [] for group_id in truth.groups}
     for row in rebalances:
         if row["group_id"] in ends and row["completed_at"] is not None:

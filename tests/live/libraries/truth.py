@@ -30,7 +30,7 @@ class Life:
 
 
 class Owned(NamedTuple):
-    """A stretch of time in which a process had a partition."""
+    """A span of time in which a process had a partition."""
 
     partition: Partition
     life: Life
