@@ -7,9 +7,9 @@ which the line has); markers are printed in full. So a batch that was not compre
 checksum in its header line proves it: `DumpedBatch.is_exact`. A batch that was compressed is packed without
 compression. What the tool does not tell is said: records which it could not decode, or printed without a decoder.
 
-Older tools print less. Before 3.8 keys and values are text (`dump_log_text.py`), and a text with a line break in it
-goes on in the next line. Before 2.4 tombstones come without their key. Before 2.2 record lines have no header line
-before them: those of one position are one batch, whose leader epoch is unknown.
+Older tools print less. Before 3.8 keys and values are text (`dump_log_text.py`), those of transactions before 4.0. A
+text with a line break in it goes on in the next line. Before 2.4 tombstones come without their key. Before 2.2 record
+lines have no header line before them: those of one position are one batch, whose leader epoch is unknown.
 
 Source: DumpLogSegments (dumpLog, printBatchLevel, printRecordMetadata, printRecordContents, printControlRecord), and
 the output of the tools of 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.0.1 to 2.4.1, 2.8.2, 3.5.2, 3.8.1 and later.
@@ -18,8 +18,8 @@ the output of the tools of 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.0.1 to 2.4.1, 2
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -43,6 +43,7 @@ from coordinator_core.formatter_output import (
 )
 from coordinator_core.kafka_json import from_json
 from coordinator_core.log.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Record, build_batch, stored_crc
+from coordinator_core.log.legacy import build_message
 from coordinator_core.log.segment import parse_partition_folder
 from schemas.control_records import LEADER_CHANGE_MESSAGE
 from schemas.registry import REGISTRY
@@ -60,7 +61,7 @@ UNKNOWN_LINE: Final = "UNKNOWN_LINE"
 
 PRINT_DATA: Final = "run kafka-dump-log with --print-data-log and the decoder of the topic"
 PRINT_ALL: Final = (
-    "run kafka-dump-log of Kafka 3.8 or later on the same segment files, which prints all of it, or read the files "
+    "run kafka-dump-log of Kafka 4.0 or later on the same segment files, which prints all of it, or read the files "
     "themselves (--segments)"
 )
 PRINT_DEEP: Final = (
@@ -230,6 +231,7 @@ _LEADER_CHANGE: Final = " LeaderChange: "
 _HORIZON: Final = re.compile(r"OptionalLong\[([0-9]+)\]", re.ASCII)
 _KEY: Final = " key: "
 _PAYLOAD: Final = " payload: "
+_LEGACY_MAGIC: Final = ("0", "1")
 _BASE_OFFSET: Final = re.compile(r"[0-9]{20}", re.ASCII)
 _CONTROL: Final = (" endTxnMarker: ", " controlType: ")
 _NOT_COMPRESSED: Final = ("none", "nocompressioncodec")
@@ -286,11 +288,11 @@ class _Reader:
         try:
             unprinted_count = self._unprinted_count(batch)
             # a message of magic 0 or 1 cannot be built without its record
-            built = self._built(batch) if batch.records or "baseOffset" in batch.header else None
+            built = [self._built(it) for it in _parts(batch)] if batch.records or "baseOffset" in batch.header else []
             if unprinted_count:
                 yield from self._unreported(batch, unprinted_count)
-            if built is not None and (batch.records or not unprinted_count):
-                yield built
+            if batch.records or not unprinted_count:
+                yield from built
             if not batch.is_of_lines:
                 self._next_offset = int(batch.header.get("lastOffset", batch.header.get("offset", ""))) + 1
         except (EncodeError, ValueError, KeyError) as error:
@@ -502,6 +504,15 @@ class _Reader:
         return DumpedFault(code, message, line_number, topic, partition, offset, text, group_id)
 
 
+def _parts(batch: _Batch) -> Sequence[_Batch]:
+    """The batch; of messages of magic 0 or 1 that were compressed together, each."""
+    if batch.header.get("magic") not in _LEGACY_MAGIC or len(batch.records) < 2:
+        return [batch]
+    is_text = batch.text_count > 0
+    first, *others = (replace(batch, records=[it], left_out=Counter[str](), text_count=is_text) for it in batch.records)
+    return [replace(first, left_out=batch.left_out), *others]
+
+
 def _is_known(line: str) -> bool:
     """Is it a line of the tool, no text that goes on?"""
     return (
@@ -608,7 +619,12 @@ def _again(topic: str, record: Record, key_node: Any, value_node: Any, assignmen
 
 
 def _build(records: list[Record], header: Mapping[str, str]) -> bytes:
-    """The batch of a header line; of a legacy one or of record lines, which say less, a batch of magic 2 like it."""
+    """The batch of a header line; of record lines alone, which say less, a batch like it."""
+    magic = header.get("magic")
+    if magic in _LEGACY_MAGIC:
+        if len(records) != 1:
+            raise EncodeError("a message has one record")
+        return build_message(records[0], int(magic), is_log_append_time="LogAppendTime" in header)
     if "baseOffset" not in header:
         return build_batch(
             records,

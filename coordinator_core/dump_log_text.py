@@ -1,4 +1,4 @@
-"""Keys and values as kafka-dump-log printed them before Kafka 3.8: text for people, not JSON.
+"""Keys and values as kafka-dump-log printed them before Kafka 3.8, of transactions before 4.0: text, not JSON.
 
     key: offset::GROUP:TOPIC:PARTITION             payload: OFFSET[:METADATA]                       0.9 to 2.3
     key: offset_commit::group=GROUP,partition=T-P  payload: offset=OFFSET[,metadata=METADATA]       2.4 to 3.7

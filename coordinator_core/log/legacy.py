@@ -1,4 +1,5 @@
-"""Message sets of magic 0 and 1, which 4.x brokers no longer write but still read. Read-only.
+"""Message sets of magic 0 and 1, which 4.x brokers no longer write but still read. Written here alone where a dump of
+such a log is put together again.
 
 An entry is one message; with a codec in its attributes it is a wrapper whose value is a compressed message set
 (AbstractLegacyRecordBatch, LegacyRecord). Entries have no producer, no control records and no headers.
@@ -11,12 +12,13 @@ from itertools import pairwise
 from coordinator_core.errors import (
     BufferUnderflow,
     CrcMismatch,
+    EncodeError,
     InvalidBatch,
     InvalidRecord,
     LengthOutOfBounds,
 )
 from coordinator_core.limits import BATCH_DECOMPRESSED_BYTES_MAX
-from coordinator_core.log.batch import Record, batch_crc, parse_header, stored_crc
+from coordinator_core.log.batch import IS_LOG_APPEND_TIME, Record, batch_crc, parse_header, stored_crc, with_crc
 from coordinator_core.log.compression import decompress
 
 
@@ -83,6 +85,25 @@ def decode_entry(
     if offsets[-1] > header.base_offset:
         raise InvalidRecord("a wrapper's message lies behind the wrapper", byte_position=wrapper.value_position)
     return LegacyEntry(inner, tuple(messages))
+
+
+def build_message(record: Record, magic: int, *, is_log_append_time: bool = False) -> bytes:
+    """A message of magic 0 or 1 as LegacyRecord writes it, not compressed; magic 0 has no time."""
+    if magic not in (0, 1):
+        raise EncodeError(f"magic {magic} is none of a message")
+    if record.headers:
+        raise EncodeError("a message of magic 0 or 1 has no headers")
+    attributes = IS_LOG_APPEND_TIME if is_log_append_time and magic else 0
+    parts = [struct.pack(">bb", magic, attributes)]
+    try:
+        if magic:
+            parts.append(struct.pack(">q", record.timestamp_ms))
+        for part in (record.key, record.value):
+            parts += [struct.pack(">i", -1 if part is None else len(part)), part or b""]
+        body = b"".join(parts)
+        return with_crc(struct.pack(">qiI", record.offset, len(body) + 4, 0) + body)
+    except struct.error as error:
+        raise EncodeError(f"a field does not fit: {error}") from None
 
 
 def records_of(entry: LegacyEntry) -> tuple[Record, ...]:

@@ -69,7 +69,7 @@ def what_is_not_printed_is_missing(ledger: Ledger, night: Night, version: str) -
         assert (row["stage"], row["code"]) == ("FILE", "RECORD_NOT_PRINTED")
         assert row["source"].endswith(f"{version}-{MAGIC_2}.txt")
         assert row["message"].startswith("line ")
-        assert "run kafka-dump-log of Kafka 3.8 or later on the same segment files" in row["message"]
+        assert "run kafka-dump-log of Kafka 4.0 or later on the same segment files" in row["message"]
         assert row["byte_position"] is not None
     assert {row["offset"]: row["group_id"] for row in rows}[0] == "g"
     kinds = {

@@ -16,7 +16,7 @@ from coordinator_core.dump_log_output import (
     DumpedFault,
     read_dump_log_output,
 )
-from coordinator_core.log.batch import Record, build_batch, parse_header
+from coordinator_core.log.batch import Record, build_batch, parse_header, stored_crc
 from coordinator_core.log.records import iter_records
 from coordinator_core.log.scan import scan_segment
 from tests.conftest import PROJECT_ROOT
@@ -169,16 +169,18 @@ def test_the_log_partition_may_be_reported_from_outside() -> None:
     assert batch.partition == 9
 
 
-def test_legacy_batches_are_packed() -> None:
-    """A message of magic 1 has a shorter header line; its record is kept, in a batch of magic 2."""
+def test_legacy_messages_come_back() -> None:
+    """A message of magic 1 has a shorter header line; it is one of magic 1 again, and its checksum proves it."""
     (line,) = [record(4)]
     legacy = line.replace(" sequence: 0 headerKeys: []", " isValid: true crc: 5")
-    (batch,) = read(
-        DUMPING, "offset: 4 position: 0 CreateTime: 7 size: 9 magic: 1 compresscodec: none crc: 5 isvalid: true", legacy
-    )
+    header_line = "offset: 4 position: 0 CreateTime: 7 size: 9 magic: 1 compresscodec: none crc: {} isvalid: true"
+    (packed,) = read(DUMPING, header_line.format(5), legacy)
+    assert isinstance(packed, DumpedBatch)
+    (batch,) = read(DUMPING, header_line.format(stored_crc(packed.data)), legacy)
     assert isinstance(batch, DumpedBatch)
     assert [item.offset for item in iter_records(batch.data)] == [4]
-    assert (batch.base_offset, batch.last_offset, batch.is_exact) == (4, 4, False)
+    assert parse_header(batch.data).magic == 1
+    assert (batch.base_offset, batch.last_offset, packed.is_exact, batch.is_exact) == (4, 4, False, True)
 
 
 @given(st.lists(st.sampled_from([DUMPING, header(), record(), "|", "", "baseOffset: 1"]) | st.text(max_size=40)))

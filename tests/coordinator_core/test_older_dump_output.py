@@ -24,7 +24,7 @@ from coordinator_core.log.batch import Record
 from coordinator_core.log.records import iter_records
 from coordinator_core.log.scan import scan_segment
 from schemas.consumer_offsets import TOPIC
-from tests.older_dumps import LOGS, MAGIC_2, STATE, commit, printed_files
+from tests.older_dumps import LOGS, MAGIC_0, MAGIC_1, MAGIC_2, STATE, commit, printed_files
 
 LEFT_OUT = {
     "commit_timestamp",
@@ -129,7 +129,7 @@ def test_each_record_comes_back_or_is_a_fault(path: Path) -> None:
     for fault in found.faults:
         assert fault.code == NOT_PRINTED
         assert f"offset: {fault.offset} " in lines[fault.line_number - 1]
-        assert "run kafka-dump-log of Kafka 3.8 or later" in fault.message
+        assert "run kafka-dump-log of Kafka 4.0 or later" in fault.message
     assert {it.group_id for it in found.faults} <= {None, "g", "connect"}
 
 
@@ -145,6 +145,15 @@ def test_who_wrote_a_batch_is_known_as_far_as_it_is_printed(version: str) -> Non
     assert set(batches.producer_epoch[of_writer].tolist()) == {2}
     has_lines = version not in WITHOUT_KEYS_OF_TOMBSTONES or version == "2.2.2"
     assert set(batches.leader_epoch.tolist()) == ({3} if has_lines else {-1})
+
+
+@pytest.mark.parametrize("path", printed_files(), ids=lambda path: path.stem)
+def test_messages_keep_their_magic(path: Path) -> None:
+    """Which shows that the coordinator before Kafka 4.0 wrote them."""
+    name = path.stem.partition("-")[2]
+    magic = {MAGIC_0: 0, MAGIC_1: 1}.get(name, 2)
+    for batch in read(path.read_text(encoding="utf-8")).batches:
+        assert set(scan_segment(batch.data, base_offset=batch.base_offset).batches.magic.tolist()) == {magic}
 
 
 def test_fields_that_are_not_printed_are_those_of_none() -> None:

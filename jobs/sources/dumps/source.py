@@ -278,7 +278,7 @@ def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
     text_count = sum(task.text_count for task in tasks)
     if text_count:
         yield (
-            f"{uri}: {text_count:,} records are printed as text, as kafka-dump-log before Kafka 3.8 did. It leaves out "
+            f"{uri}: {text_count:,} records are printed as text, as an older kafka-dump-log does. It leaves out "
             "commit and expiry times and leader epochs of offsets, and when a state of a group or a transaction began: "
             f"these are null. For them {PRINT_ALL}"
         )

@@ -9,13 +9,14 @@ from coordinator_core.errors import (
     CrcMismatch,
     DecodeError,
     DecompressedTooLarge,
+    EncodeError,
     InvalidBatch,
     InvalidRecord,
     LengthOutOfBounds,
 )
 from coordinator_core.log.batch import Record, build_batch, with_crc
 from coordinator_core.log.compression import compress
-from coordinator_core.log.legacy import decode_entry, records_of
+from coordinator_core.log.legacy import build_message, decode_entry, records_of
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
 from tests.conformance.families.batches import compiled_records
@@ -135,3 +136,17 @@ def test_decompressed_size_is_bounded() -> None:
     """A wrapper may be a bomb too."""
     with pytest.raises(DecompressedTooLarge):
         decode_entry(wrapper(0, message(0, bytes(100_000))), bytes_max=1000)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("key", [None, b"", b"k"])
+def test_a_message_is_built_as_kafka_writes_it(magic: int, key: bytes | None) -> None:
+    """With its checksum; what such a message cannot hold is refused."""
+    record = Record(5, 1000, key, b"v")
+    assert build_message(record, magic) == message(5, b"v", magic=magic, key=key)
+    with pytest.raises(EncodeError):
+        build_message(record, 2)
+    with pytest.raises(EncodeError):
+        build_message(Record(5, 1000, key, b"v", (("h", b""),)), magic)
+    with pytest.raises(EncodeError):
+        build_message(Record(2**63, 1000, key, b"v"), magic)
