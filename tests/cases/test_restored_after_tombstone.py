@@ -1,0 +1,48 @@
+"""restore of groups in logs of Kafka 0.9, whose tombstone ends the group and not its offsets."""
+
+import csv
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.queries.restore import run_restore
+from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.small_logs import NOON_MS
+from tests.cases.test_offsets_outlive_groups import MINUTE_MS, log_of_09
+
+Rows = list[tuple[str, str, str, str]]
+
+
+def restored(ledger: Ledger, at_ms: int, folder: Path) -> tuple[Rows, list[list[str]]]:
+    """Partition, current and restored offset and what changes; and the rows of the file for Kafka's tool."""
+    of: dict[str, Any] = {"group_ids": ["g"], "at_ms": at_ms}
+    out, path = StringIO(), folder / f"offsets-{at_ms}.csv"
+    run_restore(ledger.warehouse, CLUSTER_ID, output=None, output_format="csv", out=out, **of)
+    rows = [
+        (row["PARTITION"], row["CURRENT-OFFSET"], row["RESTORED-OFFSET"], row["CHANGE"])
+        for row in csv.DictReader(StringIO(out.getvalue()))
+    ]
+    run_restore(ledger.warehouse, CLUSTER_ID, output=str(path), output_format="csv", out=StringIO(), **of)
+    return rows, list(csv.reader(path.read_text().splitlines()))
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_the_offsets_behind_the_tombstone_are_restored(ledger: Ledger, tmp_path: Path, magic: int) -> None:
+    """Both partitions are as they were committed, after the tombstone as before it."""
+    ledger.night(log_of_09(magic).write(tmp_path / "logs"))
+    rows, written = restored(ledger, NOON_MS + 5 * MINUTE_MS, tmp_path)
+    assert rows == [("0", "5", "5", "same"), ("1", "6", "6", "same")]
+    assert written == [["in", "0", "5"], ["in", "1", "6"]]
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_offsets_that_expired_since_are_brought_back(ledger: Ledger, tmp_path: Path, magic: int) -> None:
+    """As of a time before, there are no current ones; as of the first commit alone there is one."""
+    ledger.night(log_of_09(magic, expire=True).write(tmp_path / "logs"))
+    rows, written = restored(ledger, NOON_MS + 5 * MINUTE_MS, tmp_path)
+    assert [(partition, offset) for partition, _, offset, _ in rows] == [("0", "5"), ("1", "6")]
+    assert {current for _, current, _, _ in rows} == {"-"}
+    assert written == [["in", "0", "5"], ["in", "1", "6"]]
+    assert restored(ledger, NOON_MS + MINUTE_MS // 2, tmp_path)[1] == [["in", "0", "5"]]
