@@ -64,8 +64,7 @@ def cut_hot_logs(session: SparkSession, logs: Sequence[LogFiles], rule: CutRule)
     """The log partitions, those out of proportion as so many buckets as it takes that no core waits for one."""
     counts = bucket_counts(logs, session.sparkContext.defaultParallelism, rule.records_min)
     hot = [index for index, count in enumerate(counts) if count > 1]
-    work = [WeighWork(logs[index], rule.batch_decompressed_bytes_max) for index in hot]
-    weights = dict(zip(hot, run_tasks(session, weigh_keys, work, "keys of large log partitions"), strict=True))
+    weights = dict(zip(hot, _weights(session, [logs[index] for index in hot], rule), strict=True))
     cut: list[LogFiles] = []
     for index, (log, count) in enumerate(zip(logs, counts, strict=True)):
         if index not in weights:
@@ -80,6 +79,26 @@ def cut_hot_logs(session: SparkSession, logs: Sequence[LogFiles], rule: CutRule)
             for bucket in buckets_of(owners, is_share=log.topic == SHARE_TOPIC)
         ]
     return cut
+
+
+_KNOWN_WEIGHTS: Final[dict[tuple[object, ...], I64]] = {}
+"""What keys weigh in files that never change. The audit of a night cuts the log partitions that its replay has cut:
+to weigh them again would be a stage for which all executors wait."""
+KNOWN_WEIGHTS_MAX: Final = 64
+"""Log partitions, 32 KiB each."""
+
+
+def _weights(session: SparkSession, logs: Sequence[LogFiles], rule: CutRule) -> list[I64]:
+    """The weights of the keys of each log partition."""
+    places = [(log.topic, log.from_offset, *(file.path for file in log.files)) for log in logs]
+    unknown = [index for index, place in enumerate(places) if place not in _KNOWN_WEIGHTS]
+    work = [WeighWork(logs[index], rule.batch_decompressed_bytes_max) for index in unknown]
+    found = dict(zip(unknown, run_tasks(session, weigh_keys, work, "keys of large log partitions"), strict=True))
+    weights = [found[index] if index in found else _KNOWN_WEIGHTS[place] for index, place in enumerate(places)]
+    _KNOWN_WEIGHTS.update(zip(places, weights, strict=True))
+    while len(_KNOWN_WEIGHTS) > KNOWN_WEIGHTS_MAX:
+        del _KNOWN_WEIGHTS[next(iter(_KNOWN_WEIGHTS))]
+    return weights
 
 
 def useful_count(weights: I64, count_max: int) -> int:

@@ -18,6 +18,7 @@ from jobs.gold.group_checkpoints import SavedGroups
 from jobs.silver import hot_logs
 from jobs.silver.hot_logs import bucket_counts, useful_count
 from jobs.silver.tasks import LogFiles
+from jobs.spark.tasks import run_tasks
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
@@ -196,3 +197,21 @@ def test_a_hot_log_partition_is_replayed_by_a_task_a_core(
     assert sum(counts) == 20_000
     assert len(counts) == 2
     assert max(counts) <= 0.55 * sum(counts)
+
+
+def test_keys_of_a_hot_log_partition_are_weighed_once_a_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit cuts by what the replay has weighed; another warehouse has files of its own."""
+    weighed: list[int] = []
+
+    def counted(session: Any, function: Any, plan: Sequence[Any], what: str) -> list[Any]:
+        weighed.append(len(plan))
+        return run_tasks(session, function, plan, what)
+
+    monkeypatch.setattr(hot_logs, "run_tasks", counted)
+    skewed.hot_log_partition(tmp_path / "logs", 20_000)
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(tmp_path / "logs", cut_records_min=1_000)
+    assert sum(weighed) == 1
+    assert len([file for file in ledger.warehouse.files(OFFSET_COMMITS) if file.row_count]) == 2
+    Ledger(tmp_path / "other").night(tmp_path / "logs", cut_records_min=1_000)
+    assert sum(weighed) == 2
