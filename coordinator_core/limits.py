@@ -15,6 +15,10 @@ QUARANTINE_BYTES_MAX: Final = 64 * 1024
 NESTING_DEPTH_MAX: Final = 16
 """Coordinator messages nest four levels deep; more than this is a fault of a declaration."""
 
+APPLICATION_NAMES_MAX: Final = 20
+"""So many topics, and so many clients, are named of each application where several are under one group.id. They are to
+be recognized by them; all of them are in silver.member_attributes."""
+
 CLIENT_NOTES_MAX: Final = 64
 """So many notes are kept of how clients of one group write their subscriptions and assignments. A group has one or two
 kinds of clients; one whose client ids are random letters would have a note a member."""

@@ -38,6 +38,7 @@ from coordinator_core.history.operations import (
     offsets_deleted,
 )
 from coordinator_core.history.rows import GroupRows
+from coordinator_core.history.subscriptions import Subscriptions
 from coordinator_core.kafka_versions import DEFAULT_VERSION
 from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.offsets.state import OffsetKey
@@ -70,6 +71,7 @@ class GroupHistory:
         """By serialized group, what is needed for deletions of its offsets."""
         self._rows = GroupRows()
         self._topics = LearnedTopics()
+        self._subscriptions = Subscriptions()
 
     def take(self) -> GroupRows:
         """Rows closed since the last call."""
@@ -93,6 +95,7 @@ class GroupHistory:
         if intervals is None:
             intervals = self._open_intervals[operation.group_id] = OpenIntervals()
         Comparison(step, Intervals(operation.group_id, intervals, self._rows)).compare()
+        self._subscriptions.compare(step)
         self._topics.learn_share_partitions(step)
         self._topics.learn_targets(step)
         self._rows.events.extend(numbered(step.events))

@@ -226,6 +226,10 @@ CONVERTED: Final = "CONVERTED"
 
 ASSIGNMENT_CONFIGS_CHANGED: Final = "ASSIGNMENT_CONFIGS_CHANGED"
 """`event_type` of silver.group_events: the configs of a streams group's assignor are others."""
+SUBSCRIPTIONS_APART: Final = "SUBSCRIPTIONS_APART"
+"""The same: members have no topic in common with others from here on."""
+SUBSCRIPTIONS_TOGETHER: Final = "SUBSCRIPTIONS_TOGETHER"
+"""The same: that is over."""
 
 
 @dataclass(slots=True)

@@ -213,6 +213,24 @@ def subscription(group: Group, member: Member) -> object:
             return member.topology_epoch
 
 
+Topics = frozenset[str]
+
+
+def topics_of(group: Group, member: Member) -> Topics | None:
+    """The topics that a member subscribes to; None where the log does not hold them: patterns, other protocols, bytes
+    that nobody can read."""
+    match member:
+        case ClassicMember():
+            is_other = isinstance(group, ClassicGroup) and group.protocol_type != CONSUMER_PROTOCOL_TYPE
+            return None if is_other else _subscribed_topics(member.subscription)
+        case ConsumerMember():
+            return None if member.subscribed_topic_regex else frozenset(member.subscribed_topic_names)
+        case ShareMember():
+            return frozenset(member.subscribed_topic_names)
+        case StreamsMember():
+            return None
+
+
 def subscription_details(old: Member, new: Member) -> dict[str, str]:
     """What a member subscribed to before and after, as JSON: topics, sorted, and patterns. Nothing for members of
     streams groups: the topology says what they read."""

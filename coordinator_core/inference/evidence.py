@@ -489,11 +489,15 @@ def _is_too_soon(log: ShareLog, previous: I64, lock: KnownNumbers) -> BoolArray:
 
 def _is_lock_timeout(log: ShareLog, previous: I64, lock_ms: I64) -> BoolArray:
     """Just a lock's duration after the range was handed back before, or after the record before this one (an
-    acknowledgement goes with the fetch that acquires more)."""
+    acknowledgement goes with the fetch that acquires more).
+
+    A record may be written a little later than what it says: a hand-back by a lock needs no write before the range is
+    acquired again (SharePartition.releaseAcquisitionLockOnTimeout). So the next lock may end sooner after it.
+    """
     states, row = log.states, log.state_of_transition
 
     def fits(waited_ms: I64, lock_ms: I64) -> BoolArray:
-        return (waited_ms >= lock_ms) & (waited_ms <= lock_ms + TIMER_SLACK_MS)
+        return (waited_ms >= lock_ms - CLOCK_SLACK_MS) & (waited_ms <= lock_ms + TIMER_SLACK_MS)
 
     after_record = np.diff(states.at_ms, prepend=states.at_ms[:1])
     found: BoolArray = (~states.begins() & fits(after_record, lock_ms))[row]

@@ -2,15 +2,17 @@
 and, apart from these by their category, how clients and the log itself are odd.
 
 `RULES` is the list, as data. What replay met on its way is in the ANOMALY events of silver (`anomalies`, `history`);
-the rest is found here: offsets that outlive their group, and share partitions whose start offset or epochs go back.
+the rest is found here: groups whose members have no topic in common (of which silver has events, too), offsets that
+outlive their group, and share partitions whose start offset or epochs go back.
 That a rule is broken is certain where the log is whole; that a defect is the cause is not: a log put together of
 several clusters, or damaged, shows the same. A defect is named only where its effect on a log is this very break; the
 comments in `RULES` say how it comes about.
 """
 
+import json
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,7 +21,7 @@ import numpy as np
 
 from coordinator_core import anomalies
 from coordinator_core.client_families import client_family
-from coordinator_core.history.rows import EventRow
+from coordinator_core.history.rows import SUBSCRIPTIONS_APART, SUBSCRIPTIONS_TOGETHER, EventRow
 from coordinator_core.inference.clock import shown_at
 from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.partitions import by_partition
@@ -37,6 +39,9 @@ CLIENT: Final = "CLIENT"
 LOG: Final = "LOG"
 """Category: the log itself is odd, whoever wrote it."""
 
+GROUP: Final = "GROUP"
+"""Category: how a group is used; no rule is broken."""
+
 AUDIT: Final = "AUDIT"
 """Category: what gold lacks through a fault of our own."""
 
@@ -49,6 +54,8 @@ STATE_EPOCH_FELL: Final = "STATE_EPOCH_FELL"
 STATE_EPOCH_UNSET: Final = "STATE_EPOCH_UNSET"
 SNAPSHOT_EPOCH_FELL: Final = "SNAPSHOT_EPOCH_FELL"
 LEADER_EPOCH_FELL: Final = "LEADER_EPOCH_FELL"
+TWO_APPLICATIONS: Final = "TWO_APPLICATIONS"
+ONE_APPLICATION: Final = "ONE_APPLICATION"
 OTHER: Final = "OTHER"
 TIME_WENT_BACK: Final = "TIME_WENT_BACK"
 NOT_JUDGED: Final = "NOT_JUDGED"
@@ -176,6 +183,20 @@ RULES: Final[Mapping[str, Rule]] = {
     LEADER_EPOCH_FELL: Rule(
         "A share partition's leader epoch went back without a reset, which the share coordinator refuses.",
         UNCLEAN,
+    ),
+    TWO_APPLICATIONS: Rule(
+        "From here on the group has members that share no topic with others, directly or through further members: two "
+        "applications use one group.id, as a rule. Each rebalance of one stops the other, and lag, offsets and resets "
+        "of the group are of both.",
+        "Give each application a group.id of its own: `details` name topics and clients of each. A deployment that "
+        "changes the topics of all members looks like this while it goes on, until ONE_APPLICATION.",
+        category=GROUP,
+    ),
+    ONE_APPLICATION: Rule(
+        "From here on the members of a group that had TWO_APPLICATIONS share topics again, or only those of one "
+        "application are left.",
+        "Nothing is to be done.",
+        category=GROUP,
     ),
     TIME_WENT_BACK: Rule(
         "A record is older than the one before it in its log partition: the partition's leader moved to a broker whose "
@@ -362,7 +383,7 @@ def _of_audit(
 def group_anomalies(life: GroupLife, from_log_offset: int = 0) -> list[LogAnomalyRow]:
     """Broken rules in the log of one group from a place on, in log order."""
     events = [event for event in life.events if event.log_offset >= from_log_offset]
-    rows = [*_from_events(life, events), *_orphaned_offsets(life, events)]
+    rows = [*_from_events(life, events), *_of_applications(life, events), *_orphaned_offsets(life, events)]
     return sorted(rows, key=lambda row: (row.log_offset, row.ordinal, row.rule))
 
 
@@ -397,6 +418,52 @@ def _details_of(code: str, details: Mapping[str, str]) -> str:
         return message
     client = " ".join(client_family(details["client_id"])) or details["client_id"]
     return f"{details.get('message', '')}; clients like {client!r}, protocol {details.get('protocol', '')!r}"
+
+
+RULE_OF_EVENT: Final[Mapping[str, str]] = {
+    SUBSCRIPTIONS_APART: TWO_APPLICATIONS,
+    SUBSCRIPTIONS_TOGETHER: ONE_APPLICATION,
+}
+
+
+def _of_applications(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAnomalyRow]:
+    """Where members come to have no topic in common, and where that ends. That they have none is in the log; that they
+    are of two applications is not."""
+    for event in events:
+        rule = RULE_OF_EVENT.get(event.event_type)
+        if rule is not None:
+            yield LogAnomalyRow(
+                life.group_id,
+                event.group_type,
+                rule,
+                life.log_partition,
+                event.log_offset,
+                event.event_index,
+                shown_at(life, event.log_offset, event.at),
+                None,
+                None,
+                None,
+                event.member_id,
+                _applications(event.details.get("applications", "[]")),
+                *RULES[rule],
+                "NO_TOPIC_IN_COMMON" if rule == TWO_APPLICATIONS else "TOPICS_IN_COMMON",
+                LIKELY,
+            )
+
+
+def _applications(text: str) -> str:
+    """`topics a, b: 2 members, clients x, y; topics c: 1 member, client z`."""
+    return "; ".join(
+        f"{_named('topic', one['topics'], one['topic_count'])}: {one['member_count']} "
+        f"{'member' if one['member_count'] == 1 else 'members'}, "
+        f"{_named('client', one['clients'], one['client_count'])}"
+        for one in json.loads(text)
+    )
+
+
+def _named(what: str, names: Sequence[str], count: int) -> str:
+    more = f" and {count - len(names)} more" if count > len(names) else ""
+    return f"{what if count == 1 else what + 's'} {', '.join(names)}{more}"
 
 
 def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAnomalyRow]:

@@ -8,13 +8,13 @@
   which starts again (rule L). A hole may be a gap in the log as well, so this is LIKELY. An archived one gives no row:
   a gap that is fetched again is archived too.
 
-`likely_cause` is how it was handed back, where anything speaks for it. `confidence` is that of the row's weakest
+`likely_cause` is how its delivery ended, where anything speaks for it. `confidence` is that of the row's weakest
 claim. Rules by `method`, the first that holds:
 
 | method | shows | claims |
 | --- | --- | --- |
 | ACKNOWLEDGED_TOGETHER | the same update acknowledges or rejects, so a member's request made it | RELEASED, CERTAIN |
-| LOCK_DURATION | handed back one lock duration after the last event | LOCK_TIMEOUT, LIKELY |
+| LOCK_DURATION | handed back, or given up at the limit, one lock duration after the last event | LOCK_TIMEOUT, LIKELY |
 | GROUP_EMPTY | no lock can have ended, and the last member had just left | SESSION_CLOSED, LIKELY |
 | NOBODY_LEFT | no lock can have ended, and no member left while its session could expire | RELEASED, LIKELY |
 | NOBODY_LEFT_FOR_CONFIGURED_SESSION | the same, by the session time-out of the metadata log | RELEASED, LIKELY |
@@ -29,7 +29,7 @@ from typing import Final
 import numpy as np
 
 from coordinator_core.inference.columns import code_of, first_that_holds
-from coordinator_core.inference.evidence import FIRST_SEEN, PASSED, RESET, Evidence
+from coordinator_core.inference.evidence import FIRST_SEEN, PASSED, RESET, Evidence, given_up
 from coordinator_core.inference.share_log import ACKNOWLEDGED, AVAILABLE, NONE, ShareLog, ShareTransitions
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 
@@ -119,6 +119,9 @@ def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> t
     is_first_seen = changes.kind == FIRST_SEEN
     is_returned = (changes.to_state == AVAILABLE) & ~is_first_seen
     is_alone = is_returned & ~records.is_request
+    has_timed_out = given_up(changes) & ~is_first_seen & (changes.to_delivery_count >= evidence.limit.values)
+    has_timed_out &= ~records.has_acknowledged & ~records.may_have_rejected
+    has_timed_out |= is_alone
     is_early = is_alone & evidence.is_too_soon_for_lock
     is_in_session = is_early & evidence.is_settled
     rules: tuple[tuple[BoolArray, str, str | None, int], ...] = (
@@ -126,7 +129,7 @@ def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> t
         (is_first_seen, "FIRST_SNAPSHOT", None, CERTAIN),
         (is_returned & records.is_request & records.is_update, "ACKNOWLEDGED_TOGETHER", "RELEASED", CERTAIN),
         (is_returned & records.is_request, "ACKNOWLEDGED_TOGETHER", "RELEASED", LIKELY),
-        (is_alone & evidence.is_lock_timeout, "LOCK_DURATION", "LOCK_TIMEOUT", LIKELY),
+        (has_timed_out & evidence.is_lock_timeout, "LOCK_DURATION", "LOCK_TIMEOUT", LIKELY),
         (is_early & evidence.is_group_empty, "GROUP_EMPTY", "SESSION_CLOSED", LIKELY),
         (is_in_session & evidence.is_session_known, "NOBODY_LEFT_FOR_CONFIGURED_SESSION", "RELEASED", LIKELY),
         (is_in_session, "NOBODY_LEFT", "RELEASED", LIKELY),

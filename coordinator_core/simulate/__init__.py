@@ -45,9 +45,9 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
 * `generations.jsonl`: a line for every generation (classic) or group epoch: group, group_type, generation, causes,
   members: {member_id: {client_id, ...}}, log. Classic groups also have leader and protocol_name, and of each member
   instance_id and assignment: [[topic, [partition, ...]], ...]. `causes` are the true ones since the generation before:
-  `reason` (MEMBER_JOINED, MEMBER_LEFT, SESSION_EXPIRED, POLL_EXPIRED, TOPIC_CHANGED, REVOKED_PARTITIONS,
-  STATIC_MEMBER_BACK, PARTITIONS_CHANGED ...), at_ms, client_id and `fault`: the index of the line in `faults.jsonl`
-  which hit this client last, or null.
+  `reason` (MEMBER_JOINED, MEMBER_LEFT, SESSION_EXPIRED, POLL_EXPIRED, TOPIC_CHANGED, SUBSCRIPTION_CHANGED,
+  REVOKED_PARTITIONS, STATIC_MEMBER_BACK, PARTITIONS_CHANGED ...), at_ms, client_id and `fault`: the index of the line
+  in `faults.jsonl` which hit this client last, or null.
 * `assignments.jsonl`: what members of consumer and share groups own as their coordinator sees it: group, member_id,
   member_epoch (null: gone), assigned and pending_revocation: [[topic_id, [partition, ...]], ...], log.
 * `owners.jsonl`: group, topic, partition, client_id, generation, from_ms, to_ms, ended_by (null: still): from when to

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from coordinator_core.assignors.client_group import TopicPartition
-from coordinator_core.simulate.clients.machine import SlowPoll, TopicsChanged
+from coordinator_core.simulate.clients.machine import SlowPoll, Subscribe, TopicsChanged
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import Cluster
+from coordinator_core.simulate.heartbeats import Heartbeats
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.scenario import FaultSpec, Scenario
 from coordinator_core.simulate.topics import Topics
@@ -24,6 +25,7 @@ class Stage(Protocol):
     cluster: Cluster
     topics: Topics
     truth: Truth
+    heartbeats: Heartbeats
     members: dict[str, list[Process]]
     """Group id -> processes, by index."""
 
@@ -91,6 +93,15 @@ class Faults:
         assert spec.duration_ms is not None
         event = SlowPoll(spec.duration_ms)
         self._each(spec, lambda process: process.tell(event))
+
+    def _subscribe(self, spec: FaultSpec) -> None:
+        assert spec.topics is not None
+        for members in self._targets(spec):
+            for process in members:
+                facts = {"group": process.group_id, "client_id": process.client_id, "topics": list(spec.topics)}
+                process.fault = self._tell(spec, **facts)
+                self._stage.heartbeats.wake(process.group_id)
+                process.tell(Subscribe(spec.topics))
 
     def _pause(self, spec: FaultSpec) -> None:
         def strike(process: Process) -> None:
@@ -169,6 +180,7 @@ STRIKES: Final = {
     "stop": Faults._stop,
     "slow_poll": Faults._slow_poll,
     "pause": Faults._pause,
+    "subscribe": Faults._subscribe,
     "rolling_deploy": Faults._rolling_deploy,
     "poison": Faults._poison,
     "delete_records": Faults._delete_records,

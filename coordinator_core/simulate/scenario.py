@@ -97,6 +97,9 @@ class GroupSpec:
     """Its group id."""
     topics: tuple[str, ...]
     """What its members subscribe to."""
+    member_topics: tuple[tuple[str, ...], ...] = ()
+    """`[["orders"], ["orders", "refunds"]]`: what each member subscribes to, in turns, together all of `topics`.
+    Without it, every member subscribes to all of them."""
     protocol: str = "classic"
     """classic, consumer or share."""
     count: int = 1
@@ -183,6 +186,8 @@ class FaultSpec:
     """Of this partition."""
     partitions: int | None = None
     """How many the topic has then."""
+    topics: tuple[str, ...] | None = None
+    """What the members subscribe to then."""
 
 
 FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -196,6 +201,7 @@ FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "producer_stall": ("topic", "duration"),
     "delete_records": ("topic", "partition", "offset"),
     "add_partitions": ("topic", "partitions"),
+    "subscribe": ("group", "topics"),
 }
 """Fault -> the keys which it needs besides `kind` and `at`.
 
@@ -204,7 +210,8 @@ same, but it leaves as a good client does. slow_poll: processing one poll takes 
 pauses, heartbeats too. rolling_deploy: members are stopped and started again one after another; each is away for
 `duration`. poison: this record cannot be handled. broker_failover: the broker is gone for `duration`, others lead its
 partitions. producer_stall: nothing is produced. delete_records: the log starts at `offset` from now on. add_partitions:
-the topic has `partitions` from now on.
+the topic has `partitions` from now on. subscribe: the members subscribe to `topics` from now on, until they are started
+again.
 """
 
 
@@ -213,6 +220,7 @@ FAULT_KEYS_MORE: Final[Mapping[str, tuple[str, ...]]] = {
     "stop": ("member", "duration"),
     "slow_poll": ("member",),
     "pause": ("member",),
+    "subscribe": ("member",),
     "producer_stall": ("partition",),
 }
 """Fault -> the keys which it may have besides; any other key would do nothing."""

@@ -153,6 +153,12 @@ def _texts(value: Any, place: Place) -> tuple[str, ...]:
     return tuple(_text(item, place.item(index)) for index, item in enumerate(value))
 
 
+def _lists_of_texts(value: Any, place: Place) -> tuple[tuple[str, ...], ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(item, list) for item in value):
+        raise place.error('must be a list of lists, as [["one"], ["one", "two"]]')
+    return tuple(_texts(item, place.item(index)) for index, item in enumerate(value))
+
+
 def _count(least: int, most: int) -> Reader:
     def read(value: Any, place: Place) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
@@ -318,6 +324,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("TopicSpec", "poison_every"): _count(0, 2**31 - 1),
     ("GroupSpec", "name"): _text,
     ("GroupSpec", "topics"): _texts,
+    ("GroupSpec", "member_topics"): _lists_of_texts,
     ("GroupSpec", "protocol"): _one_of("classic", "consumer", "share"),
     ("GroupSpec", "count"): _count(1, GROUPS_MAX),
     ("GroupSpec", "members"): _count(1, MEMBERS_MAX),
@@ -354,6 +361,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("FaultSpec", "duration_ms"): _positive_duration,
     ("FaultSpec", "offset"): _count(0, 2**62),
     ("FaultSpec", "partitions"): _count(1, PARTITIONS_MAX),
+    ("FaultSpec", "topics"): _texts,
 }
 """(dataclass, field) -> how its value is read and checked. A field without a line cannot be set."""
 
@@ -386,6 +394,7 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
     for topic in group.topics:
         if topic not in topics:
             raise place.key("topics").error(f"names {topic!r}, which no [[topic]] makes: add it")
+    _check_member_topics(group, place.key("member_topics"))
     known = {"classic": CLASSIC_ASSIGNORS, "consumer": scenario.cluster.settings.group_consumer_assignors}
     for assignor in group.assignors:
         if assignor not in known.get(group.protocol, ()):
@@ -414,6 +423,22 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         )
 
 
+def _check_member_topics(group: GroupSpec, place: Place) -> None:
+    if not group.member_topics:
+        return
+    for index, topics in enumerate(group.member_topics):
+        for topic in topics:
+            if topic not in group.topics:
+                raise place.item(index).error(f"names {topic!r}, which is not among topics: add it there")
+        if len(set(topics)) < len(topics):
+            raise place.item(index).error("has a name twice: name each once")
+    if len(group.member_topics) > group.members:
+        raise place.error(f"has more lists than the group has members ({group.members}): the last would do nothing")
+    unused = sorted(set(group.topics).difference(*group.member_topics))
+    if unused:
+        raise place.error(f"leaves out {unused[0]!r} of topics: no member would subscribe to it")
+
+
 def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
     given = {_key_of(FaultSpec, spec.name) for spec in fields(fault) if getattr(fault, spec.name) is not None}
     for key in FAULT_KEYS[fault.kind]:
@@ -432,15 +457,7 @@ def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, Topi
             raise place.key("group").error(f"there is no group {fault.group!r}")
         if fault.member is not None and fault.member >= specs[0].members:
             raise place.key("member").error(f"group {fault.group!r} has members 0 to {specs[0].members - 1}")
-    if fault.topic is not None and fault.topic not in topics:
-        raise place.key("topic").error(f"there is no topic {fault.topic!r}")
-    if fault.topic is not None and fault.partition is not None:
-        grown = [
-            it.partitions or 0 for it in scenario.faults if it.kind == "add_partitions" and it.topic == fault.topic
-        ]
-        count = max(topics[fault.topic].partitions, *grown, 0)
-        if fault.partition >= count:
-            raise place.key("partition").error(f"topic {fault.topic!r} has partitions 0 to {count - 1}")
+    _check_topics_of_fault(scenario, fault, topics, place)
     if fault.broker is not None and fault.broker > scenario.cluster.brokers:
         raise place.key("broker").error(f"brokers are 1 to {scenario.cluster.brokers}")
     if fault.kind == "broker_failover" and scenario.cluster.brokers < 2:
@@ -450,3 +467,20 @@ def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, Topi
         raise place.key("partitions").error("must be above what the topic has: partitions never go away")
     if fault.every_ms is not None and fault.duration_ms is not None and fault.duration_ms >= fault.every_ms:
         raise place.key("every").error("must be longer than duration")
+
+
+def _check_topics_of_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
+    for topic in fault.topics or ():
+        if topic not in topics:
+            raise place.key("topics").error(f"names {topic!r}, which no [[topic]] makes: add it")
+    if fault.topics is not None and len(set(fault.topics)) < len(fault.topics):
+        raise place.key("topics").error("has a name twice: name each once")
+    if fault.topic is not None and fault.topic not in topics:
+        raise place.key("topic").error(f"there is no topic {fault.topic!r}")
+    if fault.topic is not None and fault.partition is not None:
+        grown = [
+            it.partitions or 0 for it in scenario.faults if it.kind == "add_partitions" and it.topic == fault.topic
+        ]
+        count = max(topics[fault.topic].partitions, *grown, 0)
+        if fault.partition >= count:
+            raise place.key("partition").error(f"topic {fault.topic!r} has partitions 0 to {count - 1}")

@@ -175,10 +175,11 @@ class Simulation:
         return process
 
     def _maker(self, spec: GroupSpec, group_id: str, client_id: str, index: int) -> Callable[[random.Random], Client]:
+        topics = spec.member_topics[index % len(spec.member_topics)] if spec.member_topics else spec.topics
         config = ConsumerConfig(
             group_id=group_id,
             client_id=client_id,
-            topics=spec.topics,
+            topics=topics,
             assignors=spec.assignors or DEFAULT_ASSIGNORS[spec.protocol],
             instance_id=f"{group_id}-instance-{index}" if spec.static else None,
             session_timeout_ms=spec.session_timeout_ms,
@@ -196,7 +197,7 @@ class Simulation:
             share_config = ShareConfig(
                 group_id,
                 client_id,
-                spec.topics,
+                topics,
                 spec.poll_interval_ms,
                 spec.max_poll_records,
                 spec.acknowledge == "explicit",

@@ -44,6 +44,7 @@ ABSENT: Final = (None, -1)
 
 REASONS: Final = {
     "cached metadata has changed": "TOPIC_CHANGED",
+    "group subscription has changed": "SUBSCRIPTION_CHANGED",
     "need to revoke partitions and re-join": "REVOKED_PARTITIONS",
     "consumer poll timeout has expired.": "POLL_EXPIRED",
     "the consumer is being closed": "MEMBER_LEFT",
@@ -280,6 +281,8 @@ class TruthRecorder:
         is_share = request.operation == "share_group_heartbeat"
         # A share group's partitions change once the share coordinators have their state.
         unasked = "PARTITIONS_CHANGED" if is_share else "TOPIC_CHANGED"
+        if request.message.subscribed_topic_names is not None:
+            unasked = "SUBSCRIPTION_CHANGED"
         reason = EPOCH_REASONS.get(request.message.member_epoch, unasked)
         process = None if request.client is None else self._process(request.client.client_id)
         self._note_modern_cause(group_id, reason, process, outcome)

@@ -23,6 +23,7 @@ import numpy as np
 
 from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, Configs, KnownNumbers
+from coordinator_core.inference.evidence import CLOCK_SLACK_MS
 from coordinator_core.log.chunk import I64
 from coordinator_core.whatif.settings import LOCK_DURATIONS_MS, Changes, Recorded
 
@@ -381,7 +382,9 @@ def _under_lock(intervals: Iterable[_Interval], lock_ms: int) -> list[RecordAnsw
             acquired_ms_max = _acquired_ms_max(changes[index - 1] if index else None, change)
             if change.state == AVAILABLE:
                 answers.append(_handed_back(interval, change, acquired_ms_max, lock_ms))
-            elif _is_shorter(lock_ms, change.acquired) and (acquired_ms_max is None or acquired_ms_max >= lock_ms):
+            elif _is_shorter(lock_ms, change.acquired) and (
+                acquired_ms_max is None or acquired_ms_max + CLOCK_SLACK_MS >= lock_ms
+            ):
                 unknown[interval.topic_id, interval.partition].append((interval, change))
     answers += [_ended(found) for found in unknown.values()]
     return answers
@@ -404,7 +407,9 @@ def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | No
     acquired = change.acquired
     recorded_ms = acquired.value
     is_steady = acquired.value == acquired.before
-    is_short = acquired_ms_max is not None and acquired_ms_max < min(lock_ms, acquired.value, acquired.before)
+    # A record may be written a little later than what it says, the one before more than this one.
+    held_ms_max = None if acquired_ms_max is None else acquired_ms_max + CLOCK_SLACK_MS
+    is_short = held_ms_max is not None and held_ms_max < min(lock_ms, acquired.value, acquired.before)
     if is_short or (is_steady and recorded_ms == lock_ms):
         return _answer(
             interval,
@@ -417,7 +422,9 @@ def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | No
             assumptions=_assumed(acquired, "LOCK_RECORDED", "SAME_DELIVERIES"),
         )
     is_timed_out = (
-        is_steady and acquired_ms_max is not None and recorded_ms <= acquired_ms_max <= recorded_ms + LOCK_SLACK_MS
+        is_steady
+        and acquired_ms_max is not None
+        and recorded_ms - CLOCK_SLACK_MS <= acquired_ms_max <= recorded_ms + LOCK_SLACK_MS
     )
     if is_timed_out and lock_ms < recorded_ms:
         return _answer(

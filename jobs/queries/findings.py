@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
 
@@ -19,12 +20,14 @@ from coordinator_core.inference.leave_reasons import EXPIRED, GUESS, SILENT_FOR_
 from coordinator_core.inference.log_anomalies import (
     CLIENT,
     COORDINATOR,
+    GROUP,
     INPUT_NOT_READ,
     LOG,
     LOG_NOT_JUDGED,
     LOG_NOT_REPLAYED,
     NOT_JUDGED,
     NOT_REPLAYED,
+    TWO_APPLICATIONS,
 )
 from coordinator_core.inference.ordering import grouped
 from jobs.bronze.coverage import hole_count
@@ -100,6 +103,8 @@ class Findings:
     """What is odd about the log itself and how often, by rule."""
     client_notes: tuple[tuple[str, int], ...]
     """How clients write otherwise than their protocol says, and in how many groups."""
+    shared_groups: tuple[str, ...]
+    """Groups whose members have no topic in common: of several applications under one group.id, as it is now."""
     hole_count: int
     quarantined_count: int
     missing_log_partitions: tuple[tuple[str, int], ...] = ()
@@ -138,6 +143,7 @@ class Findings:
             _counted(sum(count for _, count in self.odd_commits), "odd commit", ""),
             _counted(sum(count for _, count in self.broken_rules), "broken rule", "of the coordinators"),
             _counted(sum(count for _, count in self.log_oddities), "oddity", "of the log", plural="oddities"),
+            _counted(len(self.shared_groups), "group id", "used by several applications"),
             _counted(len(self.not_judged), "group", "could not be judged"),
             _counted(len(self.audit_lacks), "input", "of the audit could not be used"),
             _counted(self.hole_count, "hole", "in coverage"),
@@ -181,6 +187,7 @@ class Findings:
             "broken_rules": dict(self.broken_rules),
             "log_oddities": dict(self.log_oddities),
             "client_notes": dict(self.client_notes),
+            "shared_groups": list(self.shared_groups),
             "not_judged": list(self.not_judged),
             "audit_lacks": list(self.audit_lacks),
             "hole_count": self.hole_count,
@@ -210,7 +217,9 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     redelivered = gold.read(SHARE_GROUP_SUMMARY, ["redelivered_count"])["redelivered_count"]
     odd_commits = gold.read(COMMIT_ANOMALIES, ["kind", "confidence"])
     is_guessed = pc.fill_null(pc.equal(odd_commits["confidence"], GUESS), False)
-    odd = gold.read(LOG_ANOMALIES, ["rule", "category", "details", "group_id"])
+    odd = gold.read(
+        LOG_ANOMALIES, ["rule", "category", "details", "group_id", "at", "log_partition", "log_offset", "ordinal"]
+    )
     rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
     given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")
     # connectors and tasks are no topics
@@ -237,6 +246,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
         log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
         client_notes=_client_notes(_of_category(odd, CLIENT)),
+        shared_groups=_shared_groups(_of_category(odd, GROUP)),
         not_judged=groups_not_judged(warehouse, cluster_id),
         audit_lacks=audit_lacks(warehouse, cluster_id),
         hole_count=hole_count(warehouse, cluster_id),
@@ -370,6 +380,24 @@ def _client_notes(rows: pa.Table) -> tuple[tuple[str, int], ...]:
         said = ", ".join(names[:CLIENTS_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
         notes.append((f"{what}; clients like {said}, protocol {protocol}" if names else what, len(of)))
     return tuple(sorted(notes))
+
+
+def _shared_groups(rows: pa.Table) -> tuple[str, ...]:
+    """Groups of which the newest row says that they have several applications."""
+    order = [("log_partition", "ascending"), ("log_offset", "ascending"), ("ordinal", "ascending")]
+    newest: dict[str, dict[int, dict[str, Any]]] = {}
+    for row in rows.sort_by(order).to_pylist():
+        newest.setdefault(row["group_id"], {})[row["log_partition"]] = row
+    # in several log partitions only where the coordinator's topic got more of them: the group is in the one used last
+    last = {group_id: max(found.values(), key=_time_of) for group_id, found in newest.items()}
+    return tuple(sorted(group_id for group_id, row in last.items() if row["rule"] == TWO_APPLICATIONS))
+
+
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def _time_of(row: dict[str, Any]) -> datetime:
+    return row["at"] or LONG_AGO
 
 
 def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
@@ -514,6 +542,10 @@ def _parts_of_rules(found: Findings, options: Sequence[str]) -> Iterator[str]:
         query = f"select group_id, rule, details, meaning, remedy from gold.log_anomalies where category = '{CLIENT}'"
         names = _names(found.client_notes, NOTE_CHARACTERS_MAX)
         what = f"notes on clients, by what they write, and in how many groups: {names}"
+        yield _line(what, _sql(query), options)
+    if found.shared_groups:
+        query = f"select group_id, at, rule, details from gold.log_anomalies where category = '{GROUP}'"
+        what = f"several applications under one group.id: {names_of(found.shared_groups)}"
         yield _line(what, _sql(query), options)
     if found.not_judged:
         query = f"select group_id, details, remedy from gold.log_anomalies where rule in {NOT_JUDGED_RULES}"

@@ -296,8 +296,8 @@ LOG_ANOMALIES = Table(
             "category",
             STRING,
             "COORDINATOR: a rule of the coordinators is broken; CLIENT: how a kind of client writes, once a group; "
-            "LOG: the log itself is odd; AUDIT: a group, or a log partition, could not be judged, or an input not be "
-            "read, so gold lacks it.",
+            "LOG: the log itself is odd; GROUP: how a group is used, as TWO_APPLICATIONS under one group.id; AUDIT: a "
+            "group, or a log partition, could not be judged, or an input not be read, so gold lacks it.",
         ),
     ),
 )

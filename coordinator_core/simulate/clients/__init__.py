@@ -6,8 +6,8 @@ what it answers:
     actions = client.handle(event, now_ms)
 
 Events (`machine.Event`): `Started`; `Answered(tag, response, error, request)`; `TimerFired(name)`; `Stop`: close as a
-good client does, until it says `Closed`; `SlowPoll(duration_ms)`; `TopicsChanged`. A crash is no event: the client is
-dropped. While its process is paused events are kept for later.
+good client does, until it says `Closed`; `SlowPoll(duration_ms)`; `TopicsChanged`; `Subscribe(topics)`. A crash is no
+event: the client is dropped. While its process is paused events are kept for later.
 
 Actions (`machine.Action`): `Send(service, key, operation, request, tag, api_version)`; `SetTimer(name, delay_ms)`,
 which replaces the timer of that name; `CancelTimer(name)`; `Heartbeat(interval_ms)`: from now on `client.heartbeat()`

@@ -47,6 +47,7 @@ from coordinator_core.simulate.clients.machine import (
     SlowPoll,
     Started,
     Stop,
+    Subscribe,
     TimerFired,
     Topics,
     TopicsChanged,
@@ -76,6 +77,9 @@ FATAL: Final = frozenset(
 """Errors which the application sees, and which end it."""
 FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 """The group went on without this member."""
+
+SUBSCRIPTION_CHANGED: Final = "group subscription has changed"
+"""The reason of a join, as Kafka's consumers say it."""
 
 POLL, RETRY = "poll", "retry"
 """Timers, besides those of the reader."""
@@ -130,7 +134,13 @@ class ClassicConsumer:
     rejoin_reason: str = ""
     """Why it is to join again; empty from a successful SyncGroup on, as rejoinReason and rejoinNeeded of Kafka's."""
 
+    subscribed: tuple[str, ...] = field(init=False)
+    """The topics that the application wants now."""
+    joined_with: tuple[str, ...] = ()
+    """Those of its last JoinGroup (joinedSubscription)."""
+
     def __post_init__(self) -> None:
+        self.subscribed = self.config.topics
         self.reader = Reader(self.config, self.topics)
 
     @property
@@ -159,6 +169,8 @@ class ClassicConsumer:
                 return self._work(duration_ms, now_ms)
             case TopicsChanged():
                 return self._on_topics_changed()
+            case Subscribe(topics):
+                return self._subscribe(topics)
 
     def heartbeat(self) -> Send:
         """The heartbeat request as it is now."""
@@ -199,6 +211,7 @@ class ClassicConsumer:
 
     def _join(self, now_ms: int) -> Actions:
         self._enter(JOINING)
+        self.joined_with = self.subscribed
         config = self.config
         request = JoinGroupRequest(
             config.group_id,
@@ -214,9 +227,7 @@ class ClassicConsumer:
         return [Heartbeat(0), CancelTimer(POLL), CancelTimer(COMMIT), join]
 
     def _subscription(self, assignor: str) -> bytes:
-        return subscription_bytes(
-            assignor, self.config.topics, self.assigned, self.generation_id, self.sticky_assignment
-        )
+        return subscription_bytes(assignor, self.subscribed, self.assigned, self.generation_id, self.sticky_assignment)
 
     def _on_join(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not JOINING:
@@ -269,7 +280,10 @@ class ClassicConsumer:
             return [Heartbeat(0), SetTimer(RETRY, delay_ms)]
         self._enter(STABLE)
         self.rejoin_reason = ""
-        return self._take_assignment(assigned_partitions(answer.response.assignment), now_ms)
+        actions = self._take_assignment(assigned_partitions(answer.response.assignment), now_ms)
+        if self.joined_with != self.subscribed:
+            actions += self._at_next_poll(SUBSCRIPTION_CHANGED)
+        return actions
 
     def _take_assignment(self, assigned: tuple[TopicPartition, ...], now_ms: int) -> Actions:
         revoked = tuple(at for at in self.assigned if at not in set(assigned))
@@ -379,6 +393,16 @@ class ClassicConsumer:
         if self.state is not STABLE or not self.is_leader or self.reader.is_busy:
             return []
         return self._at_next_poll("cached metadata has changed")
+
+    def _subscribe(self, topics: tuple[str, ...]) -> Actions:
+        """The next poll finds that it joined with other topics (ConsumerCoordinator.rejoinNeededOrPending)."""
+        self.subscribed = topics
+        if self.state is not STABLE or self.joined_with == topics:
+            return []
+        if self.reader.is_busy:
+            self.rejoin_reason = SUBSCRIPTION_CHANGED
+            return []
+        return self._at_next_poll(SUBSCRIPTION_CHANGED)
 
     def _work(self, duration_ms: int, now_ms: int) -> Actions:
         """The thread is busy; the heartbeat thread watches the poll interval."""

@@ -47,6 +47,7 @@ from coordinator_core.simulate.clients.machine import (
     SlowPoll,
     Started,
     Stop,
+    Subscribe,
     TimerFired,
     Topics,
     TopicsChanged,
@@ -100,7 +101,13 @@ class ConsumerMember:
     is_committing: bool = False
     """The commit before it gives something up is under way."""
 
+    subscribed: tuple[str, ...] = field(init=False)
+    """The topics that the application wants now."""
+    sent: tuple[str, ...] = ()
+    """Those that the last heartbeat said."""
+
     def __post_init__(self) -> None:
+        self.subscribed = self.config.topics
         self.reader = Reader(self.config, self.topics)
         self.member_id = kafka_uuid(self.draws)
 
@@ -130,6 +137,8 @@ class ConsumerMember:
                 return self._work(duration_ms, now_ms)
             case TopicsChanged():
                 return []  # the coordinator knows of its own accord
+            case Subscribe(topics):
+                return self._subscribe(topics)
 
     def heartbeat(self) -> Send:
         """A heartbeat which says nothing new."""
@@ -154,11 +163,12 @@ class ConsumerMember:
     def _full_beat(self, tag: str) -> Send:
         """All that the member has to say: when it joins, and after an error."""
         assignor = self.config.assignors[0] if self.config.assignors else None
+        self.sent = self.subscribed
         return self._beat(
             tag,
             self.member_epoch,
             rebalance_timeout_ms=self.config.max_poll_interval_ms,
-            subscribed_topic_names=tuple(sorted(self.config.topics)),
+            subscribed_topic_names=tuple(sorted(self.subscribed)),
             server_assignor=assignor,
             topic_partitions=self._by_topic_id(self.owned),
         )
@@ -175,10 +185,23 @@ class ConsumerMember:
         if code is ErrorCode.NONE:
             self.state = STABLE
             self.interval_ms = answer.response.heartbeat_interval_ms
-            return [Heartbeat(self.interval_ms), *self._on_response(answer.response, now_ms)]
+            return [Heartbeat(self.interval_ms), *self._on_response(answer.response, now_ms), *self._say_topics()]
         if code in RETRIABLE or code in FENCED:
             return [SetTimer(RETRY, RETRY_BACKOFF_MS)]
         return self._gone(code.name)
+
+    def _subscribe(self, topics: tuple[str, ...]) -> Actions:
+        """A heartbeat says it at once, if the member is in the group."""
+        self.subscribed = topics
+        return self._say_topics() if self.state in {STABLE, RECONCILING} else []
+
+    def _say_topics(self) -> Actions:
+        if self.sent == self.subscribed:
+            return []
+        self.sent = self.subscribed
+        names = tuple(sorted(self.subscribed))
+        beat = self._beat("heartbeat", self.member_epoch, subscribed_topic_names=names)
+        return [Heartbeat(self.interval_ms), beat]
 
     def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
         if self.state not in {STABLE, RECONCILING}:

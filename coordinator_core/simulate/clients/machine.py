@@ -81,7 +81,14 @@ class TopicsChanged:
     """The client's metadata shows that topics were made or have grown."""
 
 
-Event = Started | Answered | TimerFired | Stop | SlowPoll | TopicsChanged
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """The application subscribes to these topics from now on."""
+
+    topics: tuple[str, ...]
+
+
+Event = Started | Answered | TimerFired | Stop | SlowPoll | TopicsChanged | Subscribe
 
 
 # --- actions ---

@@ -47,6 +47,7 @@ from coordinator_core.simulate.clients.machine import (
     SlowPoll,
     Started,
     Stop,
+    Subscribe,
     TimerFired,
     Topics,
     TopicsChanged,
@@ -135,8 +136,14 @@ class ShareConsumer:
     sessions: dict[int, Session] = field(default_factory=dict)
     """By broker."""
     is_busy: bool = False
+    interval_ms: int = 0
+    subscribed: tuple[str, ...] = field(init=False)
+    """The topics that the application wants now."""
+    sent: tuple[str, ...] = ()
+    """Those that the last heartbeat said."""
 
     def __post_init__(self) -> None:
+        self.subscribed = self.config.topics
         self.member_id = kafka_uuid(self.draws)
 
     # --- the contract ---
@@ -158,6 +165,8 @@ class ShareConsumer:
                 return self._work(duration_ms)
             case TopicsChanged():
                 return []
+            case Subscribe(topics):
+                return self._subscribe(topics)
 
     def heartbeat(self) -> Send:
         """A heartbeat which says nothing new."""
@@ -186,7 +195,8 @@ class ShareConsumer:
 
     def _join(self) -> Actions:
         self.state, self.member_epoch, self.assigned = JOINING, JOIN_GROUP_MEMBER_EPOCH, ()
-        names = tuple(sorted(self.config.topics))
+        self.sent = self.subscribed
+        names = tuple(sorted(self.subscribed))
         return [Heartbeat(0), CancelTimer(POLL), self._beat("join", self.member_epoch, names)]
 
     def _on_answer(self, answer: Answered) -> Actions:
@@ -201,11 +211,24 @@ class ShareConsumer:
         if code is ErrorCode.NONE:
             self.state = STABLE
             self._take(answer.response)
+            self.interval_ms = answer.response.heartbeat_interval_ms
             first_poll_ms = self.draws.randrange(self.config.poll_interval_ms)
-            return [Heartbeat(answer.response.heartbeat_interval_ms), SetTimer(POLL, first_poll_ms)]
+            return [Heartbeat(self.interval_ms), SetTimer(POLL, first_poll_ms), *self._say_topics()]
         if code in RETRIABLE or code in FENCED:
             return [SetTimer(RETRY, RETRY_BACKOFF_MS)]
         return self._gone(code.name)
+
+    def _subscribe(self, topics: tuple[str, ...]) -> Actions:
+        """A heartbeat says it at once, if the member is in the group."""
+        self.subscribed = topics
+        return self._say_topics() if self.state is STABLE else []
+
+    def _say_topics(self) -> Actions:
+        if self.sent == self.subscribed:
+            return []
+        self.sent = self.subscribed
+        names = tuple(sorted(self.subscribed))
+        return [Heartbeat(self.interval_ms), self._beat("heartbeat", self.member_epoch, names)]
 
     def _on_heartbeat(self, answer: Answered) -> Actions:
         if self.state is not STABLE:

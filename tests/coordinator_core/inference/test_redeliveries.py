@@ -111,6 +111,16 @@ CASES = (
         ((2, 0, 9, 1, 2, "RETRIED", "LOCK_TIMEOUT", "LOCK_DURATION", "LIKELY", False),),
     ),
     Case(
+        "rule B: the record before was written late, so the lock ends a little sooner after it",
+        (SNAPSHOT, returned(9_003), returned(13_001, AV1, AV2)),
+        ((2, 0, 9, 1, 2, "RETRIED", "LOCK_TIMEOUT", "LOCK_DURATION", "LIKELY", False),),
+    ),
+    Case(
+        "rule B: given up at the limit as the last lock ended",
+        (SNAPSHOT, returned(9_000, None, AV4), Record(13_010, (Change(0, 9, AV4, AR5),))),
+        ((2, 0, 9, 4, 5, "RETRIED", "LOCK_TIMEOUT", "LOCK_DURATION", "LIKELY", False),),
+    ),
+    Case(
         "rule A: one lock duration after an acknowledgement that fetched more",
         (SNAPSHOT, Record(9_000, (Change(10, 19, None, ACK1),)), returned(13_004)),
         ((2, 0, 9, -1, 1, "HANDED_BACK", "LOCK_TIMEOUT", "LOCK_DURATION", "LIKELY", False),),

@@ -41,6 +41,31 @@ WRONG = (
     ("local time", HEAD.replace("00Z", "00"), r"f\.toml: start: must be a time with an offset"),
     ("unknown topic", HEAD + GROUP, r"f\.toml: group\[0\]\.topics: names 't', which no \[\[topic\]\] makes"),
     ("internal topic", HEAD + TOPIC.replace("t", "__t", 3), r"topic"),
+    (
+        "member topics of no topic",
+        HEAD + TOPIC + GROUP + 'member_topics = [["u"]]\n',
+        r"f\.toml: group\[0\]\.member_topics\[0\]: names 'u', which is not among topics: add it there",
+    ),
+    (
+        "member topics, not lists",
+        HEAD + TOPIC + GROUP + 'member_topics = ["t"]\n',
+        r"f\.toml: group\[0\]\.member_topics: must be a list of lists, as",
+    ),
+    (
+        "more lists than members",
+        HEAD + TOPIC + GROUP + 'member_topics = [["t"], ["t"]]\n',
+        r"f\.toml: group\[0\]\.member_topics: has more lists than the group has members \(1\)",
+    ),
+    (
+        "a topic of no member",
+        HEAD + TOPIC + TOPIC.replace('"t"', '"u"') + GROUP.replace('["t"]', '["t", "u"]') + 'member_topics = [["t"]]\n',
+        r"f\.toml: group\[0\]\.member_topics: leaves out 'u' of topics",
+    ),
+    (
+        "a subscription to no topic",
+        HEAD + TOPIC + GROUP + '[[fault]]\nkind = "subscribe"\nat = "1m"\ngroup = "g"\ntopics = ["u"]\n',
+        r"f\.toml: fault\[0\]\.topics: names 'u', which no \[\[topic\]\] makes: add it",
+    ),
     ("topic twice", HEAD + TOPIC + TOPIC, r"f\.toml: topic: two topics have one name"),
     ("group twice", HEAD + TOPIC + GROUP + GROUP, r"f\.toml: group\[1\]\.name: is taken"),
     ("members", HEAD + TOPIC + GROUP + "members = 0\n", r"group\[0\]\.members: must be a whole number from 1 to"),

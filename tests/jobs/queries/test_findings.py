@@ -83,6 +83,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         oddity(1, "OTHER", "COORDINATOR"),
         oddity(2, "TIME", "LOG"),
         *(oddity(number, "CLIENT_LAYOUT", "CLIENT", f"g{number % 2}") for number in (3, 4, 5)),
+        oddity(6, "TWO_APPLICATIONS", "GROUP", "shared"),
+        oddity(7, "TWO_APPLICATIONS", "GROUP", "parted"),
+        oddity(8, "ONE_APPLICATION", "GROUP", "parted"),
     ],
     "gold.redeliveries": [
         redelivered("s", 0, 9, 1),
@@ -131,13 +134,15 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
         broken_rules=(("OTHER", 1),),
         log_oddities=(("TIME", 1),),
         client_notes=(("clients like 'app'", 2),),
+        shared_groups=("shared",),
         hole_count=2,
         quarantined_count=1,
     )
     assert found.headline == (
         "found: 1 group in rebalance storms; 1 group rebalanced more than 20 times on one day; "
         "members were thrown out in 2 rebalances (1 of them guesses); 41 records were given up; 3 odd commits; "
-        "1 broken rule of the coordinators; 1 oddity of the log; 2 holes in coverage; 1 row in quarantine"
+        "1 broken rule of the coordinators; 1 oddity of the log; "
+        "1 group id used by several applications; 2 holes in coverage; 1 row in quarantine"
     )
 
 
@@ -146,11 +151,11 @@ def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -
     write(warehouse, ROWS)
     reported = list(lines(findings(warehouse, CLUSTER), ["--warehouse", "/a b/it's"]))
     commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in reported[1:]]
-    assert len(commands) == 15
+    assert len(commands) == 16
     assert all(
         command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
     )
-    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 10, "report": 1}
+    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 11, "report": 1}
 
 
 def test_nothing_to_tell(warehouse: Warehouse) -> None:

@@ -1,0 +1,176 @@
+"""Two applications under one group.id: a finding of its own, in nights over simulated logs, against their truth."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from coordinator_core.simulate.scenario_file import parse_scenario
+from coordinator_core.simulate.simulation import Simulation
+from coordinator_core.simulate.truth import Facts, MemorySink
+from jobs.operations.simulate import write_log
+from tests.cases.harness import Ledger
+
+SCENARIO: Final = """
+name = "two-applications"
+start = 2026-01-05T08:00:00Z
+duration = "4m"
+[cluster]
+brokers = 1
+consumer_offsets_partitions = 2
+share_group_state_partitions = 1
+[[topic]]
+name = "orders"
+partitions = 4
+rate = 5.0
+[[topic]]
+name = "refunds"
+partitions = 2
+[[topic]]
+name = "mails"
+partitions = 4
+rate = 5.0
+""" + "".join(
+    f"""
+[[group]]
+name = "{protocol}-shared"
+protocol = "{protocol}"
+topics = ["orders", "refunds", "mails"]
+member_topics = [["orders"], ["orders", "refunds"], ["mails"]]
+members = 3
+[[group]]
+name = "{protocol}-one"
+protocol = "{protocol}"
+topics = ["orders", "refunds", "mails"]
+member_topics = [["orders", "refunds"], ["refunds", "mails"]]
+members = 2
+[[group]]
+name = "{protocol}-turns"
+protocol = "{protocol}"
+topics = ["orders", "mails"]
+members = 2
+[[fault]]
+kind = "subscribe"
+at = "60s"
+group = "{protocol}-turns"
+member = 0
+topics = ["orders"]
+[[fault]]
+kind = "subscribe"
+at = "90s"
+group = "{protocol}-turns"
+member = 1
+topics = ["mails"]
+[[fault]]
+kind = "subscribe"
+at = "150s"
+group = "{protocol}-turns"
+member = 1
+topics = ["mails", "orders"]
+"""
+    for protocol in ("classic", "consumer", "share")
+)
+START_MS: Final = 1_767_600_000_000
+PROTOCOLS: Final = ("classic", "consumer", "share")
+
+
+def simulated(folder: Path, duration_s: int) -> dict[str, list[Facts]]:
+    """The logs of so much of the story; its truth."""
+    sink = MemorySink()
+    scenario = replace(parse_scenario(SCENARIO, "two.toml"), duration_ms=1000 * duration_s)
+    simulation = Simulation(scenario, sink)
+    simulation.run()
+    for log, topic_id in simulation.logs():
+        write_log(folder, log, topic_id, scenario.cluster.segment_bytes)
+    return sink.lines
+
+
+def found(ledger: Ledger) -> list[dict[str, Any]]:
+    """The rows about groups, in the order of the log."""
+    rows = [row for row in ledger.rows("gold.log_anomalies") if row["category"] == "GROUP"]
+    return sorted(rows, key=lambda row: (row["log_partition"], row["log_offset"], row["ordinal"]))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[Facts]]]:
+    """The logs of the whole story, and its truth."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, simulated(folder, 240)
+
+
+@pytest.fixture
+def lines(whole: tuple[Path, dict[str, list[Facts]]]) -> dict[str, list[Facts]]:
+    """The truth of the whole story."""
+    return whole[1]
+
+
+def test_members_whose_topics_do_not_overlap_are_a_finding(
+    ledger: Ledger, whole: tuple[Path, dict[str, list[Facts]]], lines: dict[str, list[Facts]]
+) -> None:
+    """Which members have which topics, and since when: from the record of the member that shares none with the others;
+    a night names the groups that are so now."""
+    night = ledger.night(whole[0])
+    assert night.exit_code == 0, night.text
+    rows = found(ledger)
+    by_group = {group: [row for row in rows if row["group_id"] == group] for group in {row["group_id"] for row in rows}}
+    assert set(by_group) == {f"{protocol}-{kind}" for protocol in PROTOCOLS for kind in ("shared", "turns")}
+    for protocol in PROTOCOLS:
+        (shared,) = by_group[f"{protocol}-shared"]
+        assert (shared["rule"], shared["confidence"]) == ("TWO_APPLICATIONS", "LIKELY")
+        assert shared["details"] == (
+            f"topic mails: 1 member, client {protocol}-shared-2; "
+            f"topics orders, refunds: 2 members, clients {protocol}-shared-0, {protocol}-shared-1"
+        )
+        came = [
+            line["ts_ms"]
+            for line in lines["generations"]
+            if line["group"] == f"{protocol}-shared" and len(line["members"]) == 3
+        ]
+        assert abs(round(shared["at"].timestamp() * 1000) - came[0]) <= 100
+        turns = by_group[f"{protocol}-turns"]
+        assert [row["rule"] for row in turns] == ["TWO_APPLICATIONS", "ONE_APPLICATION"]
+        after_s = [row["at"].timestamp() - START_MS / 1000 for row in turns]
+        assert 90 <= after_s[0] <= 100
+        assert 150 <= after_s[1] <= 160
+    shared_groups = sorted(f"{protocol}-shared" for protocol in PROTOCOLS)
+    assert night.facts["found"]["shared_groups"] == shared_groups
+    assert "3 group ids used by several applications" in night.text
+    assert "several applications under one group.id: " + ", ".join(shared_groups) in night.text
+
+
+def test_it_does_not_depend_on_where_nights_are_cut(
+    ledger: Ledger, tmp_path: Path, whole: tuple[Path, dict[str, list[Facts]]]
+) -> None:
+    """A night over half of the story and one over the rest find what one night finds."""
+    ledger.night(whole[0])
+    for number, duration_s in enumerate((2, 95), 1):
+        simulated(tmp_path / str(number), duration_s)
+        assert Ledger(tmp_path / "cut").night(tmp_path / str(number), number=number).exit_code == 0
+    assert Ledger(tmp_path / "cut").night(whole[0], number=9).exit_code == 0
+    assert found(Ledger(tmp_path / "cut")) == found(ledger)
+
+
+def test_members_have_partitions_of_their_own_topics_alone(lines: dict[str, list[Facts]]) -> None:
+    """Heterogeneous subscriptions, as SimpleAssignor and the others assign them; after a change of the subscription the
+    client reads its new topics, and only these."""
+    owned = {
+        (line["client_id"], line["topic"])
+        for line in lines["owners"]
+        if line["to_ms"] is None or line["to_ms"] - line["from_ms"] > 5000
+    }
+    for protocol in ("classic", "consumer"):
+        assert {topic for client, topic in owned if client == f"{protocol}-shared-2"} == {"mails"}
+        assert {topic for client, topic in owned if client == f"{protocol}-shared-0"} == {"orders"}
+    delivered: dict[str, set[str]] = {}
+    for line in lines["deliveries"]:
+        delivered.setdefault(line["client_id"], set()).add(line["topic"])
+    assert delivered["share-shared-2"] == {"mails"}
+    assert delivered["share-shared-0"] | delivered.get("share-shared-1", set()) == {"orders"}
+    late = [line for line in lines["deliveries"] if START_MS + 100_000 <= line["ts_ms"] <= START_MS + 150_000]
+    turns = {(line["client_id"], line["topic"]) for line in late if line["group"] == "share-turns"}
+    assert turns == {("share-turns-0", "orders"), ("share-turns-1", "mails")}
+    causes = {
+        cause["reason"] for line in lines["generations"] if line["group"].endswith("-turns") for cause in line["causes"]
+    }
+    assert "SUBSCRIPTION_CHANGED" in causes
