@@ -8,6 +8,7 @@ else moves time, and ties go by the order of scheduling, so a run is a function 
 * `scenario` reads and checks the TOML file: topics, groups, producers, faults, the brokers and their settings. An error
   names the file, the key and what to do.
 * `simulation.Simulation` builds the cluster from it and runs it to the end.
+* `lookups.Lookups` is how a client finds its coordinators: FindCoordinator, as in `coordinator_core.find_coordinator`.
 * `cluster.Cluster` is the brokers: it routes a request to the broker which leads the coordinator's partition, drives
   the coordinators' timers and tasks, and moves leaders when a broker goes. Coordinators and their logs of real record
   batches are those of `coordinator_core.runtime`.
@@ -22,7 +23,7 @@ else moves time, and ties go by the order of scheduling, so a run is a function 
 
 Randomness: every actor has its own `random.Random`, seeded from the run's seed and the actor's name (`draw.stream`).
 One more group in a scenario changes nothing in the others, and groups which share no log partition may be simulated
-apart from one another.
+apart from one another, unless the cluster is new: then whoever comes first waits for the internal topics.
 
 Network: a request takes the sender's latency, drawn once for each client, to the broker and back. Requests of one
 client to one broker arrive in order. A broker which is gone does not answer; the client finds out after its request
@@ -67,6 +68,6 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
 
 What is simplified: payloads do not exist; consumers read at a steady rate, so `owners` has ranges and no single polls;
 `__cluster_metadata` and `__transaction_state` are on one broker that never fails, and say nothing of leaders that
-change; controllers elect after a fixed time; clients look coordinators up in one round trip. Two session timers which
-end in the same millisecond in one group may be reported in another order where heartbeats are left out.
+change; controllers elect after a fixed time. Two session timers which end in the same millisecond in one group may be
+reported in another order where heartbeats are left out.
 """

@@ -4,7 +4,7 @@ A broker which is gone answers nobody: its connections break, which clients noti
 later the controller elects new leaders. Broker-internal calls (persister, transaction markers) take `INTERNAL_MS`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,6 +13,19 @@ from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.operation import Client
 from coordinator_core.coordinator.records import Producer
 from coordinator_core.coordinator.timers import Timer
+from coordinator_core.find_coordinator.broker import (
+    ClusterView,
+    Coordinator,
+    FindCoordinatorRequest,
+    Node,
+    find_coordinators,
+)
+from coordinator_core.find_coordinator.internal_topics import (
+    CreatableTopic,
+    InternalTopicsConfig,
+    TopicCreation,
+    creatable_topic,
+)
 from coordinator_core.log.compression import Codec
 from coordinator_core.lookup import group_partition
 from coordinator_core.offsets.messages import TxnOffsetCommitRequest
@@ -37,6 +50,7 @@ from coordinator_core.simulate.transactions import Transaction, Transactions
 from coordinator_core.simulate.truth_recorder import COMMITS, TruthRecorder, is_quiet
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
 from schemas.transaction_state import TransactionStatus
 
 DETECTION_MS: Final = 2000
@@ -45,6 +59,8 @@ REBALANCE_LEADERS_MS: Final = 10_000
 """From a broker's return until it leads again what it led at first."""
 INTERNAL_MS: Final = 1
 """One way between two brokers."""
+TOPIC_CREATION_MS: Final = 20
+"""From a broker's request to the controller until all brokers know the topic."""
 
 JOINS: Final = frozenset({"classic_join"})
 """Operations which may hand out a member id."""
@@ -145,8 +161,62 @@ class Cluster:
             transaction_version=spec.transaction_version,
             on_change=self._write_transaction,
         )
-        self.groups.start()
-        self.shares.start()
+        self.has_transactions = False
+        """`__transaction_state` was made."""
+        self.on_topic_made: Callable[[CreatableTopic], None] | None = None
+        """Told of each internal topic, as it is made."""
+        self._topics_config = InternalTopicsConfig(
+            offsets_topic_num_partitions=spec.consumer_offsets_partitions,
+            offsets_topic_segment_bytes=spec.segment_bytes,
+            transaction_state_log_num_partitions=spec.transaction_state_partitions,
+            transaction_state_log_segment_bytes=spec.segment_bytes,
+            share_coordinator_state_topic_num_partitions=spec.share_group_state_partitions,
+            share_coordinator_state_topic_segment_bytes=spec.segment_bytes,
+        )
+        self._creations = {broker_id: TopicCreation(self._topics_config) for broker_id in range(1, spec.brokers + 1)}
+
+    # --- who coordinates what ---
+
+    def nodes(self) -> Sequence[int]:
+        """The brokers that are there."""
+        return sorted(self.alive)
+
+    def find_coordinators(self, broker_id: int, request: FindCoordinatorRequest) -> Sequence[Coordinator] | None:
+        """What a broker answers to FindCoordinator; None where it is gone. A topic that is missing is made."""
+        if broker_id not in self.alive:
+            return None
+        found = find_coordinators(self._view(), request, self._topics_config)
+        for topic in self._creations[broker_id].request(found.missing_topics):
+            self._loop.after(TOPIC_CREATION_MS, self._make_topic, broker_id, topic)
+        return found.coordinators
+
+    def _view(self) -> ClusterView:
+        leaders: dict[str, tuple[int | None, ...]] = {
+            topic.topic: tuple(log.leader for log in topic.logs) for topic in (self.groups, self.shares) if topic.exists
+        }
+        if self.has_transactions:
+            leaders[TRANSACTIONS_TOPIC] = (min(self.alive, default=None),) * len(self.transaction_logs.logs)
+        return ClusterView({broker_id: Node(broker_id, "", -1) for broker_id in self.alive}, leaders)
+
+    def _make_topic(self, broker_id: int, topic: CreatableTopic) -> None:
+        """The controller makes an internal topic, unless another broker was the first to ask for it."""
+        self._creations[broker_id].done(topic.name)
+        if topic.name not in self._view().leaders:
+            self.make_topic(topic)
+
+    def make_topic(self, topic: CreatableTopic) -> None:
+        """An internal topic is there from now on."""
+        if topic.name == TRANSACTIONS_TOPIC:
+            self.has_transactions = True
+        else:
+            {OFFSETS_TOPIC: self.groups, SHARE_TOPIC: self.shares}[topic.name].start()
+        if self.on_topic_made is not None:
+            self.on_topic_made(topic)
+
+    def make_internal_topics(self, names: Iterable[str]) -> None:
+        """These are there before anybody asks for one."""
+        for name in names:
+            self.make_topic(creatable_topic(name, self._topics_config))
 
     # --- requests of clients ---
 
@@ -157,14 +227,6 @@ class Cluster:
             partition = group_partition(group_id, len(self.groups.logs))
             self._group_partitions[group_id] = partition
         return partition
-
-    def leader(self, send: Send) -> int | None:
-        """The broker which serves the request now; None while nobody does."""
-        if send.service is Service.DATA:
-            return send.key if send.key in self.alive else None
-        if send.service is Service.TRANSACTION:
-            return min(self.alive, default=None)
-        return self.groups.leader(self.partition_of(send.key))
 
     def data_leader(self, at: TopicPartition) -> int | None:
         """The broker which leads a data partition, of those which are there."""

@@ -59,6 +59,8 @@ class InternalTopic:
             PartitionLog(topic, partition, _replicas(partition, broker_count)) for partition in range(partition_count)
         ]
         self.runtimes = {broker_id: make_runtime(broker_id) for broker_id in range(1, broker_count + 1)}
+        self.exists = False
+        """Made by its first user (`start`)."""
         self._loop = loop
         self._listener = listener
         self._make_runtime = make_runtime
@@ -72,12 +74,20 @@ class InternalTopic:
             log.on_append = partial(self._replicate_soon, log.partition)
 
     def start(self) -> None:
-        """The brokers load their coordinators, at once."""
+        """The topic is made: the brokers load their coordinators, at once."""
+        if self.exists:
+            return
+        self.exists = True
         for log in self.logs:
             self._load(log, 0)
+        for broker_id in self.runtimes:
+            if not self._listener.is_alive(broker_id):
+                self.elect_after(broker_id)
 
     def leader(self, partition: int) -> int | None:
         """Who leads and is there, or None."""
+        if not self.exists:
+            return None
         leader = self.logs[partition].leader
         return leader if leader is not None and self._listener.is_alive(leader) else None
 
@@ -160,11 +170,13 @@ class InternalTopic:
 
     def led_by(self, broker_id: int) -> frozenset[int]:
         """Partitions which a broker leads."""
+        if not self.exists:
+            return frozenset()
         return frozenset(log.partition for log in self.logs if log.leader == broker_id)
 
     def elect_after(self, broker_id: int) -> None:
         """The controller takes a dead broker out of sync, and others lead what it led."""
-        for log in self.logs:
+        for log in () if not self.exists else self.logs:
             was_leader = log.leader == broker_id
             log.shrink_isr(broker_id)
             if not was_leader:
@@ -182,7 +194,7 @@ class InternalTopic:
         """A broker is back, with its logs and nothing else."""
         self.runtimes[broker_id] = self._make_runtime(broker_id)
         self._deadlines.pop(broker_id, None)
-        for log in self.logs:
+        for log in () if not self.exists else self.logs:
             if log.leader == broker_id:
                 # It came back before anybody noticed: it leads on, from what its log has.
                 log.elect(broker_id)
@@ -202,7 +214,7 @@ class InternalTopic:
         """Logs which the broker led at first, is in sync with, and does not lead now."""
         return [
             log
-            for log in self.logs
+            for log in (() if not self.exists else self.logs)
             if next(iter(log.replicas)) == broker_id and log.leader not in {broker_id, None} and broker_id in log.isr
         ]
 

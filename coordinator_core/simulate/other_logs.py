@@ -60,10 +60,16 @@ class MetadataLog:
         self._append(configs, at_ms)
 
     def make_topic(
-        self, name: str, topic_id: str, partition_count: int, configs: Sequence[tuple[str, str]] = ()
+        self,
+        name: str,
+        topic_id: str,
+        partition_count: int,
+        configs: Sequence[tuple[str, str]] = (),
+        *,
+        at_ms: int | None = None,
     ) -> None:
-        """A topic that was there before the scenario starts."""
-        at_ms = self._loop.now_ms - AGE_MS
+        """A topic; without a time, one that was there before the scenario starts."""
+        at_ms = self._loop.now_ms - AGE_MS if at_ms is None else at_ms
         records = [_record(metadata.TOPIC_RECORD, name=name, topic_id=topic_id)]
         records += [_config(metadata.ConfigResourceType.TOPIC, name, key, value) for key, value in configs]
         records += self._partitions(name, topic_id, range(partition_count))

@@ -2,11 +2,11 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.simulate.clients.machine import (
-    RETRY_BACKOFF_MS,
     Action,
     Answered,
     CancelTimer,
@@ -16,6 +16,7 @@ from coordinator_core.simulate.clients.machine import (
     Gave,
     Heartbeat,
     Send,
+    Service,
     SetTimer,
     Started,
     Stop,
@@ -25,6 +26,7 @@ from coordinator_core.simulate.clients.machine import (
 )
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.heartbeats import Heartbeats
+from coordinator_core.simulate.lookups import Brokers, Lookups
 from coordinator_core.simulate.truth import Truth
 
 HEARTBEAT = "heartbeat"
@@ -32,12 +34,8 @@ LOST_BROKER = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AV
 """Errors after which a client looks for its coordinator again."""
 
 
-class Network(Protocol):
+class Network(Brokers, Protocol):
     """Where requests go. Answers come back by `Process.answered`."""
-
-    def leader(self, send: Send) -> int | None:
-        """The broker which serves the request now, or None."""
-        ...
 
     def deliver(self, process: "Process", broker_id: int, send: Send) -> None:
         """The request reaches a broker now."""
@@ -60,6 +58,7 @@ class Process:
         host: str,
         latency_ms: int,
         uuids: random.Random,
+        lookup_draws: random.Random,
         make: Callable[[random.Random], Client],
         draws: Callable[[int], random.Random],
         loop: EventLoop,
@@ -87,8 +86,9 @@ class Process:
         self._timers: dict[str, int] = {}
         """Timer -> its token; a firing with another one is void."""
         self._token = 0
-        self._brokers: dict[Any, int] = {}
-        """(service, key) -> the broker which the client takes for the one to ask."""
+        self._lookups = Lookups(latency_ms, loop, network, lookup_draws)
+        self._late: Send | None = None
+        """A heartbeat that waited for its coordinator: of when it arrives nobody else knows."""
         self._is_paused = False
         self._buffered: list[Event] = []
         self._paused_interval_ms = 0
@@ -155,7 +155,7 @@ class Process:
         self._is_paused = False
         self._buffered.clear()
         self._timers.clear()
-        self._brokers.clear()
+        self._lookups.clear()
 
     # --- events and actions ---
 
@@ -172,23 +172,22 @@ class Process:
         self._go(send, self.incarnation)
 
     def _go(self, send: Send, incarnation: int) -> None:
-        """Send a request to the broker which is known, or look for it first: one way there and back."""
+        """Send a request to the leader of the data, or to the coordinator, once that is known."""
         if self.client is None or incarnation != self.incarnation:
             return
-        known = self._brokers.get((send.service, send.key))
-        if known is not None:
-            self._loop.after(self.latency_ms, self._network.deliver, self, known, send)
+        if send.service is Service.DATA:
+            self._reach(send, incarnation, send.key)
             return
-        leader = self._network.leader(send)
-        if leader is None:
-            self._loop.after(RETRY_BACKOFF_MS, self._go, send, incarnation)
-            return
-        self._loop.after(2 * self.latency_ms, self._found, send, leader, incarnation)
+        self._lookups.find(
+            send.service,
+            send.key,
+            partial(self._reach, send, incarnation),
+            lambda error: self.answered(incarnation, send, None, error),
+        )
 
-    def _found(self, send: Send, leader: int, incarnation: int) -> None:
+    def _reach(self, send: Send, incarnation: int, broker_id: int) -> None:
         if incarnation == self.incarnation:
-            self._brokers[send.service, send.key] = leader
-            self._go(send, incarnation)
+            self._loop.after(self.latency_ms, self._network.deliver, self, broker_id, send)
 
     def heartbeat(self) -> Send:
         """The heartbeat as it would be sent now."""
@@ -202,15 +201,12 @@ class Process:
 
     def heartbeat_arrives(self, send: Send) -> None:
         """A heartbeat reaches the broker which the client takes for its coordinator."""
-        known = self._brokers.get((send.service, send.key))
+        known = self._lookups.known(send.service, send.key)
         if known is None:
-            leader = self._network.leader(send)
-            if leader is None:
-                return
-            known = leader
-            if self.client is not None:
-                self._brokers[send.service, send.key] = leader
-        self._network.deliver(self, known, send)
+            self._late = send
+            self._go(send, self.incarnation)
+        else:
+            self._network.deliver(self, known, send)
 
     def answered(self, incarnation: int, send: Send, response: Any, error: ErrorCode | None) -> None:
         """An answer reaches the client, if it is still the one which asked."""
@@ -218,10 +214,11 @@ class Process:
             return
         code = error if error is not None else ErrorCode(getattr(response, "error_code", 0) or 0)
         if code in LOST_BROKER:
-            self._brokers.pop((send.service, send.key), None)
+            self._lookups.lost(send.service, send.key)
         if send.tag == HEARTBEAT and code is ErrorCode.NONE:
             self._hand(Answered(HEARTBEAT, response, None, send.request))
-            self._heartbeats.answered(self)
+            if send is not self._late:
+                self._heartbeats.answered(self)
             return
         self._hand(Answered(send.tag, response, error, send.request))
 

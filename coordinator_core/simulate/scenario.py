@@ -44,6 +44,9 @@ class ClusterSpec:
     """share.coordinator.state.topic.num.partitions: of `__share_group_state`."""
     transaction_state_partitions: int = 5
     """transaction.state.log.num.partitions: of `__transaction_state`."""
+    new_cluster: bool = False
+    """Nobody has used the cluster before: each internal topic is made when the first FindCoordinator needs it, which is
+    answered COORDINATOR_NOT_AVAILABLE. Else the topics that the groups need are there."""
     latency_ms: tuple[int, int] = (1, 5)
     """`latency = ["1ms", "5ms"]`: one way between client and broker; each client draws its own from this range."""
     append_linger_ms: int | None = None

@@ -304,6 +304,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("ClusterSpec", "consumer_offsets_partitions"): _count(1, PARTITIONS_MAX),
     ("ClusterSpec", "share_group_state_partitions"): _count(1, PARTITIONS_MAX),
     ("ClusterSpec", "transaction_state_partitions"): _count(1, PARTITIONS_MAX),
+    ("ClusterSpec", "new_cluster"): _flag,
     ("ClusterSpec", "latency_ms"): _latency,
     ("ClusterSpec", "append_linger_ms"): _duration,
     ("ClusterSpec", "segment_bytes"): _count(10_000, 2**31 - 1),

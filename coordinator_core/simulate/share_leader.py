@@ -5,6 +5,7 @@ read and write their state at the share coordinators. A broker that dies takes a
 what was persisted. A member whose connection breaks gives up what it had acquired.
 """
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +15,8 @@ from typing import Any, Final
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.operation import Outcome
+from coordinator_core.find_coordinator.broker import CoordinatorType, FindCoordinatorRequest
+from coordinator_core.find_coordinator.client import NodeLoad, least_loaded_node
 from coordinator_core.lookup import SharePartitionKey, share_partition_partition
 from coordinator_core.runtime.messages import Answer
 from coordinator_core.runtime.share_machines import partition_requests, result_of
@@ -78,6 +81,8 @@ class DataBroker:
 
     broker_id: int
     persister: Persister
+    draws: random.Random
+    """For which broker it asks."""
     sessions: dict[tuple[str, str], int] = field(default_factory=dict)
     """(group, member) -> the epoch which the next request has to have."""
     served: dict[tuple[str, TopicPartition], Served] = field(default_factory=dict)
@@ -380,18 +385,28 @@ class ShareLeaders:
         if broker is None:
             draws = stream(self._seed, "persister", broker_id)
             persister = Persister(self._share_leader, draws.random)
-            broker = self._brokers[broker_id] = DataBroker(broker_id, persister)
+            lookup_draws = stream(self._seed, "share-lookup", broker_id)
+            broker = self._brokers[broker_id] = DataBroker(broker_id, persister, lookup_draws)
         return broker
 
     def _share_leader(self, key: SharePartitionKey) -> int | None:
         return self._cluster.shares.leader(share_partition_partition(key, len(self._cluster.shares.logs)))
 
+    def _find(self, broker: DataBroker, key: SharePartitionKey) -> int | ErrorCode:
+        """FindCoordinator of a share partition, asked of any broker (PersisterStateManager)."""
+        nodes = self._cluster.nodes()
+        request = FindCoordinatorRequest(CoordinatorType.SHARE, (key.as_coordinator_key(),))
+        node_id = least_loaded_node([NodeLoad(node_id) for node_id in nodes], broker.draws.random())
+        answers = None if node_id is None else self._cluster.find_coordinators(node_id, request)
+        if not answers:
+            return ErrorCode.NETWORK_EXCEPTION
+        return answers[0].error_code or answers[0].node.node_id
+
     def _pump(self, broker: DataBroker) -> None:
         """Send what the persister has to send, and come back when it wants to try again."""
         for request in broker.persister.requests():
             if isinstance(request, Lookup):
-                leader = self._share_leader(request.key)
-                answer = ErrorCode.COORDINATOR_NOT_AVAILABLE if leader is None else leader
+                answer = self._find(broker, request.key)
                 self._loop.after(2 * INTERNAL_MS, self._on_lookup, broker, request.request_id, answer)
             else:
                 self._loop.after(INTERNAL_MS, self._send_to_coordinator, broker, request)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from coordinator_core.find_coordinator.internal_topics import CreatableTopic
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.clients.classic import ClassicConsumer
 from coordinator_core.simulate.clients.consumer import ConsumerMember
@@ -77,6 +78,7 @@ class Simulation:
         """Group id -> processes, by index."""
         self.truth_recorder = TruthRecorder(self.truth, self.processes.get, lambda: self.loop.now_ms)
         self.cluster = Cluster(scenario.cluster, self.loop, self.topics, self.truth_recorder)
+        self.cluster.on_topic_made = self._note_topic
         self.heartbeats = Heartbeats(self.loop, self.cluster, skips=skips_heartbeats)
         self.truth_recorder.heartbeats = self.heartbeats
         share_groups = {
@@ -126,27 +128,36 @@ class Simulation:
 
     def _internal_topics(self) -> Iterator[tuple[str, list[PartitionLog]]]:
         """Those which somebody has asked for: brokers make internal topics at their first use."""
-        protocols = {spec.protocol for spec in self.scenario.groups}
-        yield OFFSETS_TOPIC, self.cluster.groups.logs
-        if "share" in protocols:
-            yield SHARE_TOPIC, self.cluster.shares.logs
-        if self._has_transactions:
-            yield TRANSACTIONS_TOPIC, self.cluster.transaction_logs.logs
-
-    @property
-    def _has_transactions(self) -> bool:
-        return any(spec.commits == "transactional" for spec in self.scenario.groups)
+        cluster = self.cluster
+        if cluster.groups.exists:
+            yield OFFSETS_TOPIC, cluster.groups.logs
+        if cluster.shares.exists:
+            yield SHARE_TOPIC, cluster.shares.logs
+        if cluster.has_transactions:
+            yield TRANSACTIONS_TOPIC, cluster.transaction_logs.logs
 
     def _internal_topic_id(self, topic: str) -> str:
         return kafka_uuid(stream(self.seed, "topic", topic))
+
+    def _needed_topics(self) -> Iterator[str]:
+        yield OFFSETS_TOPIC
+        if any(spec.protocol == "share" for spec in self.scenario.groups):
+            yield SHARE_TOPIC
+        if any(spec.commits == "transactional" for spec in self.scenario.groups):
+            yield TRANSACTIONS_TOPIC
+
+    def _note_topic(self, topic: CreatableTopic) -> None:
+        """The controller writes an internal topic down as it is made, be it before the scenario starts."""
+        topic_id = self._internal_topic_id(topic.name)
+        at_ms = self.loop.now_ms if self.loop.event_count else None
+        self.cluster.metadata.make_topic(topic.name, topic_id, topic.partition_count, topic.configs, at_ms=at_ms)
 
     def _write_metadata(self) -> None:
         """What the controller has written before the scenario starts."""
         controller = self.cluster.metadata
         controller.set_up(self.scenario.groups)
-        for topic, logs in self._internal_topics():
-            configs = [("cleanup.policy", "compact"), ("segment.bytes", str(self.scenario.cluster.segment_bytes))]
-            controller.make_topic(topic, self._internal_topic_id(topic), len(logs), configs)
+        if not self.scenario.cluster.new_cluster:
+            self.cluster.make_internal_topics(self._needed_topics())
         for spec in self.scenario.topics:
             retention = [] if spec.retention_ms is None else [("retention.ms", str(spec.retention_ms))]
             controller.make_topic(spec.name, self.topics.topic_id(spec.name), spec.partitions, retention)
@@ -164,6 +175,7 @@ class Simulation:
             host=f"/10.0.{rank // HOST_BLOCK % 256}.{rank % HOST_BLOCK + 1}",
             latency_ms=draws.randint(*self.scenario.cluster.latency_ms),
             uuids=draws,
+            lookup_draws=stream(self.seed, "lookup", client_id),
             make=self._maker(spec, group_id, client_id, index),
             draws=lambda incarnation: stream(self.seed, "client", client_id, incarnation),
             loop=self.loop,

@@ -33,6 +33,7 @@ from coordinator_core.whatif.hypotheses import ENDING, STARTING, WARM_UP_MS, Act
 from coordinator_core.whatif.lifetimes import Lifetime
 from coordinator_core.whatif.settings import Changes
 from coordinator_core.whatif.timeline import Mark, Timeline
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.group_types import GroupType
 
 AFTER_MS: Final = 60_000
@@ -166,6 +167,7 @@ class _Runner:
     def run(self) -> Play:
         """Play to the end."""
         simulation = self._simulation
+        simulation.cluster.make_internal_topics([OFFSETS_TOPIC])
         for act in self._acts:
             simulation.loop.at(act.at_ms, self._perform, act)
         simulation.loop.run_until(self._end_ms)
@@ -189,6 +191,7 @@ class _Runner:
             host=f"/{slot}",
             latency_ms=LATENCY_MS,
             uuids=stream(self._seed, "process", client_id),
+            lookup_draws=stream(self._seed, "lookup", client_id),
             make=self._maker(slot),
             draws=lambda incarnation: stream(self._seed, "client", client_id, incarnation),
             loop=simulation.loop,

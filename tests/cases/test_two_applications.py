@@ -11,74 +11,19 @@ from coordinator_core.simulate.simulation import Simulation
 from coordinator_core.simulate.truth import Facts, MemorySink
 from jobs.operations.simulate import write_log
 from tests.cases.harness import Ledger
+from tests.conftest import PROJECT_ROOT
 
-SCENARIO: Final = """
-name = "two-applications"
-start = 2026-01-05T08:00:00Z
-duration = "4m"
-[cluster]
-brokers = 1
-consumer_offsets_partitions = 2
-share_group_state_partitions = 1
-[[topic]]
-name = "orders"
-partitions = 4
-rate = 5.0
-[[topic]]
-name = "refunds"
-partitions = 2
-[[topic]]
-name = "mails"
-partitions = 4
-rate = 5.0
-""" + "".join(
-    f"""
-[[group]]
-name = "{protocol}-shared"
-protocol = "{protocol}"
-topics = ["orders", "refunds", "mails"]
-member_topics = [["orders"], ["orders", "refunds"], ["mails"]]
-members = 3
-[[group]]
-name = "{protocol}-one"
-protocol = "{protocol}"
-topics = ["orders", "refunds", "mails"]
-member_topics = [["orders", "refunds"], ["refunds", "mails"]]
-members = 2
-[[group]]
-name = "{protocol}-turns"
-protocol = "{protocol}"
-topics = ["orders", "mails"]
-members = 2
-[[fault]]
-kind = "subscribe"
-at = "60s"
-group = "{protocol}-turns"
-member = 0
-topics = ["orders"]
-[[fault]]
-kind = "subscribe"
-at = "90s"
-group = "{protocol}-turns"
-member = 1
-topics = ["mails"]
-[[fault]]
-kind = "subscribe"
-at = "150s"
-group = "{protocol}-turns"
-member = 1
-topics = ["mails", "orders"]
-"""
-    for protocol in ("classic", "consumer", "share")
-)
-START_MS: Final = 1_767_600_000_000
+SCENARIO: Final = PROJECT_ROOT / "scenarios" / "two-applications.toml"
+START_MS: Final = 1_768_032_000_000
 PROTOCOLS: Final = ("classic", "consumer", "share")
 
 
 def simulated(folder: Path, duration_s: int) -> dict[str, list[Facts]]:
     """The logs of so much of the story; its truth."""
     sink = MemorySink()
-    scenario = replace(parse_scenario(SCENARIO, "two.toml"), duration_ms=1000 * duration_s)
+    scenario = replace(
+        parse_scenario(SCENARIO.read_text(encoding="utf-8"), SCENARIO.name), duration_ms=1000 * duration_s
+    )
     simulation = Simulation(scenario, sink)
     simulation.run()
     for log, topic_id in simulation.logs():
