@@ -1,15 +1,29 @@
 """The scenario's faults, as events of the world: what strikes, when, whom, and for how long."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, Protocol
 
 from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.offsets.messages import DeletableGroupResult
+from coordinator_core.share.messages import (
+    AlterOffsetsPartition,
+    AlterOffsetsTopic,
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    DeleteOffsetsTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
+from coordinator_core.share.service import Flow, alter_offsets, delete_groups, delete_offsets
 from coordinator_core.simulate.clients.machine import SlowPoll, Subscribe, TopicsChanged
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import Cluster
 from coordinator_core.simulate.heartbeats import Heartbeats
 from coordinator_core.simulate.process import Process
-from coordinator_core.simulate.scenario import FaultSpec, Scenario
+from coordinator_core.simulate.scenario import FaultSpec, GroupSpec, Scenario, with_config
+from coordinator_core.simulate.share_leader import ShareLeaders
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Truth
 
@@ -26,6 +40,7 @@ class Stage(Protocol):
     topics: Topics
     truth: Truth
     heartbeats: Heartbeats
+    share_leaders: ShareLeaders
     members: dict[str, list[Process]]
     """Group id -> processes, by index."""
 
@@ -166,6 +181,69 @@ class Faults:
                         delay_ms = process.uuids.randrange(METADATA_AGE_MS)
                         self._loop.after(delay_ms, process.tell, TopicsChanged())
 
+    # --- administration ---
+
+    def _group_ids(self, spec: FaultSpec) -> Iterator[tuple[str, GroupSpec]]:
+        for group in self._stage.scenario.groups:
+            for group_id in group.group_ids():
+                if spec.group in {group.name, group_id}:
+                    yield group_id, group
+
+    def _alter_config(self, spec: FaultSpec) -> None:
+        assert spec.config is not None and spec.value is not None
+        for group_id, _ in self._group_ids(spec):
+            self._tell(spec, group=group_id, config=spec.config, value=spec.value)
+            self._stage.cluster.metadata.set_group_config(group_id, spec.config, str(spec.value))
+            leaders = self._stage.share_leaders
+            leaders.configure(group_id, with_config(leaders.group(group_id), spec.config, spec.value))
+
+    def _alter_share_offsets(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None and spec.partition is not None and spec.offset is not None
+        topic = AlterOffsetsTopic(spec.topic, (AlterOffsetsPartition(spec.partition, spec.offset),))
+
+        def error_of(response: AlterShareGroupOffsetsResponse) -> int:
+            codes = (one.error_code for of_topic in response.responses for one in of_topic.partitions)
+            return response.error_code or next((code for code in codes if code), 0)
+
+        facts = {"topic": spec.topic, "partition": spec.partition, "offset": spec.offset}
+        for group_id, _ in self._group_ids(spec):
+            request = AlterShareGroupOffsetsRequest(group_id, (topic,))
+            self._administer(spec, group_id, partial(alter_offsets, request), error_of, **facts)
+
+    def _delete_share_offsets(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None
+
+        def error_of(response: DeleteShareGroupOffsetsResponse) -> int:
+            return response.error_code or next((one.error_code for one in response.responses if one.error_code), 0)
+
+        for group_id, _ in self._group_ids(spec):
+            request = DeleteShareGroupOffsetsRequest(group_id, (DeleteOffsetsTopic(spec.topic),))
+            self._administer(spec, group_id, partial(delete_offsets, request), error_of, topic=spec.topic)
+
+    def _delete_group(self, spec: FaultSpec) -> None:
+        def error_of(response: tuple[DeletableGroupResult, ...]) -> int:
+            return next((one.error_code for one in response if one.error_code), 0)
+
+        for group_id, _ in self._group_ids(spec):
+            self._administer(spec, group_id, partial(delete_groups, (group_id,)), error_of)
+
+    def _administer(
+        self,
+        spec: FaultSpec,
+        group_id: str,
+        make_flow: Callable[[], Flow[Any]],
+        error_of: Callable[[Any], int],
+        **facts: Any,
+    ) -> None:
+        """The truth has the request once it is answered, with the error."""
+
+        def done(response: Any) -> None:
+            code = ErrorCode(error_of(response))
+            self._tell(spec, group=group_id, **facts, error=code.name if code else None)
+
+        self._stage.heartbeats.wake(group_id)
+        self._stage.share_leaders.administer(group_id, make_flow, done)
+
     # --- brokers ---
 
     def _broker_failover(self, spec: FaultSpec) -> None:
@@ -181,6 +259,10 @@ STRIKES: Final = {
     "slow_poll": Faults._slow_poll,
     "pause": Faults._pause,
     "subscribe": Faults._subscribe,
+    "alter_config": Faults._alter_config,
+    "alter_share_offsets": Faults._alter_share_offsets,
+    "delete_share_offsets": Faults._delete_share_offsets,
+    "delete_group": Faults._delete_group,
     "rolling_deploy": Faults._rolling_deploy,
     "poison": Faults._poison,
     "delete_records": Faults._delete_records,

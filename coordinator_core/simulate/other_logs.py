@@ -75,6 +75,10 @@ class MetadataLog:
         records += self._partitions(name, topic_id, range(partition_count))
         self._append(records, at_ms)
 
+    def set_group_config(self, group_id: str, name: str, value: str) -> None:
+        """A group is configured otherwise from now on."""
+        self._append([_config(metadata.ConfigResourceType.GROUP, group_id, name, value)], self._loop.now_ms)
+
     def add_partitions(self, name: str, topic_id: str, numbers: range) -> None:
         """A topic gets more partitions now."""
         self._append(self._partitions(name, topic_id, numbers), self._loop.now_ms)

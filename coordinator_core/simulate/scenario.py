@@ -7,8 +7,8 @@ A file has `name`, `start` (a time with an offset), `duration`, and the tables `
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
@@ -112,6 +112,9 @@ class GroupSpec:
     assignors: tuple[str, ...] = ()
     """Classic: range, roundrobin, sticky, cooperative-sticky, the favourite first; by default range and
     cooperative-sticky, as in Kafka. Consumer: one of the server's; by default whatever the server prefers."""
+    member_assignors: tuple[tuple[str, ...], ...] = ()
+    """`[["range", "roundrobin"], ["roundrobin"]]`: the assignors of each member, in turns. The group takes one that all
+    support, by vote; a member that supports none of those is refused (INCONSISTENT_GROUP_PROTOCOL), and ends."""
     static: bool = False
     """Members have a group instance id and come back as who they were."""
     start_after_ms: int = 0
@@ -139,6 +142,9 @@ class GroupSpec:
     """Share: implicit or explicit."""
     max_poll_records: int = 500
     """max.poll.records: how many records a poll gives at most."""
+    acquire_mode: str = "batch_optimized"
+    """share.acquire.mode: batch_optimized, where batches of the log are not torn and a poll may give more, or
+    record_limit."""
     poll_interval_ms: int = 1000
     """Share: time between two polls of a member."""
     release_every: int = 0
@@ -191,6 +197,10 @@ class FaultSpec:
     """How many the topic has then."""
     topics: tuple[str, ...] | None = None
     """What the members subscribe to then."""
+    config: str | None = None
+    """Name of a group's config, as share.record.lock.duration.ms."""
+    value: int | None = None
+    """Of the config."""
 
 
 FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -205,6 +215,10 @@ FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "delete_records": ("topic", "partition", "offset"),
     "add_partitions": ("topic", "partitions"),
     "subscribe": ("group", "topics"),
+    "alter_config": ("group", "config", "value"),
+    "alter_share_offsets": ("group", "topic", "partition", "offset"),
+    "delete_share_offsets": ("group", "topic"),
+    "delete_group": ("group",),
 }
 """Fault -> the keys which it needs besides `kind` and `at`.
 
@@ -214,7 +228,10 @@ pauses, heartbeats too. rolling_deploy: members are stopped and started again on
 `duration`. poison: this record cannot be handled. broker_failover: the broker is gone for `duration`, others lead its
 partitions. producer_stall: nothing is produced. delete_records: the log starts at `offset` from now on. add_partitions:
 the topic has `partitions` from now on. subscribe: the members subscribe to `topics` from now on, until they are started
-again.
+again. alter_config: an admin sets a config of the group to `value`. alter_share_offsets: an admin sets the start offset
+of a share partition (AlterShareGroupOffsets). delete_share_offsets: the group forgets a topic
+(DeleteShareGroupOffsets). delete_group: the group goes (DeleteGroups). A group with members refuses these three; the
+truth has the `error`.
 """
 
 
@@ -240,10 +257,26 @@ class Use:
     """Another key -> its values with which this one does something; `acknowledge` counts in share groups only."""
 
 
+ALTERABLE: Final[Mapping[str, tuple[str, int, int]]] = {
+    "share.record.lock.duration.ms": ("record_lock_duration_ms", *LOCK_DURATION_MS),
+    "share.delivery.count.limit": ("delivery_count_limit", 2, 25),
+    "share.partition.max.record.locks": ("max_record_locks", *RECORD_LOCKS),
+}
+"""Config of a share group that may change while a scenario runs -> its field, and from what to what it may be."""
+
+
+def with_config(group: GroupSpec, name: str, value: int) -> GroupSpec:
+    """The group with one of its configs changed."""
+    changed: dict[str, Any] = {ALTERABLE[name][0]: value}
+    return replace(group, **changed)
+
+
 COMMITTING: Final = ("classic", "consumer")
 SHARE_ONLY: Final = ("share",)
 GROUP_KEYS: Final[Mapping[str, Use]] = {
     "assignors": Use(COMMITTING, "whose partitions the broker assigns by its one assignor"),
+    "member_assignors": Use(("classic",), "whose members take the broker's assignor"),
+    "acquire_mode": Use(SHARE_ONLY, "which acquires no records"),
     "static": Use(COMMITTING, "whose members have no group.instance.id"),
     "session_timeout": Use(("classic",), "where brokers set it (group.consumer.session.timeout.ms, group.share...)"),
     "heartbeat_interval": Use(

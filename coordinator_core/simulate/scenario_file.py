@@ -12,6 +12,7 @@ from coordinator_core.errors import UnknownKafkaVersion, UnknownSetting
 from coordinator_core.kafka_versions import KafkaVersion, kafka_version
 from coordinator_core.simulate.errors import ScenarioError
 from coordinator_core.simulate.scenario import (
+    ALTERABLE,
     BELOW,
     BROKERS_MAX,
     BY_DURATION,
@@ -330,6 +331,8 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("GroupSpec", "count"): _count(1, GROUPS_MAX),
     ("GroupSpec", "members"): _count(1, MEMBERS_MAX),
     ("GroupSpec", "assignors"): _texts,
+    ("GroupSpec", "member_assignors"): _lists_of_texts,
+    ("GroupSpec", "acquire_mode"): _one_of("batch_optimized", "record_limit"),
     ("GroupSpec", "static"): _flag,
     ("GroupSpec", "start_after_ms"): _duration,
     ("GroupSpec", "stagger_ms"): _duration,
@@ -363,6 +366,8 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("FaultSpec", "offset"): _count(0, 2**62),
     ("FaultSpec", "partitions"): _count(1, PARTITIONS_MAX),
     ("FaultSpec", "topics"): _texts,
+    ("FaultSpec", "config"): _one_of(*ALTERABLE),
+    ("FaultSpec", "value"): _count(0, 2**31 - 1),
 }
 """(dataclass, field) -> how its value is read and checked. A field without a line cannot be set."""
 
@@ -396,6 +401,7 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         if topic not in topics:
             raise place.key("topics").error(f"names {topic!r}, which no [[topic]] makes: add it")
     _check_member_topics(group, place.key("member_topics"))
+    _check_member_assignors(group, place.key("member_assignors"))
     known = {"classic": CLASSIC_ASSIGNORS, "consumer": scenario.cluster.settings.group_consumer_assignors}
     for assignor in group.assignors:
         if assignor not in known.get(group.protocol, ()):
@@ -422,6 +428,19 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         raise place.key("session_timeout").error(
             f"the brokers take {shortest_ms} to {longest_ms} ms (group.min.session.timeout.ms, group.max...)"
         )
+
+
+def _check_member_assignors(group: GroupSpec, place: Place) -> None:
+    if group.member_assignors and group.assignors:
+        raise place.error("says the assignors of each member: leave out assignors")
+    if len(group.member_assignors) > group.members:
+        raise place.error(f"has more lists than the group has members ({group.members}): the last would do nothing")
+    for index, assignors in enumerate(group.member_assignors):
+        for assignor in assignors:
+            if assignor not in CLASSIC_ASSIGNORS:
+                raise place.item(index).error(f"must be among {', '.join(CLASSIC_ASSIGNORS)}")
+        if len(set(assignors)) < len(assignors):
+            raise place.item(index).error("has a name twice: name each once")
 
 
 def _check_member_topics(group: GroupSpec, place: Place) -> None:
@@ -474,6 +493,7 @@ def _check_topics_of_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping
     for topic in fault.topics or ():
         if topic not in topics:
             raise place.key("topics").error(f"names {topic!r}, which no [[topic]] makes: add it")
+    _check_admin(scenario, fault, place)
     if fault.topics is not None and len(set(fault.topics)) < len(fault.topics):
         raise place.key("topics").error("has a name twice: name each once")
     if fault.topic is not None and fault.topic not in topics:
@@ -485,3 +505,18 @@ def _check_topics_of_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping
         count = max(topics[fault.topic].partitions, *grown, 0)
         if fault.partition >= count:
             raise place.key("partition").error(f"topic {fault.topic!r} has partitions 0 to {count - 1}")
+
+
+OF_SHARE_GROUPS: Final = frozenset({"alter_config", "alter_share_offsets", "delete_share_offsets"})
+
+
+def _check_admin(scenario: Scenario, fault: FaultSpec, place: Place) -> None:
+    specs = [group for group in scenario.groups if fault.group in {group.name, *group.group_ids()}]
+    if fault.kind in OF_SHARE_GROUPS and specs and specs[0].protocol != "share":
+        raise place.key("group").error(f"must be a share group: {fault.kind} is of those, and {fault.group!r} is none")
+    if fault.config is not None and fault.value is not None:
+        _, least, most = ALTERABLE[fault.config]
+        if not least <= fault.value <= most:
+            raise place.key("value").error(
+                f"must be a whole number from {least} to {most}: brokers refuse {fault.value} for {fault.config}"
+            )

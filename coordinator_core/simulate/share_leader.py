@@ -6,7 +6,7 @@ what was persisted. A member whose connection breaks gives up what it had acquir
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -30,6 +30,7 @@ from coordinator_core.share_partition.initialize import fence
 from coordinator_core.share_partition.state import (
     AcknowledgementBatch,
     AcquiredRecords,
+    AcquireMode,
     FetchedBatches,
     SharePartition,
     SharePartitionConfig,
@@ -40,7 +41,7 @@ from coordinator_core.share_partition.window import can_acquire_records, next_fe
 from coordinator_core.share_state.messages import Response, TopicResult
 from coordinator_core.share_state.persister import Lookup, Persister
 from coordinator_core.share_state.persister import Send as PersisterSend
-from coordinator_core.simulate.clients.machine import Send
+from coordinator_core.simulate.clients.machine import RETRY_BACKOFF_MS, Send
 from coordinator_core.simulate.clients.share_messages import (
     CLOSE_EPOCH,
     OPEN_EPOCH,
@@ -50,6 +51,7 @@ from coordinator_core.simulate.clients.share_messages import (
 )
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import INTERNAL_MS, Cluster
+from coordinator_core.simulate.internal_topic import REPLICATION_MS
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.random_streams import stream
 from coordinator_core.simulate.scenario import GroupSpec
@@ -59,6 +61,11 @@ from coordinator_core.simulate.truth import Truth
 
 BATCH_SIZE: Final = 500
 """max.poll.records of the request is its batch size, too (ShareFetchRequest.batchSize)."""
+
+WITHOUT_RESPONSE: Final = frozenset({"initialize_share_group_state", "uninitialize_share_group_state"})
+"""Operations of the group coordinator which answer nothing where they go well."""
+WRITTEN_MS: Final = 2 * REPLICATION_MS
+"""So long after them what they wrote is committed."""
 
 Acquired = dict[TopicPartition, tuple[AcquiredRecords, ...]]
 
@@ -100,7 +107,7 @@ class ShareLeaders:
         loop: EventLoop,
         topics: Topics,
         truth: Truth,
-        groups: Mapping[str, GroupSpec],
+        groups: dict[str, GroupSpec],
         seed: int,
     ) -> None:
         """`groups`: the share groups by group id."""
@@ -125,28 +132,90 @@ class ShareLeaders:
         """A heartbeat found partitions without state: the broker goes about to make it."""
         leader = self._cluster.groups.leader(self._cluster.partition_of(group_id))
         if leader is not None:
-            self._step(self._broker(leader), group_id, initialize_after_heartbeat(group_id, wanted), None)
+            flow = initialize_after_heartbeat(group_id, wanted)
+            self._step(self._broker(leader), group_id, flow, None, lambda response: None)
 
-    def _step(self, broker: DataBroker, group_id: str, flow: Flow[Any], answer: Any) -> None:
+    def administer(self, group_id: str, make_flow: Callable[[], Flow[Any]], on_done: Callable[[Any], None]) -> None:
+        """An admin client's request reaches the group's coordinator; `on_done` is called with the response.
+
+        The group is empty, or refuses: leaders of its share partitions let go of them when its last session ended
+        (ShareGroupListener.onGroupEmpty), and read what is persisted when somebody comes again.
+        """
+        leader = self._cluster.groups.leader(self._cluster.partition_of(group_id))
+        if leader is None:
+            self._loop.after(RETRY_BACKOFF_MS, self.administer, group_id, make_flow, on_done)
+            return
+
+        def done(response: Any) -> None:
+            for broker in self._brokers.values():
+                if not any(group == group_id for group, _ in broker.sessions):
+                    for place in [place for place in broker.served if place[0] == group_id]:
+                        fence(broker.served.pop(place).partition)
+            on_done(response)
+
+        self._step(self._broker(leader), group_id, make_flow(), None, done)
+
+    def group(self, group_id: str) -> GroupSpec:
+        """As it is configured now."""
+        return self._groups[group_id]
+
+    def configure(self, group_id: str, group: GroupSpec) -> None:
+        """The configs of a group are others: leaders look them up whenever they need one (ShareGroupConfigProvider)."""
+        self._groups[group_id] = group
+        for broker in self._brokers.values():
+            for served in broker.served.values():
+                if served.group_id == group_id:
+                    served.partition.config = self._config(group_id, served.partition.config.leader_epoch)
+
+    def _config(self, group_id: str, leader_epoch: int) -> SharePartitionConfig:
+        spec, group = self._cluster.spec, self._groups[group_id]
+        return SharePartitionConfig(
+            leader_epoch=leader_epoch,
+            in_flight_records_max=group.max_record_locks,
+            delivery_count_limit=group.delivery_count_limit or spec.share_delivery_count_limit,
+            record_lock_duration_ms=group.record_lock_duration_ms or spec.share_record_lock_duration_ms,
+            is_renew_acknowledge_enabled=group.renew_acknowledge,
+        )
+
+    def _step(
+        self, broker: DataBroker, group_id: str, flow: Flow[Any], answer: Any, on_done: Callable[[Any], None]
+    ) -> None:
         """Go on with a flow until it waits again."""
         if broker.is_gone:
             return
         try:
             step = flow.send(answer)
-        except StopIteration:
+        except StopIteration as end:
+            on_done(end.value)
             return
         if isinstance(step, Ask):
-            self._ask(broker, group_id, flow, step)
+            self._ask(broker, group_id, flow, step, on_done)
         elif isinstance(step, Persist):
-            persist(broker.persister, step, lambda results: self._step(broker, group_id, flow, results))
+            persist(broker.persister, step, lambda results: self._step(broker, group_id, flow, results, on_done))
             self._pump(broker)
 
-    def _ask(self, broker: DataBroker, group_id: str, flow: Flow[Any], step: Ask) -> None:
-        def on_answer(answer: Answer) -> None:
-            self._step(broker, group_id, flow, Outcome(answer.response, answer.error))
+    def _ask(
+        self, broker: DataBroker, group_id: str, flow: Flow[Any], step: Ask, on_done: Callable[[Any], None]
+    ) -> None:
+        is_answered = False
+
+        def go_on(outcome: Outcome) -> None:
+            nonlocal is_answered
+            if not is_answered:
+                is_answered = True
+                self._step(broker, group_id, flow, outcome, on_done)
 
         # What only this broker had begun nobody finishes: the next heartbeat finds it out.
-        self._cluster.ask(broker.broker_id, group_id, step.operation, step.request, on_answer, lambda: None)
+        self._cluster.ask(
+            broker.broker_id,
+            group_id,
+            step.operation,
+            step.request,
+            lambda answer: go_on(Outcome(answer.response, answer.error)),
+            lambda: None,
+        )
+        if step.operation in WITHOUT_RESPONSE:
+            self._loop.after(WRITTEN_MS, go_on, Outcome())
 
     # --- requests ---
 
@@ -213,14 +282,7 @@ class ShareLeaders:
             return None
         served = broker.served.get((group_id, at))
         if served is None:
-            spec, group = self._cluster.spec, self._groups[group_id]
-            config = SharePartitionConfig(
-                leader_epoch=self._leader_epoch(at, broker.broker_id),
-                in_flight_records_max=group.max_record_locks,
-                delivery_count_limit=group.delivery_count_limit or spec.share_delivery_count_limit,
-                record_lock_duration_ms=group.record_lock_duration_ms or spec.share_record_lock_duration_ms,
-                is_renew_acknowledge_enabled=group.renew_acknowledge,
-            )
+            config = self._config(group_id, self._leader_epoch(at, broker.broker_id))
             key = SharePartitionKey(group_id, self._topics.topic_id(at.topic), at.partition)
             served = broker.served[group_id, at] = Served(group_id, at, key, SharePartition(config))
         if not served.partition.is_active:
@@ -281,6 +343,7 @@ class ShareLeaders:
                 self._loop.now_ms,
                 batch_size=BATCH_SIZE,
                 fetch_records_max=left,
+                mode=AcquireMode.RECORD_LIMIT if request.is_record_limit else AcquireMode.BATCH_OPTIMIZED,
             )
             left -= given.record_count
             if given.records:

@@ -188,11 +188,14 @@ class Simulation:
 
     def _maker(self, spec: GroupSpec, group_id: str, client_id: str, index: int) -> Callable[[random.Random], Client]:
         topics = spec.member_topics[index % len(spec.member_topics)] if spec.member_topics else spec.topics
+        assignors = spec.assignors or DEFAULT_ASSIGNORS[spec.protocol]
+        if spec.member_assignors:
+            assignors = spec.member_assignors[index % len(spec.member_assignors)]
         config = ConsumerConfig(
             group_id=group_id,
             client_id=client_id,
             topics=topics,
-            assignors=spec.assignors or DEFAULT_ASSIGNORS[spec.protocol],
+            assignors=assignors,
             instance_id=f"{group_id}-instance-{index}" if spec.static else None,
             session_timeout_ms=spec.session_timeout_ms,
             heartbeat_interval_ms=spec.heartbeat_interval_ms,
@@ -217,6 +220,7 @@ class Simulation:
                 spec.release_every,
                 spec.max_poll_interval_ms,
                 spec.renew_every,
+                spec.acquire_mode == "record_limit",
             )
             return lambda draws: ShareConsumer(
                 share_config, self.topics, draws, self.topics.names(), self.cluster.data_leader

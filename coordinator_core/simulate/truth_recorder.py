@@ -31,6 +31,8 @@ from schemas.group_types import GroupType
 
 HEARTBEATS: Final = frozenset({"classic_heartbeat", "consumer_group_heartbeat", "share_group_heartbeat"})
 COMMITS: Final = frozenset({"commit_offset", "commit_transactional_offset"})
+DELETE_GROUPS: Final = "delete_groups"
+"""It is about several groups."""
 MEMBERSHIP: Final = frozenset({"classic_join", "classic_sync", "classic_leave"})
 MODERN_HEARTBEATS: Final = HEARTBEATS - {"classic_heartbeat"}
 HARMLESS: Final = HEARTBEATS | COMMITS | {"fetch_offsets"}
@@ -109,6 +111,8 @@ class TruthRecorder:
     def served(self, machine: ObservedMachine, request: Request, outcome: Outcome, now_ms: int) -> None:
         """Note what was written, and why."""
         group_id = group_id_of(request.message)
+        if request.operation == DELETE_GROUPS:
+            self._note_records(machine, outcome.records)
         if group_id is None:
             return
         if request.operation in COMMITS:

@@ -103,6 +103,8 @@ class ShareConfig:
     max_poll_interval_ms: int = 300_000
     renew_every: int = 0
     """Every so-many-th record takes two polls, and its lock is renewed; 0: none."""
+    is_record_limit: bool = False
+    """share.acquire.mode=record_limit."""
 
 
 @dataclass(slots=True)
@@ -289,6 +291,7 @@ class ShareConsumer:
             partitions if operation == SHARE_FETCH else (),
             acknowledgements,
             self.config.max_poll_records if operation == SHARE_FETCH else 0,
+            self.config.is_record_limit,
         )
         tag = f"{SHARE_FETCH}:{broker_id}"
         return Send(Service.DATA, broker_id, operation, request, tag, SHARE_FETCH_VERSION)

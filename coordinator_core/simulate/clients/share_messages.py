@@ -32,6 +32,8 @@ class ShareFetchRequest:
     partitions: tuple[TopicPartition, ...] = ()
     acknowledgements: Acknowledgements = field(default_factory=dict)
     max_records: int = 500
+    is_record_limit: bool = False
+    """ShareAcquireMode RECORD_LIMIT: no more than `max_records`, though that tears a batch of the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,25 @@ WRONG = (
         HEAD + TOPIC + GROUP + '[[fault]]\nkind = "subscribe"\nat = "1m"\ngroup = "g"\ntopics = ["u"]\n',
         r"f\.toml: fault\[0\]\.topics: names 'u', which no \[\[topic\]\] makes: add it",
     ),
+    (
+        "a config out of range",
+        HEAD
+        + TOPIC
+        + GROUP
+        + 'protocol = "share"\n[[fault]]\nkind = "alter_config"\nat = "1m"\ngroup = "g"\n'
+        + 'config = "share.delivery.count.limit"\nvalue = 1\n',
+        r"f\.toml: fault\[0\]\.value: must be a whole number from 2 to 25: brokers refuse 1",
+    ),
+    (
+        "share offsets of another group",
+        HEAD + TOPIC + GROUP + '[[fault]]\nkind = "delete_share_offsets"\nat = "1m"\ngroup = "g"\ntopic = "t"\n',
+        r"f\.toml: fault\[0\]\.group: must be a share group: delete_share_offsets is of those, and 'g' is none",
+    ),
+    (
+        "assignors twice over",
+        HEAD + TOPIC + GROUP + 'assignors = ["range"]\nmember_assignors = [["range"]]\n',
+        r"f\.toml: group\[0\]\.member_assignors: says the assignors of each member: leave out assignors",
+    ),
     ("topic twice", HEAD + TOPIC + TOPIC, r"f\.toml: topic: two topics have one name"),
     ("group twice", HEAD + TOPIC + GROUP + GROUP, r"f\.toml: group\[1\]\.name: is taken"),
     ("members", HEAD + TOPIC + GROUP + "members = 0\n", r"group\[0\]\.members: must be a whole number from 1 to"),
@@ -123,6 +142,12 @@ SETTINGS = "[cluster.settings]\n"
 CRASH = '[[fault]]\nkind = "crash"\nat = "1m"\ngroup = "g"\n'
 
 WITHOUT_EFFECT = (
+    (SHARE, 'member_assignors = [["range"]]', "member_assignors: does nothing in a share group"),
+    (
+        GROUP,
+        'acquire_mode = "record_limit"',
+        "acquire_mode: does nothing in a classic group",
+    ),
     (SHARE, "rate = 10.0", "rate: does nothing in a share group, whose members handle"),
     (SHARE, 'session_timeout = "30s"', "session_timeout: does nothing in a share group, where brokers set it"),
     (SHARE, 'heartbeat_interval = "1s"', "heartbeat_interval: does nothing in a share group"),
