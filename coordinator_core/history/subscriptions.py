@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from coordinator_core.history import views
-from coordinator_core.history.operations import Step
+from coordinator_core.history.operations import ReplayedOperation
 from coordinator_core.history.rows import SUBSCRIPTIONS_APART, SUBSCRIPTIONS_TOGETHER
 from coordinator_core.history.views import Member, Topics
 from coordinator_core.limits import APPLICATION_NAMES_MAX
@@ -42,7 +42,7 @@ class Subscriptions:
     def __init__(self) -> None:
         self._counted: dict[str, _Counted] = {}
 
-    def compare(self, step: Step) -> None:
+    def compare(self, step: ReplayedOperation) -> None:
         """Say where a group's members come to have no topic in common, or have one again."""
         before, after = step.before, step.after
         had, has = _members(before), _members(after)
@@ -69,7 +69,7 @@ def _members(group: Group | None) -> Mapping[str, Member]:
     return NO_MEMBERS if group is None else group.members
 
 
-def _goes_on(step: Step) -> bool:
+def _goes_on(step: ReplayedOperation) -> bool:
     """Is the group the same, with the members that the operation's keys name changed at most?"""
     return (
         step.before is not None and type(step.before) is type(step.after) and not step.vanished and bool(step.touched)
@@ -81,7 +81,7 @@ def _counted(group: Group | None) -> _Counted:
     return _Counted(members, _parts(members))
 
 
-def _advanced(counted: _Counted, step: Step) -> _Counted:
+def _advanced(counted: _Counted, step: ReplayedOperation) -> _Counted:
     had, has = _members(step.before), _members(step.after)
     assert step.before is not None and step.after is not None, "the group goes on"
     members, parts = counted
@@ -121,7 +121,7 @@ def _parts(subscriptions: Iterable[Topics]) -> Parts:
     return tuple(sorted(found, key=min)) if len(found) > 1 else NOT_APART
 
 
-def _say_apart(step: Step, parts: Parts) -> None:
+def _say_apart(step: ReplayedOperation, parts: Parts) -> None:
     """Which topics and clients each set has, and by whose record the group came apart."""
     group = step.after
     assert group is not None, "nobody is apart in a group that is gone"
