@@ -14,13 +14,26 @@ The job is the parent of spark-submit, as in the pyspark shell (PYSPARK_SUBMIT_A
 no standard input and write its stderr to its stdout. Only --deploy-mode cluster runs spark-submit directly.
 """
 
+import sys
+
+
+def _show_error(kind: type[BaseException], error: BaseException, trace: "TracebackType | None") -> None:
+    """Ctrl-C while modules are loaded is one line, too."""
+    if kind is KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+if __name__ == "__main__":
+    sys.excepthook = _show_error
+
 import fcntl
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +41,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import Final, NoReturn
 
 FAILED: Final = 1
@@ -711,6 +725,7 @@ def main() -> int:
         say(f"error: {error}")
         return error.code
     except KeyboardInterrupt:
+        say("interrupted")
         return INTERRUPTED
 
 

@@ -1,7 +1,22 @@
 """The entry for spark-submit and for `python -m jobs`."""
 
 import sys
+
+
+def _show_error(kind: type[BaseException], error: BaseException, trace: "TracebackType | None") -> None:
+    """Ctrl-C while the command line is loaded, which takes a second, is one line, too."""
+    if kind is not KeyboardInterrupt:
+        sys.__excepthook__(kind, error, trace)
+    elif not os.environ.get("GROUPLEDGER_PARSE_ONLY"):  # bootstrap.py, which waits for this process, says it itself
+        sys.stderr.write("interrupted\n")
+
+
+if __name__ == "__main__":
+    sys.excepthook = _show_error
+
+import os
 from pathlib import Path
+from types import TracebackType
 
 if not __package__:
     # Run by its path, Python puts this folder first: its modules (sql, settings ...) are no top-level modules.

@@ -8,6 +8,7 @@ Spark, and so is a statement of which DuckDB raises an error, since Spark's word
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Any, Final
@@ -19,6 +20,7 @@ from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.pinned_versions import Pinned, pinned_versions
 from jobs.delta.scanner import dataset_of
 from jobs.delta.warehouse import Warehouse
+from jobs.errors import SqlError
 from jobs.queries.sql_subset import Column, Kind, Literal, OutsideSubset, Relation, literal, statement_of
 from jobs.queries.views import DEFINITIONS, Definition
 from jobs.queries.views import Kind as DefinitionKind
@@ -72,6 +74,19 @@ DIALECT: Final = (
 """What the definitions of views and functions write for Spark, and the same for DuckDB."""
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is one: DuckDB makes an error of its own of it."""
+    try:
+        yield
+    except Exception as error:
+        has_kind = isinstance(error, RuntimeError | OSError | pa.ArrowException)
+        is_of_duckdb = has_kind or "duckdb" in type(error).__module__
+        if is_of_duckdb and "query interrupted" in str(error).lower():
+            raise KeyboardInterrupt from error
+        raise
+
+
 class DuckDbAnswer:
     """The rows of a statement: its columns, and values as Spark gives them to Python."""
 
@@ -82,16 +97,25 @@ class DuckDbAnswer:
 
     def begin(self) -> None:
         """Compute the first rows."""
-        first = next(self._batches, None)
+        with interruptible():
+            first = next(self._batches, None)
         self._batches = chain(() if first is None else (first,), self._batches if first is not None else ())
 
     def rows(self) -> Iterator[list[Any]]:
         """The rows in order."""
-        for batch in self._batches:
+        while (batch := self._next()) is not None:
             yield from map(
                 list,
                 zip(*(_values(values, kind) for values, kind in zip(batch, self._kinds, strict=True)), strict=True),
             )
+
+    def _next(self) -> pa.RecordBatch | None:
+        try:
+            with interruptible():
+                return next(self._batches, None)
+        except (pa.ArrowException, OSError) as error:
+            said = str(error).splitlines()[0]
+            raise SqlError(f"DuckDB could not go on: {said}: try it with --engine spark") from error
 
     def head(self, count: int) -> list[list[Any]]:
         """The first of them."""
@@ -143,7 +167,8 @@ class DuckDb:
         except ImportError:
             raise OutsideSubset("duckdb is not installed") from None
         try:
-            return self._of_whole_runs(statement, duckdb)
+            with interruptible():
+                return self._of_whole_runs(statement, duckdb)
         except (duckdb.Error, pa.ArrowException, DeltaError, OSError, OverflowError) as error:
             raise OutsideSubset(f"{type(error).__name__}") from error
 

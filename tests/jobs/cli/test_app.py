@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -361,3 +362,23 @@ def test_relative_times_go_by_the_zone_that_is_named(tmp_path: Path, capsys: pyt
     assert re.search(r"^yesterday 03:12 is .*T18:12:00.000Z \(Asia/Tokyo\)$", said, re.MULTILINE)
     assert cli.main(["owner", *where, "--at", "now", "--timezone", "Mars"]) == outcome.WRONG_ARGUMENTS
     assert cli.main(["owner", *where, "--at", "someday"]) == outcome.WRONG_ARGUMENTS
+
+
+@pytest.mark.parametrize(("parse_only", "said"), [(None, "interrupted\n"), ("1", "")])
+def test_ctrl_c_while_the_command_line_is_loaded(tmp_path: Path, parse_only: str | None, said: str) -> None:
+    """One line and no traceback; none where bootstrap.py waits for the process, and says it itself."""
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    environment = {"PYTHONPATH": str(tmp_path), **({outcome.PARSE_ONLY: parse_only} if parse_only else {})}
+    words = [sys.executable, str(PROJECT_ROOT / "jobs" / "__main__.py"), "owner"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stderr, done.stdout) == (said, "") and done.returncode in (130, -signal.SIGINT)
+
+
+def test_ctrl_c_while_bootstrap_is_loaded(tmp_path: Path) -> None:
+    """One line; another error is shown as Python shows it."""
+    shutil.copy(PROJECT_ROOT / "bootstrap.py", tmp_path)
+    for error, said in (("KeyboardInterrupt", "interrupted\n"), ("ValueError('x')", None)):
+        (tmp_path / "fcntl.py").write_text(f"raise {error}")
+        words = [sys.executable, "-S", str(tmp_path / "bootstrap.py")]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.stderr == said if said else "ValueError: x" in done.stderr

@@ -5,6 +5,8 @@ import json
 import os
 import random
 import re
+import signal
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -343,6 +345,17 @@ def test_an_engine_may_be_asked_for(duckdb: DuckDb) -> None:
     with pytest.raises(SqlError, match="upper of such arguments"):
         only_duckdb.answer("select upper(group_id) as x from gold.rebalances")
     assert spark.asked == []
+
+
+def test_ctrl_c_ends_a_statement_of_duckdb(duckdb: DuckDb) -> None:
+    """As it ends one of Spark: the shell goes on."""
+    joined = "".join(f" join gold.rebalances {name} on a.log_partition <= {name}.log_partition" for name in "bcde")
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        list(duckdb.answer(f"select count(*) as n from gold.rebalances a{joined}").rows())
+    timer.join()
+    assert list(duckdb.answer(SIMPLE).rows()) == [[257]]
 
 
 def test_names_stand_for_whole_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
