@@ -408,8 +408,8 @@ def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | No
     recorded_ms = acquired.value
     is_steady = acquired.value == acquired.before
     # A record may be written a little later than what it says, the one before more than this one.
-    acquired_ms_max = None if acquired_ms_max is None else acquired_ms_max + CLOCK_SLACK_MS
-    is_short = acquired_ms_max is not None and acquired_ms_max < min(lock_ms, acquired.value, acquired.before)
+    longest_ms = None if acquired_ms_max is None else acquired_ms_max + CLOCK_SLACK_MS
+    is_short = longest_ms is not None and longest_ms < min(lock_ms, acquired.value, acquired.before)
     if is_short or (is_steady and recorded_ms == lock_ms):
         return _answer(
             interval,
