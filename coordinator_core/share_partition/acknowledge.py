@@ -6,6 +6,7 @@ runs out acts at once, whatever becomes of the write.
 
 from collections.abc import Sequence
 
+from coordinator_core.share_partition.dead_letters import start_copies
 from coordinator_core.share_partition.errors import (
     InvalidRecordState,
     InvalidRequest,
@@ -23,6 +24,7 @@ from coordinator_core.share_partition.in_flight import (
 from coordinator_core.share_partition.state import (
     AcknowledgementBatch,
     Change,
+    DeadLetterCause,
     PersisterError,
     SharePartition,
     WriteCause,
@@ -33,6 +35,10 @@ from coordinator_core.share_partition.window import advance_start_offset
 from coordinator_core.share_state.combine import StateBatch
 
 RENEW = AcknowledgeType.RENEW
+REJECT = AcknowledgeType.REJECT
+ARCHIVING = RecordState.ARCHIVING
+ENDS_ANYHOW = frozenset({WriteCause.LOCK_TIMEOUT, WriteCause.DEAD_LETTER})
+"""Of these writes a failure changes nothing."""
 ACKNOWLEDGE_TYPES = frozenset(AcknowledgeType)
 """A look-up of an int in it costs a tenth of making an AcknowledgeType."""
 
@@ -132,7 +138,10 @@ def _acknowledge_state(
         state.lock = partition.locks.start(state.member_id, first_offset, last_offset, deadline_ms)
         return
     asked = ACKNOWLEDGED_STATE[acknowledge_type]  # type: ignore[index]
-    _start_change(partition, state, asked, first_offset, last_offset, changes)
+    cause = DeadLetterCause.DELIVERY_LIMIT
+    if acknowledge_type == REJECT and partition.config.has_dead_letter_topic:
+        asked, cause = ARCHIVING, DeadLetterCause.REJECTED
+    _start_change(partition, state, asked, first_offset, last_offset, changes, cause)
 
 
 def _start_change(
@@ -142,10 +151,14 @@ def _start_change(
     first_offset: int,
     last_offset: int,
     changes: list[Change],
+    cause: DeadLetterCause = DeadLetterCause.DELIVERY_LIMIT,
 ) -> None:
     """Begin to give up the records, and count them as complete if that ends their delivery."""
-    following = state.start_transition(asked, partition.config.delivery_count_limit)
-    changes.append(Change(state, StateBatch(first_offset, last_offset, following, state.delivery_count)))
+    config = partition.config
+    given_up = ARCHIVING if config.has_dead_letter_topic else ARCHIVED
+    following = state.start_transition(asked, config.delivery_count_limit, given_up)
+    state_batch = StateBatch(first_offset, last_offset, following, state.delivery_count)
+    changes.append(Change(state, state_batch, cause))
     if following in TERMINAL:
         partition.delivery_complete_count += partition.record_count_from_start(first_offset, last_offset)
 
@@ -206,13 +219,15 @@ def complete_write(partition: SharePartition, write_id: int, error: PersisterErr
     A request which waits for it is answered with success, or with `error.error_class`. A record whose lock ran out
     while the write was under way becomes AVAILABLE if it is rolled back. After a lock time-out there is nothing to roll
     back, and the start offset moves whatever the result. Raises UnknownWrite if the write is not under way. Source:
-    SharePartition.rollbackOrProcessStateUpdates, releaseAcquisitionLockOnTimeout.
+    SharePartition.rollbackOrProcessStateUpdates, releaseAcquisitionLockOnTimeout. Records that became ARCHIVING are due
+    to be copied to the dead letter topic then (`dead_letters`).
     """
     if write_id not in partition.writes_under_way:
         raise UnknownWrite(f"write {write_id} is not under way")
     cause, changes = partition.writes_under_way.pop(write_id)
-    if cause is WriteCause.LOCK_TIMEOUT:
+    if cause in ENDS_ANYHOW:
         advance_start_offset(partition)
+        start_copies(partition, changes)
         return cause
     if error is not None:
         _roll_back(partition, changes)
@@ -223,6 +238,7 @@ def complete_write(partition: SharePartition, write_id: int, error: PersisterErr
             if state.state is AVAILABLE:
                 partition.find_next_fetch_offset = True
     advance_start_offset(partition)
+    start_copies(partition, changes)
     return cause
 
 
@@ -257,7 +273,7 @@ def expire_lock(partition: SharePartition, now_ms: int) -> tuple[AcquisitionLock
     lock = partition.locks.pop_due(now_ms)
     if lock is None:
         return None
-    state_batches: list[StateBatch] = []
+    changes: list[Change] = []
     floor = partition.cached.floor(lock.first_offset)
     batches = [] if floor is None else partition.cached.between(floor.first_offset, lock.last_offset)
     for batch in batches:
@@ -266,17 +282,13 @@ def expire_lock(partition: SharePartition, now_ms: int) -> tuple[AcquisitionLock
             if whole.state is not ACQUIRED:
                 continue
             if not partition.is_start_inside(batch.first_offset, batch.last_offset):
-                _time_out(partition, whole, batch.first_offset, batch.last_offset, state_batches)
+                _time_out(partition, whole, batch.first_offset, batch.last_offset, changes)
                 continue
             batch.split(partition.locks)
         for offset, state in batch.states_between(lock.first_offset, lock.last_offset):
             if state.state is ACQUIRED:
-                _time_out(partition, state, offset, offset, state_batches)
-    if not state_batches:
-        return lock, None
-    write = _new_write(partition, WriteCause.LOCK_TIMEOUT, tuple(state_batches))
-    partition.writes_under_way[write.write_id] = (WriteCause.LOCK_TIMEOUT, ())
-    return lock, write
+                _time_out(partition, state, offset, offset, changes)
+    return lock, _write(partition, WriteCause.LOCK_TIMEOUT, changes)
 
 
 def _time_out(
@@ -284,13 +296,15 @@ def _time_out(
     state: InFlightState,
     first_offset: int,
     last_offset: int,
-    state_batches: list[StateBatch],
+    changes: list[Change],
 ) -> None:
+    config = partition.config
     asked = ARCHIVED if last_offset < partition.start_offset else AVAILABLE
-    following = state.transition_to(asked, partition.config.delivery_count_limit)
+    given_up = ARCHIVING if config.has_dead_letter_topic else ARCHIVED
+    following = state.transition_to(asked, config.delivery_count_limit, given_up)
     state.release_lock(partition.locks)
-    state_batches.append(StateBatch(first_offset, last_offset, following, state.delivery_count))
-    if following is AVAILABLE:
+    changes.append(Change(state, StateBatch(first_offset, last_offset, following, state.delivery_count)))
+    if following is not ARCHIVED:
         partition.find_next_fetch_offset = True
     else:
         partition.delivery_complete_count += partition.record_count_from_start(first_offset, last_offset)

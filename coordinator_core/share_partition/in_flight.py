@@ -137,21 +137,25 @@ class InFlightState:
         self.delivery_count += 1
         self.member_id = member_id
 
-    def transition_to(self, asked: RecordState, delivery_count_limit: int) -> RecordState:
-        """ACQUIRED -> `asked`, or ARCHIVED where AVAILABLE is asked for the last delivery allowed: the new state.
+    def transition_to(
+        self, asked: RecordState, delivery_count_limit: int, given_up: RecordState = ARCHIVED
+    ) -> RecordState:
+        """ACQUIRED -> `asked`, or `given_up` where AVAILABLE is asked for the last delivery allowed: the new state.
 
         The delivery count stays. Raises IllegalTransition (tryUpdateState).
         """
-        following = ARCHIVED if asked is AVAILABLE and self.delivery_count >= delivery_count_limit else asked
+        following = given_up if asked is AVAILABLE and self.delivery_count >= delivery_count_limit else asked
         self._check(following)
         self.state = following
         self.member_id = NO_MEMBER
         return following
 
-    def start_transition(self, asked: RecordState, delivery_count_limit: int) -> RecordState:
+    def start_transition(
+        self, asked: RecordState, delivery_count_limit: int, given_up: RecordState = ARCHIVED
+    ) -> RecordState:
         """`transition_to`, under way until `commit` or `roll_back` (startStateTransition)."""
         before = self.state, self.member_id
-        following = self.transition_to(asked, delivery_count_limit)
+        following = self.transition_to(asked, delivery_count_limit, given_up)
         self.rollback = before
         return following
 
@@ -163,7 +167,7 @@ class InFlightState:
             raise IllegalTransition("a transition is under way")
 
     def archive(self, timers: LockTimers) -> None:
-        """AVAILABLE or ACQUIRED -> ARCHIVED in memory, whatever is under way (archive)."""
+        """AVAILABLE, ACQUIRED or ARCHIVING -> ARCHIVED in memory, whatever is under way (archive)."""
         if self.state not in ARCHIVED_SILENTLY_FROM:
             raise IllegalTransition(f"{self.state.name} is final")
         self.is_archived_silently = True

@@ -1,8 +1,15 @@
 """Start-up from persisted state, and fencing (SharePartition.maybeInitialize, markFenced)."""
 
+from coordinator_core.share_partition.dead_letters import resume_copy
 from coordinator_core.share_partition.errors import InvalidReadState, NotInitialized
 from coordinator_core.share_partition.in_flight import NO_MEMBER, InFlightBatch, InFlightState
-from coordinator_core.share_partition.state import BATCH_OFFSETS_MAX, GapWindow, ReadState, SharePartition
+from coordinator_core.share_partition.state import (
+    BATCH_OFFSETS_MAX,
+    GapWindow,
+    ReadState,
+    SharePartition,
+    SharePartitionConfig,
+)
 from coordinator_core.share_partition.states import (
     TERMINAL,
     VALID_PREVIOUS_PARTITION,
@@ -39,16 +46,17 @@ def complete_initialization(partition: SharePartition, read: ReadState, reset_of
     """Take over the persisted state: ACTIVE.
 
     `reset_offset`: where to begin if nothing was ever written, as share.auto.offset.reset and the data log have it.
-    Offsets without a persisted batch below a persisted one open the gap window. Raises InvalidReadState, and leaves the
-    share partition FAILED, where a batch begins below the start offset, overlaps another, is longer than any can be or
-    has no known state; Kafka looks for the first and the last of these, and its share coordinator writes none. Raises
-    NotInitialized unless the state is being read. Source: SharePartition.maybeInitialize.
+    Offsets without a persisted batch below a persisted one open the gap window. Batches that are ARCHIVING are copied
+    to the dead letter topic once more: nobody knows how far the leader before came. Raises InvalidReadState, and leaves
+    the share partition FAILED, where a batch begins below the start offset, overlaps another, is longer than any can be
+    or has no known state; Kafka looks for the first and the last of these, and its share coordinator writes none.
+    Raises NotInitialized unless the state is being read. Source: SharePartition.maybeInitialize.
     """
     if partition.partition_state is not SharePartitionState.INITIALIZING:
         raise NotInitialized(f"the share partition is {partition.partition_state}")
     start_offset = reset_offset if read.start_offset == UNSET_OFFSET else read.start_offset
     try:
-        batches = _checked_batches(read, start_offset)
+        batches = _checked_batches(read, start_offset, partition.config)
     except InvalidReadState:
         fail_initialization(partition)
         raise
@@ -64,6 +72,8 @@ def complete_initialization(partition: SharePartition, read: ReadState, reset_of
         partition.cached.add(batch)
         if batch.whole.state in TERMINAL:
             partition.delivery_complete_count += batch.record_count
+        elif batch.whole.state is RecordState.ARCHIVING:
+            resume_copy(partition, batch)
     if batches:
         partition.find_next_fetch_offset = True
         partition.end_offset = partition.cached.last.last_offset
@@ -73,7 +83,7 @@ def complete_initialization(partition: SharePartition, read: ReadState, reset_of
     _move_to(partition, ACTIVE)
 
 
-def _checked_batches(read: ReadState, start_offset: int) -> list[InFlightBatch]:
+def _checked_batches(read: ReadState, start_offset: int, config: SharePartitionConfig) -> list[InFlightBatch]:
     batches = []
     expected_offset = start_offset
     for persisted in read.state_batches:
@@ -87,6 +97,8 @@ def _checked_batches(read: ReadState, start_offset: int) -> list[InFlightBatch]:
             state = RecordState(persisted.delivery_state)
         except ValueError:
             raise InvalidReadState(f"delivery state {persisted.delivery_state} is unknown") from None
+        if state is RecordState.ARCHIVING and not config.knows_archiving:
+            raise InvalidReadState(f"Kafka {config.kafka_version} does not know the delivery state ARCHIVING")
         whole = InFlightState(state, persisted.delivery_count, NO_MEMBER)
         batches.append(InFlightBatch(persisted.first_offset, persisted.last_offset, whole))
         expected_offset = persisted.last_offset + 1

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
 from coordinator_core.share_partition.in_flight import CachedState, InFlightState, LockTimers
 from coordinator_core.share_partition.states import SharePartitionState
 from coordinator_core.share_state.combine import StateBatch, StateBatches
@@ -89,6 +90,10 @@ class SharePartitionConfig:
     record_lock_duration_ms: int = RECORD_LOCK_DURATION_MS_DEFAULT
     is_renew_acknowledge_enabled: bool = True
     """share.renew.acknowledge.enable: a group may forbid RENEW."""
+    kafka_version: KafkaVersion = DEFAULT_VERSION
+    """The release whose rules the broker follows."""
+    has_dead_letter_topic: bool = False
+    """errors.deadletterqueue.topic.name of the group is set, and share.version is 2: since Kafka 4.4."""
 
     def __post_init__(self) -> None:
         if self.leader_epoch < 0:
@@ -97,6 +102,13 @@ class SharePartitionConfig:
             raise ValueError(f"delivery count limit {self.delivery_count_limit} is not in 1..{DELIVERY_COUNT_MAX}")
         if self.in_flight_records_max < 1 or self.record_lock_duration_ms < 1:
             raise ValueError("the in-flight limit and the lock duration are at least 1")
+        if self.has_dead_letter_topic and not self.knows_archiving:
+            raise ValueError(f"Kafka {self.kafka_version} has no dead letter topics")
+
+    @property
+    def knows_archiving(self) -> bool:
+        """Whether records may be ARCHIVING."""
+        return Since.ARCHIVING_IS_A_STATE.holds_in(self.kafka_version)
 
     @property
     def throttle_delivery_count(self) -> int:
@@ -178,6 +190,15 @@ class WriteCause(StrEnum):
     ACKNOWLEDGE = "ACKNOWLEDGE"
     RELEASE = "RELEASE"
     LOCK_TIMEOUT = "LOCK_TIMEOUT"
+    DEAD_LETTER = "DEAD_LETTER"
+    """The copy for the dead letter topic is done with. Nobody waits, and a failure changes nothing."""
+
+
+class DeadLetterCause(StrEnum):
+    """Why records are copied to the dead letter topic (ShareGroupDLQManager)."""
+
+    REJECTED = "Offset rejected by client."
+    DELIVERY_LIMIT = "Offset delivery count exceeded the threshold."
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +233,19 @@ class Change(NamedTuple):
 
     state: InFlightState
     state_batch: StateBatch
+    cause: DeadLetterCause = DeadLetterCause.DELIVERY_LIMIT
+    """Of a change to ARCHIVING."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterCopy:
+    """Records which the broker shall copy to the dead letter topic, `last_offset` inclusive. Ids count from 0."""
+
+    copy_id: int
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    cause: DeadLetterCause
 
 
 @dataclass(slots=True, eq=False)
@@ -237,6 +271,11 @@ class SharePartition:
     locks: LockTimers = field(default_factory=LockTimers)
     writes_under_way: dict[int, tuple[WriteCause, tuple[Change, ...]]] = field(default_factory=dict)
     next_write_id: int = 0
+    copies_due: list[DeadLetterCopy] = field(default_factory=list)
+    """To be taken (`dead_letters.take_copies`)."""
+    copies_under_way: dict[int, tuple[DeadLetterCopy, InFlightState]] = field(default_factory=dict)
+    """By id: those that are not done with, due ones included."""
+    next_copy_id: int = 0
 
     @property
     def is_active(self) -> bool:

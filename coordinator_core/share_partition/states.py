@@ -24,10 +24,13 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     """A member holds it under a lock; never persisted. Accept -> ACKNOWLEDGED. Reject, gap -> ARCHIVED. Release, end of
     the session, end of the lock -> AVAILABLE, or ARCHIVED once delivered as often as allowed. Renew: stays, with a new
-    lock.
+    lock. With a dead letter topic reject, and the last delivery allowed -> ARCHIVING.
     """
     ACKNOWLEDGED = 2
     """A member has dealt with it. Final."""
+    ARCHIVING = 3
+    """Since Kafka 4.4, of a group with a dead letter topic: given up, and being copied there (KIP-1191). The copy is
+    done, or has failed for good -> ARCHIVED."""
     ARCHIVED = 4
     """Will not be delivered again: rejected, a gap, delivered too often, or gone from the log. Final."""
 
@@ -36,12 +39,13 @@ VALID_PREVIOUS: Final[Mapping[RecordState, frozenset[RecordState]]] = {
     RecordState.AVAILABLE: frozenset({RecordState.ACQUIRED}),
     RecordState.ACQUIRED: frozenset({RecordState.AVAILABLE}),
     RecordState.ACKNOWLEDGED: frozenset({RecordState.ACQUIRED}),
-    RecordState.ARCHIVED: frozenset({RecordState.ACQUIRED}),
+    RecordState.ARCHIVING: frozenset({RecordState.ACQUIRED}),
+    RecordState.ARCHIVED: frozenset({RecordState.ACQUIRED, RecordState.ARCHIVING}),
 }
 """New state -> the states it may follow (RecordState.validateTransition)."""
 
-ARCHIVED_SILENTLY_FROM: Final = frozenset({RecordState.AVAILABLE, RecordState.ACQUIRED})
-"""What may be archived in memory without a write (InFlightState.archive)."""
+ARCHIVED_SILENTLY_FROM: Final = frozenset({RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ARCHIVING})
+"""What may be archived in memory, before or without a write (InFlightState.archive)."""
 
 TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 """The final states (SharePartition.isStateTerminal)."""

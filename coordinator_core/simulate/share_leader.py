@@ -175,6 +175,7 @@ class ShareLeaders:
             delivery_count_limit=group.delivery_count_limit or spec.share_delivery_count_limit,
             record_lock_duration_ms=group.record_lock_duration_ms or spec.share_record_lock_duration_ms,
             is_renew_acknowledge_enabled=group.renew_acknowledge,
+            kafka_version=spec.kafka_version,
         )
 
     def _step(

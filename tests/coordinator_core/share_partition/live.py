@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.share_partition.acknowledge import acknowledge, complete_write, expire_lock, release
 from coordinator_core.share_partition.acquire import acquire
 from coordinator_core.share_partition.in_flight import InFlightState
@@ -22,7 +23,7 @@ from coordinator_core.share_partition.state import (
 from coordinator_core.share_partition.window import next_fetch_offset
 from coordinator_core.share_state.combine import StateBatch
 
-AV, ACQ, ACK, ARC = 0, 1, 2, 4
+AV, ACQ, ACK, COPYING, ARC = 0, 1, 2, 3, 4
 GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
 LOCK_MS = 1000
 FAILED = PersisterError.NOT_COORDINATOR
@@ -49,6 +50,8 @@ class Live:
         limit: int = 5,
         in_flight_max: int = 200,
         renews: bool = True,
+        version: KafkaVersion = DEFAULT_VERSION,
+        dead_letters: bool = False,
     ) -> None:
         self.now_ms = 0
         self.partition = SharePartition(
@@ -58,6 +61,8 @@ class Live:
                 delivery_count_limit=limit,
                 record_lock_duration_ms=LOCK_MS,
                 is_renew_acknowledge_enabled=renews,
+                kafka_version=version,
+                has_dead_letter_topic=dead_letters,
             )
         )
         begin_initialization(self.partition)

@@ -59,7 +59,7 @@ def test_invariants_hold_at_random() -> None:
 
 def forget_the_delivery_limit(patch: Patch) -> None:
     right = InFlightState.transition_to
-    patch.setattr(InFlightState, "transition_to", lambda state, asked, limit: right(state, asked, limit + 1))
+    patch.setattr(InFlightState, "transition_to", lambda state, asked, limit, up: right(state, asked, limit + 1, up))
 
 
 def forget_the_member(patch: Patch) -> None:

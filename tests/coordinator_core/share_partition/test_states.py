@@ -21,14 +21,21 @@ from coordinator_core.share_partition.states import (
     check_transition,
 )
 
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
-LEGAL = {(AVAILABLE, ACQUIRED), (ACQUIRED, AVAILABLE), (ACQUIRED, ACKNOWLEDGED), (ACQUIRED, ARCHIVED)}
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = RecordState
+LEGAL = {
+    (AVAILABLE, ACQUIRED),
+    (ACQUIRED, AVAILABLE),
+    (ACQUIRED, ACKNOWLEDGED),
+    (ACQUIRED, ARCHIVING),
+    (ACQUIRED, ARCHIVED),
+    (ARCHIVING, ARCHIVED),
+}
 
 
 @pytest.mark.parametrize("previous", RecordState)
 @pytest.mark.parametrize("following", RecordState)
 def test_transition_is_legal_only_as_kafka_has_it(previous: RecordState, following: RecordState) -> None:
-    """Four transitions are legal and twelve are not."""
+    """Six transitions are legal and nineteen are not."""
     if (previous, following) in LEGAL:
         check_transition(previous, following)
     else:
@@ -52,7 +59,7 @@ def picture(state: InFlightState) -> tuple[object, ...]:
     return state.state, state.delivery_count, state.member_id, state.rollback, state.lock, state.is_archived_silently
 
 
-@pytest.mark.parametrize("before", [ACQUIRED, ACKNOWLEDGED, ARCHIVED])
+@pytest.mark.parametrize("before", [ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED])
 def test_only_available_records_are_acquired(before: RecordState) -> None:
     """Acquiring anything else raises and changes nothing."""
     state = InFlightState(before, 1, "m")

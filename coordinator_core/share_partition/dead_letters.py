@@ -1,0 +1,90 @@
+"""Copies of records for the dead letter topic of a share group, since Kafka 4.4 (KIP-1191).
+
+A record which is rejected, or was delivered as often as allowed, becomes ARCHIVING. Once that is persisted the broker
+copies it; when the copy is done, or has failed for good, the record is ARCHIVED in memory, counts as complete, and that
+is persisted. A gap becomes ARCHIVED at once: there is nothing to copy. A new leader copies what it finds ARCHIVING.
+
+    complete_write(partition, write_id, None)
+    for copy in take_copies(partition):
+        ...                                      # produce to the dead letter topic
+        write = complete_copy(partition, copy.copy_id)
+
+Source: SharePartition.initiateDLQAndArchive, maybeResumeDlqArchiving of Kafka 4.4.0.
+"""
+
+from collections.abc import Sequence
+
+from coordinator_core.share_partition.errors import UnknownWrite
+from coordinator_core.share_partition.in_flight import ARCHIVED, InFlightBatch, InFlightState
+from coordinator_core.share_partition.state import (
+    Change,
+    DeadLetterCause,
+    DeadLetterCopy,
+    SharePartition,
+    WriteCause,
+    WriteState,
+)
+from coordinator_core.share_partition.states import TERMINAL, RecordState
+from coordinator_core.share_state.combine import StateBatch
+
+
+def start_copies(partition: SharePartition, changes: Sequence[Change]) -> None:
+    """What became ARCHIVING is due to be copied."""
+    for state, state_batch, cause in changes:
+        if state_batch.delivery_state == RecordState.ARCHIVING:
+            first, last = state_batch.first_offset, state_batch.last_offset
+            _add(partition, state, first, last, state_batch.delivery_count, cause)
+
+
+def resume_copy(partition: SharePartition, batch: InFlightBatch) -> None:
+    """A batch that another leader left ARCHIVING is due to be copied: why it was given up shows in its count alone."""
+    assert batch.whole is not None
+    is_limit = batch.whole.delivery_count >= partition.config.delivery_count_limit
+    cause = DeadLetterCause.DELIVERY_LIMIT if is_limit else DeadLetterCause.REJECTED
+    _add(partition, batch.whole, batch.first_offset, batch.last_offset, batch.whole.delivery_count, cause)
+
+
+def take_copies(partition: SharePartition) -> tuple[DeadLetterCopy, ...]:
+    """What the broker is to copy now, each once."""
+    due, partition.copies_due = tuple(partition.copies_due), []
+    return due
+
+
+def complete_copy(partition: SharePartition, copy_id: int) -> WriteState:
+    """A copy is done, or has failed for good: its records are ARCHIVED, and what to persist of that.
+
+    Raises UnknownWrite if the copy is not under way.
+    """
+    if copy_id not in partition.copies_under_way:
+        raise UnknownWrite(f"copy {copy_id} is not under way")
+    copy, whole = partition.copies_under_way.pop(copy_id)
+    for state in whole.parts or (whole,):
+        if state.state not in TERMINAL:
+            state.archive(partition.locks)
+    partition.delivery_complete_count += partition.record_count_from_start(copy.first_offset, copy.last_offset)
+    write_id = partition.next_write_id
+    partition.next_write_id += 1
+    partition.writes_under_way[write_id] = (WriteCause.DEAD_LETTER, ())
+    return WriteState(
+        write_id=write_id,
+        cause=WriteCause.DEAD_LETTER,
+        start_offset=partition.start_offset,
+        state_epoch=partition.state_epoch,
+        leader_epoch=partition.config.leader_epoch,
+        delivery_complete_count=partition.delivery_complete_count,
+        state_batches=(StateBatch(copy.first_offset, copy.last_offset, ARCHIVED, copy.delivery_count),),
+    )
+
+
+def _add(
+    partition: SharePartition,
+    state: InFlightState,
+    first_offset: int,
+    last_offset: int,
+    delivery_count: int,
+    cause: DeadLetterCause,
+) -> None:
+    copy = DeadLetterCopy(partition.next_copy_id, first_offset, last_offset, delivery_count, cause)
+    partition.next_copy_id += 1
+    partition.copies_under_way[copy.copy_id] = (copy, state)
+    partition.copies_due.append(copy)
