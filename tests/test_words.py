@@ -11,7 +11,9 @@ import pytest
 
 from tests.conftest import PROJECT_ROOT
 
-WORDS: Final = r"told|untold|heard|unheard|held|anew|stretch|stretches|stretched|beside|stands|stood|asleep"
+WORDS: Final = (
+    "told|untold|hear|hears|heard|unheard|held|anew|stretch|stretches|stretched|beside|stands|stood|asleep|sleeps"
+)
 IN_A_NAME: Final = re.compile(rf"(?:^|_)(?:{WORDS})(?:_|$)")
 IN_PROSE: Final = re.compile(rf"\b(?:{WORDS})\b", re.IGNORECASE)
 CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

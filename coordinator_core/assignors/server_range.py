@@ -1,6 +1,6 @@
 """The server assignor "range" (org.apache.kafka.coordinator.group.assignor.RangeAssignor of 4.3).
 
-Members stand in one line: static ones by instance id, then the others by member id. Each topic is cut into as many
+Members form one line: static ones by instance id, then the others by member id. Each topic is cut into as many
 pieces as it has subscribers, the first pieces one longer where it does not come out even, and the pieces go down the
 line. What members had before plays no part.
 

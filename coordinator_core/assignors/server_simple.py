@@ -6,7 +6,7 @@ subscribed, take from members who have too much, take from partitions which are 
 are subscribed to different topics the same is done for each topic alone, so that balance too is by topic.
 
 Java's set order decides who loses and who gets what; the collections here are walked in that order. So is the answer:
-its topics stand in the order of the map that Kafka makes, which is seen in the records of a target assignment.
+its topics are in the order of the map that Kafka makes, which is seen in the records of a target assignment.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -71,7 +71,7 @@ def _assign_by_quota(spec: GroupSpec) -> GroupAssignment:
 
 
 def _subscribed_topic_ids(spec: GroupSpec) -> list[str]:
-    """The first member's topics stand for everybody's."""
+    """The first member's topics count as everybody's."""
     topic_ids = next(iter(spec.members.values())).subscribed_topic_ids
     return in_hash_order(topic_ids, uuid_hash_code, initial_capacity=capacity_of_copy(len(topic_ids)))
 

@@ -1,7 +1,7 @@
 """The one codec of messages: bytes to structs and back, as `schemas.wire` declares them.
 
 Each (message, version) is compiled once: for reading into one Python function a struct, written field by field as
-source, in which fields of fixed size that stand next to each other are read by one `struct.unpack_from`; for writing,
+source, in which neighbouring fields of fixed size are read by one `struct.unpack_from`; for writing,
 which is rare, into a list of writers. Decoded values are immutable: a slotted
 class a struct, tuples for arrays, `bytes` for bytes, `str` for strings, and Kafka's 22-character text for
 uuids.

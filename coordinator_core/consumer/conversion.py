@@ -190,7 +190,7 @@ def consumer_group_of(group: LiveClassicGroup, image: MetadataImage) -> Consumer
 
 
 def _own(owners: dict[tuple[str, int], str], topic_id: str, partition: int, member: ConsumerMember) -> None:
-    """A leader which gave a partition to two members leaves nothing that a consumer group could stand for.
+    """A leader that gave a partition to two members leaves no state that a consumer group can have.
 
     Kafka fails in these words; like it, the group is converted once it has rebalanced in a better way.
     """

@@ -197,7 +197,7 @@ def _moved(
         return owners
     moved = owners.mutate()
     for place in given_up:
-        moved.pop(place, None)  # one that was being given up may stand there twice
+        moved.pop(place, None)  # one that was being given up may be there twice
     for place in taken:
         owner = moved.get(place)
         if owner is not None:

@@ -58,9 +58,9 @@ from schemas.consumer_offsets import RecordType
 class GroupHistory:
     """History of all groups of one `__consumer_offsets` partition. Feed operations in log order.
 
-    `saved`: groups as an earlier history of the same log left them, by group id (`save`). They sleep as bytes until
-    records of theirs come; that offsets are deleted does not wake them. One that sleeps on stays as it was, and so does
-    what was open of it.
+    `saved`: groups as an earlier history of the same log left them, by group id (`save`). Their state stays serialized
+    until a record for the group arrives; deletions of its offsets do not deserialize it. State that stays serialized,
+    and what was open of it, is passed on unchanged.
     """
 
     def __init__(self, shard: GroupShard | None = None, *, saved: Mapping[str, bytes] | None = None) -> None:
@@ -122,7 +122,7 @@ class GroupHistory:
         return self._serialized.keys()
 
     def _type_and_generation(self, group_id: str) -> "_TypeAndGeneration":
-        """What deletions of its offsets tell of a group, which sleeps on if it does."""
+        """What deletions of its offsets need of a group, whose state may stay serialized for them."""
         if group_id not in self._serialized:
             return _type_of(self.shard.groups.get(group_id))
         found = self._serialized_types.get(group_id)

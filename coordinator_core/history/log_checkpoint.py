@@ -52,7 +52,7 @@ def unpack_offset_state(packed: bytes) -> ColumnarOffsetState:
             carried_metadata=arrays["carried_metadata"],
         )
     except KeyError as error:
-        raise StateUnreadable(f"the saved state of a lane lacks {error}") from error
+        raise StateUnreadable(f"the saved state of a columnar replay lacks {error}") from error
 
 
 def pack_share_state(state: ColumnarShareState) -> bytes:
@@ -84,7 +84,7 @@ def unpack_share_state(packed: bytes) -> ColumnarShareState:
             open_changed=arrays["open_changed"],
         )
     except KeyError as error:
-        raise StateUnreadable(f"the saved state of a lane lacks {error}") from error
+        raise StateUnreadable(f"the saved state of a columnar replay lacks {error}") from error
 
 
 def pack_metadata(pending: Sequence[Settled] | None) -> bytes:
@@ -119,7 +119,7 @@ def _pack(arrays: Arrays) -> bytes:
 def _unpack(packed: bytes) -> dict[str, NDArray[Any]]:
     checksum, columns = packed[:CHECKSUM_BYTES], packed[CHECKSUM_BYTES:]
     if int.from_bytes(checksum, "big") != crc32(columns):
-        raise StateUnreadable("the saved state of a lane is damaged")
+        raise StateUnreadable("the saved state of a columnar replay is damaged")
     try:
         # copies: compiled loops take arrays that can be written to
         return {
@@ -127,7 +127,7 @@ def _unpack(packed: bytes) -> dict[str, NDArray[Any]]:
             for name, (kind, shape, raw) in msgpack.unpackb(columns).items()
         }
     except (msgpack.UnpackException, AttributeError, TypeError, ValueError) as error:
-        raise StateUnreadable("the saved state of a lane cannot be read") from error
+        raise StateUnreadable("the saved state of a columnar replay cannot be read") from error
 
 
 def _texts(name: str, texts: Sequence[str]) -> Arrays:

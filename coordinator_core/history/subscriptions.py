@@ -27,7 +27,7 @@ Parts = tuple[frozenset[str], ...]
 NOT_APART: Final[Parts] = ()
 NO_MEMBERS: Final[Mapping[str, Member]] = {}
 UNKNOWN: Final = frozenset({""})
-"""Stands for topics that are not known: no topic has this name."""
+"""Topics that are not known: no topic has this name."""
 
 
 class _Counted(NamedTuple):

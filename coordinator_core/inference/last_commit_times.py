@@ -104,7 +104,7 @@ def times_of(latest: I64) -> list[Times]:
 
 
 @compiled
-def hear(latest: I64, time: int) -> None:
+def take_time(latest: I64, time: int) -> None:
     """Take a time into a row of the newest distinct ones. What has no time (-1) says nothing."""
     place = len(latest) - 1
     while place >= 0 and latest[place] > time:
@@ -123,7 +123,7 @@ def add_owner_commit_times(times: I64, place: I64, starts: I64, member: I64, lat
         if place[index] < 0:
             continue
         for holder in range(starts[place[index]], starts[place[index] + 1]):
-            hear(latest[member[holder]], times[index])
+            take_time(latest[member[holder]], times[index])
 
 
 @compiled
@@ -153,4 +153,4 @@ def add_commit_times(
         for at in range(first, starts[place[index] + 1]):
             if log_offset[rows[at]] >= ends[index]:
                 break
-            hear(latest[member[index]], recorded_at_ms[rows[at]])
+            take_time(latest[member[index]], recorded_at_ms[rows[at]])

@@ -50,7 +50,7 @@ UNKNOWN: Final = Beginning(-1, -1, -1, -1)
 
 @dataclass(frozen=True, slots=True)
 class SimpleGroups:
-    """What is inferred of plain groups, and what is to be kept of them."""
+    """What is inferred of simple groups, and what is to be kept of them."""
 
     pasts: dict[str, GroupFacts]
     anomalies: list[AnomalyRow]

@@ -1,4 +1,4 @@
-"""Java's maps and sets as dicts and tuples which stand in Java's order.
+"""Java's maps and sets as dicts and tuples in Java's order.
 
 A map made of another one walks that one; so whoever keeps each map in its order of iteration needs no more than the
 functions here. Maps are of topic ids, sets of partitions or names.
@@ -19,7 +19,7 @@ from coordinator_core.java.hash_map import (
 V = TypeVar("V")
 
 ORDERED_BELOW: Final = TABLE_SIZE_DEFAULT
-"""Sets of numbers below this stand in ascending order, whatever the size of the table."""
+"""Sets of numbers below this are in ascending order, whatever the size of the table."""
 
 
 def map_of(entries: Mapping[str, V], *, initial_capacity: int = TABLE_SIZE_DEFAULT) -> dict[str, V]:

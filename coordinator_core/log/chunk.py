@@ -105,7 +105,7 @@ class RecordChunk:
     findings: tuple[Finding, ...]
     """Batches and records which could not be read; their records are not in `records`."""
     is_after_others: BoolArray | None = None
-    """One bool a record: in the log, records that are not here stand right before it (see `key_buckets`), so that it
+    """One bool a record: in the log, records that are not here come right before it (see `key_buckets`), so that it
     begins an operation. None: all records are here."""
 
 

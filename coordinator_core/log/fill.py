@@ -49,7 +49,7 @@ def uncompressed(batch: bytes) -> bytes:
 
 
 def with_records(batch: bytes, records: Iterable[Record]) -> bytes:
-    """A batch with more records; they stand in place of those at the same offsets. It is not compressed.
+    """A batch with more records, which replace those at the same offsets. It is not compressed.
 
     Raises subclasses of DecodeError for a batch that cannot be read, ValueError for offsets that it does not span.
     """

@@ -1,4 +1,4 @@
-"""Kafka's maps of the topics of a share group, as dicts which stand in Java's order (see `java.ordered`)."""
+"""Kafka's maps of the topics of a share group, as dicts in Java's order (see `java.ordered`)."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,6 +1,6 @@
 """Records which a share group writes, types 10 to 15 (GroupCoordinatorRecordHelpers). All values are of version 0.
 
-Topics stand in the order in which the caller gives them, partitions in that of a HashSet, topic names are sorted, as in
+Topics are in the order in which the caller gives them, partitions in that of a HashSet, topic names are sorted, as in
 Kafka.
 """
 
@@ -63,7 +63,7 @@ def current_assignment_record(group_id: str, member: ShareMember) -> Coordinator
 
 
 def state_partitions_record(group_id: str, partitions: ShareGroupStatePartitions) -> CoordinatorRecord:
-    """ShareGroupStatePartitionMetadata (15): where all share partitions of the group stand."""
+    """ShareGroupStatePartitionMetadata (15): the states of all share partitions of the group."""
     value = make(
         messages.SHARE_GROUP_STATE_PARTITION_METADATA_VALUE,
         initializing_topics=_named_topics(partitions.initializing),

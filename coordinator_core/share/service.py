@@ -11,8 +11,8 @@ does no input or output of its own. It yields what is to be done next, is sent w
   back: topic id -> `PartitionResult`s. Where the persister fails as a whole, `Refused` is thrown in.
 
 `run` does a flow where answers are there at once. `persist` puts a `Persist` to a `share_state.persister.Persister`.
-Steps stand alone: what a flow has not done when the broker dies, nobody does. A heartbeat then finds partitions which
-are still initialising, and tries again after the retry interval.
+Steps are independent: what a flow has not done when the broker dies, nobody does. A heartbeat then finds partitions
+which are still initialising, and tries again after the retry interval.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping

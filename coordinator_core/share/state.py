@@ -68,7 +68,7 @@ class ShareGroup:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupStatePartitions:
-    """Type 15: where the share partitions of a group stand. Lives on its own: the group need not exist.
+    """Type 15: the states of the share partitions of a group. Lives on its own: the group need not exist.
 
     `initializing` and `initialized`: topic id -> (topic name, partitions ascending); `deleting`: topic id ->
     topic name.

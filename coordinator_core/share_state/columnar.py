@@ -270,7 +270,7 @@ class ColumnarShareReplay:
         The chunk's own findings are the caller's. Raises ColumnarReplayError after `finish`.
         """
         if self._is_finished:
-            raise ColumnarReplayError("the lane is finished")
+            raise ColumnarReplayError("the columnar replay is finished")
         records = kernels.Records(
             data=_read_only(chunk.data),
             is_control=np.ascontiguousarray(chunk.batches.is_control),
@@ -297,7 +297,7 @@ class ColumnarShareReplay:
         go on.
         """
         if self._is_finished:
-            raise ColumnarReplayError("the lane is finished")
+            raise ColumnarReplayError("the columnar replay is finished")
         self._is_finished = True
         sizes = self._columnar.sizes
         return ColumnarOutput(
@@ -324,7 +324,7 @@ class ColumnarShareReplay:
 
     def _take_over(self, other: "ColumnarShareReplay") -> None:
         if not other._is_finished:
-            raise ColumnarReplayError("only a finished lane gives its buffers away")
+            raise ColumnarReplayError("only a finished columnar replay gives its buffers away")
         of_keys = self._columnar
         self._set_columnar(
             other._columnar._replace(

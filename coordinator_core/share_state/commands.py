@@ -75,7 +75,7 @@ def check_partition(view: View, key: SharePartitionKey, request: Any) -> None:
 
 
 def check_leader_epoch_is_valid(view: View, key: SharePartitionKey, request: WritePartition | ReadPartition) -> None:
-    """Refuse a negative leader epoch, where -1 does not stand for any."""
+    """Refuse a negative leader epoch, where -1 does not mean any."""
     if request.leader_epoch < 0 and Since.NEGATIVE_EPOCHS_ARE_INVALID.holds_in(view.config.kafka_version):
         raise Refused(ErrorCode.INVALID_REQUEST, "The leader epoch cannot be a negative number.")
 
@@ -83,7 +83,7 @@ def check_leader_epoch_is_valid(view: View, key: SharePartitionKey, request: Wri
 def check_state_epoch_is_valid(
     view: View, key: SharePartitionKey, request: WritePartition | InitializePartition
 ) -> None:
-    """Refuse a negative state epoch, where -1 does not stand for any."""
+    """Refuse a negative state epoch, where -1 does not mean any."""
     if request.state_epoch < 0 and Since.NEGATIVE_EPOCHS_ARE_INVALID.holds_in(view.config.kafka_version):
         raise Refused(ErrorCode.INVALID_REQUEST, "The state epoch cannot be a negative number.")
 

@@ -31,9 +31,9 @@ time-out, or when it learns of the new leader.
 
 Heartbeats: most of what a day's clients send changes nothing. While a group is *quiet* (no member joins, leaves,
 reconciles, and nobody waits) its members' heartbeats are not sent; they are known to come at `first + k * interval`.
-Whatever touches the group wakes it before: each member's last heartbeat is then made good, so the coordinator's session
-timers stand as if all had been sent. Heartbeats of quiet groups write no record, so the bytes are the same
-(`World(skips_heartbeats=False)` sends them all; the tests compare).
+Whatever touches the group ends that before: each member's last heartbeat is then made good, so the coordinator's
+session timers are as if all had been sent. Heartbeats of quiet groups write no record, so the bytes are the same
+(`Simulation(skips_heartbeats=False)` sends them all; the tests compare).
 
 The truth
 ---------

@@ -164,7 +164,7 @@ class Cluster:
         self.has_transactions = False
         """`__transaction_state` was made."""
         self.on_topic_made: Callable[[CreatableTopic], None] | None = None
-        """Told of each internal topic, as it is made."""
+        """Called for each internal topic, as it is created."""
         self._topics_config = InternalTopicsConfig(
             offsets_topic_num_partitions=spec.consumer_offsets_partitions,
             offsets_topic_segment_bytes=spec.segment_bytes,

@@ -1,10 +1,10 @@
 """Heartbeats, and how to leave out those which change nothing.
 
-A member whose last heartbeat was answered without error, in a group which is quiet, *sleeps*: its heartbeats are known
-to arrive at `first_ms + k * interval_ms + latency_ms`, and each would only restart its session. So its session timer
-is taken out of the coordinator (parked), and no heartbeat is sent. Before anything can look at the group, and when the
-member itself is about to change, it is woken: the timer goes back with the deadline which the last heartbeat gave it,
-heartbeats under way arrive, and later ones are sent.
+A member whose last heartbeat was answered without error, in a group which is quiet, is *parked*: its heartbeats are
+known to arrive at `first_ms + k * interval_ms + latency_ms`, and each would only restart its session. So its session
+timer is taken out of the coordinator (parked), and no heartbeat is sent. Before anything can look at the group, and
+when the member itself is about to change, it is unparked: the timer goes back with the deadline which the last
+heartbeat gave it, heartbeats under way arrive, and later ones are sent.
 
 Heartbeats which arrive at one time do so in the order of the clients, and after all else of that time: else a run
 which leaves them out could not know the order of a run which does not.
@@ -64,11 +64,11 @@ class Heartbeat:
     token: int = 0
     """Goes up when the sending which is scheduled becomes void."""
     parked: Timer | None = None
-    """The session timer, while it sleeps."""
+    """The session timer, while the member is parked."""
     signed_ms: int = 0
     """When the sign of life arrived that set the parked timer."""
     request: Any = None
-    """The heartbeat which it would send while it sleeps."""
+    """The heartbeat which it would send while it is parked."""
 
 
 class Heartbeats:
@@ -104,7 +104,7 @@ class Heartbeats:
         return beat.interval_ms
 
     def answered(self, process: HeartbeatSender) -> None:
-        """The answer to a heartbeat said that all is well: the process may sleep."""
+        """The answer to a heartbeat said that all is well: the process may be parked."""
         beat = self._heartbeats.get(process.rank)
         if beat is None or not self._skips or beat.parked is not None:
             return

@@ -47,7 +47,7 @@ def sql(
 
     def job() -> int:
         if write and cluster_id is not None:
-            raise SettingsError("--write and --cluster-id exclude each other: with --cluster-id names stand for views")
+            raise SettingsError("--write and --cluster-id exclude each other: with --cluster-id names mean views")
         if write and engine is Engine.DUCKDB:
             raise SettingsError("--write needs Spark: leave out --engine duckdb")
         settings = settings_of(warehouse, cluster_id)
@@ -69,7 +69,7 @@ def sql(
         def start() -> Catalogue:
             run = start_run("sql", settings)
             if cluster_id is not None and has_metastore(run.session):
-                say("note: names of a metastore stand for the rows of all clusters: add where cluster_id = ...")
+                say("note: names of a metastore mean the rows of all clusters: add where cluster_id = ...")
             return Catalogue(run.session, run.warehouse, cluster_id=cluster_id, may_write=write)
 
         own = own_sql_settings()

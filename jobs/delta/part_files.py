@@ -29,7 +29,7 @@ from schemas.tables.declare import Table
 
 LOG_PARTITION: Final = "log_partition"
 TO_LOG_OFFSET: Final = "to_log_offset"
-"""Columns of silver's tables of logs: rows of one log partition stand together."""
+"""Columns of silver's tables of logs: rows of one log partition are neighbours."""
 WRITE_BYTES: Final = 1 << 20
 """Of pages at once: a kernel takes a third of the time for it that it takes for each page alone."""
 BUFFERED_BYTES_MAX: Final = 16 << 20

@@ -72,8 +72,8 @@ class PinnedTables:
         self._has_begun: Callable[[], bool] = lambda: False
 
     def watch(self, starts: Table, has_begun: Callable[[], bool], *, is_writer: bool) -> bool:
-        """Hold nothing until another run has begun: the tables are whole as they stand, whoever tended to them since
-        the last one. Answers whether one has begun already, where that cannot be.
+        """Pin nothing until another run has begun: the tables are whole at their newest versions, whatever job wrote to
+        them since the last one. Answers whether one has begun already, where that cannot be.
 
         `starts`: where runs say so, which is read again only once it has another version. `is_writer`: nobody else can
         begin one.

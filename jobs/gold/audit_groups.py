@@ -468,17 +468,17 @@ class _NewAudit:
         watermarks = {
             group_id: unpacked_watermark(saved.watermarks[group_id]) for group_id in noted & saved.watermarks.keys()
         }
-        stand = odd - noted
-        needed = watermarks | dict.fromkeys(stand, OPEN_ROWS)
-        slices = commits.slices() if noted or stand else {}
-        for some, bundle in bundles_with(self._work.files, self._log_partition, noted | stand, commits, needed):
+        unchanged_ids = odd - noted
+        needed = watermarks | dict.fromkeys(unchanged_ids, OPEN_ROWS)
+        slices = commits.slices() if noted or unchanged_ids else {}
+        for some, bundle in bundles_with(self._work.files, self._log_partition, noted | unchanged_ids, commits, needed):
             # of a group that was not there before all commits are new
             first = bundle.commits.of_some(some - saved.pasts.keys())
             plain = _judge_plain(bundle, self._work, self._made, first)
             for life in bundle.lives(plain.pasts.keys(), also=some):
                 rows = slices.get(life.group_id, slice(0, 0))
-                if life.group_id in stand:
-                    self._judge_standing(life, is_new[rows])
+                if life.group_id in unchanged_ids:
+                    self._judge_unchanged(life, is_new[rows])
                 else:
                     self._judge(life, is_new[rows], watermarks.get(life.group_id))
 
@@ -495,7 +495,7 @@ class _NewAudit:
             self._quiet_days[place] = made
         return made is not None
 
-    def _judge_standing(self, life: GroupLife, is_new: BoolArray) -> None:
+    def _judge_unchanged(self, life: GroupLife, is_new: BoolArray) -> None:
         """Audit the new commits of a group with unchanged membership, if its open rows suffice."""
         group_id = life.group_id
         before = GroupBefore(self._saved.pasts[group_id], self._place, is_new, {}, {})

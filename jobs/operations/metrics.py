@@ -68,7 +68,7 @@ CLUSTER_CHARACTERS_MAX: Final = 64
 
 
 def metric_names() -> frozenset[str]:
-    """All that may stand in a textfile."""
+    """All metrics that a textfile may have."""
     from jobs.operations import group_metrics  # noqa: PLC0415
 
     return frozenset(PREFIX + name for name in (*OF_RUN, *COUNTS, *LABELLED, *group_metrics.GAUGES))

@@ -3,8 +3,9 @@
 The tables are made known to Spark's catalogue through the API, views and functions by constant statements (`views`):
 no path and no value of ours is put into SQL text.
 
-While a replay or an audit is under way, or after one that broke off, the names of its tables stand for what the last
-whole run left (`pinned`). A metastore's names do not: there tables are shared with programs that know nothing of runs.
+While a replay or an audit is under way, or after one that broke off, the names of its tables mean the versions that the
+last whole run left (`pinned`). A metastore's names do not: there tables are shared with programs that know nothing of
+runs.
 
 Statements that write are refused (`read_only`), unless `sql --write` allows them.
 """
@@ -41,7 +42,7 @@ from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.silver import COORDINATOR_PARTITIONS
 
 NEWEST: Final = "newest"
-"""Database of tables as they stand, where their names stand for what a whole run left."""
+"""Database of the newest versions of tables, where their own names mean those that a whole run left."""
 QUERIES: Final = ("select", "with", "from", "table", "values")
 """How a statement begins that changes nothing, and may be planned twice."""
 TABLE_ROWS_MAX: Final = 1000
@@ -58,7 +59,7 @@ class Catalogue:
     def __init__(
         self, session: SparkSession, warehouse: Warehouse, *, cluster_id: str | None = None, may_write: bool = False
     ) -> None:
-        """`cluster_id`: names of tables stand for the rows of this cluster alone. `may_write`: statements that change
+        """`cluster_id`: names of tables mean the rows of this cluster alone. `may_write`: statements that change
         something are run, too."""
         self.session = session
         self._warehouse = warehouse
@@ -69,7 +70,7 @@ class Catalogue:
         """Tables that are registered, each with its pinned versions."""
         self._defined: set[Definition] = set()
         self._is_persistent = has_metastore(session)
-        # a metastore's tables are shared, and stand for all rows
+        # a metastore's tables are shared, and show all rows
         self._cluster_id = None if self._is_persistent else cluster_id
         self.table_names = tuple(table.full_name for table in self._tables)
         """Full names of the tables which are there."""

@@ -1,7 +1,7 @@
 """Answers of DuckDB over the tables of a warehouse: what `sql` asks that Spark is not needed for.
 
 DuckDB gets the files of Delta's log as Arrow datasets, of the versions that the last whole runs left, so that names
-stand for what they stand for in Spark (`jobs.queries.sql.Catalogue`). What is answered is said in
+mean what they mean in Spark (`jobs.queries.sql.Catalogue`). What is answered is said in
 `jobs.queries.sql_subset`; a table that needs more of Delta than its files (deletion vectors, column mapping) is left to
 Spark, and so is a statement of which DuckDB raises an error, since Spark's words for it are the ones that users know.
 """
@@ -152,7 +152,7 @@ def answer_of(connection: Any, text: str, names: Sequence[str]) -> DuckDbAnswer:
 
 
 class DuckDb:
-    """DuckDB over a warehouse. `cluster_id`: names of tables stand for the rows of this cluster alone."""
+    """DuckDB over a warehouse. `cluster_id`: names of tables mean the rows of this cluster alone."""
 
     def __init__(self, warehouse: Warehouse, *, cluster_id: str | None = None) -> None:
         self._warehouse = warehouse

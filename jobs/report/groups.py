@@ -144,7 +144,7 @@ class Bins:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the numbers in `Ownership` stand for."""
+    """The names of the numbers in `Ownership`."""
 
     partitions: list[str]
     member_ids: list[str]

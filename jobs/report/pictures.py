@@ -79,7 +79,7 @@ class Picture:
     height: int = 300
     """Of the chart, in pixels, whatever is zoomed: the page keeps the room from the start."""
     legend: tuple[tuple[int, str, str], ...] = ()
-    """What the chart's colours stand for: number of the colour, a name, and all of it."""
+    """The meaning of the chart's colours: number of the colour, a name, and all of it."""
     legend_count: int = 0
     """Of names, in the legend or not."""
 

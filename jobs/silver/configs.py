@@ -22,7 +22,7 @@ def logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> l
     if plan.is_afresh or METADATA_TOPIC in plan.made(ReplayMode.AFRESH):
         return changes
     names = [field.name for field in dataclasses.fields(ConfigChanged)]
-    run = next((stand.run for (topic, _), stand in plan.earlier.items() if topic == METADATA_TOPIC), whole)
+    run = next((checkpoint.run for (topic, _), checkpoint in plan.earlier.items() if topic == METADATA_TOPIC), whole)
     former = run.read(CONFIG_CHANGES, names).to_pylist()
     return [*(ConfigChanged(**row | {"at": at_ms(row["at"])}) for row in former), *changes]
 

@@ -76,11 +76,11 @@ def carried_rows(
         Carried(tuple(settled[index] for index in indices), plan.made(*REMADE))
         for indices in task_bins(session, weights)
     ]
-    for (topic, partition), stand in plan.earlier.items():
+    for (topic, partition), checkpoint in plan.earlier.items():
         files = tuple(
             (table.full_name, True, file)
             for table in TABLES_OF_TOPIC.get(topic, ())
-            for file in stand.run.files(table)
+            for file in checkpoint.run.files(table)
             if file.partition_values["is_settled"] and _may_hold(file, partition)
         )
         if files:

@@ -459,7 +459,7 @@ def _keys(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> pa.Table:
     if plan.is_afresh:
         return merged_keys(found)
     former = without_logs(whole.read(COORDINATOR_KEYS), plan.made(*REMADE))
-    earlier = [of_log(stand.run.read(COORDINATOR_KEYS), *log) for log, stand in plan.earlier.items()]
+    earlier = [of_log(checkpoint.run.read(COORDINATOR_KEYS), *log) for log, checkpoint in plan.earlier.items()]
     return merged_keys([former, *earlier, *found])
 
 
@@ -516,8 +516,10 @@ def _commit_quarantine(
         names = pc.binary_join_element_wise(rows["topic"], rows["partition"].cast(pa.string()), "-")
         afresh = [log_name(*log) for log, step in plan.steps.items() if step is ReplayMode.AFRESH]
         is_again = pc.is_in(names, value_set=pa.array(afresh, pa.string()))
-        for log, stand in plan.earlier.items():
-            is_behind = pc.greater_equal(pc.coalesce(rows["offset"], rows["base_offset"]), stand.watermark.next_offset)
+        for log, checkpoint in plan.earlier.items():
+            is_behind = pc.greater_equal(
+                pc.coalesce(rows["offset"], rows["base_offset"]), checkpoint.watermark.next_offset
+            )
             is_again = pc.or_(is_again, pc.and_(pc.equal(names, log_name(*log)), pc.fill_null(is_behind, True)))
         is_kept = pc.or_(is_kept, pc.invert(is_again))
     kept = rows.filter(is_kept).cast(arrow_schema(QUARANTINE))

@@ -72,7 +72,7 @@ def shared_place(source: OpenFile, index: int, schema: pa.Schema) -> SharedPlace
 
 
 class LogPartitions:
-    """Of which log partition each row of a row group is: those of one mostly stand together."""
+    """Of which log partition each row of a row group is: those of one are mostly neighbours."""
 
     def __init__(self, log_partition: I64) -> None:
         self._log_partition = log_partition

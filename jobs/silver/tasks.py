@@ -85,7 +85,7 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 BUFFERED_ROWS_MAX: Final = 100_000
 """Rows of the group tables which a task holds before it writes a row group."""
 GROUP_ROWS_MAX: Final = 1 << 13
-"""Rows of a row group of what groups did. They stand in the order in which they ended, and an audit mostly needs the
+"""Rows of a row group of what groups did. They are in the order in which they ended, and an audit mostly needs the
 newest: the others it passes over."""
 ROW_GROUP_ROWS_MIN: Final = 1 << 13
 """A row group has its price, however few rows it holds: what is less of several log partitions shares one."""

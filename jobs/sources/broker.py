@@ -67,7 +67,7 @@ OLD_BROKER: Final = "OLD_BROKER"
 
 
 class OffsetSpec(IntEnum):
-    """Which offset of a log partition to tell: the timestamps of ListOffsets which stand for one."""
+    """Which offset of a log partition to ask for: the special timestamps of ListOffsets."""
 
     MAX_TIMESTAMP = -3
     EARLIEST = -2

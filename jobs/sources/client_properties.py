@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CLIENT_ID: Final = "groupledger"
 VALUE_CHARS_MAX: Final = 16 << 10
 PEM_SETTINGS: Final = frozenset({"ssl.truststore.certificates", "ssl.keystore.certificate.chain", "ssl.keystore.key"})
-"""Certificates may be many, and stand on many lines."""
+"""Certificates may be many, and have many lines."""
 MANY_LINES: Final = PEM_SETTINGS | {"sasl.jaas.config"}
 SECRETS: Final = re.compile(r"password|passphrase|secret|^ssl\.keystore\.key$")
 
@@ -160,7 +160,7 @@ def _client_properties(settings: ClientSettings, environment: Mapping[str, str])
     return ClientProperties(settings.file.name, protocol, mechanism, tuple(settings.notes), arguments, variables)
 
 
-# What may stand in the file
+# What the file may contain
 
 
 def _check_texts(file: PropertiesFile) -> None:
@@ -190,7 +190,7 @@ def _check_names(settings: ClientSettings) -> None:
 
 
 def _check_classes(settings: ClientSettings) -> None:
-    """No class but Kafka's own, which we can stand in for."""
+    """No class but Kafka's own, which we can replace."""
     for key in settings.values:
         if key not in CLASSES:
             continue

@@ -8,7 +8,7 @@ Rows are those of bronze.record_batches without what a capture adds. Options:
 
 - `segments`: a folder or URI of segment files; or `bootstrapServers`: a live cluster, read up to the high watermark
   with isolation level 0, and `commandConfig`: path of the .properties file with which to log in. Options show in plans
-  and event logs: no secret may stand in one, and none is taken. One source a load; join several with union.
+    and event logs: no secret may be in one, and none is taken. One source a load; join several with union.
 - `topics`, `partitions`: to choose from it, separated by commas.
 - `bytesPerPartition`: about how much of a log partition of a cluster one Spark partition reads.
 - `requestTimeoutMs`, `fetchBytesMax`: how long a broker may take, how large one answer may be.

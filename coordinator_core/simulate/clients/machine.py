@@ -251,6 +251,6 @@ class Progress:
         self.advance(now_ms)
         return [(at, self.offsets.pop(at)) for at in partitions if at in self.offsets]
 
-    def stand_still(self, now_ms: int) -> None:
+    def stay_until(self, now_ms: int) -> None:
         """Nothing was read since the last look: the consumer's thread was busy."""
         self.since_ms = now_ms

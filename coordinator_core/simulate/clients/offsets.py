@@ -1,4 +1,4 @@
-"""Where consumers stand: their settings, their progress, and what they say of offsets in requests."""
+"""Positions of consumers: their settings, their progress, and what they say of offsets in requests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What consumers of both protocols do with partitions that they own: find where they stand, read, commit, be busy.
+"""What consumers of both protocols do with partitions that they own: find their positions, read, commit, be busy.
 
 The protocol decides what is owned and when; a `Reader` is the consumer's thread and what that knows of the partitions.
 """
@@ -54,9 +54,9 @@ class Reader:
         return self.has_positions and self._config.auto_commit_interval_ms is not None
 
     def read_on(self, now_ms: int) -> None:
-        """Read until now, or stand still where the thread was busy."""
+        """Read until now, or stay at the position where the thread was busy."""
         if self.is_busy:
-            self._progress.stand_still(now_ms)
+            self._progress.stay_until(now_ms)
         else:
             self._progress.advance(now_ms)
 
@@ -128,5 +128,5 @@ class Reader:
 
     def work_no_more(self, now_ms: int) -> None:
         """The thread is free again."""
-        self._progress.stand_still(now_ms)
+        self._progress.stay_until(now_ms)
         self.is_busy = False

@@ -1,6 +1,6 @@
 """Columns as pages: levels, then values, in the encoding that suits their type.
 
-- Numbers and times: DELTA_BINARY_PACKED. Offsets, times and counts grow by small steps or stand still.
+- Numbers and times: DELTA_BINARY_PACKED. Offsets, times and counts grow by small steps or do not change.
 - Texts: a dictionary, and RLE of the places in it; PLAIN where a dictionary would hold most of them.
 - Flags: PLAIN, a bit each. Whole batches, states and floating-point numbers: PLAIN.
 
@@ -128,7 +128,7 @@ class PageMaker:
         return _Levels(len(data).to_bytes(4, "little") + data, count)
 
     def _page(self, array: pa.Array, leaf: Leaf, levels: _Levels) -> Page:
-        """The page of values that stand behind some levels."""
+        """The page of values that belong to some levels."""
         if array.null_count and not leaf.is_optional:
             raise ValueError(f"{'.'.join(leaf.path)}: null where the schema has none")
         if array.null_count == len(array):

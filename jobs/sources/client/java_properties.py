@@ -16,7 +16,7 @@ ESCAPES: Final[Mapping[str, str]] = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True, slots=True)
 class PropertiesFile:
-    """Keys and values of a file, and where they stand. Values may be secrets: no repr shows them."""
+    """Keys and values of a file, and their places. Values may be secrets: no repr shows them."""
 
     name: str
     """Of the file, as messages say it."""

@@ -87,4 +87,4 @@ CLASSES: Final = {
         _OAUTH + name for name in ("DefaultJwtValidator", "ClientJwtValidator")
     ),
 }
-"""Settings that name Java classes -> the classes, or their package, that we can stand in for."""
+"""Settings that name Java classes -> the classes, or their package, that we can replace."""

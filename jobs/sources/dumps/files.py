@@ -141,7 +141,7 @@ def _delta_files(uri: str) -> list[DumpFile]:
 
 
 class Line(NamedTuple):
-    """One line, or one of several JSON objects which stand back to back on one line."""
+    """One line, or one of several JSON objects on one line."""
 
     number: int
     """From 1; counts what is given, lines and objects alike."""

@@ -245,7 +245,7 @@ def test_a_transaction_knows_no_stale_epochs(topic: str, epoch: int, text: str |
     assert (None if error is None else error.message) == text
 
 
-def test_a_classic_member_of_a_topic_that_is_gone_hears_the_same_in_a_transaction() -> None:
+def test_a_classic_member_of_a_topic_that_is_gone_gets_the_same_in_a_transaction() -> None:
     """Elsewhere the text names the partition."""
     member = replace(MEMBER, classic_member_metadata=ClassicMemberMetadata())
     clients = clients_of(replace(CONSUMER_GROUP, members=Map({"m": member})))

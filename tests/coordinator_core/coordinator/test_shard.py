@@ -269,7 +269,7 @@ def test_a_reload_loses_what_no_record_tells() -> None:
 
 
 def test_a_new_image_is_reported() -> None:
-    """Modules hear which topics changed, and see the new image."""
+    """Modules learn which topics changed, and see the new image."""
     coordinator = GroupCoordinator([MODULE], now_ms=0)
     image = MetadataImage().with_topic(Topic("t", "B" * 22, 3))
     coordinator.update_metadata(image, ["t"], now_ms=5)

@@ -190,7 +190,7 @@ def test_offsets_alone_make_a_simple_group() -> None:
     assert kinds(rows) == ["GROUP_CREATED", "GENERATION_STARTED"]
 
 
-def test_a_group_sleeps_on_when_its_offsets_are_deleted() -> None:
+def test_a_group_stays_serialized_when_its_offsets_are_deleted() -> None:
     """What was saved of it is saved again; the events tell its type and generation, if there is such a group."""
     saved = run([[classic(0, classic_value(7, {"m": [0]}))]])[0].save()
     history = GroupHistory(saved=saved)

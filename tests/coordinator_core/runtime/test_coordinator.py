@@ -461,7 +461,7 @@ def test_old_news_of_another_leader_change_nothing() -> None:
 
 
 def test_a_leader_elected_again_goes_on() -> None:
-    """Its log is as it was, and so is its state; it hears of commits again."""
+    """Its log is as it was, and so is its state; it gets commits again."""
     broker = replicated()
     number = broker.commit()
     coordinator = broker.coordinator

@@ -27,7 +27,7 @@ def contents(log: PartitionLog, broker_id: int) -> list[tuple[int, int]]:
 
 
 def test_a_lone_leader_commits_at_once() -> None:
-    """Nobody has to be waited for; the listener hears of it."""
+    """Nobody has to be waited for; the listener is called."""
     log = PartitionLog("t", 0)
     commit_times: list[int] = []
     log.on_high_watermark = lambda: commit_times.append(log.high_watermark)

@@ -477,7 +477,7 @@ def test_lock_runs_out_at_its_deadline() -> None:
 
 
 def test_time_out_holds_even_if_its_write_fails() -> None:
-    """The log never hears of it, and the next delivery counts on."""
+    """It never reaches the log, and the next delivery counts on."""
     live = Live()
     live.acquire("m", (0, 4))
     assert live.advance(LOCK_MS, error=FAILED) == [((0, 4, AV, 1),)]

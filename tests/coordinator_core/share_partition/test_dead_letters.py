@@ -109,7 +109,7 @@ def test_a_failed_write_copies_nothing() -> None:
     assert copies(of) == [(0, 9, 1, LIMIT)]
 
 
-def test_the_end_of_a_copy_stands_though_it_cannot_be_written() -> None:
+def test_the_end_of_a_copy_stays_though_it_cannot_be_written() -> None:
     """The start offset moves all the same, and the next write tells it."""
     of = live()
     of.acquire("m", (0, 9))

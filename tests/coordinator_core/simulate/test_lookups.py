@@ -19,7 +19,7 @@ LATENCY_MS = 2
 
 
 class Brokers:
-    """Brokers that answer as they are told: by node, what to answer, None where it is gone."""
+    """Brokers with planned answers: by node, what to answer, None where it is gone."""
 
     def __init__(self, answers: dict[int, list[ErrorCode | int | None]]) -> None:
         self.answers = answers
@@ -90,7 +90,7 @@ def test_a_broker_that_does_not_answer_is_not_asked_next() -> None:
 
 
 def test_what_asking_again_does_not_mend_is_an_error() -> None:
-    """Whoever waits is told the error, and may ask again."""
+    """Whoever waits gets the error, and may ask again."""
     brokers = Brokers({1: [ErrorCode.INVALID_REQUEST, 3]})
     assert looked_up(brokers) == [(2 * LATENCY_MS, ErrorCode.INVALID_REQUEST)]
 

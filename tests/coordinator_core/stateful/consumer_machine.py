@@ -300,9 +300,9 @@ class ConsumerMachine(GroupMachine):
         if is_lost:
             client.must_tell_all = True
         else:
-            self.hear(client, outcome)
+            self.take_answer(client, outcome)
 
-    def hear(self, client: Client, outcome: Any) -> None:
+    def take_answer(self, client: Client, outcome: Any) -> None:
         if outcome.error is not None:
             if outcome.error.code in GIVEN_UP:
                 client.abandon()

@@ -70,7 +70,7 @@ def partitions_of(owned: Mapping[str, Any]) -> set[Partition]:
 
 
 class ShareMachine(GroupMachine):
-    """Clients of one share group, and the share coordinator as the group coordinator hears of it."""
+    """Clients of one share group, and the share coordinator as the group coordinator sees it."""
 
     @initialize(interval_ms=st.sampled_from([0, 0, 3000]), size_max=st.sampled_from([2, 4, 4]))
     def begin(self, interval_ms: int, size_max: int) -> None:
@@ -228,9 +228,9 @@ class ShareMachine(GroupMachine):
         if is_lost:
             client.must_tell_all = True
         else:
-            self.hear(client, outcome)
+            self.take_answer(client, outcome)
 
-    def hear(self, client: Client, outcome: Any) -> None:
+    def take_answer(self, client: Client, outcome: Any) -> None:
         if outcome.error is not None:
             if outcome.error.code in GIVEN_UP:
                 client.abandon()

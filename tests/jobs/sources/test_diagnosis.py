@@ -56,7 +56,7 @@ def listening(talk: Talk) -> Iterator[str]:
 
 
 def say(data: bytes) -> Talk:
-    """Hear something, say this, close."""
+    """Receive something, send this, close."""
 
     def talk(connection: socket.socket) -> None:
         if connection.recv(1000):
