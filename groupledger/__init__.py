@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from groupledger.records import RecordsError
     from groupledger.replay import GroupReplay, ShareReplay, replay_groups, replay_share_partitions
     from groupledger.sql import register
-    from groupledger.tables import read
+    from groupledger.tables import read, write_options
 
 __all__ = [
     "GroupAudit",
@@ -34,6 +34,7 @@ __all__ = [
     "register",
     "replay_groups",
     "replay_share_partitions",
+    "write_options",
 ]
 
 _MODULES: Final = {
@@ -50,6 +51,7 @@ _MODULES: Final = {
     "register": "sql",
     "replay_groups": "replay",
     "replay_share_partitions": "replay",
+    "write_options": "tables",
 }
 
 

@@ -40,10 +40,7 @@ def read(
 
     Raises WarehouseError where there is no such table or no such run.
     """
-    table = TABLES.get(name)
-    if table is None or table.layer not in _WRITTEN:
-        known = ", ".join(known for known, of in TABLES.items() if of.layer in _WRITTEN)
-        raise WarehouseError(f"there is no table {name!r} that runs leave whole; there are: {known}")
+    table = _known(name)
     store = _Store(spark, warehouse)
     newest = store.newest_version(table)
     versions = store.versions(table, at, newest)
@@ -58,6 +55,34 @@ def read(
         clusters.setdefault(version, []).append(cluster)
     parts = [store.load(table, version).where(F.col("cluster_id").isin(*names)) for version, names in clusters.items()]
     return reduce(lambda some, others: some.unionByName(others, allowMissingColumns=True), parts)
+
+
+STATISTICS: Final = "delta.dataSkippingStatsColumns"
+
+
+def write_options(name: str) -> dict[str, str]:
+    """Options with which a Delta table is made of rows of a table of silver or gold, as `silver.offset_commits`.
+
+    Delta's writer keeps statistics of the first 32 columns, for each row: of commits that is about a quarter of what
+    replay and write take, and the name of a member's host would stay in Delta's log after an erasure. With these
+    options it keeps those of the columns by which rows are found: the key and the group, personal ones left out.
+
+    Raises WarehouseError where there is no such table.
+    """
+    columns = [
+        column.name
+        for column in _known(name).columns
+        if not column.is_personal and (column.is_key or column.name == "group_id")
+    ]
+    return {STATISTICS: ",".join(columns)}
+
+
+def _known(name: str) -> Table:
+    table = TABLES.get(name)
+    if table is None or table.layer not in _WRITTEN:
+        known = ", ".join(known for known, of in TABLES.items() if of.layer in _WRITTEN)
+        raise WarehouseError(f"there is no table {name!r} that runs leave whole; there are: {known}")
+    return table
 
 
 class _Store:

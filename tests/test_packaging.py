@@ -66,6 +66,19 @@ def imported(source: str) -> Counter[str]:
     return found
 
 
+def interpreter(version: str) -> str:
+    """A Python of a version: on the PATH, or one that pyenv keeps, whose command on the PATH runs only what it is set
+    to."""
+    name = f"python{version}"
+    kept = sorted(
+        (Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions").glob(f"{version}.*/bin/{name}")
+    )
+    for found in (shutil.which(name), *map(str, kept)):
+        if found and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
+            return found
+    raise AssertionError(f"no {name} on the PATH: install it, by your distribution or pyenv")
+
+
 def decoys(folder: Path) -> None:
     """Packages of a user's own, under the names that this project's folders have."""
     for name in PACKAGES:
@@ -178,14 +191,12 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
 def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Path) -> None:
     """From a wheel, or one made of the sdist, next to a user's packages: `groupledger nightly` gives the ledger, and
     the API's notebook runs from top to bottom."""
-    interpreter = shutil.which(f"python{python}")
-    assert interpreter, f"no python{python} on the PATH"
     source = PROJECT_ROOT
     if of == "sdist":
         shutil.unpack_archive(build("sdist", tmp_path / "sdist"), tmp_path / "unpacked")
         [source] = (tmp_path / "unpacked").iterdir()
     wheel = build("wheel", tmp_path / "wheel", source)
-    subprocess.run([interpreter, "-m", "venv", tmp_path / "environment"], check=True)
+    subprocess.run([interpreter(python), "-m", "venv", tmp_path / "environment"], check=True)
     binaries = tmp_path / "environment" / "bin"
     subprocess.run([binaries / "pip", "install", "-q", "-c", PROJECT_ROOT / "requirements.txt", wheel], check=True)
     decoys(tmp_path / "environment" / "lib" / f"python{python}" / "site-packages")

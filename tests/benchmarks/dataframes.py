@@ -59,7 +59,9 @@ def main(warehouse: str, scratch: str) -> None:
     raw.write.parquet(f"{scratch}/raw")
     records = session.read.parquet(f"{scratch}/raw")
     started = perf_counter()
-    groupledger.replay_groups(records).commits.write.format("delta").save(f"{scratch}/commits")
+    commits = groupledger.replay_groups(records).commits
+    options = groupledger.write_options("silver.offset_commits")
+    commits.write.format("delta").options(**options).save(f"{scratch}/commits")
     print(f"api: {perf_counter() - started:.2f} s", flush=True)
 
 

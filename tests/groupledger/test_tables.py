@@ -1,5 +1,6 @@
 """Tables of a warehouse, read as whole runs left them."""
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from schemas.tables import TABLES
 from schemas.tables.state import REPLAY_STARTS
 from tests.cases.harness import FIRST_NIGHT, Ledger
 from tests.conftest import takes_minutes
+from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import recording
 
 pytestmark = pytest.mark.slow
@@ -29,6 +31,22 @@ class Asked:
     warehouse: str | None = None
     cluster_id: str | None = None
     at: datetime | None = None
+
+
+def test_options_of_a_write_leave_personal_columns_out(spark: SparkSession, recorded: Recorded, tmp_path: Path) -> None:
+    """Delta's log has statistics of the key and the group alone: none of metadata or of members."""
+    ledger, _ = recorded("full-a")
+    name = "silver.offset_commits"
+    rows = groupledger.read(spark, name, warehouse=str(ledger.root)).coalesce(1)
+    rows.write.format("delta").options(**groupledger.write_options(name)).save(str(tmp_path / "commits"))
+    log = (tmp_path / "commits" / "_delta_log" / f"{0:020}.json").read_text()
+    (added,) = (action["add"] for action in map(json.loads, log.splitlines()) if "add" in action)
+    assert json.loads(added["stats"])["minValues"].keys() == {"cluster_id", "log_partition", "log_offset", "group_id"}
+    for name, table in TABLES.items():
+        if table.layer in ("silver", "gold"):
+            columns = set(groupledger.write_options(name)["delta.dataSkippingStatsColumns"].split(","))
+            assert columns <= set(table.column_names)
+            assert not columns & {column.name for column in table.columns if column.is_personal}
 
 
 @takes_minutes
