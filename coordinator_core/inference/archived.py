@@ -8,7 +8,8 @@ row is of that moment (Kafka 4.4, KIP-1191); that it is ARCHIVED later is no new
 * REJECT_OR_GAP: ARCHIVED at a count below L, where the limit cannot act (rule E);
 * LIMIT_OR_REJECT: ARCHIVED at L or above (rule F);
 * UNSEEN: the start offset passed a range which was never seen terminal, by no more than the record before counted
-  complete: archived in the broker's memory alone (rule H), or not distinguishable from that;
+  complete: archived in the broker's memory alone (rule H), or not distinguishable from that. So is what a group that is
+  read_committed passed unseen: an aborted transaction that was fetched since the record before is in no count;
 * START_OFFSET_MOVED: it moved further than was complete, so the data log's own start moved (rules G, J).
 
 `confidence` is that of the row's weakest claim. Rules by `method`, the first that holds:
@@ -253,7 +254,8 @@ def _is_passed(log: ShareLog) -> BoolArray:
 
 
 def _is_within_complete_count(log: ShareLog, configs: Configs) -> BoolArray:
-    """The start offset moved by no more than the offsets which the record before counted complete.
+    """The start offset moved by no more than the offsets which the record before counted complete, or over what the
+    group may have left out since.
 
     Kafka before 4.2 counts none: then what only the broker's memory archives may be of it where the topic is compacted,
     or the group leaves aborted records out. Everywhere else nothing but the start of the data log moves it so.
@@ -266,4 +268,6 @@ def _is_within_complete_count(log: ShareLog, configs: Configs) -> BoolArray:
     jump = states.start_offset[row] - states.start_offset[before]
     complete_count = states.delivery_complete_count[before]
     within: BoolArray = np.where(complete_count == NONE, may_be_hidden, jump <= complete_count)
+    # records of an aborted transaction that were archived in memory since the record before are in no count
+    within |= had_none & ~is_compacted & _is_read_committed(log, configs)
     return within

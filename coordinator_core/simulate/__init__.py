@@ -61,7 +61,7 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
 * Share groups, each line with group, topic, partition, first_offset and last_offset (inclusive):
   `deliveries.jsonl`: records which were acquired for a member: client_id, delivery_count.
   `acknowledgements.jsonl`: client_id, acknowledge_type, error (Kafka's exception class, or null: it took effect).
-  `lock_timeouts.jsonl`: member_id. `archived.jsonl`: given up for good: why (REJECTED, DELIVERY_LIMIT, RETENTION),
+  `lock_timeouts.jsonl`: member_id. `archived.jsonl`: given up for good: why (REJECTED, DELIVERY_LIMIT, RETENTION, GAP),
   delivery_count. `share_writes.jsonl`: state which the share coordinator took: start_offset, cause, state_batches.
 * `end.jsonl`: what the group coordinators knew when the clock stopped: group, state (the dump of `GroupCoordinator`).
   `end_share.jsonl`: the share coordinators: group, topic_id, partition, state_epoch, start_offset, state_batches.

@@ -114,6 +114,7 @@ class MetadataLog:
             yield "share.partition.max.record.locks", str(group.max_record_locks)
             yield "share.renew.acknowledge.enable", str(group.renew_acknowledge).lower()
             yield "share.auto.offset.reset", group.offset_reset
+            yield "share.isolation.level", group.isolation_level
         elif group.protocol == "consumer":
             yield "consumer.session.timeout.ms", str(settings.group_consumer_session_timeout_ms)
             yield "consumer.heartbeat.interval.ms", str(settings.group_consumer_heartbeat_interval_ms)

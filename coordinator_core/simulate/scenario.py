@@ -86,6 +86,11 @@ class TopicSpec:
     """Records a second, all partitions together."""
     batch_records: int = 1
     """Records of one batch: they come at once."""
+    transaction_records: int = 0
+    """Producers are transactional: so many records of a partition are a transaction, which a marker of one offset
+    follows; 0: they are not. A multiple of `batch_records`."""
+    abort_every: int = 0
+    """Every so-many-th of these transactions is aborted; 0: none."""
     retention_ms: int | None = None
     """How long data is kept; none: for ever."""
     poison_every: int = 0
@@ -160,6 +165,9 @@ class GroupSpec:
     """share.record.lock.duration.ms of this group; without it, the brokers'."""
     delivery_count_limit: int | None = None
     """share.delivery.count.limit of this group; without it, the brokers'."""
+    isolation_level: str = "read_uncommitted"
+    """share.isolation.level: read_uncommitted, or read_committed: records up to the last stable offset, and none of
+    aborted transactions."""
     offset_reset: str = "earliest"
     """Where a group without an offset begins (auto.offset.reset, share.auto.offset.reset): earliest, latest, or in
     share groups by_duration with an ISO 8601 duration, as "by_duration:PT5M"."""
@@ -292,6 +300,7 @@ GROUP_KEYS: Final[Mapping[str, Use]] = {
     "release_every": Use(SHARE_ONLY, "which acknowledges no records", {"acknowledge": ("explicit",)}),
     "renew_every": Use(SHARE_ONLY, "which acknowledges no records", {"acknowledge": ("explicit",)}),
     "renew_acknowledge": Use(SHARE_ONLY, "which acknowledges no records"),
+    "isolation_level": Use(SHARE_ONLY, "whose consumers read all records here"),
     "max_record_locks": Use(SHARE_ONLY, "which has no locks of records"),
     "record_lock_duration": Use(SHARE_ONLY, "which has no locks of records"),
     "delivery_count_limit": Use(SHARE_ONLY, "which counts no deliveries"),

@@ -322,6 +322,8 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("TopicSpec", "partitions"): _count(1, PARTITIONS_MAX),
     ("TopicSpec", "rate"): _rate,
     ("TopicSpec", "batch_records"): _count(1, 1_000_000),
+    ("TopicSpec", "transaction_records"): _count(0, 1_000_000),
+    ("TopicSpec", "abort_every"): _count(0, 2**31 - 1),
     ("TopicSpec", "retention_ms"): _positive_duration,
     ("TopicSpec", "poison_every"): _count(0, 2**31 - 1),
     ("GroupSpec", "name"): _text,
@@ -353,6 +355,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("GroupSpec", "max_record_locks"): _count(*RECORD_LOCKS),
     ("GroupSpec", "record_lock_duration_ms"): _lock_duration,
     ("GroupSpec", "delivery_count_limit"): _count(2, 25),
+    ("GroupSpec", "isolation_level"): _one_of("read_uncommitted", "read_committed"),
     ("GroupSpec", "offset_reset"): _offset_reset,
     ("FaultSpec", "kind"): _one_of(*FAULT_KEYS),
     ("FaultSpec", "at_ms"): _duration,
@@ -386,6 +389,14 @@ def _check(scenario: Scenario, place: Place) -> None:
     topics = {topic.name: topic for topic in scenario.topics}
     if len(topics) < len(scenario.topics):
         raise place.key("topic").error("two topics have one name: give each its own")
+    for index, topic in enumerate(scenario.topics):
+        of_topic = place.key("topic").item(index)
+        if topic.transaction_records % topic.batch_records:
+            raise of_topic.key("transaction_records").error(
+                f"must be a multiple of batch_records ({topic.batch_records}): a batch is of one transaction"
+            )
+        if topic.abort_every and not topic.transaction_records:
+            raise of_topic.key("abort_every").error("does nothing without transaction_records: leave it out")
     group_ids: set[str] = set()
     for index, group in enumerate(scenario.groups):
         _check_group(scenario, group, topics, place.key("group").item(index))

@@ -6,7 +6,7 @@ what was persisted. A member whose connection breaks gives up what it had acquir
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -32,6 +32,7 @@ from coordinator_core.share_partition.state import (
     AcquiredRecords,
     AcquireMode,
     FetchedBatches,
+    IsolationLevel,
     SharePartition,
     SharePartitionConfig,
     WriteState,
@@ -62,6 +63,8 @@ from coordinator_core.simulate.truth import Truth
 BATCH_SIZE: Final = 500
 """max.poll.records of the request is its batch size, too (ShareFetchRequest.batchSize)."""
 
+GIVEN_UP: Final = {(int(AcknowledgeType.REJECT),): "REJECTED", (int(AcknowledgeType.GAP),): "GAP"}
+"""Acknowledge types of a batch -> why its records are archived."""
 WITHOUT_RESPONSE: Final = frozenset({"initialize_share_group_state", "uninitialize_share_group_state"})
 """Operations of the group coordinator which answer nothing where they go well."""
 WRITTEN_MS: Final = 2 * REPLICATION_MS
@@ -336,15 +339,18 @@ class ShareLeaders:
             if served is None or left <= 0 or not can_acquire_records(served.partition):
                 continue
             fetch_offset = next_fetch_offset(served.partition)
-            batches = self._topics.log_batches(at, fetch_offset, left, self._loop.now_ms)
+            is_committed = self._groups[request.group_id].isolation_level == "read_committed"
+            batches = self._topics.log_batches(at, fetch_offset, left, self._loop.now_ms, is_committed=is_committed)
+            aborted = self._topics.aborted_transactions(at, batches) if is_committed else ()
             given = acquire(
                 served.partition,
                 request.member_id,
-                FetchedBatches(fetch_offset, batches),
+                FetchedBatches(fetch_offset, batches, aborted),
                 self._loop.now_ms,
                 batch_size=BATCH_SIZE,
                 fetch_records_max=left,
                 mode=AcquireMode.RECORD_LIMIT if request.is_record_limit else AcquireMode.BATCH_OPTIMIZED,
+                isolation=IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED,
             )
             left -= given.record_count
             if given.records:
@@ -383,13 +389,13 @@ class ShareLeaders:
         except RefusedRequest as refused:
             done(refused.error_class)
             return
-        rejected = {
-            offset
+        given_up = {
+            offset: GIVEN_UP[batch.acknowledge_types]
             for batch in batches
-            if batch.acknowledge_types == (AcknowledgeType.REJECT,)
+            if batch.acknowledge_types in GIVEN_UP
             for offset in range(batch.first_offset, batch.last_offset + 1)
         }
-        self._persist(broker, served, write, done, rejected)
+        self._persist(broker, served, write, done, given_up)
 
     def _persist(
         self,
@@ -397,7 +403,7 @@ class ShareLeaders:
         served: Served,
         write: WriteState | None,
         on_done: Callable[[str | None], None] = lambda error_class: None,
-        rejected: set[int] | None = None,
+        given_up: Mapping[int, str] | None = None,
     ) -> None:
         if write is None:
             on_done(None)
@@ -405,7 +411,7 @@ class ShareLeaders:
 
         def written(error_class: str | None) -> None:
             if error_class is None:
-                self._tell_write(served, write, rejected or set())
+                self._tell_write(served, write, given_up or {})
             on_done(error_class)
 
         broker.persister.write_of(served.partition, served.key, write, written)
@@ -550,7 +556,7 @@ class ShareLeaders:
             line["client_id"] = process.client_id
         self._truth.tell(file, self._loop.now_ms, {**line, **facts})
 
-    def _tell_write(self, served: Served, write: WriteState, rejected: set[int]) -> None:
+    def _tell_write(self, served: Served, write: WriteState, given_up: Mapping[int, str]) -> None:
         """State that was persisted; what is ARCHIVED in it was given up for good."""
         batches = [
             [batch.first_offset, batch.last_offset, RecordState(batch.delivery_state).name, batch.delivery_count]
@@ -560,7 +566,7 @@ class ShareLeaders:
         self._tell("share_writes", served, None, facts)
         for batch in write.state_batches:
             if batch.delivery_state == RecordState.ARCHIVED:
-                why = "REJECTED" if batch.first_offset in rejected else "DELIVERY_LIMIT"
+                why = given_up.get(batch.first_offset, "DELIVERY_LIMIT")
                 if why == "DELIVERY_LIMIT" and batch.delivery_count < served.partition.config.delivery_count_limit:
                     # Acquired while retention took it, and given up since: nobody gets it again.
                     why = "RETENTION"

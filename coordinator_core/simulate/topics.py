@@ -3,17 +3,19 @@
 Offsets are counted in units of a billionth of a record, so that no rounding of floats can make two machines differ.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.coordinator.image import MetadataImage, Topic, image_of
-from coordinator_core.share_partition.state import LogBatch
+from coordinator_core.share_partition.state import AbortedTransaction, LogBatch
 from coordinator_core.simulate.random_streams import kafka_uuid, stream
 from coordinator_core.simulate.scenario import TopicSpec
 
 NANO: Final = 10**9
+FIRST_PRODUCER_ID: Final = 500
+"""Of who fills partition 0 of a topic in transactions; it is no transactional id of the groups."""
 
 
 @dataclass(slots=True)
@@ -47,7 +49,32 @@ class DataPartition:
             return 0
         nano_records = growth_phase.nano_records + (now_ms - growth_phase.from_ms) * growth_phase.nano_records_per_ms
         batch_records = self.spec.batch_records
-        return nano_records // (NANO * batch_records) * batch_records
+        return self._offset_after(nano_records // (NANO * batch_records) * batch_records)
+
+    def _offset_after(self, record_count: int) -> int:
+        """The offset that follows so many records: each transaction has one more, for its marker."""
+        size = self.spec.transaction_records
+        return record_count + (record_count // size if size else 0)
+
+    def stable_offset(self, now_ms: int) -> int:
+        """The last stable offset: where the open transaction begins, else the end."""
+        end, unit = self.end_offset(now_ms), self.spec.transaction_records + 1
+        return end // unit * unit if self.has_markers else end
+
+    @property
+    def has_markers(self) -> bool:
+        """Are its records of transactions?"""
+        return self.spec.transaction_records > 0
+
+    def is_marker(self, offset: int) -> bool:
+        """Is there the marker of a transaction?"""
+        size = self.spec.transaction_records
+        return size > 0 and offset % (size + 1) == size
+
+    def is_aborted(self, offset: int) -> bool:
+        """Is it of a transaction that is aborted, its marker included?"""
+        every = self.spec.abort_every
+        return every > 0 and offset // (self.spec.transaction_records + 1) % every == every - 1
 
     def set_rate(self, from_ms: int, records_per_second: float) -> None:
         """Grow at another rate from now on."""
@@ -129,17 +156,56 @@ class Topics:
                 found.append(following)
         return min(found, default=None)
 
-    def log_batches(self, at: TopicPartition, from_offset: int, record_count_max: int, now_ms: int) -> list[LogBatch]:
-        """The record batches from the one that holds an offset on, as a fetch of so many records finds them."""
-        size = self._partitions[at].spec.batch_records
-        end = self.end_offset(at, now_ms)
+    def has_markers(self, at: TopicPartition) -> bool:
+        """Whether its records are of transactions."""
+        return self._partitions[at].has_markers
+
+    def is_marker(self, at: TopicPartition, offset: int) -> bool:
+        """Whether it is the marker of a transaction, which clients never see."""
+        return self._partitions[at].is_marker(offset)
+
+    def is_aborted(self, at: TopicPartition, offset: int) -> bool:
+        """Whether it is of a transaction that is aborted."""
+        return self._partitions[at].is_aborted(offset)
+
+    def log_batches(
+        self, at: TopicPartition, from_offset: int, record_count_max: int, now_ms: int, *, is_committed: bool = False
+    ) -> list[LogBatch]:
+        """The record batches from the one that holds an offset on, as a fetch of so many records finds them.
+
+        `is_committed`: up to the last stable offset only.
+        """
+        data = self._partitions[at]
+        size, transaction_size = data.spec.batch_records, data.spec.transaction_records
+        end = data.stable_offset(now_ms) if is_committed else self.end_offset(at, now_ms)
+        producer_id = FIRST_PRODUCER_ID + at.partition
         batches: list[LogBatch] = []
-        first = max(from_offset // size * size, self.start_offset(at, now_ms))
+        # batches begin anew with each transaction
+        begin = from_offset // (transaction_size + 1) * (transaction_size + 1) if transaction_size else 0
+        place = from_offset - begin
+        first = from_offset if data.is_marker(from_offset) else begin + place // size * size
+        first = max(first, self.start_offset(at, now_ms))
         while first < end and (not batches or batches[-1].last_offset - from_offset + 1 < record_count_max):
-            last = min((first // size + 1) * size, end) - 1
-            batches.append(LogBatch(first, last))
+            if data.is_marker(first):
+                batches.append(LogBatch(first, first, producer_id, True, data.is_aborted(first)))
+                first += 1
+                continue
+            begin = first // (transaction_size + 1) * (transaction_size + 1) if transaction_size else 0
+            last = min(begin + ((first - begin) // size + 1) * size, end) - 1
+            batches.append(LogBatch(first, last, producer_id, True) if transaction_size else LogBatch(first, last))
             first = last + 1
         return batches
+
+    def aborted_transactions(self, at: TopicPartition, batches: Sequence[LogBatch]) -> list[AbortedTransaction]:
+        """Those of which batches are, as a fetch names them."""
+        data = self._partitions[at]
+        if not data.has_markers:
+            return []
+        unit = data.spec.transaction_records + 1
+        begins = dict.fromkeys(
+            batch.first_offset // unit * unit for batch in batches if data.is_aborted(batch.first_offset)
+        )
+        return [AbortedTransaction(FIRST_PRODUCER_ID + at.partition, begin) for begin in begins]
 
     def partitions(self) -> Iterator[TopicPartition]:
         """All partitions, by topic as in the scenario, then by number."""

@@ -178,6 +178,14 @@ class Topics(Protocol):
         """The first offset that is still there."""
         ...
 
+    def has_markers(self, at: TopicPartition) -> bool:
+        """Whether its records are of transactions."""
+        ...
+
+    def is_marker(self, at: TopicPartition, offset: int) -> bool:
+        """Whether it is the marker of a transaction, which clients never see."""
+        ...
+
     def end_offset(self, at: TopicPartition, now_ms: int) -> int:
         """The offset which the next record gets."""
         ...

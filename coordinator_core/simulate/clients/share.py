@@ -300,7 +300,7 @@ class ShareConsumer:
         self, at: TopicPartition, acquired: tuple[AcquiredRecords, ...], may_renew: bool
     ) -> tuple[AcknowledgementBatch, ...]:
         """What the application says of the records: runs of one type each."""
-        if not self.config.is_explicit:
+        if not self.config.is_explicit and not self.topics.has_markers(at):
             accept = (int(AcknowledgeType.ACCEPT),)
             return tuple(
                 AcknowledgementBatch(records.first_offset, records.last_offset, accept) for records in acquired
@@ -319,6 +319,10 @@ class ShareConsumer:
         return tuple(batches)
 
     def _verdict(self, at: TopicPartition, offset: int, delivery_count: int, may_renew: bool) -> AcknowledgeType | None:
+        if self.topics.is_marker(at, offset):
+            return AcknowledgeType.GAP
+        if not self.config.is_explicit:
+            return AcknowledgeType.ACCEPT
         is_poison = self.topics.next_poison_offset(at, offset, offset + 1) is not None
         if is_poison and self.config.on_poison != "skip":
             return POISON_TYPES.get(self.config.on_poison)

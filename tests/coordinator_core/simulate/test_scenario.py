@@ -85,6 +85,16 @@ WRONG = (
         HEAD + TOPIC + GROUP + 'assignors = ["range"]\nmember_assignors = [["range"]]\n',
         r"f\.toml: group\[0\]\.member_assignors: says the assignors of each member: leave out assignors",
     ),
+    (
+        "torn transactions",
+        HEAD + TOPIC + "batch_records = 4\ntransaction_records = 6\n",
+        r"f\.toml: topic\[0\]\.transaction_records: must be a multiple of batch_records \(4\)",
+    ),
+    (
+        "aborted without transactions",
+        HEAD + TOPIC + "abort_every = 4\n",
+        r"f\.toml: topic\[0\]\.abort_every: does nothing without transaction_records",
+    ),
     ("topic twice", HEAD + TOPIC + TOPIC, r"f\.toml: topic: two topics have one name"),
     ("group twice", HEAD + TOPIC + GROUP + GROUP, r"f\.toml: group\[1\]\.name: is taken"),
     ("members", HEAD + TOPIC + GROUP + "members = 0\n", r"group\[0\]\.members: must be a whole number from 1 to"),
@@ -142,6 +152,7 @@ SETTINGS = "[cluster.settings]\n"
 CRASH = '[[fault]]\nkind = "crash"\nat = "1m"\ngroup = "g"\n'
 
 WITHOUT_EFFECT = (
+    (GROUP, 'isolation_level = "read_committed"', "isolation_level: does nothing in a classic group"),
     (SHARE, 'member_assignors = [["range"]]', "member_assignors: does nothing in a share group"),
     (
         GROUP,
