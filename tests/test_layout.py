@@ -1,5 +1,6 @@
-"""Where tests are: in the folder that mirrors the one they test."""
+"""Where things are: tests in the folder that mirrors the one they test, names where docstrings say."""
 
+import re
 from typing import Final
 
 from tests.conftest import PROJECT_ROOT
@@ -30,3 +31,31 @@ def test_folders_of_the_product_have_tests() -> None:
         if path.name != "__init__.py"
     }
     assert {str(folder) for folder in folders if not [*(tests / folder).rglob("test_*.py")]} == OF_DECLARATIONS
+
+
+REFERENCE: Final = re.compile(r"`((?:jobs|coordinator_core|schemas|inference|history)\.[a-z_]+(?:\.\w+)*)`")
+
+
+def test_docstrings_name_what_is_there() -> None:
+    """A dotted name in a docstring leads to a module of the product, or to a name in one."""
+    sources = {
+        path.relative_to(PROJECT_ROOT).with_suffix("").as_posix().removesuffix("/__init__"): path.read_text("utf-8")
+        for package in ("schemas", "coordinator_core", "jobs", "groupledger")
+        for path in (PROJECT_ROOT / package).rglob("*.py")
+    }
+
+    def is_there(name: str) -> bool:
+        parts = name.split(".")
+        for count in range(len(parts), 0, -1):
+            tail = "/".join(parts[:count])
+            found = [text for module, text in sources.items() if f"/{module}".endswith(f"/{tail}")]
+            if found:
+                return all(any(re.search(rf"\b{part}\b", text) for text in found) for part in parts[count:])
+        return False
+
+    assert [
+        f"{module}: {name}"
+        for module, text in sources.items()
+        for name in REFERENCE.findall(text)
+        if not is_there(name)
+    ] == []

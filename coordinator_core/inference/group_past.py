@@ -14,7 +14,7 @@ and earlier results about commits stay. Where these may change, the group is jud
 * one operation is in both parts.
 
 A member's host is the last one it had: where one changed, the anomalies of commits to its partitions get the new host
-(`commit_anomalies.HostsNow`), which needs no commits.
+(`hosts.HostsNow`), which needs no commits.
 """
 
 from collections import Counter

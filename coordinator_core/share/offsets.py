@@ -1,7 +1,7 @@
 """AlterShareGroupOffsets and DeleteShareGroupOffsets, the group coordinator's part of them.
 
 The offsets are the share coordinator's. These commands say what it is to be sent, and keep the picture of the group's
-share partitions; `service.ShareGroupService` puts both together. Source: GroupMetadataManager, GroupCoordinatorShard.
+share partitions; `share.service` puts both together. Source: GroupMetadataManager, GroupCoordinatorShard.
 """
 
 from coordinator_core.coordinator.errors import DEFAULT_MESSAGE, ErrorCode, Refused

@@ -98,7 +98,7 @@ class TableFile:
     """One file of a table's newest version."""
 
     path: str
-    """Absolute path or URI, as `open_input` takes it."""
+    """Absolute path or URI, as `filesystem_of` takes it."""
     size_bytes: int
     row_count: int | None
     """None where the writer kept no statistics."""

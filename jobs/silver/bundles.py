@@ -226,7 +226,7 @@ def _rows_of_groups(
 
 
 def beginnings(rows: Mapping[Table, pa.Table]) -> dict[str, Beginning]:
-    """Of groups of which there are no other rows than of a beginning (see `inference.plain`)."""
+    """Of groups of which there are no other rows than of a beginning (see `inference.simple_groups`)."""
     generations, events = rows[GROUP_GENERATIONS], rows[GROUP_EVENTS]
     if not generations.num_rows:
         return {}

@@ -26,7 +26,7 @@ from tests.coordinator_core.share_state.reference import chunk_of, columnar_rows
 HISTORIES: Final = int(os.environ.get("HISTORIES", "500"))
 """How many of each coordinator topic; `make fuzz` tries more."""
 BY_BYTES: Final = 16
-"""One in so many goes through bytes in each run, which takes longer than all else (`test_saved` tries that)."""
+"""One in so many goes through bytes in each run, which takes longer than all else (`test_checkpoint` tries that)."""
 PARTS: Final = 20
 """Tests that share them, so that a failure names few."""
 
