@@ -41,6 +41,8 @@ DEAD_LETTERS_ENABLED: Final = "errors.deadletterqueue.group.enable"
 DEAD_LETTER_RETRIES_MS: Final = 30_000
 """A broker that tries to copy a record tries again for less, and makes the topic meanwhile where it may."""
 CLEANUP_POLICY: Final = "cleanup.policy"
+STREAMS_ASSIGNOR: Final = "streams.assignor.name"
+"""Of a group, since Kafka 4.4 (KIP-1357): what the coordinator computes its next assignment with."""
 
 READ_COMMITTED: Final = "read_committed"
 SETTLING_MS: Final = 1_000

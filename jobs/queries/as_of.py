@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.inference.configs import GROUP, STREAMS_ASSIGNOR
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.log.chunk import I64, BoolArray
@@ -52,9 +53,11 @@ from jobs.silver.homes import CoordinatorPartitions, LeftBehind, Move, Partition
 from jobs.silver.isolation import ReplayFailure
 from jobs.silver.replay_failures import read_failures
 from schemas import consumer_offsets, share_group_state
+from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE
 from schemas.tables.declare import STRING, Table
 from schemas.tables.silver import (
+    CONFIGS,
     COORDINATOR_PARTITIONS,
     GROUP_EVENTS,
     GROUP_GENERATIONS,
@@ -220,9 +223,11 @@ class SilverAt:
         pasts = self._pasts({row["group_id"]: row["log_partition"] for row in generations})
         offsets = {} if newest is None else _committed(newest, left)
         starts = self._share_starts() if with_offsets else {}
+        has_streams = any(row["group_type"] == GroupType.STREAMS for row in generations)
+        streams_assignors = self._streams_assignors() if has_streams else {}
         groups = [
             group_of(
-                row,
+                _with_assignor(row, streams_assignors),
                 tuple(members_of(members[group_id], assignments[group_id], pasts[group_id], row["unread_members"])),
                 [member["server_assignor"] for member in members[group_id]],
                 pasts[group_id],
@@ -233,6 +238,17 @@ class SilverAt:
             for group_id in (row["group_id"],)
         ]
         return sorted(groups, key=lambda group: string_order(group.group_id))
+
+    def _streams_assignors(self) -> dict[str, str]:
+        """Assignors that streams groups are configured with by then: no record of theirs names one (Kafka 4.4)."""
+        if self.at_ms is None:
+            holds = pc.field("valid_to").is_null()
+        else:
+            at = timestamp_scalar(self.at_ms)
+            holds = (pc.field("valid_from") <= at) & (pc.field("valid_to").is_null() | (pc.field("valid_to") > at))
+        is_its = (pc.field("resource_type") == GROUP) & (pc.field("name") == STREAMS_ASSIGNOR)
+        rows = self._scan_all(CONFIGS, ["resource_name", "value"], [is_its, holds]).to_pylist()
+        return {row["resource_name"]: row["value"] for row in rows if row["value"]}
 
     def open_rows(self, table: Table, *conditions: Any) -> list[dict[str, Any]]:
         """Rows of an interval table that hold at the time, in the order of their key. Times are datetimes."""
@@ -523,6 +539,12 @@ def one_ahead(read: Callable[[T], R], places: Iterable[T]) -> Iterator[R]:
                 yield waiting.popleft().result()
         if waiting:
             yield waiting.popleft().result()
+
+
+def _with_assignor(row: dict[str, Any], streams_assignors: Mapping[str, str]) -> dict[str, Any]:
+    if row["group_type"] != GroupType.STREAMS:
+        return row
+    return {**row, "protocol_name": streams_assignors.get(row["group_id"])}
 
 
 def _committed(newest: pa.Table, left: LeftBehind) -> dict[str, dict[TopicPartition, CommittedOffset]]:

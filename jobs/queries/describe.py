@@ -164,12 +164,14 @@ LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
         (
             _grow("GROUP"),
             _grow("COORDINATOR (ID)", 25),
+            Column("ASSIGNOR", 15),
             Column("STATE", 25),
             Column("GROUP-EPOCH", 15),
             Column("TARGET-ASSIGNMENT-EPOCH", 25),
             Column("#MEMBERS"),
         ),
         verbose_only=EPOCHS,
+        if_any=frozenset({"ASSIGNOR"}),
     ),
 }
 
@@ -427,6 +429,7 @@ def _state_rows(group: Group, _: EndOffsets) -> Iterator[Cells]:
         "GROUP": group.group_id,
         "COORDINATOR (ID)": None,
         "ASSIGNMENT-STRATEGY": group.assignor or None,
+        "ASSIGNOR": group.assignor or None,
         "STATE": group.state,
         "GROUP-EPOCH": group.group_epoch,
         "TARGET-ASSIGNMENT-EPOCH": group.assignment_epoch,
