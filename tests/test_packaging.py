@@ -1,7 +1,9 @@
 """The wheel: what is in it, and that it works where nothing of a checkout is."""
 
 import ast
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -307,3 +309,30 @@ def test_all_that_is_pinned_takes_the_oldest_python() -> None:
     wanted = {it.name: it.metadata["Requires-Python"] for it in distributions() if it.metadata["Requires-Python"]}
     assert "pyspark" in wanted
     assert {name: versions for name, versions in wanted.items() if oldest not in SpecifierSet(versions)} == {}
+
+
+def notebook_packages() -> list[str]:
+    """What the install line of the notebook over the tables names."""
+    notebook = json.loads((PROJECT_ROOT / "examples" / "first-look.ipynb").read_text(encoding="utf-8"))
+    [line] = re.findall(r"`pip install ([^`]*)`", "".join(notebook["cells"][0]["source"]))
+    return str(line).split()
+
+
+def test_the_notebook_names_all_that_it_needs() -> None:
+    """deltalake gives a DataFrame by pyarrow alone, which it does not bring itself."""
+    assert notebook_packages() == ["jupyterlab", "deltalake", "pyarrow", "pandas"]
+
+
+@pytest.mark.skipif(not os.environ.get("PACKAGE_TESTS"), reason="minutes: make package-test")
+def test_the_notebook_runs_on_what_its_install_line_brings(tmp_path: Path) -> None:
+    """In an empty environment, every cell; the server of notebooks itself is left out."""
+    Ledger(tmp_path / "warehouse").night(PROJECT_ROOT / "recordings" / "full-a" / "logs")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "environment"], check=True)
+    python = tmp_path / "environment" / "bin" / "python"
+    packages = [name for name in notebook_packages() if name != "jupyterlab"]
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+    notebook = json.loads((PROJECT_ROOT / "examples" / "first-look.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    (tmp_path / "notebook.py").write_text("\n\n".join(cells))
+    done = subprocess.run([python, "notebook.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -16,7 +16,7 @@ def sources() -> str:
 
 def _lines() -> Iterator[str]:
     yield "# Made from the declarations by `make reference`. Copy it into a dbt project whose catalogue has"
-    yield "# the tables: sql --ddl prints what registers them."
+    yield "# the tables: sql --ddl prints what registers them. semantic_models.yml is of gold."
     yield "version: 2"
     yield "sources:"
     for layer in LAYERS:

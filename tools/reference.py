@@ -20,6 +20,7 @@ from jobs.queries.views import DEFINITIONS, Kind
 from jobs.settings import KEYS, MAPPING_FIELDS, environment_name
 from schemas.tables import TABLES
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
+from tools.dbt_semantic import models, semantic_models
 from tools.dbt_sources import sources
 from tools.scenarios_page import scenarios_page
 from tools.state_pictures import PICTURES as STATE_PICTURES
@@ -167,7 +168,11 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 PICTURES: Final[dict[str, Callable[[], str]]] = {
     f"images/{name}": partial(picture, title, table) for name, (title, table) in STATE_PICTURES.items()
 }
-OUTSIDE: Final[dict[str, Callable[[], str]]] = {"../examples/dbt/sources.yml": sources}
+OUTSIDE: Final[dict[str, Callable[[], str]]] = {
+    "../examples/dbt/sources.yml": sources,
+    "../examples/dbt/semantic_models.yml": semantic_models,
+    **{f"../examples/dbt/{name}": partial(str, text) for name, text in models().items()},
+}
 """Files outside of docs."""
 ALL: Final = PAGES | PICTURES | OUTSIDE
 

@@ -1,0 +1,113 @@
+"""The semantic model of gold for dbt, from the declarations: entities, dimensions, measures, a metric of each measure.
+
+What may be summed up is in the names of columns: counts and times are, the most of something is not."""
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from schemas.tables import TABLES
+from schemas.tables.declare import Column, Scalar, Table
+
+NUMBERS: Final = frozenset({Scalar.TINYINT, Scalar.SMALLINT, Scalar.INT, Scalar.BIGINT})
+CATEGORIES: Final = frozenset({Scalar.STRING, Scalar.BOOLEAN})
+GREATEST: Final = ("_max", "member_count", "delivery_count", "open_ms", "time_behind_ms", "lag")
+"""Ends of the names of columns of which the greatest value says something, and the sum does not."""
+SUMMED: Final = ("_count", "_ms", "partitions_moved")
+RESERVED: Final = {"day": "on_day", "at": "happened_at"}
+"""Names that MetricFlow or an SQL dialect has for itself."""
+SPINE: Final = "metricflow_time_spine"
+HEAD: Final = "# Made from the declarations by `make reference`: see sources.yml beside it."
+
+
+def models() -> dict[str, str]:
+    """The files of the models that the semantic model is of, by name: a table of gold each, and the days."""
+    found = {f"{table.name}.sql": f"select * from {{{{ source('gold', '{table.name}') }}}}\n" for table in _gold()}
+    days = [f"select cast(day as date) as date_day from {{{{ ref('{name}') }}}}" for name in _daily()]
+    return {**found, f"{SPINE}.sql": "\nunion\n".join(days) + "\n"}
+
+
+def semantic_models() -> str:
+    """The file of the semantic model: texts are JSON, which YAML reads as it is."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _gold() -> list[Table]:
+    return [table for table in TABLES.values() if table.layer == "gold"]
+
+
+def _daily() -> list[str]:
+    return [table.name for table in _gold() if "day" in table.column_names]
+
+
+def _lines() -> Iterator[str]:
+    yield HEAD
+    yield "version: 2"
+    yield "models:"
+    yield f"  - name: {SPINE}"
+    yield '    description: "Days in which something happened in a group."'
+    yield "    time_spine:"
+    yield "      standard_granularity_column: date_day"
+    yield "    columns:"
+    yield "      - name: date_day"
+    yield "        granularity: day"
+    yield "semantic_models:"
+    for table in _gold():
+        yield from _semantic_model(table)
+    yield "metrics:"
+    for table in _gold():
+        for name, _, _, about in measures(table):
+            yield f"  - name: {name}"
+            yield f"    label: {json.dumps(name.replace('_', ' '))}"
+            yield f"    description: {json.dumps(about)}"
+            yield "    type: simple"
+            yield "    type_params:"
+            yield f"      measure: {name}"
+
+
+def _semantic_model(table: Table) -> Iterator[str]:
+    times = [column for column in table.columns if column.type is Scalar.TIMESTAMP]
+    yield f"  - name: {table.name}"
+    yield f"    description: {json.dumps(table.comment)}"
+    yield f"    model: ref('{table.name}')"
+    yield "    defaults:"
+    yield f"      agg_time_dimension: {_named(times[0])}"
+    yield f"    primary_entity: {table.name}_row"
+    yield "    entities:"
+    yield from ("      - name: kafka_cluster", "        type: foreign", "        expr: cluster_id")
+    if "group_id" in table.column_names:
+        yield from ("      - name: kafka_group", "        type: foreign")
+        yield "        expr: concat(cluster_id, '/', group_id)"
+    yield "    dimensions:"
+    for column in table.columns:
+        if column.type is Scalar.TIMESTAMP or column.type in CATEGORIES:
+            yield f"      - name: {_named(column)}"
+            yield f"        description: {json.dumps(column.comment)}"
+            if _named(column) != column.name:
+                yield f"        expr: {column.name}"
+            yield f"        type: {'time' if column.type is Scalar.TIMESTAMP else 'categorical'}"
+            if column.type is Scalar.TIMESTAMP:
+                yield from ("        type_params:", "          time_granularity: day")
+    yield "    measures:"
+    for name, expression, aggregate, about in measures(table):
+        yield f"      - name: {name}"
+        yield f"        description: {json.dumps(about)}"
+        yield f"        expr: {json.dumps(expression)}"
+        yield f"        agg: {aggregate}"
+
+
+def measures(table: Table) -> Iterator[tuple[str, str, str, str]]:
+    """What can be counted of a table: name, expression over its columns, aggregate, what it is."""
+    yield f"{table.name}_rows", "1", "sum", f"Rows of gold.{table.name}."
+    if {"first_offset", "last_offset"} <= set(table.column_names):
+        yield f"{table.name}_records", "last_offset - first_offset + 1", "sum", "Records, where a row is of several."
+    for column in table.columns:
+        if column.type in NUMBERS and not column.is_key:
+            if column.name.endswith(GREATEST):
+                yield f"{table.name}_{column.name}", column.name, "max", column.comment
+            elif column.name.endswith(SUMMED):
+                yield f"{table.name}_{column.name}", column.name, "sum", column.comment
+
+
+def _named(column: Column) -> str:
+    return RESERVED.get(column.name, column.name)
