@@ -154,7 +154,7 @@ def asked_of(scenario: Scenario, group: GroupSpec) -> list[Asked]:
     """What can be asked of a group, each with a value that it does not have."""
     settings = scenario.cluster.settings
     if group.protocol == "share":
-        return asked_of_share_group(scenario)
+        return asked_of_share_group(scenario, group)
     polls = [
         of_group(f"max.poll.interval.ms={ms}", max_poll_interval_ms=ms)
         for ms in (30_000, 50_000, 100_000, 300_000)
@@ -191,7 +191,7 @@ def asked_of(scenario: Scenario, group: GroupSpec) -> list[Asked]:
     return found
 
 
-def asked_of_share_group(scenario: Scenario) -> list[Asked]:
+def asked_of_share_group(scenario: Scenario, group: GroupSpec) -> list[Asked]:
     """The same of a share group."""
     cluster, settings = scenario.cluster, scenario.cluster.settings
     other_ms = 105_000 - settings.group_share_session_timeout_ms
@@ -205,6 +205,11 @@ def asked_of_share_group(scenario: Scenario) -> list[Asked]:
             of_cluster(f"share.delivery.count.limit={limit}", share_delivery_count_limit=limit)
             for limit in (2, 3, 4, 8)
             if limit != cluster.share_delivery_count_limit
+        ),
+        *(
+            of_group(f"share.partition.max.record.locks={count}", max_record_locks=count)
+            for count in (100, 300)
+            if count != group.max_record_locks
         ),
         *(
             of_cluster(f"share.record.lock.duration.ms={ms}", share_record_lock_duration_ms=ms)
@@ -307,6 +312,8 @@ def judge(figures: Figures, world: Simulated, group: str, asked: Asked, rows: Se
     story = f"seed {scenario.seed}, {group}, {asked.text}"
     if rows[-1].deliveries_min is not None:
         judge_records(figures, changed, story, rows)
+        if asked.text.startswith("share.partition.max.record.locks"):
+            judge_locks(figures, world, changed, group, story, rows)
         return
     gold = gold_of(changed, group)
     total = rows[-1]
@@ -337,6 +344,37 @@ def judge(figures: Figures, world: Simulated, group: str, asked: Asked, rows: Se
                 shift_ms is not None and row.shift_ms_min <= shift_ms <= row.shift_ms_max,
                 f"{said}: {shift_ms} not {row.shift_ms_min}..{row.shift_ms_max}",
             )
+
+
+def judge_locks(
+    figures: Figures, world: Simulated, changed: Simulated, group: str, story: str, rows: Sequence[WhatIfRow]
+) -> None:
+    """Under another number of record locks: of a share partition that is KEPT, each record was delivered as often; of
+    all of them, deliveries are within the bounds."""
+    before, after = (deliveries_by_partition(run, group) for run in (world, changed))
+    for row in rows[:-1]:
+        place = row.topic or "", row.partition or 0
+        if row.verdict == "KEPT":
+            same = before.get(place) == after.get(place)
+            figures.add(f"{row.confidence} locks", same, f"{story}: {place} KEPT, and deliveries differ")
+    total = rows[-1]
+    more = sum(map(len, after.values())) - sum(map(len, before.values()))
+    if total.deliveries_min is not None and total.deliveries_max is not None:
+        within = total.deliveries_min <= more <= total.deliveries_max
+        said = f"{story}: {more} deliveries more, not {total.deliveries_min}..{total.deliveries_max}"
+        figures.add("locks total", within, said)
+
+
+def deliveries_by_partition(run: Simulated, group: str) -> dict[tuple[str, int], list[tuple[int, int]]]:
+    """Each delivery of a record, as its offset and count."""
+    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for line in run.sink.lines.get("deliveries", []):
+        if line["group"] == group:
+            offsets = range(line["first_offset"], line["last_offset"] + 1)
+            found.setdefault((line["topic"], line["partition"]), []).extend(
+                (offset, line["delivery_count"]) for offset in offsets
+            )
+    return {place: sorted(deliveries) for place, deliveries in found.items()}
 
 
 NEAR_MS: Final = 50
