@@ -7,7 +7,7 @@ what was persisted. A member whose connection breaks gives up what it had acquir
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -86,6 +86,16 @@ class Served:
 
 
 @dataclass(slots=True)
+class ShareSession:
+    """What a broker has of the session of one member (ShareSession)."""
+
+    epoch: int = OPEN_EPOCH
+    """Which the next request has to have."""
+    partitions: dict[TopicPartition, None] = field(default_factory=dict)
+    """As the member added them."""
+
+
+@dataclass(slots=True)
 class DataBroker:
     """What one broker has of share groups."""
 
@@ -93,8 +103,8 @@ class DataBroker:
     persister: Persister
     draws: random.Random
     """For which broker it asks."""
-    sessions: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(group, member) -> the epoch which the next request has to have."""
+    sessions: dict[tuple[str, str], ShareSession] = field(default_factory=dict)
+    """By group and member."""
     served: dict[tuple[str, TopicPartition], Served] = field(default_factory=dict)
     retry_ms: int | None = None
     """When the persister is looked at next."""
@@ -241,15 +251,18 @@ class ShareLeaders:
                 respond(ShareFetchResponse(ErrorCode.SHARE_SESSION_LIMIT_REACHED))
                 return
             self._release_all(broker, *session)
-            broker.sessions[session] = OPEN_EPOCH
-        expected = broker.sessions.get(session)
-        if expected is None:
+            broker.sessions[session] = ShareSession()
+        found = broker.sessions.get(session)
+        if found is None:
             respond(ShareFetchResponse(ErrorCode.SHARE_SESSION_NOT_FOUND))
             return
-        if request.session_epoch not in {expected, CLOSE_EPOCH}:
+        if request.session_epoch not in {found.epoch, CLOSE_EPOCH}:
             respond(ShareFetchResponse(ErrorCode.INVALID_SHARE_SESSION_EPOCH))
             return
-        broker.sessions[session] = expected + 1
+        found.epoch += 1
+        found.partitions.update(dict.fromkeys(request.partitions))
+        for at in request.forgotten:
+            found.partitions.pop(at, None)
         errors = _Gathered(len(request.acknowledgements))
         for at, batches in request.acknowledgements.items():
             self._acknowledge(broker, process, request, at, batches, errors)
@@ -257,7 +270,8 @@ class ShareLeaders:
         if request.session_epoch == CLOSE_EPOCH:
             del broker.sessions[session]
         elif send.operation == SHARE_FETCH:
-            acquired = self._acquire_all(broker, process, request)
+            whole = replace(request, partitions=tuple(found.partitions), forgotten=())
+            acquired = self._acquire_all(broker, process, whole)
         errors.when_done(
             lambda: self._finish(broker, request, lambda: respond(ShareFetchResponse(0, acquired, errors.values)))
         )
@@ -332,6 +346,7 @@ class ShareLeaders:
         return epoch
 
     def _acquire_all(self, broker: DataBroker, process: Process, request: ShareFetchRequest) -> Acquired:
+        """What a fetch of all partitions of a session is given."""
         acquired: Acquired = {}
         left = request.max_records
         for at in rotated(request.partitions, request.session_epoch):

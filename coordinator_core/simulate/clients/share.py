@@ -112,6 +112,8 @@ class Session:
     """The session with one broker, and what was fetched in it and is not acknowledged yet."""
 
     epoch: int = OPEN_EPOCH
+    partitions: tuple[TopicPartition, ...] = ()
+    """What the broker has in it, once the request under way is answered."""
     is_waiting: bool = False
     owned: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
     renewed: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
@@ -284,13 +286,20 @@ class ShareConsumer:
         session.owned = {}
         session.is_waiting = True
         operation = SHARE_ACKNOWLEDGE if session.renewed else SHARE_FETCH
+        added: tuple[TopicPartition, ...] = ()
+        forgotten: tuple[TopicPartition, ...] = ()
+        if operation == SHARE_FETCH and epoch != CLOSE_EPOCH:
+            added = tuple(at for at in partitions if at not in session.partitions)
+            forgotten = tuple(at for at in session.partitions if at not in partitions)
+            session.partitions = partitions
         request = ShareFetchRequest(
             self.config.group_id,
             self.member_id,
             epoch,
-            partitions if operation == SHARE_FETCH else (),
+            added,
             acknowledgements,
             self.config.max_poll_records if operation == SHARE_FETCH else 0,
+            forgotten,
             self.config.is_record_limit,
         )
         tag = f"{SHARE_FETCH}:{broker_id}"

@@ -24,7 +24,8 @@ Acknowledgements = Mapping[TopicPartition, tuple[AcknowledgementBatch, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ShareFetchRequest:
-    """`partitions` are those which the member has on this broker, all of them each time."""
+    """`partitions` are new in the session, `forgotten` are no more in it: the broker keeps the others (incremental
+    fetches). The request that opens a session has all partitions."""
 
     group_id: str
     member_id: str
@@ -32,6 +33,7 @@ class ShareFetchRequest:
     partitions: tuple[TopicPartition, ...] = ()
     acknowledgements: Acknowledgements = field(default_factory=dict)
     max_records: int = 500
+    forgotten: tuple[TopicPartition, ...] = ()
     is_record_limit: bool = False
     """ShareAcquireMode RECORD_LIMIT: no more than `max_records`, though that tears a batch of the log."""
 

@@ -4,6 +4,10 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.simulate.clients.machine import Send
+from coordinator_core.simulate.clients.share_messages import ShareFetchRequest
+from coordinator_core.simulate.process import Process
+from coordinator_core.simulate.share_leader import ShareLeaders
 from tests.coordinator_core.simulate.simulations import Run, run_file, run_text
 
 MINUTE_MS = 60_000
@@ -106,3 +110,26 @@ def test_the_group_takes_an_assignor_that_all_support(run: Run) -> None:
     assert {line["protocol_name"] for line in swapped.lines("generations", group="g") if len(line["members"]) == 3} == {
         "roundrobin"
     }
+
+
+def test_a_share_session_fetches_incrementally(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request that opens it has all partitions; later ones say what is new and what is forgotten, most of them
+    nothing, and the broker serves what is in the session."""
+    asked: list[ShareFetchRequest] = []
+    serve = ShareLeaders.serve
+
+    def noted(self: ShareLeaders, process: Process, broker_id: int, send: Send) -> None:
+        asked.append(send.request)
+        serve(self, process, broker_id, send)
+
+    monkeypatch.setattr(ShareLeaders, "serve", noted)
+    text = '[[topic]]\nname = "u"\nrate = 20.0\n[[group]]\nname = "g"\nprotocol = "share"\ntopics = ["t", "u"]\n'
+    text += '[[fault]]\nkind = "subscribe"\nat = "1m"\ngroup = "g"\ntopics = ["u"]\n'
+    run = run_text(text, minutes=2, head={"brokers = 3": "brokers = 1"})
+    opening, *later = [request for request in asked if request.session_epoch >= 0]
+    assert [str(at.topic) for at in opening.partitions] == ["t"] * 4 + ["u"]
+    (changed,) = [request for request in later if request.partitions or request.forgotten]
+    assert (changed.partitions, len(changed.forgotten)) == ((), 4)
+    assert len(later) > 100
+    changed_ms = run.simulation.scenario.start_ms + MINUTE_MS + 10_000
+    assert {line["topic"] for line in run.lines("deliveries") if line["ts_ms"] > changed_ms} == {"u"}
