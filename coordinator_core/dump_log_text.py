@@ -27,6 +27,14 @@ KEY: Final = " key: "
 PAYLOAD: Final = " payload: "
 DELETE: Final = "<DELETE>"
 
+KEY_BYTES_MAX: Final = 2 + 2 * (2 + 2**15) + 4
+"""Of a key of two names: their lengths are int16."""
+WORDS_MAX: Final = 64
+"""Characters that a printed key has more than the key has bytes: the words around its names, and digits."""
+ESCAPED_MAX: Final = 6
+"""Characters of an escape in JSON."""
+UTF_8_MAX: Final = 4
+"""Bytes of a character."""
 NO_TIME: Final = -1
 """Times and leader epochs that are not printed."""
 
@@ -71,12 +79,17 @@ def text_record(topic: str, text: str, key_size: int, value_size: int) -> tuple[
 
 def _candidates(topic: str, text: str, key_size: int) -> Iterator[tuple[PrintedKey, str]]:
     """Key and payload, wherever the text can be cut so that the key has its size."""
-    position = text.find(PAYLOAD)
+    if not 0 <= key_size <= KEY_BYTES_MAX:
+        return
+    is_json = text.startswith(_GROUP_KEY_JSON)
+    length_max = ESCAPED_MAX * key_size + len(_GROUP_KEY_JSON) if is_json else key_size + WORDS_MAX
+    length_min = key_size if text.isascii() else key_size // UTF_8_MAX
+    position = text.find(PAYLOAD, length_min, length_max + len(PAYLOAD))
     while position >= 0:
-        key = _key(topic, text[:position])
+        key = _key(topic, text[:position]) if not is_json or text.endswith('"}', 0, position) else None
         if key is not None and _key_size(topic, key) == key_size:
             yield key, text[position + len(PAYLOAD) :]
-        position = text.find(PAYLOAD, position + 1)
+        position = text.find(PAYLOAD, position + 1, length_max + len(PAYLOAD))
 
 
 _OFFSET_KEYS: Final = (
@@ -174,7 +187,7 @@ def _commit(payload: str, size: int) -> Json:
 
 
 _GROUP_FIELDS: Final = ("protocolType", "protocol", "generationId", "assignment")
-_GROUP_TEXT: Final = re.compile(r"(.*):(.*):(-?[0-9]{1,10}):(\{.*\})", re.ASCII | re.DOTALL)
+_GROUP_TEXT: Final = re.compile(r":(-?[0-9]{1,10}):(?=\{)", re.ASCII)
 _NULL: Final = "null"
 _NO_MEMBERS: Final = "{}"
 _EMPTY_GROUP_BYTES: Final = 2 + 2 + 4 + 2 + 2 + 4
@@ -203,16 +216,20 @@ def _group(group_id: str, payload: str, size: int) -> Json:
 def _group_fields(payload: str) -> tuple[str, str | None, int, str]:
     if payload.startswith("{"):
         node = parse_json(payload)
-        found = [node.get(name) for name in _GROUP_FIELDS] if isinstance(node, dict) else [None]
+        found = [node.get(name) for name in _GROUP_FIELDS] if isinstance(node, dict) else []
     else:
-        match = _GROUP_TEXT.fullmatch(payload)
-        found = (
-            [None] if match is None else [match[1], None if match[2] == _NULL else match[2], int(match[3]), match[4]]
-        )
+        # the assignment of a large group has thousands of colons: the first place that fits is taken
+        match = _GROUP_TEXT.search(payload)
+        kind, _, chosen = payload[: match.start()].rpartition(":") if match else ("", "", "")
+        found = [] if match is None else [kind, _or_null(chosen), int(match[1]), payload[match.end() :]]
     match found:
         case [str() as protocol_type, str() | None as protocol, int() as generation, str() as assignment]:
             return protocol_type, protocol, generation, assignment
     raise EncodeError("no group of the printed form")
+
+
+def _or_null(text: str) -> str | None:
+    return None if text == _NULL else text
 
 
 _TRANSACTION: Final = re.compile(

@@ -1,5 +1,6 @@
 """Text of kafka-dump-log before Kafka 3.8: each record comes back or is a fault; what is not printed is not known."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,6 +222,25 @@ def test_any_commit_comes_back_or_is_refused(
     assert found_value is not None
     fields = decode_value(TOPIC, 1, found_value).fields
     assert (found_key, fields.offset, fields.metadata) == (key, offset, metadata)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " key: offset::" + "g payload: " * 200_000,
+        ' key: {"metadata":"' + "} payload: " * 200_000,
+        " key: metadata::g payload: consumer:range:1:{" + "m=[t-0]:1FF," * 100_000 + "}",
+        " key: metadata::g payload: " + "a:1:" * 300_000,
+    ],
+    ids=["separators", "json", "a-large-group", "colons"],
+)
+@pytest.mark.parametrize("key_size", [5, 60_000, 10**12])
+def test_any_text_is_read_in_time_that_grows_with_it(text: str, key_size: int) -> None:
+    """Whatever it repeats, it is refused within seconds."""
+    began = time.process_time()
+    with pytest.raises(EncodeError):
+        text_record(TOPIC, text, key_size, 10**7)
+    assert time.process_time() - began < 5
 
 
 def test_text_that_is_no_more_of_the_record_is_said() -> None:
