@@ -180,7 +180,7 @@ class Topics:
         end = data.stable_offset(now_ms) if is_committed else self.end_offset(at, now_ms)
         producer_id = FIRST_PRODUCER_ID + at.partition
         batches: list[LogBatch] = []
-        # batches begin anew with each transaction
+        # each transaction begins a batch
         begin = from_offset // (transaction_size + 1) * (transaction_size + 1) if transaction_size else 0
         place = from_offset - begin
         first = from_offset if data.is_marker(from_offset) else begin + place // size * size
