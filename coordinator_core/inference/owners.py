@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
+from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.rows import OwnerRow
 from schemas.group_types import GroupType
@@ -91,7 +92,8 @@ def _with_handovers(
             marked[before] = marked[before]._replace(is_double=True)
             marked[index] = marked[index]._replace(is_double=True)
         elif (
-            previous.valid_to is not None
+            is_time(previous.valid_to)
+            and is_time(row.valid_from)
             and timeless.isdisjoint((previous.to_log_offset, row.from_log_offset))
             and is_gap_known(unread, previous.to_log_offset, row.from_log_offset)
         ):

@@ -191,21 +191,20 @@ def table_properties(table: Table) -> dict[str, str]:
     }
 
 
-TIMESTAMP_MS_MIN: Final = -62_135_596_800_000
-"""0001-01-01T00:00:00Z: the first moment which Spark's and Python's timestamps can both show."""
-TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z, the last one."""
+TIMESTAMP_MS_MAX: Final = 253_402_214_399_999
+"""9999-12-30T23:59:59.999Z: Python, to which Spark gives times in its machine's zone, can show it in every zone."""
 NO_TIMESTAMP_MS: Final = -1
 """Kafka's RecordBatch.NO_TIMESTAMP."""
 
 
 def timestamps(timestamp_ms: NDArray[np.int64]) -> pa.Array:
-    """Epoch milliseconds as Arrow timestamps; null for -1 (none) and for what no calendar of Spark's can show.
+    """Epoch milliseconds as Arrow timestamps; null for negative ones, which are none (-1) or no time of Kafka's, and
+    for what no calendar of Spark's and Python's can show.
 
     The log is not trusted: a batch header may claim any 64 bits as its time. The batch itself keeps them.
     """
     if len(timestamp_ms) and timestamp_ms.min() >= 0 and timestamp_ms.max() <= TIMESTAMP_MS_MAX:
         return pa.array(timestamp_ms * 1000, type=pa.int64()).view(TIMESTAMP_TYPE)  # nearly always, and one pass
-    shown = (timestamp_ms != NO_TIMESTAMP_MS) & (timestamp_ms >= TIMESTAMP_MS_MIN) & (timestamp_ms <= TIMESTAMP_MS_MAX)
+    shown = (timestamp_ms >= 0) & (timestamp_ms <= TIMESTAMP_MS_MAX)
     micros = np.where(shown, timestamp_ms, 0) * 1000
     return pa.array(micros, type=pa.int64(), mask=None if shown.all() else ~shown).cast(TIMESTAMP_TYPE)

@@ -287,6 +287,11 @@ def run_query(answering: Answering, query: str, output_format: str, out: TextIO 
         write_rows(answering.answer(query.strip().rstrip(";")), output_format, out)
     except (PySparkException, Py4JJavaError) as error:
         raise SqlError(one_line(error)) from error
+    except (ValueError, OverflowError) as error:
+        # Spark has more years than Python, to which it gives the rows
+        raise SqlError(
+            f"a value of the result cannot be shown ({error}): select a time as cast(... as string)"
+        ) from error
 
 
 def shell(answering: Answering, output_format: str, lines: Iterable[str] | None = None) -> None:

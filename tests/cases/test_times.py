@@ -14,7 +14,7 @@ import pytest
 
 from coordinator_core.log.batch import with_crc
 from jobs.cli_enums import View
-from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
+from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.errors import JobError
 from jobs.queries.audit_report import SOURCES, Span, run_audit_report
 from jobs.queries.describe import run_describe
@@ -32,7 +32,8 @@ from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.coordinator_core.history.histories import offsets_log
 from tests.coordinator_core.inference.group_weeks import weeks_log
 
-IMPOSSIBLE: Final = (-1, -5, -(2**62), 2**62, TIMESTAMP_MS_MAX + 1, TIMESTAMP_MS_MIN, 0)
+YEAR_1_MS: Final = -62_135_596_800_000
+IMPOSSIBLE: Final = (-1, -5, -(2**62), 2**62, TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX + 1, YEAR_1_MS, 0)
 
 
 def gold(ledger: Ledger) -> dict[str, list[str]]:

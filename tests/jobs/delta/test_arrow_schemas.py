@@ -1,6 +1,7 @@
 """One declaration, four forms: Arrow, Spark, Delta and SQL say the same of every table."""
 
 import json
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from jobs.delta.arrow_schemas import (
     TIMESTAMP_MS_MAX,
-    TIMESTAMP_MS_MIN,
     arrow_schema,
     delta_schema,
     file_schema,
@@ -72,9 +72,16 @@ def test_data_files_have_no_partition_columns() -> None:
 
 
 def test_timestamps_are_null_where_no_calendar_has_them() -> None:
-    """-1 is Kafka's none; what Spark cannot show is null rather than an overflow; the edges are kept."""
-    given = [0, -1, 1_700_000_000_123, TIMESTAMP_MS_MIN, TIMESTAMP_MS_MAX, 2**63 - 1, -(2**63)]
+    """Negative times are none; what Spark and Python cannot show is null, not an overflow; the edges are kept."""
+    given = [0, -1, 1_700_000_000_123, -5, TIMESTAMP_MS_MAX, 2**63 - 1, -(2**63)]
     shown = timestamps(np.array(given, np.int64))
     assert shown.type == pa.timestamp("us", "UTC")
     micros = shown.cast(pa.int64()).to_pylist()
-    assert micros == [0, None, 1_700_000_000_123_000, TIMESTAMP_MS_MIN * 1000, TIMESTAMP_MS_MAX * 1000, None, None]
+    assert micros == [0, None, 1_700_000_000_123_000, None, TIMESTAMP_MS_MAX * 1000, None, None]
+
+
+def test_every_time_of_a_table_can_be_shown_in_every_zone() -> None:
+    """Spark gives times to Python in the zone of the machine: the last one is within Python's years in all."""
+    for zone in ("UTC", "Asia/Tokyo", "Pacific/Kiritimati", "Etc/GMT+12"):
+        given = timestamps(np.array([0, TIMESTAMP_MS_MAX], np.int64)).to_pylist()
+        assert [at.astimezone(ZoneInfo(zone)).year for at in given][1] == 9999

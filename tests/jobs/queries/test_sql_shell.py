@@ -50,3 +50,35 @@ def test_ctrl_c_ends_a_statement_and_not_the_shell(
     monkeypatch.setattr(sql, "run_query", run)
     shell(cast("Catalogue", None), "table")
     assert ran == ["slow;", "select 2;"] and "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output_format", ["table", "csv", "json"])
+def test_a_time_that_python_cannot_show_ends_a_statement_alone(
+    capsys: pytest.CaptureFixture[str], output_format: str
+) -> None:
+    """Spark has more years than Python: the error says what to do, and the next statement is run."""
+
+    class Result:
+        """What a statement gives."""
+
+        columns = ("at",)
+
+        def rows(self) -> Any:
+            raise ValueError("year 0 is out of range")
+
+        def head(self, _: int) -> Any:
+            return self.rows()
+
+    class Tables:
+        """Gives it for each statement."""
+
+        count = 0
+
+        def answer(self, _: str) -> Any:
+            self.count += 1
+            return Result()
+
+    tables = Tables()
+    shell(tables, output_format, ["select timestamp'0001-01-01';", "select 1;"])
+    said = capsys.readouterr().err
+    assert tables.count == 2 and said.count("year 0 is out of range") == 2 and "as string" in said
