@@ -17,7 +17,7 @@ SUMMED: Final = ("_count", "_ms", "partitions_moved")
 RESERVED: Final = {"day": "on_day", "at": "happened_at"}
 """Names that MetricFlow or an SQL dialect has for itself."""
 SPINE: Final = "metricflow_time_spine"
-HEAD: Final = "# Made from the declarations by `make reference`: see sources.yml beside it."
+HEAD: Final = "# Made from the declarations by `make reference`: see sources.yml next to it."
 
 
 def models() -> dict[str, str]:

@@ -56,7 +56,7 @@ def test_every_measure_has_a_metric_and_no_name_comes_twice(parsed: dict[str, An
 
 @pytest.mark.skipif("DBT" not in os.environ, reason="needs dbt: DBT=PATH of its command, 1.10 with dbt-duckdb")
 def test_dbt_parses_it(tmp_path: Path) -> None:
-    """With the sources and models beside it, as a project."""
+    """With its sources and models, as a project."""
     shutil.copytree(PROJECT_ROOT / "examples" / "dbt", tmp_path / "models")
     (tmp_path / "dbt_project.yml").write_text('name: ledger\nversion: "1.0"\nprofile: ledger\n')
     (tmp_path / "profiles.yml").write_text(
