@@ -145,6 +145,9 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
         assert f"{info}/licenses/LICENSE" in archive.namelist()
     assert (metadata["Name"], metadata["Version"]) == ("groupledger", __version__)
     assert "api" in metadata.get_all("Provides-Extra", [])
+    python = "Programming Language :: Python :: "
+    classified = [it.removeprefix(python) for it in metadata.get_all("Classifier", []) if it.startswith(python)]
+    assert set(classified) == {*PYTHONS}, "those that make package-test runs on"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "pyspark==4.2.0" in metadata.get_all("Requires-Dist", [])
     assert commands.split() == ["[console_scripts]", "groupledger", "=", "groupledger.jobs.console.command_name:main"]
