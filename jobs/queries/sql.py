@@ -259,6 +259,8 @@ def _plain_uri(uri: str) -> str:
     return uri.replace("file:///", "file:/", 1).rstrip("/")
 
 
+HINT: Final = "statements end with ; as in: show tables in gold; or: select * from current_groups limit 5; Ctrl-D ends"
+"""What a shell says at its beginning, on a terminal."""
 CANCELLED: Final = "\x03"
 """In place of a line: Ctrl-C at the prompt. What was typed of the statement is forgotten."""
 
@@ -335,6 +337,7 @@ class _Prompt:
         if not sys.stdin.isatty():
             yield from (line.rstrip("\n") for line in sys.stdin)
             return
+        print(HINT, file=sys.stderr)
         with suppress(ImportError):
             import_module("readline")  # its import alone gives input() history and keys
         while True:

@@ -4,13 +4,40 @@ Spark starts when the first statement needs it. A statement that is no query (SE
 change what later ones mean: after one, Spark answers everything.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from jobs.cli_enums import Engine
 from jobs.errors import SqlError
 from jobs.queries.sql import QUERIES, Answer, Catalogue
 from jobs.queries.sql_duckdb import DuckDb
 from jobs.queries.sql_subset import OutsideSubset
+
+SHOW_TABLES: Final = re.compile(r"show\s+tables\s+(?:in|from)\s+(\w+)", re.IGNORECASE | re.ASCII)
+"""What a night tells its user to ask first."""
+
+
+class TablesOf:
+    """The tables of a layer, as Spark lists them."""
+
+    columns = ("namespace", "tableName", "isTemporary")
+
+    def __init__(self, layer: str, table_names: Iterable[str]) -> None:
+        """`table_names`: full names of all tables that are there."""
+        self._rows = [(layer, name.partition(".")[2], False) for name in sorted(table_names) if _layer(name) == layer]
+
+    def rows(self) -> Iterator[tuple[str, str, bool]]:
+        """By name."""
+        return iter(self._rows)
+
+    def head(self, count: int) -> list[tuple[str, str, bool]]:
+        """The first of them."""
+        return self._rows[:count]
+
+
+def _layer(name: str) -> str:
+    return name.partition(".")[0]
 
 
 class Engines:
@@ -28,6 +55,10 @@ class Engines:
     def answer(self, statement: str) -> Answer:
         """What a statement gives. Raises SqlError."""
         if self._engine is not Engine.SPARK:
+            shown = SHOW_TABLES.fullmatch(statement.strip())
+            layer = "" if shown is None else shown[1].lower()
+            if any(_layer(name) == layer for name in self._duckdb.table_names):
+                return TablesOf(layer, self._duckdb.table_names)
             try:
                 return self._duckdb.answer(statement)
             except OutsideSubset as left:
