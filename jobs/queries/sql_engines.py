@@ -5,7 +5,7 @@ change what later ones mean: after one, Spark answers everything.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from jobs.cli_enums import Engine
@@ -21,7 +21,7 @@ SHOW_TABLES: Final = re.compile(r"show\s+tables\s+(?:in|from)\s+(\w+)", re.IGNOR
 class TablesOf:
     """The tables of a layer, as Spark lists them."""
 
-    columns = ("namespace", "tableName", "isTemporary")
+    columns: Sequence[str] = ("namespace", "tableName", "isTemporary")
 
     def __init__(self, layer: str, table_names: Iterable[str]) -> None:
         """`table_names`: full names of all tables that are there."""
