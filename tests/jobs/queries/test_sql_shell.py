@@ -1,5 +1,6 @@
 """What sql does without Spark: statements that register the tables, and Ctrl-C in its shell."""
 
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -82,3 +83,10 @@ def test_a_time_that_python_cannot_show_ends_a_statement_alone(
     shell(tables, output_format, ["select timestamp'0001-01-01';", "select 1;"])
     said = capsys.readouterr().err
     assert tables.count == 2 and said.count("year 0 is out of range") == 2 and "as string" in said
+
+
+def test_the_main_thread_is_free_for_ctrl_c() -> None:
+    """PySpark cancels jobs by its connection: a statement is asked by another thread, whose errors come back."""
+    assert sql.in_a_thread(threading.current_thread) is not threading.main_thread()
+    with pytest.raises(ZeroDivisionError):
+        sql.in_a_thread(lambda: 1 / 0)
