@@ -2,12 +2,12 @@
 
 DuckDB gets the files of Delta's log as Arrow datasets, of the versions that the last whole runs left, so that names
 mean what they mean in Spark (`jobs.queries.sql.Catalogue`). What is answered is said in
-`jobs.queries.sql_subset`; a table that needs more of Delta than its files (deletion vectors, column mapping) is left to
-Spark, and so is a statement of which DuckDB raises an error, since Spark's words for it are the ones that users know.
+`jobs.queries.sql_translation`; a table that needs more of Delta than its files (deletion vectors, column mapping) is
+left to Spark, and so is a statement of which DuckDB raises an error, since Spark's words for it are the ones that users
+know.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
@@ -21,7 +21,7 @@ from jobs.delta.pinned_versions import Pinned, pinned_versions
 from jobs.delta.scanner import dataset_of
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError
-from jobs.queries.sql_subset import Column, Kind, Literal, OutsideSubset, Relation, literal, statement_of
+from jobs.queries.sql_subset import Argument, Column, Kind, OutsideSubset, Relation, Statement
 from jobs.queries.views import DEFINITIONS, Definition
 from jobs.queries.views import Kind as DefinitionKind
 from schemas.tables import TABLES
@@ -46,32 +46,6 @@ KINDS: Final = {
     **dict.fromkeys(("TINYINT[]", "SMALLINT[]", "INTEGER[]", "BIGINT[]"), Kind.INTEGERS),
 }
 PARAMETERS: Final = {"STRING": Kind.TEXT, "INT": Kind.INTEGER, "TIMESTAMP": Kind.TIME}
-DIALECT: Final = (
-    (
-        "collect_list(struct(at AS from_time, before + (before - at) AS to_time))",
-        'list(struct_pack(from_time := "at", to_time := before + (before - "at")))',
-    ),
-    ("log_partition, at,\n", 'log_partition, "at",\n'),
-    (
-        "timestamp_millis(CAST(regexp_extract(details, '^from (-?[0-9]+) to', 1) AS BIGINT))",
-        "make_timestamptz(1000 * CAST(regexp_extract(details, '^from (-?[0-9]+) to', 1) AS BIGINT))",
-    ),
-    (
-        "sort_array(collect_list(struct(\n                first_offset, last_offset, delivery_state, delivery_count)))",
-        "list_sort(list(struct_pack(first_offset := first_offset, last_offset := last_offset, "
-        "delivery_state := delivery_state, delivery_count := delivery_count)))",
-    ),
-    ("coalesce(b.batches, array())", "coalesce(b.batches, [])"),
-    ("<=>", "IS NOT DISTINCT FROM"),
-    ("CAST(NULL AS TIMESTAMP)", "CAST(NULL AS TIMESTAMPTZ)"),
-    (
-        "CAST(NULL AS ARRAY<STRUCT<from_time: TIMESTAMP, to_time: TIMESTAMP>>)",
-        "CAST(NULL AS STRUCT(from_time TIMESTAMPTZ, to_time TIMESTAMPTZ)[])",
-    ),
-    ("exists(k.steps, s -> ", "len(list_filter(k.steps, lambda s: "),
-    ("s.from_time AND s.to_time), false)", "s.from_time AND s.to_time)) > 0, false)"),
-)
-"""What the definitions of views and functions write for Spark, and the same for DuckDB."""
 
 
 @contextmanager
@@ -163,21 +137,23 @@ class DuckDb:
     def answer(self, statement: str) -> DuckDbAnswer:
         """What a statement gives. Raises OutsideSubset where Spark must answer, with what it is needed for."""
         try:
-            import duckdb  # noqa: PLC0415  (a tenth of a second that other jobs need not wait for)
-        except ImportError:
-            raise OutsideSubset("duckdb is not installed") from None
+            import duckdb  # noqa: PLC0415  (a tenth of a second each that other jobs need not wait for)
+
+            from jobs.queries.sql_translation import statement_of  # noqa: PLC0415
+        except ImportError as error:
+            raise OutsideSubset(f"{error.name} is not installed") from None
         try:
             with interruptible():
-                return self._of_whole_runs(statement, duckdb)
+                return self._of_whole_runs(lambda relations: statement_of(statement, relations), duckdb)
         except (duckdb.Error, pa.ArrowException, DeltaError, OSError, OverflowError) as error:
             raise OutsideSubset(f"{type(error).__name__}") from error
 
-    def _of_whole_runs(self, statement: str, duckdb: Any) -> DuckDbAnswer:
+    def _of_whole_runs(self, translate: Callable[["_Relations"], Statement], duckdb: Any) -> DuckDbAnswer:
         pinned = pinned_versions(self._warehouse)
         while True:
             connection = connect(duckdb)
             relations = _Relations(connection, self._warehouse, self._there, pinned, self._cluster_id)
-            found = statement_of(statement, relations)
+            found = translate(relations)
             answer = DuckDbAnswer(found.columns, connection.sql(found.text).to_arrow_reader(BATCH_ROWS))
             now = pinned_versions(self._warehouse)
             if now == pinned:
@@ -206,7 +182,7 @@ class _Relations:
         self._known: dict[str, Relation] = {}
         self._definitions = {definition.name: definition for definition in DEFINITIONS}
 
-    def __call__(self, name: tuple[str, ...], arguments: tuple[Literal, ...] | None) -> Relation:
+    def __call__(self, name: tuple[str, ...], arguments: tuple[Argument, ...] | None) -> Relation:
         if len(name) == 2 and arguments is None and (table := self._there.get(".".join(name))) is not None:
             return self._table(table)
         definition = self._definitions.get(name[0]) if len(name) == 1 else None
@@ -251,18 +227,15 @@ class _Relations:
         self._connection.register(name, dataset)
         return name, stored
 
-    def _definition(self, definition: Definition, arguments: tuple[Literal, ...]) -> Relation:
-        text = self._query(definition)
+    def _definition(self, definition: Definition, arguments: tuple[Argument, ...]) -> Relation:
+        from jobs.queries.sql_translation import definition_of  # noqa: PLC0415  (as above)
+
+        query = self._query(definition)
         parameters = definition.parameters
         if [argument.kind for argument in arguments] != [PARAMETERS[kind] for _, kind in parameters]:
             raise OutsideSubset(f"arguments of {definition.name}")
-        if arguments:
-            # all in one pass: an argument may have the name of another one in it
-            values = {
-                f"{definition.name}.{name}": literal(argument).text
-                for (name, _), argument in zip(parameters, arguments, strict=True)
-            }
-            text = re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text)
+        names = [(definition.name, name.strip("`")) for name, _ in parameters]
+        text = definition_of(query, dict(zip(names, arguments, strict=True)))
         for table in definition.tables:
             self._table(table)
         name = f"definition_{len(self._known)}"
@@ -278,8 +251,6 @@ class _Relations:
         for table, is_there in others.items():
             if is_there:
                 self._table(table)
-        for spark, duckdb in DIALECT:
-            text = text.replace(spark, duckdb)
         return text
 
     def _relation(self, name: str) -> Relation:
