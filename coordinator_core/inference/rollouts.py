@@ -99,15 +99,13 @@ def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[
     """Departures of which nothing is known, by what is known of the others of their deployment."""
     reasons: dict[Membership, LeaveReason] = {}
     for rollout in rollouts:
-        leave_reasons = {
+        of_rollout = {
             membership: leave_reasons[membership] for membership in rollout.old if membership in leave_reasons
         }
-        causes = {leave_reason.cause for leave_reason in leave_reasons.values() if leave_reason.confidence != GUESS}
+        causes = {reason.cause for reason in of_rollout.values() if reason.confidence != GUESS}
         if len(causes) == 1:
-            leave_reason = LeaveReason(causes.pop(), ROLLING_DEPLOYMENT, LIKELY)
-            reasons |= {
-                membership: leave_reason for membership, own in leave_reasons.items() if own.confidence == GUESS
-            }
+            reason = LeaveReason(causes.pop(), ROLLING_DEPLOYMENT, LIKELY)
+            reasons |= {membership: reason for membership, own in of_rollout.items() if own.confidence == GUESS}
     return reasons
 
 

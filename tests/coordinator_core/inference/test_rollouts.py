@@ -12,7 +12,7 @@ from coordinator_core.client_families import client_family
 from coordinator_core.history.rows import CONVERTED, LEFT_OR_EXPIRED, REPLACED_STATIC, MemberRow
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.last_commit_times import Membership
-from coordinator_core.inference.leave_reasons import LeaveReason
+from coordinator_core.inference.leave_reasons import LeaveReason, membership_of
 from coordinator_core.inference.rollouts import ROLLING_DEPLOYMENT, by_others, find_rollouts
 from coordinator_core.inference.settings import InferenceSettings
 from tests.coordinator_core.inference.group_lives import classic, epoch, goes, joins, life_of, reconciled, target
@@ -246,6 +246,20 @@ def test_departures_by_the_others_of_the_deployment(known: list[LeaveReason], ex
     reported = why | by_others(find_rollouts(members, why, SETTINGS), why)
     assert [reported[f"{letter}1", 0][:2] for letter in "abc"] == expected
     assert all(leave_reason.confidence != "CERTAIN" for leave_reason in reported.values())
+
+
+def test_each_deployment_goes_by_its_own_members() -> None:
+    """What is known of one says nothing of the next, and hides nothing of it."""
+    again = ("-a2", "+a3", "-b2", "+b3", "-c2", "+c3")
+    members = members_of(dict(enumerate(("+a1 +b1 +c1", *ONE_BY_ONE))) | dict(enumerate(again, start=1_000)))
+    rows = {row.member_id: membership_of(row) for row in members}
+    why = {rows["a1"]: LEFT, rows["b1"]: UNKNOWN_REASON, rows["a2"]: EXPIRED, rows["b2"]: UNKNOWN_REASON}
+    rollouts = find_rollouts(members, why, SETTINGS)
+    assert len(rollouts) == 2
+    assert {membership: reason.cause for membership, reason in by_others(rollouts, why).items()} == {
+        rows["b1"]: "MEMBER_LEFT",
+        rows["b2"]: "MEMBER_EXPIRED",
+    }
 
 
 def test_rebalances_of_a_deployment_are_marked() -> None:
