@@ -1,10 +1,10 @@
 """Set up what jobs need, once, and start one: spark-submit.sh runs this file with any Python from 3.11.
 
-Only the standard library, and nothing of this project: it runs before the environment exists, in a checkout as in a
-wheel. It makes what is missing (a Python environment in .venv; Delta's jars and compiled kernels in .cache) and runs
-the job under the real spark-submit. The job's words reach it unchanged, and its exit code comes back: 0 done,
-1 failed, 2 wrong arguments or something that must be installed first, 3 done but something was quarantined or is
-missing.
+Only the standard library, and of this project set_up.py alone: both run before the environment exists, in a checkout
+as in a wheel. set_up.py makes what is missing (a Python environment in .venv; Delta's jars and compiled kernels in
+.cache), and this file runs the job under the real spark-submit. The job's words reach it unchanged, and its exit code
+comes back: 0 done, 1 failed, 2 wrong arguments or something that must be installed first, 3 done but something was
+quarantined or is missing.
 
 Spark's options come before the job's name. Two of them belong to this file: --dry-run prints what would be submitted;
 --home PATH names the folder in which the machines of a cluster have this project (in an image, on a shared disk).
@@ -28,384 +28,48 @@ def _show_error(kind: type[BaseException], error: BaseException, trace: "Traceba
 if __name__ == "__main__":
     sys.excepthook = _show_error
 
-import fcntl
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn
 
-FAILED: Final = 1
-WRONG: Final = 2
-"""Wrong arguments, or something that must be installed first."""
+if __name__ == "__main__":
+    # -I leaves this folder out. It comes last: a wheel has other modules in it, and none may hide one of Python's
+    sys.path.append(str(Path(__file__).absolute().parent))
+
+from set_up import (
+    FAILED,
+    LOCKS,
+    RUN,
+    WRONG,
+    BootstrapError,
+    Java,
+    Places,
+    find_java,
+    find_places,
+    job_environment,
+    packed,
+    ready_environment,
+    say,
+    set_up,
+)
+
 INTERRUPTED: Final = 130
 PARSED: Final = 64
 """Exit code of a job that only reads its arguments (GROUPLEDGER_PARSE_ONLY), where they are right."""
 
 SET_UP: Final = "--set-up"
-RUN: Final = "run"
-DEV: Final = "dev"
-LOCKS: Final = {RUN: ("requirements.txt",), DEV: ("requirements.txt", "requirements-dev.txt")}
-"""The lock files of an environment for jobs, and of one for tests too; the last one names the others."""
 ANSWERED_BY_THE_JOB: Final = frozenset({"-h", "--help", "--version"})
 WITHOUT_VALUE: Final = frozenset({"--verbose", "-v", "--supervise"})
 """Spark's options that take no value."""
-PYTHONS: Final = ("python3.11", "python3.12", "python3.13", "python3", "python")
-KERNEL_PACKAGES: Final = ("coordinator_core", "jobs/delta/parquet")
-"""numba checks the file of a kernel, not the files of what it calls: all of them are the key of what it compiled."""
-PACKED_FOLDERS: Final = ("schemas", "coordinator_core", "jobs", "conf")
-LOG_LINES_SHOWN: Final = 15
-JAVA_MIN: Final = 17
 JAVA_RENEWS_ARCHIVE: Final = 19
 """From this version a JVM makes its archive of loaded classes where there is none that fits."""
-INSTALL_JAVA: Final = (
-    "install a full JDK 17 (Debian, Ubuntu: apt install openjdk-17-jdk-headless; macOS: brew install openjdk@17), "
-    "and set JAVA_HOME if it is not the java on the PATH"
-)
-INSTALL_PYTHON: Final = (
-    "install one (Debian, Ubuntu: apt install python3.11-venv; macOS: brew install python@3.11), "
-    "or name it in GROUPLEDGER_PYTHON"
-)
-
-
-class BootstrapError(Exception):
-    """One line for the user: what is wrong and what to do. With the exit code."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-def say(text: str) -> None:
-    """A line on stderr: stdout belongs to the job."""
-    print(text, file=sys.stderr, flush=True)
-
-
-@dataclass(frozen=True)
-class Places:
-    """The folders of a checkout, or of an installed wheel."""
-
-    root: Path
-    """Has this file, conf/ and the folders of code."""
-    cache: Path
-    """Where what is made once is kept."""
-    python: str
-    """Runs the jobs."""
-    is_installed: bool
-    """A wheel has the folders inside its one package, `groupledger`, and uses the environment that it is in."""
-
-    @property
-    def imports(self) -> Path:
-        """The folder from which the code is imported."""
-        return self.root.parent if self.is_installed else self.root
-
-    @property
-    def package(self) -> str:
-        """The prefix of `jobs` in the names of modules."""
-        return f"{self.root.name}." if self.is_installed else ""
-
-    @property
-    def venv(self) -> Path:
-        """The environment of a checkout."""
-        return self.root / ".venv"
-
-    @property
-    def jars(self) -> Path:
-        """Delta's jars."""
-        return self.cache / "jars"
-
-    @property
-    def defaults(self) -> Path:
-        """Spark's settings."""
-        return self.root / "conf" / "spark-defaults.conf"
-
-    @property
-    def entry(self) -> Path:
-        """What Spark runs, with a job and its options."""
-        return self.root / "jobs" / "__main__.py"
-
-    @cached_property
-    def kernels(self) -> Path:
-        """What numba compiled of this version of the code."""
-        return self.cache / "numba" / checksum(files_below(self.root, KERNEL_PACKAGES, "*.py"))
-
-    @cached_property
-    def spark_home(self) -> Path:
-        """Spark, as the environment has it."""
-        if not self.is_installed:
-            return next(self.venv.glob("lib/python3.*/site-packages/pyspark"), self.venv / "pyspark")
-        code = 'from importlib.util import find_spec; print(find_spec("pyspark").submodule_search_locations[0])'
-        found = _printed([self.python, "-c", code])
-        if found is None:
-            raise BootstrapError(FAILED, f"{self.python} has no pyspark: install groupledger again with pip")
-        return Path(found.strip())
-
-
-def find_places(root: Path, environment: Mapping[str, str]) -> Places:
-    """The folders of the project in `root`. Raises BootstrapError for a wheel that is not started by its command."""
-    own_cache = environment.get("GROUPLEDGER_CACHE")
-    if not (root / "__init__.py").is_file():
-        return Places(root, Path(own_cache or root / ".cache").absolute(), str(root / ".venv/bin/python"), False)
-    if not (python := environment.get("GROUPLEDGER_PYTHON")):
-        raise BootstrapError(WRONG, "GROUPLEDGER_PYTHON is not set: start jobs with the command groupledger")
-    user_cache = environment.get("XDG_CACHE_HOME") or f"{environment.get('HOME') or '/nonexistent'}/.cache"
-    return Places(root, Path(own_cache or f"{user_cache}/groupledger").absolute(), python, True)
-
-
-def files_below(root: Path, folders: Iterable[str], pattern: str = "*") -> list[Path]:
-    """Files of the code in one order on all machines, without what Python compiled."""
-    found = (path for folder in folders for path in (root / folder).rglob(pattern))
-    return sorted(path for path in found if path.suffix != ".pyc" and path.is_file())
-
-
-def checksum(files: Iterable[Path]) -> str:
-    """A name for the contents of files."""
-    crc, size = 0, 0
-    for path in files:
-        data = path.read_bytes()
-        crc, size = zlib.crc32(data, crc), size + len(data)
-    return f"{crc:08x}-{size}"
-
-
-def run_logged(
-    command: Sequence[str | Path], log: Path, failure: str, environment: Mapping[str, str], cwd: Path | None = None
-) -> None:
-    """Run a command with its output in a file. Raises BootstrapError, after the last lines of the file, if it fails."""
-    with log.open("wb") as file:
-        try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=cwd,
-                pass_fds=_locks,
-                check=False,
-            )
-        except OSError as error:
-            raise BootstrapError(FAILED, f"{failure}: {command[0]} cannot be run ({error.strerror})") from None
-    if done.returncode:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        say("\n".join(lines[-LOG_LINES_SHOWN:]))
-        raise BootstrapError(FAILED, f"{failure}; its whole output is in {log}")
-
-
-_locks: list[int] = []
-"""Locks of this process. Its commands hold them too: if it is killed, nobody else sets up what they still write."""
-
-
-@contextmanager
-def locked(cache: Path) -> Iterator[None]:
-    """One set-up at a time; who waited finds the work done."""
-    lock = None
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        lock = os.open(cache / "set-up.lock", os.O_RDWR | os.O_CREAT, 0o666)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        _locks.append(lock)
-        yield
-    except OSError as error:
-        raise BootstrapError(
-            FAILED,
-            f"{error.filename or cache} cannot be written ({error.strerror}): set-up keeps in {cache} what it fetches "
-            "and compiles; make room for it, or name another folder in GROUPLEDGER_CACHE",
-        ) from None
-    finally:
-        _locks.clear()
-        if lock is not None:
-            os.close(lock)
-
-
-def is_environment_ready(places: Places, kind: str) -> bool:
-    """Was the environment made from these lock files, and does its Python run?"""
-    stamp = _stamp(places, kind)
-    return stamp.is_file() and stamp.read_text() == _lock_checksum(places, kind) and _runs(places.python, "")
-
-
-def make_environment(places: Places, kind: str, environment: Mapping[str, str]) -> None:
-    """Make .venv, or bring it up to its lock."""
-    log = places.cache / "pip.log"
-    if _runs(places.python, "import pip"):
-        say("Bringing the Python environment in .venv up to its lock ...")
-    else:
-        python = find_python(environment)
-        say(f"Making the Python environment in .venv with {python} (once, a minute or two) ...")
-        if places.venv.is_symlink():
-            places.venv.unlink()
-        shutil.rmtree(places.venv, ignore_errors=True)
-        run_logged([python, "-m", "venv", places.venv], log, "python -m venv failed", environment)
-    lock = places.root / LOCKS[kind][-1]
-    if not _installed_by_uv(places, lock, log, environment):
-        install = ["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-r"]
-        run_logged(
-            [places.python, *install, lock], log, "pip could not install the packages (network? proxy?)", environment
-        )
-    for made in (RUN, kind):
-        _stamp(places, made).write_text(_lock_checksum(places, made))
-
-
-def _installed_by_uv(places: Places, lock: Path, log: Path, environment: Mapping[str, str]) -> bool:
-    """Did uv install the packages? It ignores pip's settings (a mirror, a proxy): where pip has some, pip installs."""
-    uv = shutil.which("uv", path=environment.get("PATH"))
-    if uv is None:
-        return False
-    settings = _printed([places.python, "-m", "pip", "config", "list"], environment)
-    if settings is None or settings.strip():
-        return False
-    try:
-        run_logged([uv, "pip", "install", "--python", places.python, "-r", lock], log, "uv failed", environment)
-    except BootstrapError as error:
-        say(f"{error}; pip tries it")
-        return False
-    return True
-
-
-def _stamp(places: Places, kind: str) -> Path:
-    return places.venv / f".locked-{kind}"
-
-
-def _lock_checksum(places: Places, kind: str) -> str:
-    return checksum(places.root / name for name in LOCKS[kind])
-
-
-def _runs(python: str, code: str) -> bool:
-    return _printed([python, "-c", code]) is not None
-
-
-def _printed(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str | None:
-    """What a command prints; None where it fails, or cannot be run."""
-    null, pipe = subprocess.DEVNULL, subprocess.PIPE
-    try:
-        done = subprocess.run(command, stdout=pipe, stderr=null, env=environment, errors="replace", check=False)
-    except OSError:
-        return None
-    return done.stdout if done.returncode == 0 else None
-
-
-def find_python(environment: Mapping[str, str]) -> str:
-    """A Python that can make the environment: 3.11 or newer, with venv and pip."""
-    own = environment.get("GROUPLEDGER_PYTHON")
-    for candidate in (own,) if own else PYTHONS:
-        found = shutil.which(candidate, path=environment.get("PATH"))
-        if found and _runs(found, "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"):
-            return found
-    if own:
-        raise BootstrapError(
-            WRONG, f"GROUPLEDGER_PYTHON={own} is not a Python 3.11 or newer with venv: correct it, or unset it"
-        )
-    raise BootstrapError(WRONG, f"no Python 3.11 or newer with venv: {INSTALL_PYTHON}")
-
-
-@dataclass(frozen=True)
-class Java:
-    """The Java that runs Spark."""
-
-    path: str
-    modules: str
-    """What `java --list-modules` prints: NAME@VERSION in each line."""
-
-    @property
-    def version(self) -> int:
-        """Its major version; 8 and older do not list their modules."""
-        found = re.search(r"^java\.base@(\d+)", self.modules, re.MULTILINE)
-        return int(found[1]) if found else 8
-
-
-def find_java(environment: Mapping[str, str]) -> Java:
-    """Java 17 or newer, with the incubator's vector module, which Spark 4.2 loads. Else raises BootstrapError."""
-    home = environment.get("JAVA_HOME")
-    path = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH"))
-    if path is None:
-        lacking = f"JAVA_HOME={home} has no bin/java" if home else "no Java"
-        raise BootstrapError(WRONG, f"{lacking}: {INSTALL_JAVA}")
-    asking = [path, "--list-modules"]
-    try:
-        listed = subprocess.run(asking, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-    except OSError as error:
-        raise BootstrapError(WRONG, f"{path} cannot be run ({error.strerror}): {INSTALL_JAVA}") from None
-    java = Java(path, listed.stdout)
-    if java.version < JAVA_MIN:
-        raise BootstrapError(WRONG, f"{path} is older than Java {JAVA_MIN}: {INSTALL_JAVA}")
-    if "jdk.incubator.vector" not in java.modules:
-        lacking = f"{path} lacks the module jdk.incubator.vector, as cut-down runtimes do"
-        raise BootstrapError(WRONG, f"{lacking}: {INSTALL_JAVA}")
-    return java
-
-
-def delta_version(places: Places) -> str:
-    """The version of Delta's jars in Spark's settings."""
-    found = re.search(r"^spark\.jars\.packages\s.*:([^:\s]+)\s*$", places.defaults.read_text("utf-8"), re.MULTILINE)
-    if found is None:
-        raise BootstrapError(FAILED, f"{places.defaults} lacks spark.jars.packages GROUP:NAME:VERSION: restore it")
-    return found[1]
-
-
-def have_jars(places: Places) -> bool:
-    """Are Delta's jars there, in the version of the settings?"""
-    return any(places.jars.glob(f"io.delta_*-{delta_version(places)}.jar"))
-
-
-def fetch_jars(places: Places, environment: Mapping[str, str]) -> None:
-    """Let Spark resolve Delta's jars from Maven, and keep them: later starts neither ask nor wait for it."""
-    say("Fetching Delta's jars (once) ...")
-    log, version = places.cache / "ivy.log", delta_version(places)
-    # an empty Python file as the application: all that Spark does is to resolve the packages of spark-defaults.conf
-    submit = (places.spark_home / "bin" / "spark-submit", "--properties-file", places.defaults)
-    own_python = {"PYSPARK_PYTHON": places.python, "PYSPARK_DRIVER_PYTHON": places.python}
-    run_logged(
-        (*submit, places.root / "jobs" / "__init__.py"),
-        log,
-        "Delta's jars could not be fetched from Maven (network? proxy?)",
-        {**environment, **own_python},
-    )
-    folder = re.search(r"^The jars for the packages stored in: (.*)$", log.read_text("utf-8", "replace"), re.MULTILINE)
-    found = sorted(Path(folder[1]).glob(f"io.delta_*-{version}.jar")) if folder else []
-    if not found:
-        raise BootstrapError(FAILED, f"Maven gave no jars of Delta {version}; its whole output is in {log}")
-    # a folder of all the jars, or none
-    made = places.jars.with_name("part-jars")
-    for old in (made, places.jars):
-        shutil.rmtree(old, ignore_errors=True)
-    made.mkdir()
-    for jar in found:
-        shutil.copy(jar, made)
-    made.rename(places.jars)
-
-
-def have_kernels(places: Places) -> bool:
-    """Did numba compile the kernels of this version of the code?"""
-    return (places.kernels / ".compiled").is_file()
-
-
-def compile_kernels(places: Places, environment: Mapping[str, str]) -> None:
-    """Let numba compile the kernels, so that no job waits for it."""
-    say("Compiling the kernels (once, half a minute) ...")
-    for old in (places.kernels.parent, places.cache / "classes"):  # the latter is of releases before this file
-        shutil.rmtree(old, ignore_errors=True)
-    places.kernels.mkdir(parents=True)
-    compiling = [places.python, "-m", f"{places.package}jobs.operations.compile_kernels"]
-    log = places.cache / "compile.log"
-    run_logged(compiling, log, "the kernels could not be compiled", environment, places.imports)
-    (places.kernels / ".compiled").touch()
-
-
-def set_up(places: Places, environment: Mapping[str, str]) -> None:
-    """Fetch the jars and compile the kernels, both at a time, where they are missing."""
-    steps = ((have_jars, fetch_jars), (have_kernels, compile_kernels))
-    if not all(is_done(places) for is_done, _ in steps):
-        with locked(places.cache), ThreadPoolExecutor() as pool:
-            for future in [pool.submit(make, places, environment) for is_done, make in steps if not is_done(places)]:
-                future.result()
 
 
 @dataclass
@@ -620,30 +284,6 @@ def _is_whole(archive: Path) -> bool:
         return False
 
 
-def packed(places: Places, environment: Mapping[str, str]) -> str:
-    """What machines of a cluster need besides Spark, as archives which Spark unpacks in each worker's folder.
-
-    The packages are packed once a lock, the code with its compiled kernels once a version of the code.
-    """
-    if places.is_installed:
-        raise BootstrapError(
-            WRONG,
-            "a cluster is served from a checkout: install the project from its repository, "
-            "or put a checkout on the cluster's machines and name it in --home",
-        )
-    folder = places.cache / "packed"
-    packages = folder / f"environment-{_lock_checksum(places, RUN)}.tar.gz"
-    code = folder / f"code-{checksum(files_below(places.root, PACKED_FOLDERS))}.tar.gz"
-    if not (packages.is_file() and code.is_file()):
-        with locked(places.cache):
-            if not (packages.is_file() and code.is_file()):
-                say("Packing what the cluster's machines need (once a version, a minute) ...")
-                packing = (places.python, "-m", "jobs.spark.cluster_archives", packages, code)
-                log = places.cache / "pack.log"
-                run_logged(packing, log, "the environment could not be packed", environment, places.root)
-    return f"{packages}#environment,{code}#groupledger"
-
-
 def bootstrap(words: Sequence[str], root: Path, environment: Mapping[str, str]) -> int:
     """Set up what is missing and become the job; the exit code where there is none to run."""
     places = find_places(root, environment)
@@ -682,26 +322,6 @@ def only_set_up(places: Places, words: Sequence[str], environment: Mapping[str, 
         ready_environment(places, kind, environment)
     set_up(places, job_environment(places, environment))
     return 0
-
-
-def ready_environment(places: Places, kind: str, environment: Mapping[str, str]) -> None:
-    """The environment of a checkout, made once a lock."""
-    if not is_environment_ready(places, kind):
-        with locked(places.cache):
-            if not is_environment_ready(places, kind):
-                make_environment(places, kind, environment)
-
-
-def job_environment(places: Places, environment: Mapping[str, str]) -> dict[str, str]:
-    """What set-up and jobs find in their environment. Another Spark on this machine has no say in it."""
-    own = {name: value for name, value in environment.items() if name != "SPARK_CONF_DIR"}
-    before = own.get("PYTHONPATH")
-    return own | {
-        "PYTHONPATH": f"{places.imports}:{before}" if before else str(places.imports),
-        "NUMBA_CACHE_DIR": str(places.kernels),
-        "PYTHONHASHSEED": "0",
-        "SPARK_HOME": str(places.spark_home),
-    }
 
 
 def parsed(places: Places, job: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The one entry: ./spark-submit.sh [Spark's options] JOB [options]. A wheel starts it as the command `groupledger`.
 #
-# It finds a Python for bootstrap.py, which makes what is missing and starts the job.
+# It finds a Python for bootstrap.py, which makes what is missing (set_up.py) and starts the job.
 set -euo pipefail
 
 path=${BASH_SOURCE[0]}

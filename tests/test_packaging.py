@@ -26,7 +26,7 @@ from tests.groupledger.raw import raw_records, recording
 from tools.wheel import renamed
 
 PACKAGES = ("schemas", "coordinator_core", "jobs")
-SHIPPED = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "recordings/full-a/logs")
+SHIPPED = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "set_up.py", "recordings/full-a/logs")
 """What lies next to the packages in a checkout, and with them in `groupledger` in a wheel."""
 PYTHONS = ("3.11", "3.12", "3.13")
 NOTEBOOK = PROJECT_ROOT / "examples" / "own-spark-job.ipynb"
@@ -120,7 +120,8 @@ def test_the_wheel_imports_nothing_from_the_top(wheel: Path) -> None:
     for package in ("groupledger", *PACKAGES):
         for path in (PROJECT_ROOT / package).rglob("*.py"):
             here.update(imported(path.read_text(encoding="utf-8")))
-    here.update(imported((PROJECT_ROOT / "bootstrap.py").read_text(encoding="utf-8")))
+    for name in ("bootstrap.py", "set_up.py"):
+        here.update(imported((PROJECT_ROOT / name).read_text(encoding="utf-8")))
     expected = {
         f"groupledger.{name}" if name.split(".")[0] in PACKAGES else name: count for name, count in here.items()
     }

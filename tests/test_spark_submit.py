@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import bootstrap
+import set_up
 from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.recorded import RECORDINGS
 
@@ -113,7 +114,7 @@ class Shell:
         self.tools = folder / "tools"
         for made in (self.root / "jobs" / "delta" / "parquet", self.root / "conf", self.fakes, self.tools):
             made.mkdir(parents=True)
-        for own in ("spark-submit.sh", "bootstrap.py"):
+        for own in ("spark-submit.sh", "bootstrap.py", "set_up.py"):
             shutil.copy(PROJECT_ROOT / own, self.root)
         shutil.copy(PROJECT_ROOT / "conf" / "spark-defaults.conf", self.root / "conf")
         (self.root / "jobs" / "__init__.py").touch()
@@ -478,8 +479,8 @@ def test_a_real_java_says_whether_it_can_keep_its_classes(
 ) -> None:
     """It is asked once, until there is an archive, and leaves nothing behind."""
     environment = {**os.environ, "SPARK_SUBMIT_OPTS": "", "GROUPLEDGER_CACHE": str(tmp_path), **variables}
-    places = bootstrap.find_places(PROJECT_ROOT, environment)
-    java = bootstrap.find_java(environment)
+    places = set_up.find_places(PROJECT_ROOT, environment)
+    java = set_up.find_java(environment)
     if java.version >= bootstrap.JAVA_RENEWS_ARCHIVE:
         pytest.skip("a later Java renews its archive itself")
     options = bootstrap.class_archive_options(places, java, environment)
@@ -706,11 +707,12 @@ def test_set_up_of_something_unknown(shell: Shell) -> None:
 
 
 def test_bootstrap_needs_no_package() -> None:
-    """It runs before any is installed, and in a wheel next to other modules."""
-    tree = ast.parse((PROJECT_ROOT / "bootstrap.py").read_text(encoding="utf-8"))
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names
+    """It and what it imports run before any is installed, and in a wheel next to other modules."""
+    for own, others in (("bootstrap.py", {"set_up"}), ("set_up.py", set[str]())):
+        tree = ast.parse((PROJECT_ROOT / own).read_text(encoding="utf-8"))
+        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        imported |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert {name.split(".")[0] for name in imported} - sys.stdlib_module_names == others
 
 
 def broken_java_home(shell: Shell) -> dict[str, str]:

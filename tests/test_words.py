@@ -29,6 +29,7 @@ PROSE_FREE: Final = (
     "tools",
     "examples",
     "bootstrap.py",
+    "set_up.py",
     "jobs",
     "coordinator_core",
     "tests",

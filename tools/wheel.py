@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE: Final = "groupledger"
 CODE: Final = ("schemas", "coordinator_core", "jobs")
-DATA: Final = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "recordings/full-a/logs")
+DATA: Final = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "set_up.py", "recordings/full-a/logs")
 """What lies in the package under the path that it has in a checkout: jobs.settings.PROJECT_ROOT."""
 
 _IMPORT: Final = re.compile(rf"^(\s*(?:from|import)\s+)(?=(?:{'|'.join(CODE)})\b)", re.MULTILINE)

@@ -376,7 +376,8 @@ def test_ctrl_c_while_the_command_line_is_loaded(tmp_path: Path, parse_only: str
 
 def test_ctrl_c_while_bootstrap_is_loaded(tmp_path: Path) -> None:
     """One line; another error is shown as Python shows it."""
-    shutil.copy(PROJECT_ROOT / "bootstrap.py", tmp_path)
+    for own in ("bootstrap.py", "set_up.py"):
+        shutil.copy(PROJECT_ROOT / own, tmp_path)
     for error, said in (("KeyboardInterrupt", "interrupted\n"), ("ValueError('x')", None)):
         (tmp_path / "fcntl.py").write_text(f"raise {error}")
         words = [sys.executable, "-S", str(tmp_path / "bootstrap.py")]
