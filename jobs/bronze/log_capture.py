@@ -28,6 +28,7 @@ from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.batches import BronzeBatches, covered_by, written_as_table_file
 from jobs.bronze.copies import ReadFile, with_dumped
 from jobs.bronze.coverage import COMPACTED_TOPICS, NOT_IN_DUMP, CoverageScan
+from jobs.bronze.parted_copies import PartedCopies
 from jobs.bronze.quarantine import EPOCH_OUT_OF_ORDER, OVERLAPPING_BATCH
 from jobs.bronze.quarantine_rows import QuarantineRows
 from jobs.bronze.work import SETTLED, CaptureTask, LogWork, TaskDone, TopicCount
@@ -97,6 +98,7 @@ class LogCapture:
         self._observed: list[CoverageRange] = []
         self._writer = LogWriter(task.target, work, task.run)
         self._there = BronzeBatches(work.files)
+        self._parted = PartedCopies(self._there, self.quarantine)
         self._lineage = Lineage() if work.lineage is None else work.lineage
         self._lineage_before = self._lineage
         self._probe: OffsetRange | None = None
@@ -108,8 +110,6 @@ class LogCapture:
         self._checkpoint_file: Segment | None = None
         self._checkpoint: tuple[tuple[int, int], ...] | None = None
         """Of the replica that is being read: leader epochs and their first offsets; None: not read yet."""
-        self._tails: list[tuple[dict[str, Any], OffsetRange, bytes]] = []
-        """Rows of quarantine about tails in which no leader epoch is written, with their first batch."""
         self._epoch_before = UNKNOWN_EPOCH
         """The highest leader epoch that was read of the source."""
         self._epoch_after: int | None = None
@@ -175,7 +175,7 @@ class LogCapture:
                 # an answer comes without a checkpoint
                 self._there.load(base_offset, last_offset)
                 there = int(np.searchsorted(self._there.rows.base_offset, base_offset))
-                is_same = there < len(self._there.rows) and self._there.content(there) == _content(read, row)
+                is_same = there < len(self._there.rows) and self._there.content(there) == read.content(row)
             if found == (base_offset, last_offset) and is_same:
                 return row
         self.parts_ways = True
@@ -344,7 +344,9 @@ class LogCapture:
     def finish(self) -> None:
         """Write again what other batches replaced or dumps filled; say what was written and seen."""
         self._compare_misplaced()
-        self._forget_tails_of_the_log()
+        if self._parted.has_doubtful_tails:
+            self._add_written()
+            self._parted.take_back_tails_of_the_log()
         place = self.work.topic, self.work.partition
         done, target = self._done, self._task.target
         bad = [offset for offset in self._damaged - self._damaged_written.keys() if _is_in(offset, self._intact)]
@@ -450,9 +452,8 @@ class LogCapture:
             is_in &= there.leader_epoch[at] != UNKNOWN_EPOCH
         is_out = np.zeros(len(there), np.bool_)
         for index in np.flatnonzero(is_in).tolist():
-            start, size = int(batches.position[rows[index]]), int(batches.size[rows[index]])
             row = int(at[index])
-            coming, kept = read.data.slice(start, size).to_pybytes(), self._there.content(row)
+            coming, kept = read.content(int(rows[index])), self._there.content(row)
             if coming[16:] != kept[16:] or has_no_epoch(kept):
                 continue
             # the epoch that a neighbour has, too, is the right one; else a high one does the greater harm
@@ -510,7 +511,7 @@ class LogCapture:
         self._follow(self._lineage.with_batches(come.take(crc_valid)), read.segment.path)
         is_cut = self._lineage.is_cut(come) & crc_valid
         if is_cut.any():
-            self._note_tails(read, come, is_cut)
+            self._parted.note_tails(read, come, is_cut, self._lineage)
         is_here = np.ones(count, np.bool_)
         if self.work.offset_end is not None and read.segment.source_kind == SEGMENT:
             is_here = batches.last_offset < self.work.offset_end
@@ -540,8 +541,7 @@ class LogCapture:
             there = self._there.rows
 
             def content(row: int) -> tuple[bytes, bytes]:
-                start = int(batches.position[rows[row]])
-                coming = read.data.slice(start, int(batches.size[rows[row]])).to_pybytes()
+                coming = read.content(int(rows[row]))
                 first = int(batches.base_offset[rows[row]])
                 kept, is_filled = self._there.without_fills(int(np.searchsorted(there.base_offset, first)))
                 if is_filled:
@@ -556,9 +556,8 @@ class LogCapture:
                 return is_same
 
             made = choose(there, come.take(rows), content, have_same_checksum)
-            self._note_parts(
-                read, come, [(int(rows[row]), index, bool(made.is_taken[row])) for row, index in made.parts]
-            )
+            parted = [(int(rows[row]), index, bool(made.is_taken[row])) for row, index in made.parts]
+            self._parted.note_parts(read, come, parted)
             is_taken = made.is_taken
             chosen[rows] = is_taken
             silent[rows] = ~is_taken & ~made.is_same
@@ -610,62 +609,8 @@ class LogCapture:
         if not new or not any(last >= min(new) for _, last in self.known):
             return
         # an older epoch reaches behind the beginning of a newer one only where copies part ways
-        self._there.load()
-        for tail, path, content in self._there.cut_away(lineage):
-            first, epoch = int(tail.base_offset[0]), int(tail.leader_epoch[0])
-            newer = (*self._lineage.cut_by(epoch, int(tail.last_offset[0])), source)
-            row = self.quarantine.add_tail(path, first, epoch, content, newer=newer)
-            self._note_tail(row, (first, int(tail.last_offset[0])), content)
+        for first in self._parted.cut_away(lineage, source):
             self._change(first)
-
-    def _note_tail(self, row: dict[str, Any], span: OffsetRange, content: bytes) -> None:
-        """A row of quarantine about a tail: where a checkpoint says its epoch, other batches may contradict it."""
-        if has_no_epoch(content):
-            self._tails.append((row, span, content))
-
-    def _forget_tails_of_the_log(self) -> None:
-        """A follower of before message format 2 had the batches of a newer epoch without an entry of its own: where
-        bronze has the same batch from another replica, its copy does not part ways with that."""
-        if not self._tails:
-            return
-        self._add_written()
-        for row, (first, last), content in self._tails:
-            self._there.load(first, last)
-            at = int(np.searchsorted(self._there.rows.base_offset, first))
-            if at < len(self._there.rows) and self._there.content(at) == content:
-                self.quarantine.take_back(row)
-
-    def _note_parts(self, read: SegmentRead, come: BatchRows, parted: Sequence[tuple[int, int, bool]]) -> None:
-        """Say where copies have other batches at the same offsets, and no leader epoch says why. Row of the one that
-        comes, of the one that is there, and does the former count?"""
-        before = -2
-        for row, there, is_taken in parted:
-            before, is_again = row, row == before + 1
-            if is_again:
-                continue
-            one = read.segment.path, int(come.leader_epoch[row]), _content(read, row)
-            other = self._there.source(there), int(self._there.rows.leader_epoch[there]), self._there.content(there)
-            self.quarantine.add_other(int(come.base_offset[row]), *((other, one) if is_taken else (one, other)))
-
-    def _note_tails(self, read: SegmentRead, come: BatchRows, is_cut: NDArray[np.bool_]) -> None:
-        """Say where a source that is read parts ways with the log."""
-        epochs = come.leader_epoch
-        for row in np.flatnonzero(is_cut).tolist():
-            if row and is_cut[row - 1] and epochs[row - 1] == epochs[row]:
-                continue
-            content = _content(read, row)
-            first, last, epoch = int(come.base_offset[row]), int(come.last_offset[row]), int(epochs[row])
-            newer, start = self._lineage.cut_by(epoch, last)
-            quarantined = self.quarantine.add_tail(
-                read.segment.path, first, epoch, content, newer=(newer, start, self._source_at(start))
-            )
-            self._note_tail(quarantined, (first, last), content)
-
-    def _source_at(self, offset: int) -> str:
-        """Where bronze has the batch at an offset from."""
-        self._there.load(offset)
-        row = int(np.searchsorted(self._there.rows.last_offset, offset, side="left"))
-        return self._there.source(row) if row < len(self._there.rows) else "another source"
 
     def _source_of(self, offset: int) -> str:
         """The dump that had a record at an offset."""
@@ -725,13 +670,6 @@ class LogCapture:
         else:
             return {}
         return {"from_offset": first, "to_offset": last}
-
-
-def _content(read: SegmentRead, row: int) -> bytes:
-    """The bytes of a batch that was read."""
-    batches = read.scan.batches
-    content: bytes = read.data.slice(int(batches.position[row]), int(batches.size[row])).to_pybytes()
-    return content
 
 
 def _has_neighbour(epochs: NDArray[Any], row: int) -> bool:

@@ -157,6 +157,12 @@ class SegmentRead:
     is_end: bool = False
     """It was read from its first batch on, not from its beginning."""
 
+    def content(self, row: int) -> bytes:
+        """The bytes of a batch."""
+        batches = self.scan.batches
+        data: bytes = self.data.slice(int(batches.position[row]), int(batches.size[row])).to_pybytes()
+        return data
+
 
 def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] | None = None) -> list[PartitionLog]:
     """The log partitions of some topics under a folder or URI, by topic and partition; those without segments left out.
