@@ -60,7 +60,7 @@ def replica(folder: Path, *batches: bytes) -> tuple[SegmentRead, BatchRows]:
 
 
 def test_a_tail_is_one_row(tmp_path: Path) -> None:
-    """Its first batch stands for all of it, and who has the newer epoch is named."""
+    """Its first batch is kept with its bytes, and who has the newer epoch is named."""
     read, come = replica(tmp_path, *(batch(offset, OLD) for offset in range(4)))
     for there, source in ((InMemory({PARTED_AT: b""}), "bronze's"), (InMemory({}), "another source")):
         copies, rows = parted(there)
