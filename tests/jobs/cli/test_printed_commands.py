@@ -83,10 +83,8 @@ def all_findings() -> Findings:
     for field in fields(Findings):
         values[field.name] = 3 if field.type in (int, int | None) else (("it's", 2),)
     values["foreign_writes"] = (ForeignWrite("gold.rebalances", 4, "DELETE"), ForeignWrite("bronze.coverage", 5))
-    if "audit_lacks" in values:
-        values["audit_lacks"] = ("it's",)
-    if "not_judged" in values:
-        values["not_judged"] = ("it's",)
+    for name in ("audit_lacks", "not_judged", "shared_groups"):
+        values[name] = ("it's",)
     return Findings(**values)
 
 

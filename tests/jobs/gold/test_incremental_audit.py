@@ -168,7 +168,7 @@ def test_weeks_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         nights.run(part, f"night-{index}")
     assert_same(nights, whole.gold() | whole.silver())
     # more than one place of a group: it goes on from a later one, too
-    assert len(places) > 8, places
+    assert max(Counter(group_id for group_id, _ in set(places)).values()) > 1, places
     assert len(set(places)) > len({group_id for group_id, _ in places}), places
 
 
