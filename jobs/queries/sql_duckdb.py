@@ -8,10 +8,10 @@ know.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -28,6 +28,8 @@ from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.silver import COORDINATOR_PARTITIONS
+
+Result = TypeVar("Result")
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 BATCH_ROWS: Final = 10_000
@@ -48,31 +50,35 @@ KINDS: Final = {
 PARAMETERS: Final = {"STRING": Kind.TEXT, "INT": Kind.INTEGER, "TIMESTAMP": Kind.TIME}
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Ctrl-C is one: DuckDB makes an error of its own of it."""
-    try:
-        yield
-    except Exception as error:
-        has_kind = isinstance(error, RuntimeError | OSError | pa.ArrowException)
-        is_of_duckdb = has_kind or "duckdb" in type(error).__module__
-        if is_of_duckdb and "query interrupted" in str(error).lower():
-            raise KeyboardInterrupt from error
-        raise
+def interruptible(connection: Any, function: Callable[[], Result]) -> Result:
+    """What a function gives, or raises, that asks a connection.
+
+    Ctrl-C reaches the main thread. DuckDB looks for it there between two pieces of work alone, and a join may be one
+    piece: so the main thread only waits.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(function)
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            raise
 
 
 class DuckDbAnswer:
     """The rows of a statement: its columns, and values as Spark gives them to Python."""
 
-    def __init__(self, columns: Sequence[Column], batches: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, connection: Any, columns: Sequence[Column], text: str) -> None:
+        self._connection = connection
         self.columns: Sequence[str] = tuple(column.name for column in columns)
         self._kinds = [column.kind for column in columns]
-        self._batches = batches
+        self._batches: Iterator[pa.RecordBatch] = interruptible(
+            connection, lambda: connection.sql(text).to_arrow_reader(BATCH_ROWS)
+        )
 
     def begin(self) -> None:
         """Compute the first rows."""
-        with interruptible():
-            first = next(self._batches, None)
+        first = self._computed()
         self._batches = chain(() if first is None else (first,), self._batches if first is not None else ())
 
     def rows(self) -> Iterator[list[Any]]:
@@ -85,11 +91,13 @@ class DuckDbAnswer:
 
     def _next(self) -> pa.RecordBatch | None:
         try:
-            with interruptible():
-                return next(self._batches, None)
+            return self._computed()
         except (pa.ArrowException, OSError) as error:
             said = str(error).splitlines()[0]
             raise SqlError(f"DuckDB could not go on: {said}: try it with --engine spark") from error
+
+    def _computed(self) -> pa.RecordBatch | None:
+        return interruptible(self._connection, lambda: next(self._batches, None))
 
     def head(self, count: int) -> list[list[Any]]:
         """The first of them."""
@@ -122,7 +130,7 @@ def answer_of(connection: Any, text: str, names: Sequence[str]) -> DuckDbAnswer:
     """What a statement of our own gives, under these names."""
     relation = connection.sql(text)
     kinds = [KINDS.get(str(kind), Kind.OTHER) for kind in relation.types]
-    return DuckDbAnswer(list(map(Column, names, kinds)), relation.to_arrow_reader(BATCH_ROWS))
+    return DuckDbAnswer(connection, list(map(Column, names, kinds)), text)
 
 
 class DuckDb:
@@ -143,8 +151,7 @@ class DuckDb:
         except ImportError as error:
             raise OutsideSubset(f"{error.name} is not installed") from None
         try:
-            with interruptible():
-                return self._of_whole_runs(lambda relations: statement_of(statement, relations), duckdb)
+            return self._of_whole_runs(lambda relations: statement_of(statement, relations), duckdb)
         except (duckdb.Error, pa.ArrowException, DeltaError, OSError, OverflowError) as error:
             raise OutsideSubset(f"{type(error).__name__}") from error
 
@@ -154,7 +161,7 @@ class DuckDb:
             connection = connect(duckdb)
             relations = _Relations(connection, self._warehouse, self._there, pinned, self._cluster_id)
             found = translate(relations)
-            answer = DuckDbAnswer(found.columns, connection.sql(found.text).to_arrow_reader(BATCH_ROWS))
+            answer = DuckDbAnswer(connection, found.columns, found.text)
             now = pinned_versions(self._warehouse)
             if now == pinned:
                 # what goes wrong with the first rows goes wrong before anything is printed

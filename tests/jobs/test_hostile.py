@@ -88,7 +88,7 @@ def test_no_cell_of_csv_begins_a_formula(ledger: Warehouse) -> None:
     assert seen == {*FIELDS} - {"rack_id", "metadata"}, "the other two are for queries"
     answer: Any = SimpleNamespace(
         columns=list(FIELDS),
-        toLocalIterator=lambda: (Row(*(hostile(field, number) for field in FIELDS)) for number in range(len(HOSTILE))),
+        rows=lambda: (Row(*(hostile(field, number) for field in FIELDS)) for number in range(len(HOSTILE))),
     )
     out = io.StringIO(newline="")
     write_rows(answer, "csv", out)

@@ -248,8 +248,8 @@ SHARE_PARTITION: Final = (
     Mutant(
         "one delivery too many",
         "share_partition/in_flight.py",
-        "        following = ARCHIVED if asked is AVAILABLE and self.delivery_count >= delivery_count_limit",
-        "        following = ARCHIVED if asked is AVAILABLE and self.delivery_count > delivery_count_limit",
+        "        following = given_up if asked is AVAILABLE and self.delivery_count >= delivery_count_limit",
+        "        following = given_up if asked is AVAILABLE and self.delivery_count > delivery_count_limit",
         "share partition",
     ),
     Mutant(
@@ -270,8 +270,8 @@ SHARE_PARTITION: Final = (
     Mutant(
         "what is given back is not looked for",
         "share_partition/acknowledge.py",
-        "    if following is AVAILABLE:\n        partition.find_next_fetch_offset = True\n",
-        "    if following is AVAILABLE:\n        pass\n",
+        "    if following is not ARCHIVED:\n        partition.find_next_fetch_offset = True\n",
+        "    if following is not ARCHIVED:\n        pass\n",
         "share partition",
     ),
     Mutant(

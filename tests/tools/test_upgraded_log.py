@@ -17,13 +17,13 @@ def steps(tmp_path: Path) -> list[ReleaseRun]:
     """Two releases over one log: the second commits further, and to another partition."""
     log = SmallLog()
     log.commit("g", 0, 5, NOON_MS, topic=TOPIC)
-    first = log.write(tmp_path / "1-old" / "logs")
+    first = log.write(tmp_path / "1-4.2.0" / "logs")
     log.commit("g", 0, 9, NOON_MS + MINUTE_MS, topic=TOPIC)
     log.commit("h", 1, 7, NOON_MS + MINUTE_MS, topic=TOPIC)
-    second = log.write(tmp_path / "2-new" / "logs")
+    second = log.write(tmp_path / "2-4.4.0" / "logs")
     return [
-        ReleaseRun("old", first, NOON_MS + 1_000, {("g", 0): 5}),
-        ReleaseRun("new", second, NOON_MS + 2 * MINUTE_MS, {("g", 0): 9, ("h", 1): 7}),
+        ReleaseRun("4.2.0", first, NOON_MS + 1_000, {("g", 0): 5}),
+        ReleaseRun("4.4.0", second, NOON_MS + 2 * MINUTE_MS, {("g", 0): 9, ("h", 1): 7}),
     ]
 
 
@@ -35,12 +35,12 @@ def test_another_answer_is_named(steps: list[ReleaseRun], tmp_path: Path) -> Non
     named = ["g orders-0: broker 6, ledger 5", "k orders-2: broker 1, ledger None"]
     assert [it.differences for it in compared] == [named, [], named, [], [], []]
     assert [it.point_count for it in compared[:4]] == [2, 2, 2, 2]
-    assert [*tell(compared)][:2] == ["0 of 2  offsets after the night of old", f"  {named[0]}"]
+    assert [*tell(compared)][:2] == ["0 of 2  offsets after the night of 4.2.0", f"  {named[0]}"]
 
 
 def test_an_earlier_run_is_read_again(steps: list[ReleaseRun], tmp_path: Path) -> None:
     """As it was written, in the order of its steps."""
-    for folder, step in zip(("1-old", "2-new"), steps, strict=True):
+    for folder, step in zip(("1-4.2.0", "2-4.4.0"), steps, strict=True):
         offsets = [[*place, offset] for place, offset in sorted(step.answers.items())]
         facts = {"version": step.version, "at_ms": step.at_ms, "offsets": offsets}
         (tmp_path / folder / "answers.json").write_text(json.dumps(facts))

@@ -445,11 +445,16 @@ def test_an_engine_may_be_asked_for(duckdb: DuckDb) -> None:
 def test_ctrl_c_ends_a_statement_of_duckdb(duckdb: DuckDb) -> None:
     """As it ends one of Spark: the shell goes on."""
     joined = "".join(f" join gold.rebalances {name} on a.log_partition <= {name}.log_partition" for name in "bcde")
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        list(duckdb.answer(f"select count(*) as n from gold.rebalances a{joined}").rows())
-    timer.join()
+    # where tests run in several processes, these ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            list(duckdb.answer(f"select count(*) as n from gold.rebalances a{joined}").rows())
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert list(duckdb.answer(SIMPLE).rows()) == [[257]]
 
 
