@@ -19,19 +19,20 @@ SEGMENT = "00000000000000000000.log"
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """Logs of two brokers in folders of their own, and a warehouse."""
+    """Logs of two brokers in folders of their own, and a warehouse, with no folder of another test next to them."""
+    home = tmp_path / "home"
     for broker, partitions in (("broker-1", (0, 1)), ("broker-2", (2,))):
         for partition in partitions:
-            folder = tmp_path / "copy" / broker / f"__consumer_offsets-{partition}"
+            folder = home / "copy" / broker / f"__consumer_offsets-{partition}"
             folder.mkdir(parents=True)
             (folder / SEGMENT).touch()
     for table in ("bronze/record_batches", "gold/rebalances"):
-        (tmp_path / "warehouse" / table / "_delta_log").mkdir(parents=True)
-    (tmp_path / "raw").mkdir()
-    (tmp_path / "raw" / "part-0.parquet").touch()
-    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
-    (tmp_path / "empty").mkdir()
-    return tmp_path
+        (home / "warehouse" / table / "_delta_log").mkdir(parents=True)
+    (home / "raw").mkdir()
+    (home / "raw" / "part-0.parquet").touch()
+    (home / "table" / "_delta_log").mkdir(parents=True)
+    (home / "empty").mkdir()
+    return home
 
 
 WRONG = (
