@@ -393,23 +393,27 @@ def _from_events(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAno
             continue
         code = event.details.get("code", OTHER)
         rule = EMBEDDED if code.startswith(EMBEDDED) else code if code in RULES else OTHER
-        yield LogAnomalyRow(
-            life.group_id,
-            event.group_type,
-            rule,
-            life.log_partition,
-            event.log_offset,
-            event.event_index,
-            shown_at(life, event.log_offset, event.at),
-            event.topic,
-            None,
-            event.partition,
-            event.member_id,
-            _details_of(code, event.details),
-            *RULES[rule],
-            "REPLAY",
-            CERTAIN,
-        )
+        yield _of_event(life, event, rule, _details_of(code, event.details), "REPLAY", CERTAIN)
+
+
+def _of_event(life: GroupLife, event: EventRow, rule: str, details: str, method: str, confidence: str) -> LogAnomalyRow:
+    return LogAnomalyRow(
+        life.group_id,
+        event.group_type,
+        rule,
+        life.log_partition,
+        event.log_offset,
+        event.event_index,
+        shown_at(life, event.log_offset, event.at),
+        event.topic,
+        None,
+        event.partition,
+        event.member_id,
+        details,
+        *RULES[rule],
+        method,
+        confidence,
+    )
 
 
 def _details_of(code: str, details: Mapping[str, str]) -> str:
@@ -432,23 +436,9 @@ def _of_applications(life: GroupLife, events: Iterable[EventRow]) -> Iterator[Lo
     for event in events:
         rule = RULE_OF_EVENT.get(event.event_type)
         if rule is not None:
-            yield LogAnomalyRow(
-                life.group_id,
-                event.group_type,
-                rule,
-                life.log_partition,
-                event.log_offset,
-                event.event_index,
-                shown_at(life, event.log_offset, event.at),
-                None,
-                None,
-                None,
-                event.member_id,
-                _applications(event.details.get("applications", "[]")),
-                *RULES[rule],
-                "NO_TOPIC_IN_COMMON" if rule == TWO_APPLICATIONS else "TOPICS_IN_COMMON",
-                LIKELY,
-            )
+            details = _applications(event.details.get("applications", "[]"))
+            method = "NO_TOPIC_IN_COMMON" if rule == TWO_APPLICATIONS else "TOPICS_IN_COMMON"
+            yield _of_event(life, event, rule, details, method, LIKELY)
 
 
 def _applications(text: str) -> str:
