@@ -13,15 +13,14 @@ Statements that write are refused (`read_only`), unless `sql --write` allows the
 import base64
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from importlib import import_module
 from itertools import islice
 from math import isfinite
-from typing import Any, Final, Protocol, TextIO, TypeVar
+from typing import Any, Final, Protocol, TextIO
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -35,14 +34,13 @@ from jobs.delta.filesystems import spark_uri
 from jobs.delta.pinned_versions import Pinned, pinned_versions
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError
+from jobs.queries.interrupts import interruptible
 from jobs.queries.read_only import writing_part
 from jobs.queries.views import DEFINITIONS, Definition, Kind, definitions_named_in
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.silver import COORDINATOR_PARTITIONS
-
-Result = TypeVar("Result")
 
 NEWEST: Final = "newest"
 """Database of the newest versions of tables, where their own names mean those that a whole run left."""
@@ -85,7 +83,7 @@ class Catalogue:
     def answer(self, statement: str) -> "SparkAnswer":
         """What a statement gives, to be printed. Raises SqlError."""
         try:
-            return in_a_thread(lambda: SparkAnswer(self.frame(statement)))
+            return interruptible(lambda: SparkAnswer(self.frame(statement)))
         except (PySparkException, Py4JJavaError) as error:
             raise SqlError(one_line(error)) from error
 
@@ -222,21 +220,11 @@ class SparkAnswer:
 
     def rows(self) -> Iterator[Row]:
         """Its rows, one after another."""
-        return in_a_thread(self._frame.toLocalIterator)
+        return interruptible(self._frame.toLocalIterator)
 
     def head(self, count: int) -> list[Row]:
         """The first of them."""
-        return in_a_thread(lambda: self._frame.limit(count).collect())
-
-
-def in_a_thread(function: Callable[[], Result]) -> Result:
-    """What a function that asks the JVM gives, or raises.
-
-    Ctrl-C reaches the main thread. PySpark cancels all jobs there, through the same connection that the main thread
-    asks by: in the middle of a question that fails, and the job goes on. So the main thread only waits.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function).result()
+        return interruptible(lambda: self._frame.limit(count).collect())
 
 
 def _literal(text: str) -> str:

@@ -8,10 +8,9 @@ know.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -21,6 +20,7 @@ from jobs.delta.pinned_versions import Pinned, pinned_versions
 from jobs.delta.scanner import dataset_of
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError
+from jobs.queries.interrupts import interruptible
 from jobs.queries.sql_subset import Argument, Column, Kind, OutsideSubset, Relation, Statement
 from jobs.queries.views import DEFINITIONS, Definition
 from jobs.queries.views import Kind as DefinitionKind
@@ -28,8 +28,6 @@ from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.silver import COORDINATOR_PARTITIONS
-
-Result = TypeVar("Result")
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 BATCH_ROWS: Final = 10_000
@@ -50,21 +48,6 @@ KINDS: Final = {
 PARAMETERS: Final = {"STRING": Kind.TEXT, "INT": Kind.INTEGER, "TIMESTAMP": Kind.TIME}
 
 
-def interruptible(connection: Any, function: Callable[[], Result]) -> Result:
-    """What a function gives, or raises, that asks a connection.
-
-    Ctrl-C reaches the main thread. DuckDB looks for it there between two pieces of work alone, and a join may be one
-    piece: so the main thread only waits.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(function)
-        try:
-            return answer.result()
-        except KeyboardInterrupt:
-            connection.interrupt()
-            raise
-
-
 class DuckDbAnswer:
     """The rows of a statement: its columns, and values as Spark gives them to Python."""
 
@@ -73,7 +56,7 @@ class DuckDbAnswer:
         self.columns: Sequence[str] = tuple(column.name for column in columns)
         self._kinds = [column.kind for column in columns]
         self._batches: Iterator[pa.RecordBatch] = interruptible(
-            connection, lambda: connection.sql(text).to_arrow_reader(BATCH_ROWS)
+            lambda: connection.sql(text).to_arrow_reader(BATCH_ROWS), connection.interrupt
         )
 
     def begin(self) -> None:
@@ -97,7 +80,7 @@ class DuckDbAnswer:
             raise SqlError(f"DuckDB could not go on: {said}: try it with --engine spark") from error
 
     def _computed(self) -> pa.RecordBatch | None:
-        return interruptible(self._connection, lambda: next(self._batches, None))
+        return interruptible(lambda: next(self._batches, None), self._connection.interrupt)
 
     def head(self, count: int) -> list[list[Any]]:
         """The first of them."""

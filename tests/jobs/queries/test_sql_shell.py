@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from jobs.queries import sql
+from jobs.queries.interrupts import interruptible
 from jobs.queries.sql import Catalogue, ddl, shell
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
@@ -87,6 +88,6 @@ def test_a_time_that_python_cannot_show_ends_a_statement_alone(
 
 def test_the_main_thread_is_free_for_ctrl_c() -> None:
     """PySpark cancels jobs by its connection: a statement is asked by another thread, whose errors come back."""
-    assert sql.in_a_thread(threading.current_thread) is not threading.main_thread()
+    assert interruptible(threading.current_thread) is not threading.main_thread()
     with pytest.raises(ZeroDivisionError):
-        sql.in_a_thread(lambda: 1 / 0)
+        interruptible(lambda: 1 / 0)
