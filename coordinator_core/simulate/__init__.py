@@ -41,7 +41,8 @@ Files of `<output>/truth`, JSON, one object a line, in the order of `ts_ms` (epo
 in `_ms` are such times. `log` is `[log partition, log offset]` of the record which says the same, where one does.
 
 * `scenario.json`: name, about, seed, from_ms, to_ms, partition counts of the internal topics; one object.
-* `topics.jsonl`: topic, topic_id, partition_count. `log_ends.jsonl`: topic, partition, end_offset (exclusive).
+* `topics.jsonl`: topic, topic_id, partition_count; a line more when a topic is made, and one with a count of 0 when it
+  is deleted. `log_ends.jsonl`: topic, partition, end_offset (exclusive).
 * `faults.jsonl`: every fault as it struck: `fault`, group, client_id, topic, partition, offset, broker, `until_ms`.
 * `generations.jsonl`: a line for every generation (classic) or group epoch: group, group_type, generation, causes,
   members: {member_id: {client_id, ...}}, log. Classic groups also have leader and protocol_name, and of each member
@@ -56,7 +57,8 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
   next_offset (exclusive). Intervals of two clients may overlap: that is the zombie's story.
 * `commits.jsonl`: a line for every OffsetCommit or TxnOffsetCommit which the log took: group, member_id, client_id,
   producer_id (-1: none), offsets: [[topic, partition, committed_offset, log offset], ...], log_partition.
-* `deletions.jsonl`: what coordinators removed: `what` GROUP or OFFSET, group, topic, partition, log.
+* `deletions.jsonl`: what coordinators removed: `what` GROUP or OFFSET, group, topic, partition, log, and `why`:
+  TOPIC_DELETED, GROUP_DELETED, EXPIRED, or null where a group of another protocol takes its place.
 * `transactions.jsonl`: producer_id, producer_epoch, outcome COMMITTED or ABORTED, log: the marker.
 * Share groups, each line with group, topic, partition, first_offset and last_offset (inclusive):
   `deliveries.jsonl`: records which were acquired for a member: client_id, delivery_count.

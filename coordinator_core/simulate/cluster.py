@@ -28,13 +28,21 @@ from coordinator_core.find_coordinator.internal_topics import (
 )
 from coordinator_core.log.compression import Codec
 from coordinator_core.lookup import group_partition
-from coordinator_core.offsets.messages import TxnOffsetCommitRequest
+from coordinator_core.offsets.messages import (
+    DeletedTopic,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponseTopic,
+    OffsetCommitTopic,
+    PartitionError,
+    TxnOffsetCommitRequest,
+)
 from coordinator_core.runtime.coordinator import RuntimeConfig
 from coordinator_core.runtime.messages import Answer, EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.runtime import CoordinatorRuntime
 from coordinator_core.runtime.share_machines import ShareMachines
-from coordinator_core.share.messages import InitializeShareState
+from coordinator_core.share.messages import CleanedUpTopic, InitializeShareState
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.simulate.clients.machine import RETRY_BACKOFF_MS, Send, Service
 from coordinator_core.simulate.clients.producer import InitProducerIdRequest, ProducerResponse
@@ -265,26 +273,63 @@ class Cluster:
                 self._loop.after(process.latency_ms, process.answered, incarnation, send, None, code)
                 return
 
+        message: Any = send.request
+        unknown: tuple[OffsetCommitResponseTopic, ...] = ()
+        if isinstance(message, OffsetCommitRequest):
+            message, unknown = self._without_unknown_topics(message)
+            if unknown and not message.topics:
+                response = OffsetCommitResponse(topics=unknown)
+                self._loop.after(process.latency_ms, process.answered, incarnation, send, response, None)
+                return
+
         def answered(answer: Answer) -> None:
             if send.operation in COMMITS and self.truth_recorder.heartbeats is not None:
                 self.truth_recorder.heartbeats.signed(process)
-            wanted = getattr(answer.response, "initialize_share_state", None)
+            response = answer.response
+            wanted = getattr(response, "initialize_share_state", None)
             if wanted is not None and self.on_initialize is not None:
                 self.on_initialize(send.key, wanted)
+            if unknown and response is not None:
+                response = replace(response, topics=(*unknown, *response.topics))
             error = None if answer.error is None else answer.error.code
-            self._loop.after(process.latency_ms, process.answered, incarnation, send, answer.response, error)
+            self._loop.after(process.latency_ms, process.answered, incarnation, send, response, error)
 
         self.ask(
             broker_id,
             send.key,
             send.operation,
-            send.request,
+            message,
             answered,
             lost,
             api_version=send.api_version,
             client=Client(process.client_id, process.host),
             new_uuid=java_uuid(process.uuids) if send.operation in JOINS else "",
         )
+
+    def _without_unknown_topics(
+        self, request: OffsetCommitRequest
+    ) -> tuple[OffsetCommitRequest, tuple[OffsetCommitResponseTopic, ...]]:
+        """What the coordinator is to see of a commit, and the answer for partitions that the broker does not know.
+
+        Source: KafkaApis.handleOffsetCommitRequest.
+        """
+        known: list[OffsetCommitTopic] = []
+        unknown: list[OffsetCommitResponseTopic] = []
+        for topic in request.topics:
+            lacks = [
+                partition.partition_index
+                for partition in topic.partitions
+                if not self._topics.exists(TopicPartition(topic.name, partition.partition_index))
+            ]
+            if not lacks:
+                known.append(topic)
+                continue
+            errors = tuple(PartitionError(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for number in lacks)
+            unknown.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, errors))
+            kept = tuple(partition for partition in topic.partitions if partition.partition_index not in lacks)
+            if kept:
+                known.append(replace(topic, partitions=kept))
+        return (replace(request, topics=tuple(known)) if unknown else request), tuple(unknown)
 
     def ask(
         self,
@@ -409,6 +454,23 @@ class Cluster:
             for broker_id, runtime in topic.runtimes.items():
                 runtime.update_metadata(image, changed_topics)
                 topic.run_soon(broker_id)
+
+    def topic_deleted(self, topic: str, topic_id: str) -> None:
+        """A topic is gone: every coordinator deletes its offsets, and what share groups have of it.
+
+        Source: GroupCoordinatorService.onMetadataUpdate. A coordinator which is loading then misses it.
+        """
+        self.update_metadata([topic])
+        self._ask_all("on_topics_deleted", (DeletedTopic(topic, topic_id),))
+        self._ask_all("maybe_cleanup_share_group_state", (CleanedUpTopic(topic, topic_id),))
+
+    def _ask_all(self, operation: str, message: Any) -> None:
+        """Put an operation to all active group coordinators; it has no answer (scheduleWriteAllOperation)."""
+        for log in self.groups.logs:
+            leader = self.groups.leader(log.partition)
+            if leader is not None:
+                self._request_id += 1
+                self.groups.submit(leader, log.partition, Request(operation, message, self._request_id))
 
     def _wake(self, is_wanted: Callable[[int], bool]) -> None:
         """Wake the groups of log partitions."""

@@ -21,6 +21,7 @@ from coordinator_core.simulate.clients.machine import SlowPoll, Subscribe, Topic
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import Cluster
 from coordinator_core.simulate.heartbeats import Heartbeats
+from coordinator_core.simulate.other_logs import topic_configs
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.scenario import FaultSpec, GroupSpec, Scenario, with_config
 from coordinator_core.simulate.share_leader import ShareLeaders
@@ -173,8 +174,44 @@ class Faults:
         topic_id = self._stage.topics.topic_id(spec.topic)
         self._stage.cluster.metadata.add_partitions(spec.topic, topic_id, range(before, spec.partitions))
         self._stage.cluster.update_metadata([spec.topic])
-        for group in self._stage.scenario.groups:
-            if spec.topic in group.topics:
+        self._refresh_clients(spec.topic, fault)
+
+    def _create_topic(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None
+        topics = self._stage.topics
+        count = topics.create(spec.topic, self._loop.now_ms, spec.partitions)
+        topic_id = topics.topic_id(spec.topic)
+        fault = self._tell(spec, topic=spec.topic, topic_id=topic_id, partitions=count)
+        self._tell_topic(spec.topic, topic_id, count)
+        retention_ms = topics.specs[spec.topic].retention_ms
+        self._stage.cluster.metadata.make_topic(
+            spec.topic, topic_id, count, topic_configs(retention_ms), at_ms=self._loop.now_ms
+        )
+        self._stage.cluster.update_metadata([spec.topic])
+        self._refresh_clients(spec.topic, fault)
+
+    def _delete_topic(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None
+        topic_id = self._stage.topics.topic_id(spec.topic)
+        self._stage.topics.delete(spec.topic, self._loop.now_ms)
+        fault = self._tell(spec, topic=spec.topic, topic_id=topic_id)
+        self._tell_topic(spec.topic, topic_id, 0)
+        self._stage.cluster.metadata.remove_topic(topic_id)
+        self._stage.cluster.topic_deleted(spec.topic, topic_id)
+        self._stage.share_leaders.topic_deleted(spec.topic)
+        self._refresh_clients(spec.topic, fault)
+
+    def _tell_topic(self, topic: str, topic_id: str, partition_count: int) -> None:
+        facts = {"topic": topic, "topic_id": topic_id, "partition_count": partition_count}
+        self._stage.truth.tell("topics", self._loop.now_ms, facts)
+
+    def _refresh_clients(self, topic: str, fault: int) -> None:
+        """Clients that read a topic learn that it changed when they refresh their metadata."""
+        scenario = self._stage.scenario
+        for group in scenario.groups:
+            names = {group.name, *group.group_ids()}
+            subscribed = {*group.topics}.union(*(it.topics or () for it in scenario.faults if it.group in names))
+            if topic in subscribed:
                 for group_id in group.group_ids():
                     for process in self._stage.members[group_id]:
                         process.fault = fault
@@ -268,6 +305,8 @@ STRIKES: Final = {
     "delete_records": Faults._delete_records,
     "producer_stall": Faults._producer_stall,
     "add_partitions": Faults._add_partitions,
+    "create_topic": Faults._create_topic,
+    "delete_topic": Faults._delete_topic,
     "broker_failover": Faults._broker_failover,
 }
 """Kind of a fault -> what it does."""

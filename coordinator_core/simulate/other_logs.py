@@ -83,6 +83,10 @@ class MetadataLog:
         """A topic gets more partitions now."""
         self._append(self._partitions(name, topic_id, numbers), self._loop.now_ms)
 
+    def remove_topic(self, topic_id: str) -> None:
+        """A topic is deleted now."""
+        self._append([_record(metadata.REMOVE_TOPIC_RECORD, topic_id=topic_id)], self._loop.now_ms)
+
     def _partitions(self, name: str, topic_id: str, numbers: range) -> list[bytes]:
         brokers = self._spec.brokers
         records = []
@@ -172,6 +176,11 @@ class TransactionLogs:
             codec.encode_value(transactions.TOPIC, transactions.TRANSACTION_LOG, 1, value),
         )
         log.append(CONTROLLER_ID, build_batch([record]))
+
+
+def topic_configs(retention_ms: int | None) -> list[tuple[str, str]]:
+    """The configs with which a topic of the scenario is made."""
+    return [] if retention_ms is None else [("retention.ms", str(retention_ms))]
 
 
 def _record(message: Message, **values: Any) -> bytes:

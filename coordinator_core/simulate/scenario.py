@@ -6,8 +6,9 @@ A file has `name`, `start` (a time with an offset), `duration`, and the tables `
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
@@ -222,6 +223,8 @@ FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "producer_stall": ("topic", "duration"),
     "delete_records": ("topic", "partition", "offset"),
     "add_partitions": ("topic", "partitions"),
+    "create_topic": ("topic",),
+    "delete_topic": ("topic",),
     "subscribe": ("group", "topics"),
     "alter_config": ("group", "config", "value"),
     "alter_share_offsets": ("group", "topic", "partition", "offset"),
@@ -235,7 +238,10 @@ same, but it leaves as a good client does. slow_poll: processing one poll takes 
 pauses, heartbeats too. rolling_deploy: members are stopped and started again one after another; each is away for
 `duration`. poison: this record cannot be handled. broker_failover: the broker is gone for `duration`, others lead its
 partitions. producer_stall: nothing is produced. delete_records: the log starts at `offset` from now on. add_partitions:
-the topic has `partitions` from now on. subscribe: the members subscribe to `topics` from now on, until they are started
+the topic has `partitions` from now on. create_topic: the topic is made, with a new id and empty logs; until its first
+`create_topic` it does not exist, unless a `delete_topic` comes before. delete_topic: the topic is deleted: coordinators
+delete its committed offsets, and members find out by their heartbeats (consumer groups) or as the leader refreshes its
+metadata (classic groups). subscribe: the members subscribe to `topics` from now on, until they are started
 again. alter_config: an admin sets a config of the group to `value`. alter_share_offsets: an admin sets the start offset
 of a share partition (AlterShareGroupOffsets). delete_share_offsets: the group forgets a topic
 (DeleteShareGroupOffsets). delete_group: the group goes (DeleteGroups). A group with members refuses these three; the
@@ -250,8 +256,24 @@ FAULT_KEYS_MORE: Final[Mapping[str, tuple[str, ...]]] = {
     "pause": ("member",),
     "subscribe": ("member",),
     "producer_stall": ("partition",),
+    "create_topic": ("partitions",),
 }
 """Fault -> the keys which it may have besides; any other key would do nothing."""
+
+
+def occurrences(fault: FaultSpec, duration_ms: int) -> Iterator[int]:
+    """When a fault strikes, as times since the start."""
+    step_ms = fault.every_ms or duration_ms
+    return iter(range(fault.at_ms, duration_ms, step_ms))
+
+
+def topics_made_later(faults: Iterable[FaultSpec]) -> frozenset[str]:
+    """Topics that do not exist at the start: the first that happens to them is that they are made."""
+    first: dict[str, FaultSpec] = {}
+    for fault in sorted(faults, key=attrgetter("at_ms")):
+        if fault.kind in {"create_topic", "delete_topic"} and fault.topic is not None:
+            first.setdefault(fault.topic, fault)
+    return frozenset(topic for topic, fault in first.items() if fault.kind == "create_topic")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Scenario files read from TOML, and checked before anything runs."""
 
+import heapq
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, fields
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -35,6 +36,8 @@ from coordinator_core.simulate.scenario import (
     GroupSpec,
     Scenario,
     TopicSpec,
+    occurrences,
+    topics_made_later,
 )
 
 T = TypeVar("T")
@@ -405,6 +408,7 @@ def _check(scenario: Scenario, place: Place) -> None:
         group_ids.update(group.group_ids())
     for index, fault in enumerate(scenario.faults):
         _check_fault(scenario, fault, topics, place.key("fault").item(index))
+    _check_lives_of_topics(scenario, topics, place.key("fault"))
 
 
 def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
@@ -493,9 +497,12 @@ def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, Topi
         raise place.key("broker").error(f"brokers are 1 to {scenario.cluster.brokers}")
     if fault.kind == "broker_failover" and scenario.cluster.brokers < 2:
         raise place.key("broker").error("needs another broker to take over: set cluster.brokers to 2 or more")
-    is_growth = fault.kind == "add_partitions" and fault.topic is not None
-    if is_growth and (fault.partitions or 0) <= topics[fault.topic or ""].partitions:
-        raise place.key("partitions").error("must be above what the topic has: partitions never go away")
+    for group in scenario.groups if fault.kind == "delete_topic" else ():
+        if group.commits == "transactional" and fault.topic in group.topics:
+            raise place.key("topic").error(
+                f"is read by {group.name!r}, which commits in transactions: those of a deleted topic are not "
+                'simulated. Name another topic, or set commits = "auto" there'
+            )
     if fault.every_ms is not None and fault.duration_ms is not None and fault.duration_ms >= fault.every_ms:
         raise place.key("every").error("must be longer than duration")
 
@@ -511,11 +518,51 @@ def _check_topics_of_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping
         raise place.key("topic").error(f"there is no topic {fault.topic!r}")
     if fault.topic is not None and fault.partition is not None:
         grown = [
-            it.partitions or 0 for it in scenario.faults if it.kind == "add_partitions" and it.topic == fault.topic
+            it.partitions or 0
+            for it in scenario.faults
+            if it.kind in {"add_partitions", "create_topic"} and it.topic == fault.topic
         ]
         count = max(topics[fault.topic].partitions, *grown, 0)
         if fault.partition >= count:
             raise place.key("partition").error(f"topic {fault.topic!r} has partitions 0 to {count - 1}")
+
+
+OF_TOPICS: Final = frozenset(
+    {"create_topic", "delete_topic", "add_partitions", "poison", "producer_stall", "delete_records"}
+)
+"""Faults that need their topic to be there; `create_topic` needs it not to be."""
+
+
+def _check_lives_of_topics(scenario: Scenario, topics: Mapping[str, TopicSpec], place: Place) -> None:
+    """Follow each topic through all that happens to it: nothing happens to one that is not there then."""
+
+    def strikes(index: int, fault: FaultSpec) -> Iterator[tuple[int, int]]:
+        return ((at_ms, index) for at_ms in occurrences(fault, scenario.duration_ms))
+
+    made_later = topics_made_later(scenario.faults)
+    counts = {name: 0 if name in made_later else topic.partitions for name, topic in topics.items()}
+    of_topics = ((index, fault) for index, fault in enumerate(scenario.faults) if fault.kind in OF_TOPICS)
+    for _, index in heapq.merge(*(strikes(index, fault) for index, fault in of_topics)):
+        fault = scenario.faults[index]
+        name, at = fault.topic or "", place.item(index)
+        count = counts[name]
+        if fault.kind == "create_topic":
+            if count:
+                raise at.key("topic").error(f"topic {name!r} exists at that time: put a delete_topic before")
+            counts[name] = fault.partitions or topics[name].partitions
+            continue
+        if not count:
+            raise at.key("topic").error(f"topic {name!r} does not exist at that time: put a create_topic before")
+        if fault.kind == "delete_topic":
+            counts[name] = 0
+        elif fault.kind == "add_partitions":
+            if (fault.partitions or 0) <= count:
+                raise at.key("partitions").error(
+                    f"must be above what the topic has at that time ({count}): partitions never go away"
+                )
+            counts[name] = fault.partitions or 0
+        elif fault.partition is not None and fault.partition >= count:
+            raise at.key("partition").error(f"topic {name!r} has partitions 0 to {count - 1} at that time")
 
 
 OF_SHARE_GROUPS: Final = frozenset({"alter_config", "alter_share_offsets", "delete_share_offsets"})

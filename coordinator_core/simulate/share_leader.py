@@ -296,7 +296,7 @@ class ShareLeaders:
 
     def _served(self, broker: DataBroker, group_id: str, at: TopicPartition) -> Served | None:
         """The share partition, started if need be; None while it is not active, or led elsewhere."""
-        if self._cluster.data_leader(at) != broker.broker_id:
+        if self._cluster.data_leader(at) != broker.broker_id or not self._topics.exists(at):
             return None
         served = broker.served.get((group_id, at))
         if served is None:
@@ -562,6 +562,12 @@ class ShareLeaders:
                 if self._cluster.data_leader(served.at) != broker.broker_id:
                     fence(served.partition)
                     del broker.served[place]
+
+    def topic_deleted(self, topic: str) -> None:
+        """Leaders let go of the share partitions of a deleted topic (SharePartitionListener.onDeleted)."""
+        for broker in self._brokers.values():
+            for place in [place for place in broker.served if place[1].topic == topic]:
+                fence(broker.served.pop(place).partition)
 
     # --- truth ---
 

@@ -16,10 +16,10 @@ from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import Cluster
 from coordinator_core.simulate.faults import Faults
 from coordinator_core.simulate.heartbeats import Heartbeats
-from coordinator_core.simulate.other_logs import METADATA_TOPIC_ID
+from coordinator_core.simulate.other_logs import METADATA_TOPIC_ID, topic_configs
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.random_streams import kafka_uuid, stream
-from coordinator_core.simulate.scenario import GroupSpec, Scenario
+from coordinator_core.simulate.scenario import GroupSpec, Scenario, topics_made_later
 from coordinator_core.simulate.share_leader import ShareLeaders
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Sink, Truth
@@ -66,11 +66,13 @@ class Simulation:
         self.seed = scenario.seed if seed is None else seed
         self.loop = EventLoop(scenario.start_ms)
         self.truth = Truth(sink)
+        self._absent = topics_made_later(scenario.faults)
         self.topics = Topics(
             scenario.topics,
             start_ms=scenario.start_ms,
             retention_check_interval_ms=scenario.cluster.retention_check_interval_ms,
             seed=self.seed,
+            absent=self._absent,
         )
         self.processes: dict[str, Process] = {}
         """By client id."""
@@ -159,8 +161,9 @@ class Simulation:
         if not self.scenario.cluster.new_cluster:
             self.cluster.make_internal_topics(self._needed_topics())
         for spec in self.scenario.topics:
-            retention = [] if spec.retention_ms is None else [("retention.ms", str(spec.retention_ms))]
-            controller.make_topic(spec.name, self.topics.topic_id(spec.name), spec.partitions, retention)
+            if spec.name not in self._absent:
+                topic_id = self.topics.topic_id(spec.name)
+                controller.make_topic(spec.name, topic_id, spec.partitions, topic_configs(spec.retention_ms))
 
     # --- clients ---
 
@@ -233,6 +236,8 @@ class Simulation:
 
     def _tell_topics(self, now_ms: int) -> None:
         for spec in self.scenario.topics:
+            if spec.name in self._absent:
+                continue
             facts = {
                 "topic": spec.name,
                 "topic_id": self.topics.topic_id(spec.name),

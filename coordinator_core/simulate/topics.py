@@ -3,7 +3,7 @@
 Offsets are counted in units of a billionth of a record, so that no rounding of floats can make two machines differ.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -90,20 +90,49 @@ def _per_ms(records_per_second: float) -> int:
 class Topics:
     """All data topics: what clients, share partitions and coordinators ask of them."""
 
-    def __init__(self, specs: tuple[TopicSpec, ...], *, start_ms: int, retention_check_interval_ms: int, seed: int):
+    def __init__(
+        self,
+        specs: tuple[TopicSpec, ...],
+        *,
+        start_ms: int,
+        retention_check_interval_ms: int,
+        seed: int,
+        absent: frozenset[str] = frozenset(),
+    ) -> None:
+        """`absent`: names of topics that are made later (`create`)."""
         self.start_ms = start_ms
         self.retention_check_interval_ms = retention_check_interval_ms
         self.specs = {spec.name: spec for spec in specs}
-        self._ids = {spec.name: kafka_uuid(stream(seed, "topic", spec.name)) for spec in specs}
         self._seed = seed
+        self._ids: dict[str, str] = {}
+        """By name: the id of the topic, or of the last one of that name where it was deleted."""
+        self._names: dict[str, str] = {}
+        """Topic id -> name, of deleted topics, too."""
+        self._incarnations: dict[str, int] = {}
+        """How often a topic of this name was made."""
+        self.created_ms = start_ms
+        """When the last topic was made."""
+        self._created_ms: dict[str, int] = {}
         self._partitions: dict[TopicPartition, DataPartition] = {}
         self._counts: dict[str, int] = {}
         for spec in specs:
-            self._add(spec, range(spec.partitions), start_ms, spec.rate / spec.partitions)
+            if spec.name not in absent:
+                self._make(spec, spec.partitions, start_ms)
+
+    def _make(self, spec: TopicSpec, partition_count: int, now_ms: int) -> None:
+        incarnation = self._incarnations.get(spec.name, 0)
+        self._incarnations[spec.name] = incarnation + 1
+        actor = (spec.name, incarnation) if incarnation else (spec.name,)
+        self._ids[spec.name] = topic_id = kafka_uuid(stream(self._seed, "topic", *actor))
+        self._names[topic_id] = spec.name
+        self._created_ms[spec.name] = self.created_ms = now_ms
+        self._add(spec, range(partition_count), now_ms, spec.rate / partition_count)
 
     def _add(self, spec: TopicSpec, numbers: range, now_ms: int, rate: float) -> None:
         for number in numbers:
-            draws = stream(self._seed, "partition", spec.name, number)
+            incarnation = self._incarnations[spec.name] - 1
+            actor = (spec.name, number, incarnation) if incarnation else (spec.name, number)
+            draws = stream(self._seed, "partition", *actor)
             phase = draws.randrange(NANO * spec.batch_records)
             self._partitions[TopicPartition(spec.name, number)] = DataPartition(
                 spec, [Phase(now_ms, phase, _per_ms(rate))]
@@ -117,12 +146,20 @@ class Topics:
         return self._counts.get(topic, 0)
 
     def topic_id(self, topic: str) -> str:
-        """The id of a topic."""
+        """The id of a topic; of one that was deleted, the last that it had."""
         return self._ids[topic]
 
-    def names(self) -> dict[str, str]:
-        """Topic id -> name."""
-        return {topic_id: name for name, topic_id in self._ids.items()}
+    def names(self) -> Mapping[str, str]:
+        """Topic id -> name: as it is at any time, with the deleted topics."""
+        return self._names
+
+    def exists(self, at: TopicPartition) -> bool:
+        """Whether the partition is there."""
+        return at.partition < self._counts.get(at.topic, 0)
+
+    def made_since(self, topic: str, since_ms: int) -> bool:
+        """Whether this topic was made after a time: what was known of another one of its name is void."""
+        return self.created_ms >= since_ms and self._created_ms.get(topic, -1) >= since_ms
 
     def end_offset(self, at: TopicPartition, now_ms: int) -> int:
         """The offset which the next record gets."""
@@ -217,6 +254,18 @@ class Topics:
         return image_of((Topic(name, self._ids[name], count) for name, count in self._counts.items()), version)
 
     # --- what faults do ---
+
+    def create(self, topic: str, now_ms: int, partition_count: int | None = None) -> int:
+        """The topic is made, with a new id and empty logs; how many partitions it has."""
+        spec = self.specs[topic]
+        count = spec.partitions if partition_count is None else partition_count
+        self._make(spec, count, now_ms)
+        return count
+
+    def delete(self, topic: str, now_ms: int) -> None:
+        """The topic is gone. Who asks for its partitions still is given what they were."""
+        for number in range(self._counts.pop(topic)):
+            self._partitions[TopicPartition(topic, number)].set_rate(now_ms, 0.0)
 
     def stall(self, topic: str, partition: int | None, from_ms: int, until_ms: int) -> None:
         """Nothing is produced for a while."""

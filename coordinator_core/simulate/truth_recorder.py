@@ -31,8 +31,9 @@ from schemas.group_types import GroupType
 
 HEARTBEATS: Final = frozenset({"classic_heartbeat", "consumer_group_heartbeat", "share_group_heartbeat"})
 COMMITS: Final = frozenset({"commit_offset", "commit_transactional_offset"})
-DELETE_GROUPS: Final = "delete_groups"
-"""It is about several groups."""
+OF_MANY_GROUPS: Final = {"delete_groups": "GROUP_DELETED", "on_topics_deleted": "TOPIC_DELETED"}
+"""Operations about several groups -> why they delete offsets."""
+EXPIRY_TIMER: Final = "expire-group-metadata"
 MEMBERSHIP: Final = frozenset({"classic_join", "classic_sync", "classic_leave"})
 MODERN_HEARTBEATS: Final = HEARTBEATS - {"classic_heartbeat"}
 HARMLESS: Final = HEARTBEATS | COMMITS | {"fetch_offsets"}
@@ -93,6 +94,8 @@ class TruthRecorder:
         """Group -> its state and generation when it was looked at last."""
         self._clients: dict[str, str] = {}
         """End of a member id -> client id."""
+        self._deleted_by: str | None = None
+        """Why the operation whose records are noted deletes offsets and groups."""
         self.dirty: dict[int, None] = {}
         """Partitions with lines that wait."""
 
@@ -111,8 +114,8 @@ class TruthRecorder:
     def served(self, machine: ObservedMachine, request: Request, outcome: Outcome, now_ms: int) -> None:
         """Note what was written, and why."""
         group_id = group_id_of(request.message)
-        if request.operation == DELETE_GROUPS:
-            self._note_records(machine, outcome.records)
+        if request.operation in OF_MANY_GROUPS:
+            self._note_records(machine, outcome.records, OF_MANY_GROUPS[request.operation])
         if group_id is None:
             return
         if request.operation in COMMITS:
@@ -137,7 +140,8 @@ class TruthRecorder:
                 self._note_modern_cause(process.group_id, reason, process, outcome)
                 if self.heartbeats is not None and not is_quiet(machine.coordinator.group(process.group_id)):
                     self.heartbeats.wake(process.group_id)
-        self._note_records(machine, outcome.records)
+        is_expiry = any(fired.key == EXPIRY_TIMER for fired in outcome.fired)
+        self._note_records(machine, outcome.records, "EXPIRED" if is_expiry else None)
 
     def marked(self, machine: ObservedMachine, producer: Producer, *, is_commit: bool, offset: int) -> None:
         """A transaction was decided."""
@@ -194,7 +198,10 @@ class TruthRecorder:
         }
         self._wait(machine, outcome.records[-1].offset, "commits", facts)
 
-    def _note_records(self, machine: ObservedMachine, records: tuple[AppendedRecord, ...]) -> None:
+    def _note_records(
+        self, machine: ObservedMachine, records: tuple[AppendedRecord, ...], deleted_by: str | None = None
+    ) -> None:
+        self._deleted_by = deleted_by
         for entry in records:
             note = NOTES.get(entry.record.record_type)
             if note is not None:
@@ -204,7 +211,7 @@ class TruthRecorder:
         key, value = entry.record.key, entry.record.value
         log = [machine.partition, entry.offset]
         if value is None:
-            self._wait(machine, entry.offset, "deletions", {"group": key.group, "what": "GROUP", "log": log})
+            self._wait(machine, entry.offset, "deletions", _group_deletion(key.group, self._deleted_by, log))
             return
         self._seen[key.group] = (STABLE if value.members else EMPTY, value.generation)
         facts = {
@@ -234,6 +241,7 @@ class TruthRecorder:
                 "what": "OFFSET",
                 "topic": key.topic,
                 "partition": key.partition,
+                "why": self._deleted_by,
                 "log": [machine.partition, entry.offset],
             }
             self._wait(machine, entry.offset, "deletions", facts)
@@ -243,7 +251,7 @@ class TruthRecorder:
         group_id, value = entry.record.key.group_id, entry.record.value
         log = [machine.partition, entry.offset]
         if value is None:
-            self._wait(machine, entry.offset, "deletions", {"group": group_id, "what": "GROUP", "log": log})
+            self._wait(machine, entry.offset, "deletions", _group_deletion(group_id, self._deleted_by, log))
             return
         group = machine.coordinator.group(group_id)
         facts = {
@@ -352,6 +360,10 @@ def _reason_of(request: Request) -> str:
     if known is not None:
         return known
     return "MEMBER_JOINED"
+
+
+def _group_deletion(group_id: str, why: str | None, log: list[int]) -> Facts:
+    return {"group": group_id, "what": "GROUP", "why": why, "log": log}
 
 
 def _by_topic_id(partitions: Sequence[Any]) -> list[list[Any]]:

@@ -3,7 +3,8 @@
 States, as those of AbstractCoordinator.MemberState:
 
 * UNJOINED: no generation. A join follows at the next poll.
-* LEAVING_OLD: before it joins again it commits what it has read (onJoinPrepare); eager members then give up all.
+* LEAVING_OLD: before it joins again it commits what it has read (onJoinPrepare); eager members then give up all. A
+  commit that may succeed later is tried again, for the rebalance time-out at most.
 * JOINING: JoinGroup is under way. * SYNCING: SyncGroup is. * STABLE: it has its assignment, and reads.
 * CLOSING: the last commit, then LeaveGroup. * CLOSED: gone.
 
@@ -59,6 +60,7 @@ from coordinator_core.simulate.clients.reader import BUSY, COMMIT, FETCH, POLL_E
 from coordinator_core.simulate.clients.subscriptions import (
     assign_as_leader,
     assigned_partitions,
+    partition_counts,
     subscription_bytes,
 )
 
@@ -81,7 +83,15 @@ FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GEN
 SUBSCRIPTION_CHANGED: Final = "group subscription has changed"
 """The reason of a join, as Kafka's consumers say it."""
 
-POLL, RETRY = "poll", "retry"
+METADATA_CHANGED: Final = "cached metadata has changed"
+
+CLOSE_TIMEOUT_MS: Final = 30_000
+"""Consumer.close() takes so long at most (DEFAULT_CLOSE_TIMEOUT_MS)."""
+COMMITTED_AGAIN: Final = RETRIABLE | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+"""Errors after which a commit is tried again before the member joins or leaves: that of a deleted topic is one of them,
+so the member stays until its time is up (onJoinPrepare, maybeAutoCommitOffsetsSync)."""
+
+POLL, RETRY, RETRY_COMMIT = "poll", "retry", "retry-commit"
 """Timers, besides those of the reader."""
 
 
@@ -138,6 +148,12 @@ class ClassicConsumer:
     """The topics that the application wants now."""
     joined_with: tuple[str, ...] = ()
     """Those of its last JoinGroup (joinedSubscription)."""
+    commit_until_ms: int = 0
+    """How long the commit before it joins or leaves is tried again."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """As leader: the partition counts by which it assigned (assignmentSnapshot)."""
+    has_new_metadata: bool = False
+    """Its metadata has changed since it last compared it with `counts`."""
 
     def __post_init__(self) -> None:
         self.subscribed = self.config.topics
@@ -168,7 +184,8 @@ class ClassicConsumer:
             case SlowPoll(duration_ms):
                 return self._work(duration_ms, now_ms)
             case TopicsChanged():
-                return self._on_topics_changed()
+                self.has_new_metadata = True
+                return self._compare_metadata(now_ms)
             case Subscribe(topics):
                 return self._subscribe(topics)
 
@@ -199,7 +216,10 @@ class ClassicConsumer:
             return [*actions, *self._join(now_ms)]
         if self.reader.commits_by_itself:
             self._enter(LEAVING_OLD)
-            return [CancelTimer(POLL), CancelTimer(COMMIT), *self._commit("commit-before-join", now_ms)]
+            self.commit_until_ms = now_ms + self.config.max_poll_interval_ms
+            commit = self._commit("commit-before-join", now_ms)
+            self.reader.is_pending_revocation = not self.config.is_cooperative
+            return [CancelTimer(POLL), CancelTimer(COMMIT), *commit]
         return self._prepare_and_join(now_ms)
 
     def _prepare_and_join(self, now_ms: int) -> Actions:
@@ -207,6 +227,7 @@ class ClassicConsumer:
         if not self.config.is_cooperative:
             actions = self.reader.give(self.assigned, "REVOKED", now_ms)
             self.assigned = ()
+        self.reader.is_pending_revocation = False
         return [*actions, *self._join(now_ms)]
 
     def _join(self, now_ms: int) -> Actions:
@@ -244,8 +265,10 @@ class ClassicConsumer:
         self.protocol_name, self.is_leader = response.protocol_name, response.leader == response.member_id
         self._enter(SYNCING)
         assignments: tuple[SyncGroupRequestAssignment, ...] = ()
-        if self.is_leader and not response.skip_assignment:
-            assignments = assign_as_leader(response, self.topics, now_ms)
+        if self.is_leader:
+            self.counts, self.has_new_metadata = partition_counts(response, self.topics, now_ms), False
+            if not response.skip_assignment:
+                assignments = assign_as_leader(response, self.counts)
         request = SyncGroupRequest(
             self.config.group_id,
             self.generation_id,
@@ -283,7 +306,7 @@ class ClassicConsumer:
         actions = self._take_assignment(assigned_partitions(answer.response.assignment), now_ms)
         if self.joined_with != self.subscribed:
             actions += self._at_next_poll(SUBSCRIPTION_CHANGED)
-        return actions
+        return [*actions, *self._compare_metadata(now_ms)]
 
     def _take_assignment(self, assigned: tuple[TopicPartition, ...], now_ms: int) -> Actions:
         revoked = tuple(at for at in self.assigned if at not in set(assigned))
@@ -342,12 +365,20 @@ class ClassicConsumer:
     def _on_commit_before_join(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not LEAVING_OLD:
             return []
-        if _commit_error(answer) in FORGOTTEN and self._is_of_present(answer):
+        code = _commit_error(answer)
+        if code in COMMITTED_AGAIN and now_ms < self.commit_until_ms:
+            return [SetTimer(RETRY_COMMIT, RETRY_BACKOFF_MS)]
+        if code in FORGOTTEN and self._is_of_present(answer):
             self._forget_generation()
+            self.reader.is_pending_revocation = False
             self.is_lost = True
             self._enter(UNJOINED)
             return self._rejoin(self.rejoin_reason, now_ms)
         return self._prepare_and_join(now_ms)
+
+    def _commit_again(self, now_ms: int) -> Actions:
+        tag = {LEAVING_OLD: "commit-before-join", CLOSING: "commit-before-close"}.get(self.state)
+        return [] if tag is None else self._commit(tag, now_ms)
 
     def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
         code = answer.error or ErrorCode(answer.response.error_code)
@@ -389,10 +420,18 @@ class ClassicConsumer:
 
     # --- what the scenario makes it do ---
 
-    def _on_topics_changed(self) -> Actions:
-        if self.state is not STABLE or not self.is_leader or self.reader.is_busy:
+    def _compare_metadata(self, now_ms: int) -> Actions:
+        """A leader joins again where its metadata shows other partitions than those that it assigned.
+
+        It looks at a poll, as rejoinNeededOrPending does: once it is stable, and its thread is free.
+        """
+        if not self.has_new_metadata or self.state is not STABLE or self.reader.is_busy:
             return []
-        return self._at_next_poll("cached metadata has changed")
+        self.has_new_metadata = False
+        counts = {topic: self.topics.partition_count(topic, now_ms) for topic in self.counts}
+        if not self.is_leader or counts == self.counts or self.rejoin_reason:
+            return []
+        return self._at_next_poll(METADATA_CHANGED)
 
     def _subscribe(self, topics: tuple[str, ...]) -> Actions:
         """The next poll finds that it joined with other topics (ConsumerCoordinator.rejoinNeededOrPending)."""
@@ -427,17 +466,20 @@ class ClassicConsumer:
         self.reader.work_no_more(now_ms)
         if self.is_lost or self.state is UNJOINED or self.rejoin_reason:
             return self._rejoin(self.rejoin_reason, now_ms) if self.state in {STABLE, UNJOINED} else []
-        return self._commit_in_time(now_ms)
+        return [*self._commit_in_time(now_ms), *self._compare_metadata(now_ms)]
 
     def _close(self, now_ms: int) -> Actions:
         self.reader.is_busy = False
         before = self.state
         self._enter(CLOSING)
         if before is STABLE and self.reader.commits_by_itself:
+            self.commit_until_ms = now_ms + CLOSE_TIMEOUT_MS
             return self._commit("commit-before-close", now_ms)
         return self._leave_for_good(now_ms)
 
     def _on_commit_before_close(self, answer: Answered, now_ms: int) -> Actions:
+        if _commit_error(answer) in COMMITTED_AGAIN and now_ms < self.commit_until_ms:
+            return [SetTimer(RETRY_COMMIT, RETRY_BACKOFF_MS)]
         return self._leave_for_good(now_ms)
 
     def _leave_for_good(self, now_ms: int) -> Actions:
@@ -486,7 +528,7 @@ def _commit_error(answer: Answered) -> ErrorCode:
     if answer.error is not None:
         return answer.error
     codes = (partition.error_code for topic in answer.response.topics for partition in topic.partitions)
-    return ErrorCode(next((code for code in codes if code in FATAL | FORGOTTEN | RETRIABLE), 0))
+    return ErrorCode(next((code for code in codes if code in FATAL | FORGOTTEN | COMMITTED_AGAIN), 0))
 
 
 ANSWERS: Final = {
@@ -505,6 +547,7 @@ ANSWERS: Final = {
 TIMERS: Final = {
     POLL: ClassicConsumer._poll,
     RETRY: ClassicConsumer._retry,
+    RETRY_COMMIT: ClassicConsumer._commit_again,
     COMMIT: ClassicConsumer._commit_in_time,
     BUSY: ClassicConsumer._busy_no_more,
     POLL_EXPIRED: ClassicConsumer._poll_expired,

@@ -13,7 +13,7 @@ own id, which it made itself. Source: ConsumerMembershipManager, ConsumerHeartbe
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -88,7 +88,7 @@ class ConsumerMember:
     config: ConsumerConfig
     topics: Topics
     draws: random.Random
-    names: dict[str, str]
+    names: Mapping[str, str]
     """Topic id -> name."""
     state: MemberState = JOINING
     member_id: str = ""
@@ -97,6 +97,8 @@ class ConsumerMember:
     owned: tuple[TopicPartition, ...] = ()
     target: tuple[TopicPartition, ...] = ()
     """Its target: what the coordinator assigned to it."""
+    target_ids: tuple[TopicPartitions, ...] = ()
+    """The same by topic id."""
     reader: Reader = field(init=False)
     is_committing: bool = False
     """The commit before it gives something up is under way."""
@@ -170,7 +172,7 @@ class ConsumerMember:
             rebalance_timeout_ms=self.config.max_poll_interval_ms,
             subscribed_topic_names=tuple(sorted(self.subscribed)),
             server_assignor=assignor,
-            topic_partitions=self._by_topic_id(self.owned),
+            topic_partitions=(),
         )
 
     def _join(self) -> Actions:
@@ -220,6 +222,7 @@ class ConsumerMember:
         if response.assignment is None:
             return []
         self.target = self._partitions(response.assignment)
+        self.target_ids = response.assignment.topic_partitions
         if self.state is RECONCILING:
             return []
         self.state = RECONCILING
@@ -251,7 +254,7 @@ class ConsumerMember:
         acknowledgement = self._beat(
             "heartbeat",
             self.member_epoch,
-            topic_partitions=self._by_topic_id(self.owned),
+            topic_partitions=self.target_ids,
             rebalance_timeout_ms=self.config.max_poll_interval_ms,
         )
         actions += [Heartbeat(self.interval_ms), acknowledgement]
@@ -351,12 +354,6 @@ class ConsumerMember:
 
     def _send(self, operation: str, request: Any, tag: str, api_version: int) -> Send:
         return Send(Service.GROUP, self.config.group_id, operation, request, tag, api_version)
-
-    def _by_topic_id(self, partitions: Sequence[TopicPartition]) -> tuple[TopicPartitions, ...]:
-        grouped: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            grouped.setdefault(self.topics.topic_id(topic), []).append(partition)
-        return tuple(TopicPartitions(topic_id, tuple(numbers)) for topic_id, numbers in grouped.items())
 
     def _partitions(self, assignment: Assignment) -> tuple[TopicPartition, ...]:
         return tuple(

@@ -78,7 +78,7 @@ class SlowPoll:
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """The client's metadata shows that topics were made or have grown."""
+    """The client's metadata shows that topics were made or deleted, or have grown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,15 @@ class Topics(Protocol):
         ...
 
     def topic_id(self, topic: str) -> str:
-        """The id of a topic."""
+        """The id of a topic; of one that was deleted, the last that it had."""
+        ...
+
+    def exists(self, at: TopicPartition) -> bool:
+        """Whether the partition is there."""
+        ...
+
+    def made_since(self, topic: str, since_ms: int) -> bool:
+        """Whether this topic was made after a time."""
         ...
 
     def start_offset(self, at: TopicPartition, now_ms: int) -> int:
@@ -224,7 +232,8 @@ class Progress:
 
     Each partition gets an even share of what the consumer can handle, and is read as far as there is data. Where data
     went away (retention) it goes on at the first offset that is left. A poison record ends a partition's progress where
-    the consumer cannot pass it.
+    the consumer cannot pass it. Where the topic is deleted there is no progress; where it was made again the position
+    is out of range (OFFSET_OUT_OF_RANGE), and the consumer begins at the start of the new log.
     """
 
     topics: Topics
@@ -236,13 +245,16 @@ class Progress:
 
     def advance(self, now_ms: int) -> None:
         """Read on until now."""
-        elapsed_ms = now_ms - self.since_ms
-        self.since_ms = now_ms
+        since_ms, self.since_ms = self.since_ms, now_ms
+        elapsed_ms = now_ms - since_ms
         if not self.offsets or elapsed_ms <= 0:
             return
         share = int(self.records_per_second * elapsed_ms / 1000 / len(self.offsets))
         for at, offset in self.offsets.items():
-            first = max(offset, self.topics.start_offset(at, now_ms))
+            if not self.topics.exists(at):
+                continue
+            position = 0 if self.topics.made_since(at.topic, since_ms) else offset
+            first = max(position, self.topics.start_offset(at, now_ms))
             following = max(first, min(first + share, self.topics.end_offset(at, now_ms)))
             if self.stops_at_poison and following > first:
                 poison = self.topics.next_poison_offset(at, first, following)

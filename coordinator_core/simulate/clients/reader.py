@@ -42,6 +42,8 @@ class Reader:
         self._progress = Progress(topics, config.records_per_second, config.stops_at_poison)
         self.committer = OffsetCommitter(config, topics, self._progress)
         self.is_busy = False
+        self.is_pending_revocation = False
+        """What it owns is about to be given up: it reads nothing more (maybeMarkPartitionsPendingRevocation)."""
 
     @property
     def has_positions(self) -> bool:
@@ -55,7 +57,7 @@ class Reader:
 
     def read_on(self, now_ms: int) -> None:
         """Read until now, or stay at the position where the thread was busy."""
-        if self.is_busy:
+        if self.is_busy or self.is_pending_revocation:
             self._progress.stay_until(now_ms)
         else:
             self._progress.advance(now_ms)

@@ -129,7 +129,7 @@ class ShareConsumer:
     config: ShareConfig
     topics: Topics
     draws: random.Random
-    names: dict[str, str]
+    names: Mapping[str, str]
     """Topic id -> name."""
     data_leader: Callable[[TopicPartition], int | None]
     """The broker which leads a data partition, as the metadata have it."""

@@ -3,7 +3,7 @@
 Source: ConsumerCoordinator.metadata, onLeaderElected.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from coordinator_core.assignors import CLIENT_ASSIGNORS
@@ -48,16 +48,18 @@ def subscription_bytes(
     )
 
 
-def assign_as_leader(
-    response: JoinGroupResponse, topics: Topics, now_ms: int
-) -> tuple[SyncGroupRequestAssignment, ...]:
-    """Run the chosen assignor over the subscriptions of all members."""
+def partition_counts(response: JoinGroupResponse, topics: Topics, now_ms: int) -> dict[str, int]:
+    """The metadata snapshot of a leader: all topics of the group, with 0 partitions where one does not exist."""
+    names = sorted({topic for member in response.members for topic in decode_subscription(member.metadata).topics})
+    return {name: topics.partition_count(name, now_ms) for name in names}
+
+
+def assign_as_leader(response: JoinGroupResponse, counts: Mapping[str, int]) -> tuple[SyncGroupRequestAssignment, ...]:
+    """Run the chosen assignor over the subscriptions of all members. `counts`: see `partition_counts`."""
     subscriptions: HashMap[str, MemberSubscription] = HashMap(string_hash_code)
     for member in response.members:
         decoded = decode_subscription(member.metadata)
         subscriptions[member.member_id] = subscription_from_protocol(decoded, member.group_instance_id)
-    names = sorted({topic for _, subscription in subscriptions.items() for topic in subscription.topics})
-    counts = {name: topics.partition_count(name, now_ms) for name in names}
     existing = {name: Topic(count) for name, count in counts.items() if count}
     assert response.protocol_name is not None
     assignment = CLIENT_ASSIGNORS[response.protocol_name](existing, dict(subscriptions.items()))

@@ -8,6 +8,7 @@ from coordinator_core.simulate.scenario_file import READERS, parse_scenario
 
 HEAD = 'name = "x"\nstart = 2026-01-05T00:00:00Z\nduration = "1h"\n'
 TOPIC = '[[topic]]\nname = "t"\n'
+CREATE = '[[fault]]\nkind = "create_topic"\nat = "1m"\ntopic = "t"\n'
 GROUP = '[[group]]\nname = "g"\ntopics = ["t"]\n'
 
 
@@ -65,6 +66,41 @@ WRONG = (
         "a subscription to no topic",
         HEAD + TOPIC + GROUP + '[[fault]]\nkind = "subscribe"\nat = "1m"\ngroup = "g"\ntopics = ["u"]\n',
         r"f\.toml: fault\[0\]\.topics: names 'u', which no \[\[topic\]\] makes: add it",
+    ),
+    (
+        "a topic made twice",
+        HEAD + TOPIC + 2 * CREATE,
+        r"f\.toml: fault\[1\]\.topic: topic 't' exists at that time: put a delete_topic before",
+    ),
+    (
+        "a topic deleted again and again",
+        HEAD + TOPIC + CREATE.replace("create", "delete") + 'every = "1m"\n',
+        r"f\.toml: fault\[0\]\.topic: topic 't' does not exist at that time: put a create_topic before",
+    ),
+    (
+        "a fault of a topic that is not there yet",
+        HEAD + TOPIC + CREATE + '[[fault]]\nkind = "producer_stall"\nat = "30s"\ntopic = "t"\nduration = "1m"\n',
+        r"f\.toml: fault\[1\]\.topic: topic 't' does not exist at that time",
+    ),
+    (
+        "a partition that the topic lost when it was made again",
+        HEAD
+        + TOPIC
+        + "partitions = 4\n"
+        + CREATE.replace("create", "delete")
+        + CREATE
+        + 'partitions = 2\n[[fault]]\nkind = "poison"\nat = "2m"\ntopic = "t"\npartition = 3\noffset = 1\n',
+        r"f\.toml: fault\[2\]\.partition: topic 't' has partitions 0 to 1 at that time",
+    ),
+    (
+        "a topic that grows to what it has",
+        HEAD + TOPIC + 2 * '[[fault]]\nkind = "add_partitions"\nat = "1m"\ntopic = "t"\npartitions = 3\n',
+        r"f\.toml: fault\[1\]\.partitions: must be above what the topic has at that time \(3\)",
+    ),
+    (
+        "the deletion of a topic that is read in transactions",
+        HEAD + TOPIC + GROUP + 'commits = "transactional"\n' + CREATE.replace("create", "delete"),
+        r"f\.toml: fault\[0\]\.topic: is read by 'g', which commits in transactions",
     ),
     (
         "a config out of range",

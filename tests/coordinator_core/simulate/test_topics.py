@@ -76,3 +76,35 @@ def test_poison_is_found(from_offset: int, to_offset: int, expected: int | None)
     data = topics(poison_every=100)
     data.add_poison(AT, 120)
     assert data.next_poison_offset(AT, from_offset, to_offset) == expected
+
+
+def test_a_topic_that_is_made_again_is_another_one() -> None:
+    """It has another id, empty logs and its own number of partitions; the former id is known still."""
+    data = topics(partitions=3)
+    first_id = data.topic_id("t")
+    data.delete("t", START_MS + 10_000)
+    assert (data.partition_count("t", START_MS + 20_000), data.exists(AT)) == (0, False)
+    assert not data.image(1).topics
+    last = data.end_offset(AT, START_MS + 10_000)
+    assert data.end_offset(AT, START_MS + 20_000) == last > 0
+    assert data.create("t", START_MS + 30_000, 2) == 2
+    assert data.topic_id("t") != first_id
+    assert data.names() == {first_id: "t", data.topic_id("t"): "t"}
+    assert data.end_offset(AT, START_MS + 30_000) <= 1
+    assert not data.exists(TopicPartition("t", 2))
+    assert (data.made_since("t", START_MS + 30_000), data.made_since("t", START_MS + 30_001)) == (True, False)
+
+
+def test_a_topic_may_be_absent_at_first() -> None:
+    """Until it is made it has no partitions and no id."""
+    data = Topics(
+        (TopicSpec("t", rate=10.0),),
+        start_ms=START_MS,
+        retention_check_interval_ms=1000,
+        seed=1,
+        absent=frozenset({"t"}),
+    )
+    assert not list(data.partitions())
+    assert data.names() == {}
+    data.create("t", START_MS + 5000)
+    assert data.end_offset(AT, START_MS + 15_000) in {100, 101}
