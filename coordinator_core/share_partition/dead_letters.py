@@ -13,6 +13,7 @@ Source: SharePartition.initiateDLQAndArchive, maybeResumeDlqArchiving of Kafka 4
 """
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from coordinator_core.share_partition.errors import UnknownWrite
 from coordinator_core.share_partition.in_flight import ARCHIVED, InFlightBatch, InFlightState
@@ -26,6 +27,35 @@ from coordinator_core.share_partition.state import (
 )
 from coordinator_core.share_partition.states import TERMINAL, RecordState
 from coordinator_core.share_state.combine import StateBatch
+
+HEADER_TOPIC: Final = "__dlq.errors.topic"
+HEADER_PARTITION: Final = "__dlq.errors.partition"
+HEADER_OFFSET: Final = "__dlq.errors.offset"
+HEADER_GROUP: Final = "__dlq.errors.group"
+HEADER_DELIVERY_COUNT: Final = "__dlq.errors.delivery.count"
+HEADER_MESSAGE: Final = "__dlq.errors.message"
+
+
+class DeadLetterOrigin(NamedTuple):
+    """What a dead letter is a copy of."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+
+
+def headers_of(origin: DeadLetterOrigin, copy: DeadLetterCopy) -> tuple[tuple[str, bytes], ...]:
+    """The headers of the copy of one record."""
+    headers = {
+        HEADER_TOPIC: origin.topic,
+        HEADER_PARTITION: str(origin.partition),
+        HEADER_OFFSET: str(origin.offset),
+        HEADER_GROUP: origin.group_id,
+        HEADER_DELIVERY_COUNT: str(copy.delivery_count),
+        HEADER_MESSAGE: copy.cause.value,
+    }
+    return tuple((name, value.encode()) for name, value in headers.items())
 
 
 def start_copies(partition: SharePartition, changes: Sequence[Change]) -> None:

@@ -16,6 +16,7 @@ else moves time, and ties go by the order of scheduling, so a run is a function 
   whoever replays the logs judges by the scenario's own settings.
 * `topics.Topics` is the data: the end offset of a partition is a function of time, since nobody looks at payloads.
   Poison records, retention and transactions are known by offset.
+* `dead_letters` copies what share groups gave up to the topics for that, whose logs are written, too (Kafka 4.4).
 * `clients/` has the clients, one file a kind, pure state machines: see `clients/__init__.py` for their contract.
 * `faults` turns the scenario's faults into events: crash, slow poll, pause, rolling deploy, broker failover ...
 * `truth.Truth` writes down what happened, as it happens: from the clients' side and from the coordinator's answers,
@@ -64,7 +65,9 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
   `deliveries.jsonl`: records which were acquired for a member: client_id, delivery_count.
   `acknowledgements.jsonl`: client_id, acknowledge_type, error (Kafka's exception class, or null: it took effect).
   `lock_timeouts.jsonl`: member_id. `archived.jsonl`: given up for good: why (REJECTED, DELIVERY_LIMIT, RETENTION, GAP),
-  delivery_count. `share_writes.jsonl`: state which the share coordinator took: start_offset, cause, state_batches.
+  delivery_count. `dead_letters.jsonl`: copied to a dead letter topic: delivery_count, message, dead_letter_topic, log:
+  [its partition, offset of the first copy], error (null: copied). `share_writes.jsonl`: state which the share
+  coordinator took: start_offset, cause, state_batches.
 * `end.jsonl`: what the group coordinators knew when the clock stopped: group, state (the dump of `GroupCoordinator`).
   `end_share.jsonl`: the share coordinators: group, topic_id, partition, state_epoch, start_offset, state_batches.
 

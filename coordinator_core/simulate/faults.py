@@ -183,10 +183,8 @@ class Faults:
         topic_id = topics.topic_id(spec.topic)
         fault = self._tell(spec, topic=spec.topic, topic_id=topic_id, partitions=count)
         self._tell_topic(spec.topic, topic_id, count)
-        retention_ms = topics.specs[spec.topic].retention_ms
-        self._stage.cluster.metadata.make_topic(
-            spec.topic, topic_id, count, topic_configs(retention_ms), at_ms=self._loop.now_ms
-        )
+        configs = topic_configs(topics.specs[spec.topic])
+        self._stage.cluster.metadata.make_topic(spec.topic, topic_id, count, configs, at_ms=self._loop.now_ms)
         self._stage.cluster.update_metadata([spec.topic])
         self._refresh_clients(spec.topic, fault)
 

@@ -5,7 +5,7 @@ configured: who replays the coordinators' logs judges by it. What a scenario say
 config of each group here: brokers have theirs in files, which are in no log.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from coordinator_core import codec
@@ -14,7 +14,7 @@ from coordinator_core.log.batch import Record, build_batch
 from coordinator_core.lookup import transactional_id_partition
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.clock import EventLoop
-from coordinator_core.simulate.scenario import ClusterSpec, GroupSpec
+from coordinator_core.simulate.scenario import ClusterSpec, GroupSpec, TopicSpec
 from schemas import cluster_metadata as metadata
 from schemas import transaction_state as transactions
 from schemas.wire import Message
@@ -64,7 +64,7 @@ class MetadataLog:
         name: str,
         topic_id: str,
         partition_count: int,
-        configs: Sequence[tuple[str, str]] = (),
+        configs: Iterable[tuple[str, str]] = (),
         *,
         at_ms: int | None = None,
     ) -> None:
@@ -119,6 +119,8 @@ class MetadataLog:
             yield "share.renew.acknowledge.enable", str(group.renew_acknowledge).lower()
             yield "share.auto.offset.reset", group.offset_reset
             yield "share.isolation.level", group.isolation_level
+            if group.dead_letter_topic is not None:
+                yield "errors.deadletterqueue.topic.name", group.dead_letter_topic
         elif group.protocol == "consumer":
             yield "consumer.session.timeout.ms", str(settings.group_consumer_session_timeout_ms)
             yield "consumer.heartbeat.interval.ms", str(settings.group_consumer_heartbeat_interval_ms)
@@ -178,9 +180,12 @@ class TransactionLogs:
         log.append(CONTROLLER_ID, build_batch([record]))
 
 
-def topic_configs(retention_ms: int | None) -> list[tuple[str, str]]:
+def topic_configs(spec: TopicSpec) -> Iterator[tuple[str, str]]:
     """The configs with which a topic of the scenario is made."""
-    return [] if retention_ms is None else [("retention.ms", str(retention_ms))]
+    if spec.retention_ms is not None:
+        yield "retention.ms", str(spec.retention_ms)
+    if spec.dead_letters:
+        yield "errors.deadletterqueue.group.enable", "true"
 
 
 def _record(message: Message, **values: Any) -> bytes:

@@ -29,6 +29,8 @@ BY_DURATION: Final = re.compile(
 PARTITIONS_MAX: Final = 10_000
 MEMBERS_MAX: Final = 5000
 GROUPS_MAX: Final = 100_000
+DEAD_LETTER_PREFIX: Final = "dlq."
+"""errors.deadletterqueue.topic.name.prefix of the brokers."""
 BROKERS_MAX: Final = 64
 """Far above any sensible scenario: a slip of a key, not the memory, should end a run."""
 
@@ -96,6 +98,8 @@ class TopicSpec:
     """How long data is kept; none: for ever."""
     poison_every: int = 0
     """Every so-many-th record of a partition is poison; 0: none. See also the fault `poison`."""
+    dead_letters: bool = False
+    """errors.deadletterqueue.group.enable: share groups may copy there what they give up. Of Kafka 4.4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,9 @@ class GroupSpec:
     """share.record.lock.duration.ms of this group; without it, the brokers'."""
     delivery_count_limit: int | None = None
     """share.delivery.count.limit of this group; without it, the brokers'."""
+    dead_letter_topic: str | None = None
+    """errors.deadletterqueue.topic.name: a topic without records of its own, where brokers of Kafka 4.4 copy what the
+    group gives up. They refuse to where that topic has no `dead_letters`."""
     isolation_level: str = "read_uncommitted"
     """share.isolation.level: read_uncommitted, or read_committed: records up to the last stable offset, and none of
     aborted transactions."""
@@ -326,6 +333,7 @@ GROUP_KEYS: Final[Mapping[str, Use]] = {
     "max_record_locks": Use(SHARE_ONLY, "which has no locks of records"),
     "record_lock_duration": Use(SHARE_ONLY, "which has no locks of records"),
     "delivery_count_limit": Use(SHARE_ONLY, "which counts no deliveries"),
+    "dead_letter_topic": Use(SHARE_ONLY, "which gives no records up"),
 }
 """Key of `[[group]]` -> where it does something; the other keys do in every group."""
 

@@ -4,19 +4,20 @@ import heapq
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig, config_of
 from coordinator_core.errors import UnknownKafkaVersion, UnknownSetting
-from coordinator_core.kafka_versions import KafkaVersion, kafka_version
+from coordinator_core.kafka_versions import KafkaVersion, Since, kafka_version
 from coordinator_core.simulate.errors import ScenarioError
 from coordinator_core.simulate.scenario import (
     ALTERABLE,
     BELOW,
     BROKERS_MAX,
     BY_DURATION,
+    DEAD_LETTER_PREFIX,
     DURATION,
     FAULT_KEYS,
     FAULT_KEYS_MORE,
@@ -74,6 +75,13 @@ def parse_scenario(text: str, file_name: str) -> Scenario:
     scenario: Scenario = _table(Scenario, document, place)
     _check(scenario, place)
     return scenario
+
+
+def as_release(scenario: Scenario, version: KafkaVersion, file_name: str) -> Scenario:
+    """The scenario with other brokers. Raises ScenarioError where it needs what that release does not have."""
+    changed = replace(scenario, cluster=replace(scenario.cluster, kafka_version=version))
+    _check(changed, Place(f"{file_name}: "))
+    return changed
 
 
 def _table(kind: type[T], value: Any, place: Place) -> T:
@@ -294,6 +302,16 @@ def _topic_name(value: Any, place: Place) -> str:
     return value
 
 
+def _dead_letter_topic(value: Any, place: Place) -> str:
+    name = _topic_name(value, place)
+    if not name.startswith(DEAD_LETTER_PREFIX):
+        raise place.error(
+            f"must begin with {DEAD_LETTER_PREFIX!r}: brokers copy to no other topic "
+            "(errors.deadletterqueue.topic.name.prefix)"
+        )
+    return name
+
+
 READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("Scenario", "name"): _text,
     ("Scenario", "start_ms"): _time,
@@ -329,6 +347,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("TopicSpec", "abort_every"): _count(0, 2**31 - 1),
     ("TopicSpec", "retention_ms"): _positive_duration,
     ("TopicSpec", "poison_every"): _count(0, 2**31 - 1),
+    ("TopicSpec", "dead_letters"): _flag,
     ("GroupSpec", "name"): _text,
     ("GroupSpec", "topics"): _texts,
     ("GroupSpec", "member_topics"): _lists_of_texts,
@@ -358,6 +377,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("GroupSpec", "max_record_locks"): _count(*RECORD_LOCKS),
     ("GroupSpec", "record_lock_duration_ms"): _lock_duration,
     ("GroupSpec", "delivery_count_limit"): _count(2, 25),
+    ("GroupSpec", "dead_letter_topic"): _dead_letter_topic,
     ("GroupSpec", "isolation_level"): _one_of("read_uncommitted", "read_committed"),
     ("GroupSpec", "offset_reset"): _offset_reset,
     ("FaultSpec", "kind"): _one_of(*FAULT_KEYS),
@@ -406,9 +426,37 @@ def _check(scenario: Scenario, place: Place) -> None:
         if not group_ids.isdisjoint(group.group_ids()):
             raise place.key("group").item(index).key("name").error("is taken by another group: give each its own")
         group_ids.update(group.group_ids())
+    _check_dead_letters(scenario, topics, place)
     for index, fault in enumerate(scenario.faults):
         _check_fault(scenario, fault, topics, place.key("fault").item(index))
     _check_lives_of_topics(scenario, topics, place.key("fault"))
+
+
+def _check_dead_letters(scenario: Scenario, topics: Mapping[str, TopicSpec], place: Place) -> None:
+    has_dead_letters = Since.ARCHIVING_IS_A_STATE.holds_in(scenario.cluster.kafka_version)
+    needed = (
+        f"needs Kafka 4.4, and the brokers run {scenario.cluster.kafka_version}: "
+        'set kafka_version = "4.4" in [cluster], or --kafka-version 4.4'
+    )
+    written: set[str] = set()
+    for index, group in enumerate(scenario.groups):
+        name, key = group.dead_letter_topic, place.key("group").item(index).key("dead_letter_topic")
+        if name is None:
+            continue
+        written.add(name)
+        if not has_dead_letters:
+            raise key.error(needed)
+        if name not in topics:
+            raise key.error(f"names {name!r}, which no [[topic]] makes: add it")
+        if name in group.topics:
+            raise key.error("is among topics: the group would copy its own dead letters again; name another one")
+    for index, topic in enumerate(scenario.topics):
+        of_topic = place.key("topic").item(index)
+        if topic.dead_letters and not has_dead_letters:
+            raise of_topic.key("dead_letters").error(needed)
+        for key_name in ("rate", "transaction_records"):
+            if (topic.dead_letters or topic.name in written) and getattr(topic, key_name):
+                raise of_topic.key(key_name).error("must be 0: brokers write the records of a dead letter topic")
 
 
 def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:

@@ -25,6 +25,7 @@ from coordinator_core.share.service import Ask, Flow, Persist, initialize_after_
 from coordinator_core.share_partition.acknowledge import acknowledge, expire_lock, next_deadline_ms, release
 from coordinator_core.share_partition.acquire import acquire
 from coordinator_core.share_partition.archive import undelivered_below, update_log_start_offset
+from coordinator_core.share_partition.dead_letters import complete_copy, take_copies
 from coordinator_core.share_partition.errors import NotInitialized, RefusedRequest
 from coordinator_core.share_partition.initialize import fence
 from coordinator_core.share_partition.state import (
@@ -35,6 +36,7 @@ from coordinator_core.share_partition.state import (
     IsolationLevel,
     SharePartition,
     SharePartitionConfig,
+    WriteCause,
     WriteState,
 )
 from coordinator_core.share_partition.states import AcknowledgeType, RecordState
@@ -52,6 +54,7 @@ from coordinator_core.simulate.clients.share_messages import (
 )
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import INTERNAL_MS, Cluster
+from coordinator_core.simulate.dead_letters import DeadLetterLogs, DeadLetterSender
 from coordinator_core.simulate.internal_topic import REPLICATION_MS
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.random_streams import stream
@@ -63,6 +66,7 @@ from coordinator_core.simulate.truth import Truth
 BATCH_SIZE: Final = 500
 """max.poll.records of the request is its batch size, too (ShareFetchRequest.batchSize)."""
 
+GIVEN_UP_STATES: Final = frozenset({RecordState.ARCHIVING, RecordState.ARCHIVED})
 GIVEN_UP: Final = {(int(AcknowledgeType.REJECT),): "REJECTED", (int(AcknowledgeType.GAP),): "GAP"}
 """Acknowledge types of a batch -> why its records are archived."""
 WITHOUT_RESPONSE: Final = frozenset({"initialize_share_group_state", "uninitialize_share_group_state"})
@@ -103,6 +107,7 @@ class DataBroker:
     persister: Persister
     draws: random.Random
     """For which broker it asks."""
+    letters: DeadLetterSender
     sessions: dict[tuple[str, str], ShareSession] = field(default_factory=dict)
     """By group and member."""
     served: dict[tuple[str, TopicPartition], Served] = field(default_factory=dict)
@@ -133,6 +138,7 @@ class ShareLeaders:
         self._leader_epochs: dict[TopicPartition, tuple[int, int]] = {}
         """Data partition -> (leader, epoch)."""
         self._brokers: dict[int, DataBroker] = {}
+        self.dead_letters = DeadLetterLogs(topics, loop)
         cluster.serve_data = self.serve
         cluster.on_broker_gone = self._on_broker_gone
         cluster.on_leaders_changed = self._lead_again
@@ -189,6 +195,7 @@ class ShareLeaders:
             record_lock_duration_ms=group.record_lock_duration_ms or spec.share_record_lock_duration_ms,
             is_renew_acknowledge_enabled=group.renew_acknowledge,
             kafka_version=spec.kafka_version,
+            has_dead_letter_topic=group.dead_letter_topic is not None,
         )
 
     def _step(
@@ -463,6 +470,22 @@ class ShareLeaders:
         self._watch_locks(broker, served)
         self._pump(broker)
 
+    # --- dead letters ---
+
+    def _copy_due(self, broker: DataBroker, served: Served) -> None:
+        """What was persisted as ARCHIVING is copied, and ARCHIVED when that is done."""
+        for copy in take_copies(served.partition):
+            topic = self._groups[served.group_id].dead_letter_topic
+            assert topic is not None
+            on_done = partial(self._copied, broker, served, copy.copy_id)
+            broker.letters.copy(topic, served.group_id, served.at, copy, on_done)
+
+    def _copied(self, broker: DataBroker, served: Served, copy_id: int) -> None:
+        # Who leads the partition no more leaves it as it is: the next leader goes on.
+        if broker.served.get((served.group_id, served.at)) is served:
+            self._persist(broker, served, complete_copy(served.partition, copy_id))
+            self._pump(broker)
+
     # --- the persister's network ---
 
     def _broker(self, broker_id: int) -> DataBroker:
@@ -471,7 +494,15 @@ class ShareLeaders:
             draws = stream(self._seed, "persister", broker_id)
             persister = Persister(self._share_leader, draws.random)
             lookup_draws = stream(self._seed, "share-lookup", broker_id)
-            broker = self._brokers[broker_id] = DataBroker(broker_id, persister, lookup_draws)
+            letters = DeadLetterSender(
+                self._cluster,
+                self._loop,
+                self._topics,
+                self.dead_letters,
+                self._truth,
+                stream(self._seed, "dead-letters", broker_id),
+            )
+            broker = self._brokers[broker_id] = DataBroker(broker_id, persister, lookup_draws, letters)
         return broker
 
     def _share_leader(self, key: SharePartitionKey) -> int | None:
@@ -547,6 +578,7 @@ class ShareLeaders:
             broker.persister.on_response(request_id, answer, self._loop.now_ms)
             for served in tuple(broker.served.values()):
                 self._watch_locks(broker, served)
+                self._copy_due(broker, served)
             self._pump(broker)
 
     def _on_broker_gone(self, broker_id: int) -> None:
@@ -554,6 +586,7 @@ class ShareLeaders:
         broker = self._brokers.pop(broker_id, None)
         if broker is not None:
             broker.is_gone = True
+            broker.letters.stop()
 
     def _lead_again(self) -> None:
         """Who leads which data has changed: what a broker leads no more is fenced there."""
@@ -578,7 +611,7 @@ class ShareLeaders:
         self._truth.tell(file, self._loop.now_ms, {**line, **facts})
 
     def _tell_write(self, served: Served, write: WriteState, given_up: Mapping[int, str]) -> None:
-        """State that was persisted; what is ARCHIVED in it was given up for good."""
+        """State that was persisted; what is ARCHIVED or ARCHIVING in it was given up for good."""
         batches = [
             [batch.first_offset, batch.last_offset, RecordState(batch.delivery_state).name, batch.delivery_count]
             for batch in write.state_batches
@@ -586,7 +619,9 @@ class ShareLeaders:
         facts = {"start_offset": write.start_offset, "cause": write.cause.value, "state_batches": batches}
         self._tell("share_writes", served, None, facts)
         for batch in write.state_batches:
-            if batch.delivery_state == RecordState.ARCHIVED:
+            # What is ARCHIVED after its copy was given up before.
+            is_given_up = batch.delivery_state in GIVEN_UP_STATES and write.cause is not WriteCause.DEAD_LETTER
+            if is_given_up:
                 why = given_up.get(batch.first_offset, "DELIVERY_LIMIT")
                 if why == "DELIVERY_LIMIT" and batch.delivery_count < served.partition.config.delivery_count_limit:
                     # Acquired while retention took it, and given up since: nobody gets it again.

@@ -121,12 +121,13 @@ class Simulation:
         )
 
     def logs(self) -> Iterator[tuple[PartitionLog, str]]:
-        """The logs of the internal topics which the cluster has, each with its topic's id."""
+        """The logs of the internal and dead letter topics which the cluster has, each with its topic's id."""
         yield self.cluster.metadata.log, METADATA_TOPIC_ID
         for topic, logs in self._internal_topics():
             topic_id = self._internal_topic_id(topic)
             for log in logs:
                 yield log, topic_id
+        yield from self.share_leaders.dead_letters.logs()
 
     def _internal_topics(self) -> Iterator[tuple[str, list[PartitionLog]]]:
         """Those which somebody has asked for: brokers make internal topics at their first use."""
@@ -163,7 +164,7 @@ class Simulation:
         for spec in self.scenario.topics:
             if spec.name not in self._absent:
                 topic_id = self.topics.topic_id(spec.name)
-                controller.make_topic(spec.name, topic_id, spec.partitions, topic_configs(spec.retention_ms))
+                controller.make_topic(spec.name, topic_id, spec.partitions, topic_configs(spec))
 
     # --- clients ---
 

@@ -3,6 +3,7 @@
 Offsets are counted in units of a billionth of a record, so that no rounding of floats can make two machines differ.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -37,6 +38,8 @@ class DataPartition:
     """(time, log start offset from then on), in the order of time."""
     poison: list[int] = field(default_factory=list)
     """Offsets of single poison records, sorted."""
+    added_ms: list[int] = field(default_factory=list)
+    """When brokers themselves added a record, in order: dead letters."""
 
     def end_offset(self, now_ms: int) -> int:
         """The offset which the next record gets. Batches come whole."""
@@ -49,7 +52,8 @@ class DataPartition:
             return 0
         nano_records = growth_phase.nano_records + (now_ms - growth_phase.from_ms) * growth_phase.nano_records_per_ms
         batch_records = self.spec.batch_records
-        return self._offset_after(nano_records // (NANO * batch_records) * batch_records)
+        produced = self._offset_after(nano_records // (NANO * batch_records) * batch_records)
+        return produced + bisect_right(self.added_ms, now_ms)
 
     def _offset_after(self, record_count: int) -> int:
         """The offset that follows so many records: each transaction has one more, for its marker."""
@@ -252,6 +256,16 @@ class Topics:
     def image(self, version: int) -> MetadataImage:
         """What coordinators know of the topics now."""
         return image_of((Topic(name, self._ids[name], count) for name, count in self._counts.items()), version)
+
+    # --- dead letters ---
+
+    def are_dead_letters_enabled(self, topic: str) -> bool:
+        """Whether share groups may copy there what they give up."""
+        return self.specs[topic].dead_letters
+
+    def add_records(self, at: TopicPartition, count: int, now_ms: int) -> None:
+        """A broker adds records now."""
+        self._partitions[at].added_ms += [now_ms] * count
 
     # --- what faults do ---
 

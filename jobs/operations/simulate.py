@@ -8,7 +8,7 @@ import json
 import shlex
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +27,7 @@ from coordinator_core.log.write import (
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.errors import ScenarioError
 from coordinator_core.simulate.scenario import Scenario
-from coordinator_core.simulate.scenario_file import parse_scenario
+from coordinator_core.simulate.scenario_file import as_release, parse_scenario
 from coordinator_core.simulate.simulation import Simulation, Summary
 from jobs.console.command_name import command
 from jobs.console.output import csv_line
@@ -109,7 +109,10 @@ def simulate(scenario_file: str, output: str, *, seed: int | None = None, kafka_
     """
     scenario = read_scenario(scenario_file)
     if kafka_version is not None:
-        scenario = replace(scenario, cluster=replace(scenario.cluster, kafka_version=_known_release(kafka_version)))
+        try:
+            scenario = as_release(scenario, _known_release(kafka_version), Path(scenario_file).name)
+        except ScenarioError as error:
+            raise ScenarioFileError(str(error)) from error
     root = Path(output).expanduser()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise SimulateError(f"{output} is not an empty folder: a simulation never mixes with other files")

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TextIO
 import pyarrow.compute as pc
 
 from coordinator_core.inference.configs import DEAD_LETTER_TOPIC
+from coordinator_core.share_partition.dead_letters import DeadLetterOrigin
 from jobs.cli_enums import Listing
 from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
@@ -25,7 +26,6 @@ from jobs.queries.dead_letters import (
     COPIED_CAUSES,
     CopyState,
     DeadLetters,
-    Origin,
     read_dead_letters,
 )
 from jobs.queries.in_log import require_in_log
@@ -195,7 +195,7 @@ class _Copy(NamedTuple):
 def _copy(row: Row, offset: int, letters: DeadLetters | None, done: Done) -> _Copy:
     if letters is None:
         return _Copy(row["dead_letter"] if row["dead_letter"] == CopyState.REFUSED else None)
-    origin = Origin(row["group_id"], row["topic"] or "", row["partition"], offset)
+    origin = DeadLetterOrigin(row["group_id"], row["topic"] or "", row["partition"], offset)
     ended = done.get((row["group_id"], row["topic_id"], row["partition"]), ())
     state = letters.state_of(
         origin,

@@ -9,28 +9,28 @@ there twice, and one that is not there yet may still come.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from coordinator_core.errors import DecodeError
 from coordinator_core.log.batch import Record
 from coordinator_core.log.records import iter_records
+from coordinator_core.share_partition.dead_letters import (
+    HEADER_DELIVERY_COUNT,
+    HEADER_GROUP,
+    HEADER_MESSAGE,
+    HEADER_OFFSET,
+    HEADER_PARTITION,
+    HEADER_TOPIC,
+    DeadLetterOrigin,
+)
+from coordinator_core.share_partition.state import DeadLetterCause
 from jobs.errors import SourceError
 from jobs.settings import BrokerAddress
 from jobs.sources.broker import TIMEOUT_MS, Broker
 from jobs.sources.broker_log import list_broker_logs, read_ranges
 from jobs.sources.segments import SegmentRead, as_array, find_partitions, read_segment
 
-HEADER_TOPIC: Final = "__dlq.errors.topic"
-HEADER_PARTITION: Final = "__dlq.errors.partition"
-HEADER_OFFSET: Final = "__dlq.errors.offset"
-HEADER_GROUP: Final = "__dlq.errors.group"
-HEADER_DELIVERY_COUNT: Final = "__dlq.errors.delivery.count"
-HEADER_MESSAGE: Final = "__dlq.errors.message"
-
-CAUSE_OF_MESSAGE: Final[Mapping[str, str]] = {
-    "Offset rejected by client.": "REJECTED",
-    "Offset delivery count exceeded the threshold.": "DELIVERY_LIMIT",
-}
+CAUSE_OF_MESSAGE: Final[Mapping[str, str]] = {cause.value: cause.name for cause in DeadLetterCause}
 """What a copy says, and the `likely_cause` that it settles."""
 
 COPIED_CAUSES: Final = frozenset({"REJECT_OR_GAP", "LIMIT_OR_REJECT"})
@@ -57,15 +57,6 @@ class CopyState(StrEnum):
     """The broker made none: the dead-letter topic is not enabled for groups."""
 
 
-class Origin(NamedTuple):
-    """What a dead letter is a copy of."""
-
-    group_id: str
-    topic: str
-    partition: int
-    offset: int
-
-
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """One copy, by the place where it lies."""
@@ -83,7 +74,7 @@ class DeadLetter:
 class DeadLetters:
     """All copies of some dead-letter topics, as far as they were read."""
 
-    letters: dict[Origin, list[DeadLetter]] = field(default_factory=dict)
+    letters: dict[DeadLetterOrigin, list[DeadLetter]] = field(default_factory=dict)
     newest_ms: int = _NOT_YET_SEEN_MS
     """The newest record's time, epoch ms; -1 where there is none."""
     other_count: int = 0
@@ -92,7 +83,13 @@ class DeadLetters:
     """Batches which could not be read. A copy in one of them would seem to be missing."""
 
     def state_of(
-        self, origin: Origin, cause: str, given_up_ms: int, dead_letter: str | None = None, *, is_done: bool = False
+        self,
+        origin: DeadLetterOrigin,
+        cause: str,
+        given_up_ms: int,
+        dead_letter: str | None = None,
+        *,
+        is_done: bool = False,
     ) -> CopyState:
         """Whether the copy of an offset that was given up at a time (epoch ms), for a cause, is there.
 
@@ -177,14 +174,14 @@ def _add(found: DeadLetters, topic: str, partition: int, batch: bytes) -> None:
             letters.append(letter)
 
 
-def origin_of(record: Record) -> Origin | None:
+def origin_of(record: Record) -> DeadLetterOrigin | None:
     """What a record is a copy of, by its headers; None where they do not say so. Anybody may write such headers."""
     headers = _texts(record)
     group_id, topic = headers.get(HEADER_GROUP), headers.get(HEADER_TOPIC)
     partition, offset = _number(headers.get(HEADER_PARTITION)), _number(headers.get(HEADER_OFFSET))
     if group_id is None or topic is None or partition is None or offset is None:
         return None
-    return Origin(group_id, topic, partition, offset)
+    return DeadLetterOrigin(group_id, topic, partition, offset)
 
 
 def _texts(record: Record) -> Mapping[str, str]:

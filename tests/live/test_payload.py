@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.log.batch import build_batch, build_marker
+from coordinator_core.share_partition.dead_letters import DeadLetterOrigin
 from jobs.errors import SourceError
-from jobs.queries.dead_letters import CopyState, Origin, read_dead_letters
+from jobs.queries.dead_letters import CopyState, read_dead_letters
 from jobs.queries.payload import Presence, RecordRange, read_payloads
 from jobs.settings import BrokerAddress
 from tests.jobs.queries.test_payload import AT_MS, DEAD_LETTERS, ORDERS, dead_letter, record, segment
@@ -55,6 +56,6 @@ def test_dead_letters_are_found_on_a_live_topic(source: Path, cluster: BrokerAdd
     """The copy is where the segment has it; a topic that nobody has is said."""
     live = read_dead_letters([], [DEAD_LETTERS], cluster=cluster)
     assert live == read_dead_letters([str(source)], [DEAD_LETTERS])
-    assert live.state_of(Origin("workers", ORDERS, 0, 10), "REJECT_OR_GAP", AT_MS) is CopyState.FOUND
+    assert live.state_of(DeadLetterOrigin("workers", ORDERS, 0, 10), "REJECT_OR_GAP", AT_MS) is CopyState.FOUND
     with pytest.raises(SourceError):
         read_dead_letters([], ["no-such-topic"], cluster=cluster)

@@ -210,6 +210,11 @@ WITHOUT_EFFECT = (
     (GROUP, "release_every = 5", "release_every: does nothing in a classic group.*set protocol to share"),
     (GROUP, "max_poll_records = 5", "max_poll_records: does nothing in a classic group"),
     (SHARE, "renew_every = 5", "renew_every: does nothing with acknowledge = 'implicit'"),
+    (
+        GROUP,
+        'dead_letter_topic = "dlq.t"',
+        "dead_letter_topic: does nothing in a classic group, which gives no",
+    ),
     (GROUP, "renew_acknowledge = false", "renew_acknowledge: does nothing in a classic group"),
     (GROUP, "max_record_locks = 500", "max_record_locks: does nothing in a classic group, which has no locks"),
     (

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.log.batch import Record, build_batch, build_marker
+from coordinator_core.share_partition.dead_letters import DeadLetterOrigin
 from jobs.errors import SourceError
-from jobs.queries.dead_letters import CopyState, Origin, origin_of, read_dead_letters
+from jobs.queries.dead_letters import CopyState, origin_of, read_dead_letters
 from jobs.queries.payload import OFFSETS_MAX, Presence, RecordRange, read_payloads
 
 ORDERS = "orders"
@@ -121,12 +122,12 @@ def test_copies_are_found_missing_or_not_there_yet(tmp_path: Path) -> None:
     letters = [dead_letter(0, 7, AT_MS), dead_letter(1, 9, AT_MS + 100_000), Record(2, AT_MS + 100_000, b"k", b"v", ())]
     segment(tmp_path, DEAD_LETTERS, 0, 0, [build_batch(letters)])
     found = read_dead_letters([str(tmp_path), str(tmp_path)], [DEAD_LETTERS])
-    (letter,) = found.letters[Origin("workers", ORDERS, 0, 7)]
+    (letter,) = found.letters[DeadLetterOrigin("workers", ORDERS, 0, 7)]
     assert (letter.offset, letter.delivery_count, letter.message) == (0, 5, "Delivery count limit reached.")
     assert found.newest_ms == AT_MS + 100_000
 
     def state(offset: int, cause: str, given_up_ms: int, group_id: str = "workers") -> CopyState:
-        return found.state_of(Origin(group_id, ORDERS, 0, offset), cause, given_up_ms)
+        return found.state_of(DeadLetterOrigin(group_id, ORDERS, 0, offset), cause, given_up_ms)
 
     assert state(7, "LIMIT_OR_REJECT", AT_MS) is CopyState.FOUND
     assert state(8, "REJECT_OR_GAP", AT_MS) is CopyState.MISSING
@@ -141,7 +142,7 @@ def test_a_damaged_batch_may_hold_the_copy(tmp_path: Path) -> None:
     damaged[-1] ^= 1
     segment(tmp_path, DEAD_LETTERS, 0, 0, [bytes(damaged), build_batch([dead_letter(1, 9, AT_MS + 100_000)])])
     found = read_dead_letters([str(tmp_path)], [DEAD_LETTERS])
-    assert found.state_of(Origin("workers", ORDERS, 0, 7), "LIMIT_OR_REJECT", AT_MS) is CopyState.NOT_YET
+    assert found.state_of(DeadLetterOrigin("workers", ORDERS, 0, 7), "LIMIT_OR_REJECT", AT_MS) is CopyState.NOT_YET
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_a_damaged_batch_may_hold_the_copy(tmp_path: Path) -> None:
 def test_headers_that_name_no_origin_are_no_copy(changed: dict[str, bytes]) -> None:
     """Anybody may write to a topic: headers are believed only as far as they can be true."""
     assert origin_of(dead_letter(0, 7, AT_MS, changed)) is None
-    assert origin_of(dead_letter(0, 7, AT_MS)) == Origin("workers", ORDERS, 0, 7)
+    assert origin_of(dead_letter(0, 7, AT_MS)) == DeadLetterOrigin("workers", ORDERS, 0, 7)
 
 
 def test_no_dead_letter_topic_is_an_error(source: Path) -> None:

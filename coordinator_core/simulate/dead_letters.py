@@ -1,0 +1,215 @@
+"""Dead letter topics: brokers copy there what a share group gave up, since Kafka 4.4 (KIP-1191).
+
+Each broker has one `DeadLetterSender`. It has at most one request on its way to the leader of a dead letter partition;
+what comes meanwhile goes into the next one, in the same batch. A copy that the broker refuses, or has tried too often,
+fails, and its records are archived all the same. Copies have headers alone: payloads do not exist here, as if
+errors.deadletterqueue.copy.record.enable were false.
+
+Source: ShareGroupDLQStateManager of Kafka 4.4.0.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.runtime.partition import PartitionLog
+from coordinator_core.share_partition.dead_letters import DeadLetterOrigin, headers_of
+from coordinator_core.share_partition.state import DeadLetterCopy
+from coordinator_core.simulate.clock import EventLoop
+from coordinator_core.simulate.cluster import INTERNAL_MS, Cluster
+from coordinator_core.simulate.topics import Topics
+from coordinator_core.simulate.truth import Truth
+
+BROKER_ID: Final = 1
+"""Dead letter logs are on one broker that never fails."""
+ATTEMPTS_MAX: Final = 5
+BACKOFF_MS: Final = 1000
+BACKOFF_MAX_MS: Final = 30_000
+BACKOFF_JITTER: Final = 0.2
+BATCH_RECORDS_MAX: Final = 1000
+"""Of one request: headers of so many records stay below max.message.bytes, whatever the names."""
+NOT_ENABLED: Final = "DLQ is not enabled on configured DLQ topic for share group: {group_id}, topic: {topic}."
+NO_TOPIC: Final = (
+    "DLQ topic does not exist and auto create is disabled on cluster for share group: {group_id}, topic: {topic}."
+)
+UNKNOWN_TOPIC_ID: Final = "This server does not host this topic ID."
+EXHAUSTED: Final = "Exhausted max retries to produce to DLQ topic without success."
+
+OnCopied = Callable[[], None]
+
+
+class DeadLetterLogs:
+    """The logs of the dead letter topics, which all brokers share."""
+
+    def __init__(self, topics: Topics, loop: EventLoop) -> None:
+        self._topics = topics
+        self._loop = loop
+        self._logs: dict[tuple[str, int], PartitionLog] = {}
+        """By topic id and partition."""
+
+    def logs(self) -> Iterator[tuple[PartitionLog, str]]:
+        """Those of all topics that are for dead letters, each with its topic's id."""
+        for at in self._topics.partitions():
+            if self._topics.are_dead_letters_enabled(at.topic):
+                yield self._log(at), self._topics.topic_id(at.topic)
+
+    def append(self, at: TopicPartition, headers: list[tuple[tuple[str, bytes], ...]]) -> int:
+        """Add records of these headers, one batch; the offset of the first."""
+        log, now_ms = self._log(at), self._loop.now_ms
+        first_offset = log.end_offset
+        records = [Record(first_offset + index, now_ms, None, None, it) for index, it in enumerate(headers)]
+        log.append(BROKER_ID, build_batch(records))
+        self._topics.add_records(at, len(records), now_ms)
+        return first_offset
+
+    def _log(self, at: TopicPartition) -> PartitionLog:
+        place = (self._topics.topic_id(at.topic), at.partition)
+        if place not in self._logs:
+            self._logs[place] = PartitionLog(at.topic, at.partition, (BROKER_ID,))
+        return self._logs[place]
+
+
+@dataclass(slots=True)
+class _Letter:
+    """A copy that a broker was asked for."""
+
+    topic: str
+    group_id: str
+    origin: TopicPartition
+    copy: DeadLetterCopy
+    on_done: OnCopied
+    next_offset: int
+    """Of the source: the first that is not copied yet."""
+    failed_count: int = 0
+
+
+class DeadLetterSender:
+    """What one broker copies. `stop` it where the broker goes: what it had not sent, nobody sends for it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        loop: EventLoop,
+        topics: Topics,
+        logs: DeadLetterLogs,
+        truth: Truth,
+        draws: random.Random,
+    ) -> None:
+        self._cluster = cluster
+        self._loop = loop
+        self._topics = topics
+        self._logs = logs
+        self._truth = truth
+        self._draws = draws
+        self._waiting: dict[TopicPartition, list[_Letter]] = {}
+        """Dead letter partition -> what is to be sent there."""
+        self._in_flight: set[TopicPartition] = set()
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """The broker is gone."""
+        self._is_stopped = True
+
+    def copy(self, topic: str, group_id: str, origin: TopicPartition, copy: DeadLetterCopy, on_done: OnCopied) -> None:
+        """Copy records of a partition to the dead letter topic of a group; `on_done` is called once, whatever came of
+        it, maybe at once."""
+        self._enqueue(_Letter(topic, group_id, origin, copy, on_done, copy.first_offset))
+
+    def _enqueue(self, letter: _Letter) -> None:
+        partition_count = self._topics.partition_count(letter.topic, self._loop.now_ms)
+        if not partition_count or not self._topics.are_dead_letters_enabled(letter.topic):
+            refusal = NOT_ENABLED if partition_count else NO_TOPIC
+            self._fail(letter, refusal.format(group_id=letter.group_id, topic=letter.topic))
+            return
+        at = TopicPartition(letter.topic, letter.origin.partition % partition_count)
+        self._waiting.setdefault(at, []).append(letter)
+        self._send(at)
+
+    def _send(self, at: TopicPartition) -> None:
+        if self._is_stopped or at in self._in_flight or at not in self._waiting:
+            return
+        letters: list[tuple[_Letter, int]] = []
+        """With the source offset after the last that goes along."""
+        left = BATCH_RECORDS_MAX
+        waiting = self._waiting.pop(at)
+        while waiting and left:
+            letter = waiting.pop(0)
+            next_offset = min(letter.copy.last_offset + 1, letter.next_offset + left)
+            left -= next_offset - letter.next_offset
+            letters.append((letter, next_offset))
+        if waiting:
+            self._waiting[at] = waiting
+        self._in_flight.add(at)
+        self._loop.after(INTERNAL_MS, self._arrive, at, self._cluster.data_leader(at), letters)
+
+    def _arrive(self, at: TopicPartition, leader: int | None, letters: list[tuple[_Letter, int]]) -> None:
+        """A request reaches the leader of a dead letter partition, unless that is gone."""
+        if leader not in self._cluster.alive:
+            self._loop.after(INTERNAL_MS, self._on_response, at, letters, ErrorCode.NETWORK_EXCEPTION)
+            return
+        if not self._topics.exists(at):
+            self._loop.after(INTERNAL_MS, self._on_response, at, letters, ErrorCode.UNKNOWN_TOPIC_ID)
+            return
+        headers = [
+            headers_of(DeadLetterOrigin(letter.group_id, *letter.origin, offset), letter.copy)
+            for letter, next_offset in letters
+            for offset in range(letter.next_offset, next_offset)
+        ]
+        log_offset = self._logs.append(at, headers)
+        for letter, next_offset in letters:
+            self._tell(letter, letter.next_offset, next_offset - 1, log=[at.partition, log_offset], error=None)
+            log_offset += next_offset - letter.next_offset
+        self._loop.after(INTERNAL_MS, self._on_response, at, letters, None)
+
+    def _on_response(self, at: TopicPartition, letters: list[tuple[_Letter, int]], error: ErrorCode | None) -> None:
+        if self._is_stopped:
+            return
+        self._in_flight.discard(at)
+        for letter, next_offset in letters:
+            if error is ErrorCode.UNKNOWN_TOPIC_ID:
+                self._fail(letter, UNKNOWN_TOPIC_ID)
+                continue
+            if error is not None:
+                self._try_again(letter)
+                continue
+            letter.failed_count, letter.next_offset = 0, next_offset
+            if next_offset > letter.copy.last_offset:
+                letter.on_done()
+            else:
+                self._enqueue(letter)
+        self._send(at)
+
+    def _try_again(self, letter: _Letter) -> None:
+        """Later and later, up to `ATTEMPTS_MAX` times (ExponentialBackoffManager)."""
+        letter.failed_count += 1
+        if letter.failed_count >= ATTEMPTS_MAX:
+            self._fail(letter, EXHAUSTED)
+            return
+        backoff_ms = min(BACKOFF_MS * 2 ** (letter.failed_count - 1), BACKOFF_MAX_MS)
+        backoff_ms = int(backoff_ms * self._draws.uniform(1 - BACKOFF_JITTER, 1 + BACKOFF_JITTER))
+        self._loop.after(backoff_ms, self._retry, letter)
+
+    def _retry(self, letter: _Letter) -> None:
+        if not self._is_stopped:
+            self._enqueue(letter)
+
+    def _fail(self, letter: _Letter, error: str) -> None:
+        self._tell(letter, letter.next_offset, letter.copy.last_offset, log=None, error=error)
+        letter.on_done()
+
+    def _tell(self, letter: _Letter, first_offset: int, last_offset: int, **facts: Any) -> None:
+        line = {
+            "group": letter.group_id,
+            "topic": letter.origin.topic,
+            "partition": letter.origin.partition,
+            "first_offset": first_offset,
+            "last_offset": last_offset,
+            "delivery_count": letter.copy.delivery_count,
+            "message": letter.copy.cause.value,
+            "dead_letter_topic": letter.topic,
+        }
+        self._truth.tell("dead_letters", self._loop.now_ms, {**line, **facts})

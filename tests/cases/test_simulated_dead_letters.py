@@ -1,0 +1,109 @@
+"""A night over a simulated log with dead letter topics: causes, refusals and copies are those of the truth."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.cli_enums import Listing
+from jobs.operations.simulate import simulate
+from jobs.queries.audit_payload import run_payload
+from jobs.queries.audit_report import Span, listed
+from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.coordinator_core.simulate.simulations import SCENARIOS
+
+Place = tuple[str, str, int, int]
+"""Group, topic, partition and offset."""
+
+
+def places(facts: dict[str, Any], group: str = "group") -> Iterator[Place]:
+    for offset in range(facts["first_offset"], facts["last_offset"] + 1):
+        yield facts[group], facts["topic"], facts["partition"], offset
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The scenario, simulated."""
+    root = tmp_path_factory.mktemp("simulated") / "dead-letters"
+    simulate(str(SCENARIOS / "dead-letters.toml"), str(root))
+    return root
+
+
+@pytest.fixture(scope="module")
+def night(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """One night over it."""
+    ledger = Ledger(tmp_path_factory.mktemp("warehouse"))
+    result = ledger.night(root / "logs")
+    assert result.exit_code == 0, result.text
+    return ledger
+
+
+def truth(root: Path, file: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (root / "truth" / f"{file}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_each_record_is_given_up_once_for_the_true_cause(night: Ledger, root: Path) -> None:
+    """All that was given up is there and nothing else; what is CERTAIN is true, and so is each refused copy."""
+    why = {place: line["why"] for line in truth(root, "archived") for place in places(line)}
+    rows = {place: row for row in night.rows("gold.archived_records") for place in places(row, "group_id")}
+    assert rows.keys() == why.keys()
+    assert sum(row["last_offset"] - row["first_offset"] + 1 for row in night.rows("gold.archived_records")) == len(rows)
+    for place, row in rows.items():
+        assert row["likely_cause"] in (None, why[place]) or row["confidence"] != "CERTAIN", (place, row)
+    certain = {place[0] for place, row in rows.items() if row["likely_cause"] and row["confidence"] == "CERTAIN"}
+    assert certain >= {"rejects", "refused"}  # ARCHIVING excludes a gap
+    assert {(place[0], row["dead_letter"]) for place, row in rows.items()} == {
+        ("rejects", "TRIED"),
+        ("gives-up", "TRIED"),
+        ("times-out", "TRIED"),
+        ("refused", "REFUSED"),
+        ("without", None),
+    }
+    names, listing = listed(night.warehouse, CLUSTER_ID, Listing.WITHOUT_COPY, Span(), None)
+    assert {row[names.index("group_id")] for row in listing} == {"refused"}
+
+
+def test_copies_make_causes_certain(night: Ledger, root: Path) -> None:
+    """`audit --payload` finds each copy where the truth says that it lies, and what it says is the cause, CERTAIN."""
+    out = io.StringIO()
+    options: dict[str, Any] = {"group_ids": None, "sources": [str(root / "logs")], "output_format": "json", "out": out}
+    run_payload(night.warehouse, CLUSTER_ID, span=Span(), **options)
+    rows = [json.loads(line) for line in out.getvalue().splitlines()[1:]]
+    found = {(row["group_id"], row["topic"], row["partition"], row["offset"]): row for row in rows}
+    why = {place: line["why"] for line in truth(root, "archived") for place in places(line)}
+    copied = {
+        place: f"{line['dead_letter_topic']}-{line['log'][0]}:{line['log'][1] + index}"
+        for line in truth(root, "dead_letters")
+        if line["error"] is None
+        for index, place in enumerate(places(line))
+    }
+    assert found.keys() == why.keys()
+    assert {place for place, row in found.items() if row["dead_letter"] == "FOUND"} == copied.keys()
+    for place, lies_at in copied.items():
+        row = found[place]
+        assert (row["likely_cause"], row["confidence"]) == (why[place], "CERTAIN")
+        assert row["dead_letter_place"] == lies_at
+    assert {row["dead_letter"] for place, row in found.items() if place[0] == "refused"} == {"REFUSED"}
+
+
+def test_nights_give_the_same_tables_as_one(night: Ledger, root: Path, tmp_path: Path) -> None:
+    """Wherever the log of share state is cut, also between ARCHIVING and ARCHIVED."""
+    nights = Ledger(tmp_path / "warehouse")
+    for number, part in enumerate((0.31, 0.62, 1.0), 1):
+        folder = tmp_path / f"logs-{number}"
+        for log in sorted((root / "logs").glob("*/*.log")):
+            target = folder / log.parent.name / log.name
+            target.parent.mkdir(parents=True)
+            data = log.read_bytes()
+            is_cut = log.parent.name.startswith("__share_group_state")
+            target.write_bytes(data[: int(len(data) * part)] if is_cut else data)
+        nights.night(folder, number=number)
+    for name in ("gold.archived_records", "gold.redeliveries", "silver.share_batch_transitions"):
+        once, cut = (
+            sorted(repr({k: v for k, v in row.items() if k != "is_settled"}) for row in found.rows(name))
+            for found in (night, nights)
+        )
+        assert once == cut, name
