@@ -53,7 +53,7 @@ def headers(record: Record) -> dict[str, str]:
     return {name.removeprefix("__dlq.errors."): (value or b"").decode() for name, value in record.headers}
 
 
-def told(run: Run, file: str, **facts: object) -> Counter[Copy]:
+def offsets_of(run: Run, file: str, **facts: object) -> Counter[Copy]:
     """The offsets of truth lines, each as often as it is there."""
     return Counter(
         (line["group"], line["topic"], line["partition"], offset)
@@ -117,7 +117,7 @@ def test_what_is_given_up_is_archiving_until_its_copy_is_done(run: Run) -> None:
         for line in run.lines("dead_letters")
     }
     assert all(times[0][1] <= copied_ms[place] <= times[1][1] for place, times in writes.items() if len(times) == 2)
-    assert told(run, "archived") == Counter(dict.fromkeys(writes, 1))
+    assert offsets_of(run, "archived") == Counter(dict.fromkeys(writes, 1))
     assert {line["error"] for line in run.lines("dead_letters", group="refused")} == {
         "DLQ is not enabled on configured DLQ topic for share group: refused, topic: dlq.closed."
     }
@@ -153,12 +153,12 @@ def test_a_copy_whose_broker_fails_is_made_once_more() -> None:
         broker = before.simulation.cluster.data_leader(TopicPartition(line["topic"], line["partition"]))
         fault = f'[[fault]]\nkind = "broker_failover"\nat = "{line["ts_ms"] - start_ms}ms"\nbroker = {broker}\n'
         run = run_text(text + fault + 'duration = "20s"\n', minutes=3, head=HEAD_44)
-        again = {place: count for place, count in told(run, "dead_letters", error=None).items() if count > 1}
+        again = {place: count for place, count in offsets_of(run, "dead_letters", error=None).items() if count > 1}
         if again:
             struck += 1
             assert set(again.values()) == {2}
-            assert told(run, "archived").keys() >= again.keys()
-            assert set(told(run, "archived").values()) == {1}
+            assert offsets_of(run, "archived").keys() >= again.keys()
+            assert set(offsets_of(run, "archived").values()) == {1}
     assert struck == 2
 
 
