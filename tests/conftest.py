@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 IS_TEST_LIVE = os.environ.get("LIVE_TESTS") == "all"
@@ -21,12 +22,14 @@ for classes in (PROJECT_ROOT / ".cache").glob("classes-*.jsa"):
 import pytest
 from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
+from xdist.remote import Producer
 
 from jobs.delta.warehouse import Warehouse
 from jobs.spark.session import start_session
 from jobs.spark.settings import spark_defaults
 from tests.jobs.in_process import in_process
 from tests.made_once import MadeOnce
+from tests.scheduling import needs_spark, one_jvm
 
 takes_minutes = pytest.mark.skipif(not IS_TEST_LIVE, reason="minutes: make test-live runs it")
 """Marks what would make `make test` too long: whole tests, and cases of which one is enough there."""
@@ -42,8 +45,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of many small tests come last: they fill up what is left when the long ones are done."""
-    items.sort(key=lambda item: OF_SMALL_TESTS in item.path.parents)
+    """Files that need Spark come first: one process takes all of them. Those of many small tests come last, and fill up
+    what is left when the long ones are done."""
+    items.sort(
+        key=lambda item: (
+            not needs_spark(str(item.path.relative_to(PROJECT_ROOT))),
+            OF_SMALL_TESTS in item.path.parents,
+        )
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Any:
+    """`make test` distributes files so that one JVM does."""
+    return one_jvm(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

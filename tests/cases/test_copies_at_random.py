@@ -34,7 +34,7 @@ from tests.jobs.builders import damaged
 from tests.jobs.dump_builders import kafka_rows, write_json_lines
 from tests.jobs.in_process import in_process
 
-COPY_SETS: Final = int(os.environ.get("COPY_SETS", "40"))
+COPY_SETS: Final = int(os.environ.get("COPY_SETS", "16"))
 FAILED_ONCE: Final = (168, 1442, 1700, 1991)
 """Two dumps of which one has no row that the other lacks; a damaged batch at the end of a segment, before batches of an
 epoch that a newer one cuts away."""

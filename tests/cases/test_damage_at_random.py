@@ -24,7 +24,7 @@ from tests.cases.test_copies import contents
 from tests.cases.test_copies_at_random import Written, batches_from, cleaned, commit, coverage_of
 from tests.jobs.in_process import in_process
 
-DAMAGE_SETS: Final = int(os.environ.get("DAMAGE_SETS", "40"))
+DAMAGE_SETS: Final = int(os.environ.get("DAMAGE_SETS", "16"))
 PARTS: Final = 4
 WHOLE_NIGHTS: Final = max(6, DAMAGE_SETS // 20)
 UNDECIDABLE: Final = frozenset({251})

@@ -15,7 +15,7 @@ from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.whatif_stories import Asked, Figures, asked_of, judge, random_scenario
 from tests.coordinator_core.whatif.recorded import Simulated
 
-STORIES: Final = int(os.environ.get("WHATIF_STORIES", "20"))
+STORIES: Final = int(os.environ.get("WHATIF_STORIES", "10"))
 """Groups, each with a setting to be changed; `make fuzz` tries 200."""
 GROUPS: Final = 10
 """Of one world: as many stories share a run and a night."""

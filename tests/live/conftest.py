@@ -137,8 +137,9 @@ def loaded(simulated: Simulated, home: KafkaHome, tmp_path_factory: pytest.TempP
 
 
 @pytest.fixture(scope="session")
-def tables(simulated: Simulated, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """The tables which the jobs make of the same segments."""
+def tables(request: pytest.FixtureRequest, simulated: Simulated, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """The tables which the jobs make of the same segments; `make test-live` has Spark carry their tasks."""
+    spark: SparkSession = request.getfixturevalue("spark" if IS_TEST_LIVE else "no_spark")
     root = tmp_path_factory.mktemp("warehouse")
     make_warehouse(spark, simulated.logs, root, cluster_id="simulated")
     return read_tables(root)

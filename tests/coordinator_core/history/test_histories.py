@@ -23,7 +23,7 @@ from tests.coordinator_core.history.test_checkpoint import by_group, texts
 from tests.coordinator_core.offsets.reference import Row, rows_of
 from tests.coordinator_core.share_state.reference import chunk_of, columnar_rows
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "500"))
+HISTORIES: Final = int(os.environ.get("HISTORIES", "200"))
 """How many of each coordinator topic; `make fuzz` tries more."""
 BY_BYTES: Final = 16
 """One in so many goes through bytes in each run, which takes longer than all else (`test_checkpoint` tries that)."""

@@ -35,7 +35,7 @@ from tests.coordinator_core.inference.group_weeks import (
 )
 from tests.coordinator_core.offsets.reference import encode_batches
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "100"))
+HISTORIES: Final = int(os.environ.get("HISTORIES", "40"))
 PARTS: Final = 10
 SETTINGS: Final = InferenceSettings(skip_offset_count=500)
 TWO_DEPLOYMENTS: Final = {1: (1291,), 9: (1149,)}

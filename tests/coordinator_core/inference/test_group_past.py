@@ -16,7 +16,7 @@ from tests.coordinator_core.inference.group_lives import GROUP, Replayed, batche
 from tests.coordinator_core.inference.group_nights import Nights, assert_same, end_of
 from tests.recorded import RECORDINGS
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "80"))
+HISTORIES: Final = int(os.environ.get("HISTORIES", "40"))
 PARTS: Final = 10
 FULL_A: Final = RECORDINGS / "full-a" / "logs"
 SETTINGS: Final = InferenceSettings(skip_offset_count=500, stalled_ms=10_000)

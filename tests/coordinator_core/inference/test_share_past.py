@@ -35,7 +35,7 @@ from tests.coordinator_core.history.histories import cuts_of, share_log
 from tests.coordinator_core.inference.share_logs import counts_of
 from tests.coordinator_core.share_state.reference import chunk_of
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "300"))
+HISTORIES: Final = int(os.environ.get("HISTORIES", "120"))
 PARTS: Final = 10
 SETTINGS: Final = InferenceSettings(record_lock_duration_ms=3_000, modern_session_timeout_ms=2_000)
 FOREVER_MS: Final = 2**62

@@ -29,7 +29,7 @@ from tests.coordinator_core.inference.group_weeks import (
 )
 from tests.coordinator_core.offsets.reference import ABORT, LogBatch, encode_batches, marker
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "200"))
+HISTORIES: Final = int(os.environ.get("HISTORIES", "80"))
 PARTS: Final = 10
 MINUTE_MS: Final = 60_000
 SETTINGS: Final = InferenceSettings(skip_offset_count=500, stalled_ms=5_000_000)
