@@ -60,6 +60,8 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
   producer_id (-1: none), offsets: [[topic, partition, committed_offset, log offset], ...], log_partition.
 * `deletions.jsonl`: what coordinators removed: `what` GROUP or OFFSET, group, topic, partition, log, and `why`:
   TOPIC_DELETED, GROUP_DELETED, EXPIRED, or null where a group of another protocol takes its place.
+* `request_timeouts.jsonl`: requests whose answer a client gave up: group, client_id, operation, and how long it had
+  waited (`waited_ms`).
 * `transactions.jsonl`: producer_id, producer_epoch, outcome COMMITTED or ABORTED, log: the marker.
 * Share groups, each line with group, topic, partition, first_offset and last_offset (inclusive):
   `deliveries.jsonl`: records which were acquired for a member: client_id, delivery_count.

@@ -19,7 +19,7 @@ from coordinator_core.share.messages import (
 from coordinator_core.share.service import Flow, alter_offsets, delete_groups, delete_offsets
 from coordinator_core.simulate.clients.machine import SlowPoll, Subscribe, TopicsChanged
 from coordinator_core.simulate.clock import EventLoop
-from coordinator_core.simulate.cluster import Cluster
+from coordinator_core.simulate.cluster import DETECTION_MS, Cluster
 from coordinator_core.simulate.heartbeats import Heartbeats
 from coordinator_core.simulate.other_logs import topic_configs
 from coordinator_core.simulate.process import Process
@@ -283,9 +283,32 @@ class Faults:
 
     def _broker_failover(self, spec: FaultSpec) -> None:
         assert spec.broker is not None
-        self._tell(spec, broker=spec.broker)
+        fault = self._tell(spec, broker=spec.broker)
         self._stage.cluster.kill(spec.broker)
-        self._later(spec, self._stage.cluster.revive, spec.broker)
+        self._loop.after(DETECTION_MS, self._fence, spec.broker, fault)
+        self._later(spec, self._revive, spec.broker, fault)
+
+    def _fence(self, broker_id: int, fault: int) -> None:
+        if broker_id not in self._stage.cluster.alive:
+            self._stage.topics.fenced.add(broker_id)
+            self._refresh_racks(fault)
+
+    def _revive(self, broker_id: int, fault: int) -> None:
+        self._stage.cluster.revive(broker_id)
+        if broker_id in self._stage.topics.fenced:
+            self._stage.topics.fenced.discard(broker_id)
+            self._refresh_racks(fault)
+
+    def _refresh_racks(self, fault: int) -> None:
+        """Metadata has no rack of a fenced broker: to a leader that has a rack these are other partitions."""
+        scenario = self._stage.scenario
+        for group in scenario.groups if scenario.cluster.racks else ():
+            if group.protocol == "classic" and group.racks:
+                for group_id in group.group_ids():
+                    for process in self._stage.members[group_id]:
+                        process.fault = fault
+                        delay_ms = process.uuids.randrange(METADATA_AGE_MS)
+                        self._loop.after(delay_ms, process.tell, TopicsChanged())
 
 
 STRIKES: Final = {

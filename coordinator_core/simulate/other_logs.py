@@ -15,6 +15,7 @@ from coordinator_core.lookup import transactional_id_partition
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.scenario import ClusterSpec, GroupSpec, TopicSpec
+from coordinator_core.simulate.topics import replicas_of
 from schemas import cluster_metadata as metadata
 from schemas import transaction_state as transactions
 from schemas.wire import Message
@@ -25,7 +26,6 @@ CONTROLLER_ID: Final = 1
 AGE_MS: Final = 60_000
 """The cluster was set up so long before the scenario starts."""
 BATCH_RECORDS_MAX: Final = 500
-REPLICAS_MAX: Final = 3
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 """transaction.timeout.ms of the producers."""
 
@@ -88,11 +88,9 @@ class MetadataLog:
         self._append([_record(metadata.REMOVE_TOPIC_RECORD, topic_id=topic_id)], self._loop.now_ms)
 
     def _partitions(self, name: str, topic_id: str, numbers: range) -> list[bytes]:
-        brokers = self._spec.brokers
         records = []
         for number in numbers:
-            first = number if name.startswith("__") else sum(name.encode()) + number
-            replicas = tuple((first + index) % brokers + 1 for index in range(min(REPLICAS_MAX, brokers)))
+            replicas = replicas_of(name, number, self._spec.brokers)
             records.append(
                 _record(
                     metadata.PARTITION_RECORD,

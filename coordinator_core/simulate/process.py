@@ -89,8 +89,12 @@ class Process:
         self._lookups = Lookups(latency_ms, loop, network, lookup_draws)
         self._late: Send | None = None
         """A heartbeat that waited for its coordinator: of when it arrives nobody else knows."""
+        self._unanswered: dict[int, Send] = {}
+        """Requests with a time-out that are under way, by `id`."""
         self._is_paused = False
         self._buffered: list[Event] = []
+        self._overdue: list[Send] = []
+        """Requests whose time ran out while it was paused."""
         self._paused_interval_ms = 0
         self._on_closed: Callable[[], None] | None = None
 
@@ -142,6 +146,10 @@ class Process:
         buffered, self._buffered = self._buffered, []
         for event in buffered:
             self._hand(event)
+        # clients look at what came before they look at what is overdue (NetworkClient.poll)
+        overdue, self._overdue = self._overdue, []
+        for send in overdue:
+            self._give_up(send, self.incarnation)
 
     def tell(self, event: Event) -> None:
         """Something which the scenario makes happen to the client."""
@@ -154,6 +162,8 @@ class Process:
         self.client = None
         self._is_paused = False
         self._buffered.clear()
+        self._overdue.clear()
+        self._unanswered.clear()
         self._timers.clear()
         self._lookups.clear()
 
@@ -188,6 +198,20 @@ class Process:
     def _reach(self, send: Send, incarnation: int, broker_id: int) -> None:
         if incarnation == self.incarnation:
             self._loop.after(self.latency_ms, self._network.deliver, self, broker_id, send)
+            if send.timeout_ms is not None:
+                self._unanswered[id(send)] = send
+                self._loop.after(send.timeout_ms, self._give_up, send, incarnation)
+
+    def _give_up(self, send: Send, incarnation: int) -> None:
+        """The time of a request is over: the client closes the connection, and takes no answer any more."""
+        if incarnation != self.incarnation or id(send) not in self._unanswered:
+            return
+        if self._is_paused:
+            self._overdue.append(send)
+            return
+        facts = {"group": self.group_id, "client_id": self.client_id, "operation": send.operation}
+        self._truth.tell("request_timeouts", self._loop.now_ms, {**facts, "waited_ms": send.timeout_ms})
+        self.answered(incarnation, send, None, ErrorCode.REQUEST_TIMED_OUT)
 
     def heartbeat(self) -> Send:
         """The heartbeat as it would be sent now."""
@@ -211,6 +235,8 @@ class Process:
     def answered(self, incarnation: int, send: Send, response: Any, error: ErrorCode | None) -> None:
         """An answer reaches the client, if it is still the one which asked."""
         if incarnation != self.incarnation or self.client is None:
+            return
+        if send.timeout_ms is not None and self._unanswered.pop(id(send), None) is None:
             return
         code = error if error is not None else ErrorCode(getattr(response, "error_code", 0) or 0)
         if code in LOST_BROKER:

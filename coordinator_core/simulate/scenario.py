@@ -41,6 +41,8 @@ class ClusterSpec:
 
     brokers: int = 3
     """How many; they lead the log partitions in turns."""
+    racks: tuple[str, ...] = ()
+    """broker.rack of each broker, in turns; without it, they have none."""
     consumer_offsets_partitions: int = 5
     """offsets.topic.num.partitions: of `__consumer_offsets`."""
     share_group_state_partitions: int = 5
@@ -125,6 +127,9 @@ class GroupSpec:
     member_assignors: tuple[tuple[str, ...], ...] = ()
     """`[["range", "roundrobin"], ["roundrobin"]]`: the assignors of each member, in turns. The group takes one that all
     support, by vote; a member that supports none of those is refused (INCONSISTENT_GROUP_PROTOCOL), and ends."""
+    racks: tuple[str, ...] = ()
+    """client.rack of each member, in turns. The client assignors range, sticky and cooperative-sticky prefer replicas
+    on a member's rack where brokers have racks, too; the assignors of brokers ignore it."""
     static: bool = False
     """Members have a group instance id and come back as who they were."""
     start_after_ms: int = 0
@@ -137,6 +142,12 @@ class GroupSpec:
     """heartbeat.interval.ms."""
     max_poll_interval_ms: int = 300_000
     """max.poll.interval.ms: a member that does not poll for so long leaves."""
+    member_max_poll_interval_ms: tuple[int, ...] = ()
+    """`["30s", "5m"]`: max.poll.interval.ms of each member, in turns. In classic groups it is also the rebalance
+    time-out: the group waits for the longest of all, and JoinGroup of a member with a shorter one times out before."""
+    request_timeout_ms: int = 30_000
+    """request.timeout.ms: a client gives up a SyncGroup after so long without an answer, a JoinGroup after its
+    rebalance time-out and 5 s, if that is longer; and it joins again."""
     commit_interval_ms: int = 5000
     """auto.commit.interval.ms; for transactional groups the time between two transactions."""
     commits: str = "auto"
@@ -315,6 +326,7 @@ GROUP_KEYS: Final[Mapping[str, Use]] = {
     "member_assignors": Use(("classic",), "whose members take the broker's assignor"),
     "acquire_mode": Use(SHARE_ONLY, "which acquires no records"),
     "static": Use(COMMITTING, "whose members have no group.instance.id"),
+    "request_timeout": Use(("classic",), "whose members wait for no other members"),
     "session_timeout": Use(("classic",), "where brokers set it (group.consumer.session.timeout.ms, group.share...)"),
     "heartbeat_interval": Use(
         ("classic",), "where brokers set it (group.consumer.heartbeat.interval.ms, group.share...)"

@@ -106,6 +106,8 @@ def _table(kind: type[T], value: Any, place: Place) -> T:
 
 def _check_given(group: GroupSpec, given: Collection[str], place: Place) -> None:
     """Every key that a group is given does something there: a key without effect is a misunderstanding."""
+    if "max_poll_interval" in given and "member_max_poll_interval" in given:
+        raise place.key("member_max_poll_interval").error("says that of each member: leave out max_poll_interval")
     for key, use in GROUP_KEYS.items():
         if key not in given:
             continue
@@ -204,6 +206,12 @@ def _positive_duration(value: Any, place: Place) -> int:
     if duration_ms == 0:
         raise place.error("must be longer than nothing")
     return duration_ms
+
+
+def _durations(value: Any, place: Place) -> tuple[int, ...]:
+    if not isinstance(value, list) or not value:
+        raise place.error('must be a list of durations, as ["30s", "5m"]')
+    return tuple(_positive_duration(item, place.item(index)) for index, item in enumerate(value))
 
 
 def _lock_duration(value: Any, place: Place) -> int:
@@ -323,6 +331,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("Scenario", "groups"): _tables(GroupSpec),
     ("Scenario", "faults"): _tables(FaultSpec),
     ("ClusterSpec", "brokers"): _count(1, BROKERS_MAX),
+    ("ClusterSpec", "racks"): _texts,
     ("ClusterSpec", "consumer_offsets_partitions"): _count(1, PARTITIONS_MAX),
     ("ClusterSpec", "share_group_state_partitions"): _count(1, PARTITIONS_MAX),
     ("ClusterSpec", "transaction_state_partitions"): _count(1, PARTITIONS_MAX),
@@ -357,12 +366,15 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("GroupSpec", "assignors"): _texts,
     ("GroupSpec", "member_assignors"): _lists_of_texts,
     ("GroupSpec", "acquire_mode"): _one_of("batch_optimized", "record_limit"),
+    ("GroupSpec", "racks"): _texts,
     ("GroupSpec", "static"): _flag,
     ("GroupSpec", "start_after_ms"): _duration,
     ("GroupSpec", "stagger_ms"): _duration,
     ("GroupSpec", "session_timeout_ms"): _positive_duration,
     ("GroupSpec", "heartbeat_interval_ms"): _positive_duration,
     ("GroupSpec", "max_poll_interval_ms"): _positive_duration,
+    ("GroupSpec", "member_max_poll_interval_ms"): _durations,
+    ("GroupSpec", "request_timeout_ms"): _positive_duration,
     ("GroupSpec", "commit_interval_ms"): _positive_duration,
     ("GroupSpec", "commits"): _one_of("auto", "none", "transactional"),
     ("GroupSpec", "abort_every"): _count(0, 2**31 - 1),
@@ -420,6 +432,12 @@ def _check(scenario: Scenario, place: Place) -> None:
             )
         if topic.abort_every and not topic.transaction_records:
             raise of_topic.key("abort_every").error("does nothing without transaction_records: leave it out")
+    if len(scenario.cluster.racks) > scenario.cluster.brokers:
+        raise (
+            place.key("cluster")
+            .key("racks")
+            .error(f"has more racks than there are brokers ({scenario.cluster.brokers}): the last would do nothing")
+        )
     group_ids: set[str] = set()
     for index, group in enumerate(scenario.groups):
         _check_group(scenario, group, topics, place.key("group").item(index))
@@ -464,6 +482,9 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         if topic not in topics:
             raise place.key("topics").error(f"names {topic!r}, which no [[topic]] makes: add it")
     _check_member_topics(group, place.key("member_topics"))
+    for key in ("racks", "member_max_poll_interval"):
+        if len(getattr(group, "racks" if key == "racks" else f"{key}_ms")) > group.members:
+            raise place.key(key).error(f"has more than the group has members ({group.members}): the last does nothing")
     _check_member_assignors(group, place.key("member_assignors"))
     known = {"classic": CLASSIC_ASSIGNORS, "consumer": scenario.cluster.settings.group_consumer_assignors}
     for assignor in group.assignors:

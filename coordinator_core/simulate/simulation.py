@@ -73,6 +73,8 @@ class Simulation:
             retention_check_interval_ms=scenario.cluster.retention_check_interval_ms,
             seed=self.seed,
             absent=self._absent,
+            brokers=scenario.cluster.brokers,
+            racks=scenario.cluster.racks,
         )
         self.processes: dict[str, Process] = {}
         """By client id."""
@@ -195,15 +197,21 @@ class Simulation:
         assignors = spec.assignors or DEFAULT_ASSIGNORS[spec.protocol]
         if spec.member_assignors:
             assignors = spec.member_assignors[index % len(spec.member_assignors)]
+        max_poll_interval_ms = spec.max_poll_interval_ms
+        if spec.member_max_poll_interval_ms:
+            max_poll_interval_ms = spec.member_max_poll_interval_ms[index % len(spec.member_max_poll_interval_ms)]
+        rack_id = spec.racks[index % len(spec.racks)] if spec.racks else None
         config = ConsumerConfig(
             group_id=group_id,
             client_id=client_id,
             topics=topics,
             assignors=assignors,
             instance_id=f"{group_id}-instance-{index}" if spec.static else None,
+            rack_id=rack_id,
             session_timeout_ms=spec.session_timeout_ms,
             heartbeat_interval_ms=spec.heartbeat_interval_ms,
-            max_poll_interval_ms=spec.max_poll_interval_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            request_timeout_ms=spec.request_timeout_ms,
             poll_interval_ms=spec.poll_interval_ms,
             auto_commit_interval_ms=None if spec.commits == "none" else spec.commit_interval_ms,
             records_per_second=spec.rate,
@@ -222,9 +230,10 @@ class Simulation:
                 spec.acknowledge == "explicit",
                 spec.on_poison,
                 spec.release_every,
-                spec.max_poll_interval_ms,
+                max_poll_interval_ms,
                 spec.renew_every,
                 spec.acquire_mode == "record_limit",
+                rack_id,
             )
             return lambda draws: ShareConsumer(
                 share_config, self.topics, draws, self.topics.names(), self.cluster.data_leader

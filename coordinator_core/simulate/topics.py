@@ -15,6 +15,8 @@ from coordinator_core.simulate.random_streams import kafka_uuid, stream
 from coordinator_core.simulate.scenario import TopicSpec
 
 NANO: Final = 10**9
+REPLICAS_MAX: Final = 3
+"""default.replication.factor, where there are so many brokers."""
 FIRST_PRODUCER_ID: Final = 500
 """Of who fills partition 0 of a topic in transactions; it is no transactional id of the groups."""
 
@@ -87,6 +89,12 @@ class DataPartition:
         self.phases.append(Phase(from_ms, nano_records, _per_ms(records_per_second)))
 
 
+def replicas_of(topic: str, partition: int, broker_count: int) -> tuple[int, ...]:
+    """The brokers of a partition, the one which leads at first in front."""
+    first = partition if topic.startswith("__") else sum(topic.encode()) + partition
+    return tuple((first + index) % broker_count + 1 for index in range(min(REPLICAS_MAX, broker_count)))
+
+
 def _per_ms(records_per_second: float) -> int:
     return round(records_per_second * (NANO // 1000))
 
@@ -102,8 +110,14 @@ class Topics:
         retention_check_interval_ms: int,
         seed: int,
         absent: frozenset[str] = frozenset(),
+        brokers: int = 1,
+        racks: Sequence[str] = (),
     ) -> None:
-        """`absent`: names of topics that are made later (`create`)."""
+        """`absent`: names of topics that are made later (`create`). `racks`: those of the brokers, in turns."""
+        self._brokers = brokers
+        self._racks = tuple(racks)
+        self.fenced: set[int] = set()
+        """Brokers of which clients learn no rack."""
         self.start_ms = start_ms
         self.retention_check_interval_ms = retention_check_interval_ms
         self.specs = {spec.name: spec for spec in specs}
@@ -156,6 +170,18 @@ class Topics:
     def names(self) -> Mapping[str, str]:
         """Topic id -> name: as it is at any time, with the deleted topics."""
         return self._names
+
+    def replica_racks(self, topic: str) -> tuple[frozenset[str], ...]:
+        """The racks of each partition's replicas, "" for that of a fenced broker; empty where brokers have none."""
+        if not self._racks:
+            return ()
+        return tuple(
+            frozenset(map(self._rack, replicas_of(topic, number, self._brokers)))
+            for number in range(self._counts.get(topic, 0))
+        )
+
+    def _rack(self, broker_id: int) -> str:
+        return "" if broker_id in self.fenced else self._racks[(broker_id - 1) % len(self._racks)]
 
     def exists(self, at: TopicPartition) -> bool:
         """Whether the partition is there."""

@@ -58,10 +58,12 @@ from coordinator_core.simulate.clients.producer import END_TRANSACTION, RETRY_TR
 from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
 from coordinator_core.simulate.clients.reader import BUSY, COMMIT, FETCH, POLL_EXPIRED, Reader
 from coordinator_core.simulate.clients.subscriptions import (
+    Snapshot,
     assign_as_leader,
     assigned_partitions,
-    partition_counts,
+    metadata_snapshot,
     subscription_bytes,
+    topics_of_group,
 )
 
 JOIN_VERSION: Final = 9
@@ -85,6 +87,8 @@ SUBSCRIPTION_CHANGED: Final = "group subscription has changed"
 
 METADATA_CHANGED: Final = "cached metadata has changed"
 
+JOIN_GROUP_TIMEOUT_LAPSE_MS: Final = 5000
+"""A JoinGroup may take the rebalance time-out and so long (AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE)."""
 CLOSE_TIMEOUT_MS: Final = 30_000
 """Consumer.close() takes so long at most (DEFAULT_CLOSE_TIMEOUT_MS)."""
 COMMITTED_AGAIN: Final = RETRIABLE | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -150,10 +154,12 @@ class ClassicConsumer:
     """Those of its last JoinGroup (joinedSubscription)."""
     commit_until_ms: int = 0
     """How long the commit before it joins or leaves is tried again."""
-    counts: dict[str, int] = field(default_factory=dict)
-    """As leader: the partition counts by which it assigned (assignmentSnapshot)."""
+    group_topics: frozenset[str] = frozenset()
+    """As leader: all topics of the group."""
+    snapshot: Snapshot = field(default_factory=dict)
+    """As leader: the metadata by which it assigned (assignmentSnapshot)."""
     has_new_metadata: bool = False
-    """Its metadata has changed since it last compared it with `counts`."""
+    """Its metadata has changed since it last compared it with `snapshot`."""
 
     def __post_init__(self) -> None:
         self.subscribed = self.config.topics
@@ -244,11 +250,19 @@ class ClassicConsumer:
             config.instance_id,
             self.rejoin_reason,
         )
-        join = self._send("classic_join", request, "join", JOIN_VERSION)
+        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_GROUP_TIMEOUT_LAPSE_MS)
+        join = self._send("classic_join", request, "join", JOIN_VERSION, timeout_ms)
         return [Heartbeat(0), CancelTimer(POLL), CancelTimer(COMMIT), join]
 
     def _subscription(self, assignor: str) -> bytes:
-        return subscription_bytes(assignor, self.subscribed, self.assigned, self.generation_id, self.sticky_assignment)
+        return subscription_bytes(
+            assignor,
+            self.subscribed,
+            self.assigned,
+            self.generation_id,
+            self.sticky_assignment,
+            self.config.rack_id,
+        )
 
     def _on_join(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not JOINING:
@@ -266,9 +280,10 @@ class ClassicConsumer:
         self._enter(SYNCING)
         assignments: tuple[SyncGroupRequestAssignment, ...] = ()
         if self.is_leader:
-            self.counts, self.has_new_metadata = partition_counts(response, self.topics, now_ms), False
+            self.group_topics, self.has_new_metadata = topics_of_group(response), False
+            self.snapshot = self._metadata(now_ms)
             if not response.skip_assignment:
-                assignments = assign_as_leader(response, self.counts)
+                assignments = assign_as_leader(response, self.topics, now_ms)
         request = SyncGroupRequest(
             self.config.group_id,
             self.generation_id,
@@ -278,7 +293,8 @@ class ClassicConsumer:
             self.protocol_name,
             assignments,
         )
-        return [Heartbeat(self.config.heartbeat_interval_ms), self._send("classic_sync", request, "sync", SYNC_VERSION)]
+        sync = self._send("classic_sync", request, "sync", SYNC_VERSION, self.config.request_timeout_ms)
+        return [Heartbeat(self.config.heartbeat_interval_ms), sync]
 
     def _on_join_refused(self, code: ErrorCode) -> Actions:
         if code in FATAL:
@@ -428,10 +444,13 @@ class ClassicConsumer:
         if not self.has_new_metadata or self.state is not STABLE or self.reader.is_busy:
             return []
         self.has_new_metadata = False
-        counts = {topic: self.topics.partition_count(topic, now_ms) for topic in self.counts}
-        if not self.is_leader or counts == self.counts or self.rejoin_reason:
+        if not self.is_leader or self.rejoin_reason or self._metadata(now_ms) == self.snapshot:
             return []
         return self._at_next_poll(METADATA_CHANGED)
+
+    def _metadata(self, now_ms: int) -> Snapshot:
+        has_rack = self.config.rack_id is not None
+        return metadata_snapshot(self.group_topics, self.topics, now_ms, has_rack=has_rack)
 
     def _subscribe(self, topics: tuple[str, ...]) -> Actions:
         """The next poll finds that it joined with other topics (ConsumerCoordinator.rejoinNeededOrPending)."""
@@ -513,8 +532,8 @@ class ClassicConsumer:
     def _forget_generation(self) -> None:
         self.member_id, self.generation_id, self.is_leader = "", -1, False
 
-    def _send(self, operation: str, request: Any, tag: str, api_version: int) -> Send:
-        return Send(Service.GROUP, self.config.group_id, operation, request, tag, api_version)
+    def _send(self, operation: str, request: Any, tag: str, api_version: int, timeout_ms: int | None = None) -> Send:
+        return Send(Service.GROUP, self.config.group_id, operation, request, tag, api_version, timeout_ms)
 
     def _retry(self, now_ms: int) -> Actions:
         return self._rejoin(self.rejoin_reason, now_ms) if self.state is UNJOINED else []

@@ -169,6 +169,7 @@ class ConsumerMember:
         return self._beat(
             tag,
             self.member_epoch,
+            rack_id=self.config.rack_id,
             rebalance_timeout_ms=self.config.max_poll_interval_ms,
             subscribed_topic_names=tuple(sorted(self.subscribed)),
             server_assignor=assignor,

@@ -104,6 +104,9 @@ class Send:
     request: Any
     tag: str
     api_version: int
+    timeout_ms: int | None = None
+    """The client gives the answer up after so long, which it then takes for a broken connection. None: of requests that
+    wait for nobody and are answered, or lost with their broker, in less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,10 @@ class Topics(Protocol):
 
     def topic_id(self, topic: str) -> str:
         """The id of a topic; of one that was deleted, the last that it had."""
+        ...
+
+    def replica_racks(self, topic: str) -> tuple[frozenset[str], ...]:
+        """The racks of each partition's replicas, "" for that of a fenced broker; empty where brokers have none."""
         ...
 
     def exists(self, at: TopicPartition) -> bool:

@@ -34,9 +34,12 @@ class ConsumerConfig:
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
     """Classic: the favourite first. Consumer protocol: the first is the server's assignor to ask for; none: any."""
     instance_id: str | None = None
+    rack_id: str | None = None
+    """client.rack."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3000
     max_poll_interval_ms: int = 300_000
+    request_timeout_ms: int = 30_000
     poll_interval_ms: int = 1000
     auto_commit_interval_ms: int | None = 5000
     """None: it never commits by itself."""

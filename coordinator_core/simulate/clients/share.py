@@ -105,6 +105,8 @@ class ShareConfig:
     """Every so-many-th record takes two polls, and its lock is renewed; 0: none."""
     is_record_limit: bool = False
     """share.acquire.mode=record_limit."""
+    rack_id: str | None = None
+    """client.rack."""
 
 
 @dataclass(slots=True)
@@ -186,9 +188,9 @@ class ShareConsumer:
 
     # --- membership ---
 
-    def _beat(self, tag: str, member_epoch: int, names: tuple[str, ...] | None) -> Send:
+    def _beat(self, tag: str, member_epoch: int, names: tuple[str, ...] | None, rack_id: str | None = None) -> Send:
         request = ShareGroupHeartbeatRequest(
-            self.config.group_id, self.member_id, member_epoch, subscribed_topic_names=names
+            self.config.group_id, self.member_id, member_epoch, rack_id, subscribed_topic_names=names
         )
         return Send(Service.GROUP, self.config.group_id, "share_group_heartbeat", request, tag, HEARTBEAT_VERSION)
 
@@ -201,7 +203,7 @@ class ShareConsumer:
         self.state, self.member_epoch, self.assigned = JOINING, JOIN_GROUP_MEMBER_EPOCH, ()
         self.sent = self.subscribed
         names = tuple(sorted(self.subscribed))
-        return [Heartbeat(0), CancelTimer(POLL), self._beat("join", self.member_epoch, names)]
+        return [Heartbeat(0), CancelTimer(POLL), self._beat("join", self.member_epoch, names, self.config.rack_id)]
 
     def _on_answer(self, answer: Answered) -> Actions:
         if answer.tag.startswith(SHARE_FETCH):

@@ -3,7 +3,7 @@
 Source: ConsumerCoordinator.metadata, onLeaderElected.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from coordinator_core.assignors import CLIENT_ASSIGNORS
@@ -36,6 +36,7 @@ def subscription_bytes(
     assigned: Sequence[TopicPartition],
     generation_id: int,
     sticky_assignment: Sequence[TopicPartition] | None,
+    rack_id: str | None = None,
 ) -> bytes:
     """A member's metadata for one assignor. `sticky_assignment`: what that assignor remembers, None for nothing."""
     user_data = None
@@ -44,23 +45,42 @@ def subscription_bytes(
     elif assignor == COOPERATIVE:
         user_data = encode_cooperative_sticky_user_data(generation_id)
     return encode_subscription(
-        Subscription(SUBSCRIPTION_VERSION, tuple(sorted(topics)), user_data, by_topic(assigned), generation_id)
+        Subscription(SUBSCRIPTION_VERSION, tuple(sorted(topics)), user_data, by_topic(assigned), generation_id, rack_id)
     )
 
 
-def partition_counts(response: JoinGroupResponse, topics: Topics, now_ms: int) -> dict[str, int]:
-    """The metadata snapshot of a leader: all topics of the group, with 0 partitions where one does not exist."""
-    names = sorted({topic for member in response.members for topic in decode_subscription(member.metadata).topics})
-    return {name: topics.partition_count(name, now_ms) for name in names}
+Snapshot = dict[str, tuple[frozenset[str], ...]]
+"""Topic -> what a leader compares of each of its partitions: the racks of the replicas, where it has a rack itself."""
 
 
-def assign_as_leader(response: JoinGroupResponse, counts: Mapping[str, int]) -> tuple[SyncGroupRequestAssignment, ...]:
-    """Run the chosen assignor over the subscriptions of all members. `counts`: see `partition_counts`."""
+def topics_of_group(response: JoinGroupResponse) -> frozenset[str]:
+    """All topics to which members of the group subscribe."""
+    return frozenset(topic for member in response.members for topic in decode_subscription(member.metadata).topics)
+
+
+def metadata_snapshot(names: Iterable[str], topics: Topics, now_ms: int, *, has_rack: bool) -> Snapshot:
+    """What a leader compares of the topics (ConsumerCoordinator.MetadataSnapshot)."""
+    counts = {name: topics.partition_count(name, now_ms) for name in names}
+    return {
+        name: (topics.replica_racks(name) if has_rack else ()) or (frozenset(),) * count
+        for name, count in counts.items()
+        if count
+    }
+
+
+def assign_as_leader(
+    response: JoinGroupResponse, topics: Topics, now_ms: int
+) -> tuple[SyncGroupRequestAssignment, ...]:
+    """Run the chosen assignor over the subscriptions of all members."""
     subscriptions: HashMap[str, MemberSubscription] = HashMap(string_hash_code)
     for member in response.members:
         decoded = decode_subscription(member.metadata)
         subscriptions[member.member_id] = subscription_from_protocol(decoded, member.group_instance_id)
-    existing = {name: Topic(count) for name, count in counts.items() if count}
+    existing: dict[str, Topic] = {}
+    for name in sorted(topics_of_group(response)):
+        count = topics.partition_count(name, now_ms)
+        if count:
+            existing[name] = Topic(count, tuple(racks - {""} for racks in topics.replica_racks(name)))
     assert response.protocol_name is not None
     assignment = CLIENT_ASSIGNORS[response.protocol_name](existing, dict(subscriptions.items()))
     return tuple(

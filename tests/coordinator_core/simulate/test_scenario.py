@@ -103,6 +103,37 @@ WRONG = (
         r"f\.toml: fault\[0\]\.topic: is read by 'g', which commits in transactions",
     ),
     (
+        "more racks than members",
+        HEAD + TOPIC + GROUP + 'racks = ["a", "b"]\n',
+        r"f\.toml: group\[0\]\.racks: has more than the group has members \(1\): the last does nothing",
+    ),
+    ("a rack without a name", HEAD + TOPIC + GROUP + 'racks = [""]\n', r"racks\[0\]: must be a text that is not empty"),
+    (
+        "more racks than brokers",
+        HEAD + '[cluster]\nbrokers = 1\nracks = ["a", "b"]\n',
+        r"f\.toml: cluster\.racks: has more racks than there are brokers \(1\)",
+    ),
+    (
+        "poll intervals of more members than there are",
+        HEAD + TOPIC + GROUP + 'member_max_poll_interval = ["1m", "2m"]\n',
+        r"f\.toml: group\[0\]\.member_max_poll_interval: has more than the group has members",
+    ),
+    (
+        "poll intervals twice",
+        HEAD + TOPIC + GROUP + 'max_poll_interval = "1m"\nmember_max_poll_interval = ["1m"]\n',
+        r"f\.toml: group\[0\]\.member_max_poll_interval: says that of each member: leave out max_poll_interval",
+    ),
+    (
+        "a poll interval that is no duration",
+        HEAD + TOPIC + GROUP + "member_max_poll_interval = [60]\n",
+        r"f\.toml: group\[0\]\.member_max_poll_interval\[0\]: must be a duration",
+    ),
+    (
+        "no time for requests",
+        HEAD + TOPIC + GROUP + 'request_timeout = "0s"\n',
+        r"f\.toml: group\[0\]\.request_timeout: must be longer than nothing",
+    ),
+    (
         "a config out of range",
         HEAD
         + TOPIC
@@ -196,6 +227,11 @@ WITHOUT_EFFECT = (
         "acquire_mode: does nothing in a classic group",
     ),
     (SHARE, "rate = 10.0", "rate: does nothing in a share group, whose members handle"),
+    (
+        SHARE,
+        'request_timeout = "30s"',
+        "request_timeout: does nothing in a share group, whose members wait",
+    ),
     (SHARE, 'session_timeout = "30s"', "session_timeout: does nothing in a share group, where brokers set it"),
     (SHARE, 'heartbeat_interval = "1s"', "heartbeat_interval: does nothing in a share group"),
     (SHARE, 'commits = "none"', "commits: does nothing in a share group, which commits no offsets"),
