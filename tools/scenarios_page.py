@@ -176,7 +176,7 @@ def fault_docs() -> dict[str, str]:
 
 
 def _faults(cell: Cell) -> Iterator[str]:
-    yield "Each has `kind` and `at`, and may have `every`; any other key is refused."
+    yield "Each has `kind` and `at`, and most may have `every`; any other key is refused."
     about = fault_docs()
     rows = ["| fault | needs | may have | |", "| --- | --- | --- | --- |"]
     for kind, needed in FAULT_KEYS.items():

@@ -553,6 +553,7 @@ class Cluster:
     def settle(self) -> None:
         """Let the followers have all that was appended, so that the truth and the logs end together."""
         for topic in (self.groups, self.shares):
+            topic.lead_offline()
             for log in topic.logs:
                 if log.leader is not None:
                     topic.fetch_all(log)

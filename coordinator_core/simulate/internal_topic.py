@@ -162,8 +162,10 @@ class InternalTopic:
 
     def note_commits(self, log: PartitionLog) -> None:
         """The high watermark may have moved: what waited for it becomes true, and is answered."""
+        if log.leader is None:
+            return
         self._listener.committed(log)
-        if log.leader is not None and self.runtimes[log.leader].has_work:
+        if self.runtimes[log.leader].has_work:
             self._run(log.leader)
 
     # --- brokers that go and come ---
@@ -190,7 +192,7 @@ class InternalTopic:
                 self._load(log, LOADING_MS)
                 self.note_commits(log)
 
-    def revive(self, broker_id: int) -> None:
+    def revive(self, broker_id: int, loading_ms: int = LOADING_MS) -> None:
         """A broker is back, with its logs and nothing else."""
         self.runtimes[broker_id] = self._make_runtime(broker_id)
         self._deadlines.pop(broker_id, None)
@@ -198,17 +200,24 @@ class InternalTopic:
             if log.leader == broker_id:
                 # It came back before anybody noticed: it leads on, from what its log has.
                 log.elect(broker_id)
-                self._load(log, LOADING_MS)
+                self._load(log, loading_ms)
                 self._replicate_soon(log.partition)
             elif log.leader is None and broker_id in log.isr:
                 # Nobody who is in sync was there: the first who comes back leads.
                 log.elect(broker_id)
                 self._listener.truncated(log)
-                self._load(log, LOADING_MS)
+                self._load(log, loading_ms)
                 self._replicate_soon(log.partition)
             elif broker_id in log.replicas and log.leader is not None:
                 log.replicate([broker_id])
                 self.note_commits(log)
+
+    def lead_offline(self) -> None:
+        """Let the last who was in sync lead each partition without a leader, as if it came back now."""
+        for broker_id in sorted({log.isr[0] for log in self.logs if self.exists and log.leader is None}):
+            self.revive(broker_id, loading_ms=0)
+            for answer in self.runtimes[broker_id].run(self._loop.now_ms):
+                self._listener.answered(broker_id, answer)
 
     def preferred_of(self, broker_id: int) -> list[PartitionLog]:
         """Logs which the broker led at first, is in sync with, and does not lead now."""

@@ -32,7 +32,20 @@ GROUPS_MAX: Final = 100_000
 DEAD_LETTER_PREFIX: Final = "dlq."
 """errors.deadletterqueue.topic.name.prefix of the brokers."""
 BROKERS_MAX: Final = 64
+CLIENTS_MAX: Final = 500_000
+ALL_PARTITIONS_MAX: Final = 1_000_000
 """Far above any sensible scenario: a slip of a key, not the memory, should end a run."""
+DURATION_MS_MAX: Final = 3650 * UNIT_MS["d"]
+"""Ten years: the clock of a longer scenario would reach times that no calendar has."""
+CONFIG_MS_MAX: Final = 2**31 - 1
+"""Durations of clients and brokers that Kafka keeps in 32 bits."""
+LINGER_MS_MAX: Final = 4999
+"""offsets.commit.timeout.ms: a write that waits 5 s is given up, and with a longer linger every write would."""
+GROUP_ID_BYTES_MAX: Final = 32_000
+"""Lengths of texts in records have 16 bits; names of members and transactional ids are a little longer than their
+group's."""
+TIME_MS: Final = (0, 253_402_300_799_999)
+"""1970-01-01T00:00:00Z to the end of the year 9999: Kafka has no times below 0, calendars none beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,7 @@ class ClusterSpec:
     """`latency = ["1ms", "5ms"]`: one way between client and broker; each client draws its own from this range."""
     append_linger_ms: int | None = None
     """group.coordinator.append.linger.ms: how long a coordinator gathers records for one batch; without it, what comes
-    at one time goes together, as with Kafka's default of -1."""
+    at one time goes together, as with Kafka's default of -1. Below 5 s: then brokers give a write up."""
     segment_bytes: int = 104_857_600
     """Size at which a log partition begins a new segment."""
     compression: str = "none"
@@ -205,7 +218,8 @@ class FaultSpec:
     at_ms: int
     """Time since the start."""
     every_ms: int | None = None
-    """Again and again, so far apart."""
+    """Again and again, so far apart. Not for alter_config, delete_records and poison, which change nothing the
+    second time."""
     group: str | None = None
     """Name of a `[[group]]`: with `count`, of one of its groups, or of the table for all of them."""
     member: int | None = None
@@ -213,7 +227,7 @@ class FaultSpec:
     topic: str | None = None
     """Name of a `[[topic]]`."""
     partition: int | None = None
-    """Of this topic."""
+    """Of this topic, as it is at that time."""
     broker: int | None = None
     """From 1."""
     duration_ms: int | None = None
@@ -277,6 +291,9 @@ FAULT_KEYS_MORE: Final[Mapping[str, tuple[str, ...]]] = {
     "create_topic": ("partitions",),
 }
 """Fault -> the keys which it may have besides; any other key would do nothing."""
+
+ONCE: Final = frozenset({"alter_config", "delete_records", "poison"})
+"""Faults that change nothing the second time: `every` would do nothing."""
 
 
 def occurrences(fault: FaultSpec, duration_ms: int) -> Iterator[int]:
@@ -382,9 +399,9 @@ class Scenario:
     name: str
     """What the truth calls it."""
     start_ms: int
-    """The time on the clock of its brokers when it begins."""
+    """The time on the clock of its brokers when it begins, from 1970 on."""
     duration_ms: int
-    """How long it lasts."""
+    """How long it lasts: ten years at most."""
     seed: int = 0
     """Of all randomness: one file and one seed give the same bytes, always. `--seed` goes before it."""
     about: str = ""

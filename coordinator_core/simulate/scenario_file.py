@@ -1,36 +1,45 @@
 """Scenario files read from TOML, and checked before anything runs."""
 
+import difflib
 import heapq
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig, config_of
-from coordinator_core.errors import UnknownKafkaVersion, UnknownSetting
+from coordinator_core.errors import UnknownKafkaVersion
 from coordinator_core.kafka_versions import KafkaVersion, Since, kafka_version
 from coordinator_core.simulate.errors import ScenarioError
 from coordinator_core.simulate.scenario import (
+    ALL_PARTITIONS_MAX,
     ALTERABLE,
     BELOW,
     BROKERS_MAX,
     BY_DURATION,
+    CLIENTS_MAX,
+    CONFIG_MS_MAX,
     DEAD_LETTER_PREFIX,
     DURATION,
+    DURATION_MS_MAX,
     FAULT_KEYS,
     FAULT_KEYS_MORE,
+    GROUP_ID_BYTES_MAX,
     GROUP_KEYS,
     GROUPS_MAX,
     LEAST,
+    LINGER_MS_MAX,
     LOCK_DURATION_MS,
     MEMBERS_MAX,
     MIGRATION_POLICIES,
     MOST,
+    ONCE,
     PARTITIONS_MAX,
     RECORD_LOCKS,
     SERVER_ASSIGNORS,
+    TIME_MS,
     UNIT_MS,
     ClusterSpec,
     FaultSpec,
@@ -42,6 +51,20 @@ from coordinator_core.simulate.scenario import (
 )
 
 T = TypeVar("T")
+
+SHOWN_MAX: Final = 60
+"""Characters of a name in an error: the line is for people."""
+
+
+def _shown(name: str) -> str:
+    """A name of the file in one line, in quotes."""
+    return repr(name if len(name) <= SHOWN_MAX else name[:SHOWN_MAX] + "...")
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    """What may have been meant, as the end of an error."""
+    found = difflib.get_close_matches(name[:SHOWN_MAX], list(known), 1)
+    return f" (did you mean {found[0]}?)" if found else ""
 
 
 class Place(str):
@@ -64,14 +87,22 @@ class Place(str):
 
 Reader = Callable[[Any, Place], Any]
 
+BYTE_ORDER_MARK: Final = "\ufeff"
+"""Editors of Windows write it at the beginning."""
+PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,60}", re.ASCII)
+
 
 def parse_scenario(text: str, file_name: str) -> Scenario:
     """The scenario of a TOML text; `file_name` is for errors. Raises ScenarioError."""
     place = Place(f"{file_name}: ")
     try:
-        document = tomllib.loads(text)
+        document = tomllib.loads(text.removeprefix(BYTE_ORDER_MARK))
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(f"{file_name} is not valid TOML: {error}") from error
+        raise ScenarioError(f"{file_name} is not valid TOML: {error}: correct it there") from error
+    except RecursionError:
+        raise ScenarioError(f"{file_name} is no scenario: lists or tables in it are nested too deeply") from None
+    except ValueError:  # Python reads no number of more than 4,300 digits
+        raise ScenarioError(f"{file_name} is no scenario: a number in it has thousands of digits") from None
     scenario: Scenario = _table(Scenario, document, place)
     _check(scenario, place)
     return scenario
@@ -87,12 +118,13 @@ def as_release(scenario: Scenario, version: KafkaVersion, file_name: str) -> Sce
 def _table(kind: type[T], value: Any, place: Place) -> T:
     """A dataclass of a TOML table: every key is one of its fields, and none which it needs is missing."""
     if not isinstance(value, dict):
-        raise place.error("must be a table")
+        raise place.error(f"must be a table: {TABLE_OF[kind.__name__]}")
     known = {_key_of(kind, name): name for name in (spec.name for spec in fields(kind))}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, given in value.items():
         if key not in known:
-            raise place.key(key).error(f"is not known here; known are: {', '.join(known)}")
+            shown = key if PLAIN_KEY.fullmatch(key) else _shown(key)
+            raise place.key(shown).error(f"is not known here; known are: {', '.join(known)}{_near(key, known)}")
         values[known[key]] = READERS[kind.__name__, known[key]](given, place.key(key))
     for spec in fields(kind):  # type: ignore[arg-type]
         needed = spec.default is MISSING and spec.default_factory is MISSING
@@ -122,6 +154,14 @@ def _check_given(group: GroupSpec, given: Collection[str], place: Place) -> None
                     f"does nothing with {needed} = {getattr(group, needed)!r}: leave it out, or set {needed} to "
                     f"{' or '.join(map(repr, values))}"
                 )
+
+
+TABLE_OF: Final[Mapping[str, str]] = {
+    "ClusterSpec": "write [cluster]",
+    "TopicSpec": "write [[topic]]",
+    "GroupSpec": "write [[group]]",
+    "FaultSpec": "write [[fault]]",
+}
 
 
 def _key_of(kind: type, name: str) -> str:
@@ -198,20 +238,46 @@ def _duration(value: Any, place: Place) -> int:
     match = DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise place.error('must be a duration, as "250ms", "45s", "5m", "2h" or "1d"')
-    return int(match[1]) * UNIT_MS[match[2]]
+    duration_ms = int(match[1]) * UNIT_MS[match[2]]
+    if duration_ms > DURATION_MS_MAX:
+        raise place.error(f'must be at most "{DURATION_MS_MAX // UNIT_MS["d"]}d"')
+    return duration_ms
 
 
 def _positive_duration(value: Any, place: Place) -> int:
     duration_ms = _duration(value, place)
     if duration_ms == 0:
-        raise place.error("must be longer than nothing")
+        raise place.error('must be longer than nothing: "1ms" is the least')
+    return duration_ms
+
+
+def _config_duration(value: Any, place: Place) -> int:
+    duration_ms = _positive_duration(value, place)
+    if duration_ms > CONFIG_MS_MAX:
+        raise place.error(f'must be at most "{CONFIG_MS_MAX}ms": Kafka keeps it in 32 bits')
     return duration_ms
 
 
 def _durations(value: Any, place: Place) -> tuple[int, ...]:
     if not isinstance(value, list) or not value:
         raise place.error('must be a list of durations, as ["30s", "5m"]')
-    return tuple(_positive_duration(item, place.item(index)) for index, item in enumerate(value))
+    return tuple(_config_duration(item, place.item(index)) for index, item in enumerate(value))
+
+
+def _linger(value: Any, place: Place) -> int:
+    duration_ms = _duration(value, place)
+    if duration_ms > LINGER_MS_MAX:
+        raise place.error(
+            f'must be at most "{LINGER_MS_MAX}ms": after 5 s (offsets.commit.timeout.ms) a write is given up'
+        )
+    return duration_ms
+
+
+def _group_id(value: Any, place: Place) -> str:
+    name = _text(value, place)
+    if len(name.encode()) > GROUP_ID_BYTES_MAX:
+        raise place.error(f"must be at most {GROUP_ID_BYTES_MAX} bytes long")
+    return name
 
 
 def _lock_duration(value: Any, place: Place) -> int:
@@ -249,20 +315,47 @@ def _latency(value: Any, place: Place) -> tuple[int, int]:
 def _time(value: Any, place: Place) -> int:
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise place.error("must be a time with an offset, as 2026-01-05T00:00:00Z")
-    return int(value.timestamp() * 1000)
+    time_ms = int(value.timestamp() * 1000)
+    if not TIME_MS[0] <= time_ms <= TIME_MS[1]:
+        raise place.error("must be a time from 1970-01-01T00:00:00Z to the end of 9999")
+    return time_ms
 
 
 def _settings(value: Any, place: Place) -> GroupCoordinatorConfig:
     if not isinstance(value, dict):
-        raise place.error("must be a table")
+        raise place.error("must be a table: write [cluster.settings]")
     if any(isinstance(item, dict) for item in value.values()):
         raise place.error('put the names of settings in quotes, as "group.max.size" = 100')
-    try:
-        config = config_of(value)
-    except UnknownSetting as error:
-        raise place.error(str(error)) from error
+    defaults = GroupCoordinatorConfig()
+    known = {spec.name.replace("_", "."): getattr(defaults, spec.name) for spec in fields(defaults)}
+    del known["kafka.version"]  # of the cluster, not of its coordinators
+    for name, given in value.items():
+        if name not in known:
+            raise place.error(f"no coordinator setting is called {_shown(name)}: leave it out{_near(name, known)}")
+        _check_kind(given, known[name], place.key(f'"{name}"'))
+    config = config_of(value)
     _check_settings(config, place)
     return config
+
+
+DIGITS: Final = re.compile(r" *-?[0-9]{1,19} *", re.ASCII)
+
+
+def _check_kind(value: Any, default: Any, place: Place) -> None:
+    """A setting is written as TOML has its kind, or as a text in the manner of a broker's properties."""
+    if isinstance(default, bool):
+        if not isinstance(value, bool) and str(value).strip().lower() not in {"true", "false"}:
+            raise place.error("must be true or false")
+    elif isinstance(default, int):
+        is_whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+        if not is_whole and not (isinstance(value, str) and DIGITS.fullmatch(value)):
+            raise place.error("must be a whole number")
+    elif isinstance(default, tuple):
+        names = value.split(",") if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise place.error('must be a list, as ["one", "two"]')
+    elif not isinstance(value, str):
+        raise place.error("must be a text")
 
 
 def _check_settings(config: GroupCoordinatorConfig, place: Place) -> None:
@@ -283,7 +376,12 @@ def _check_settings(config: GroupCoordinatorConfig, place: Place) -> None:
             raise place.key(f'"{names[0]}"').error(
                 f"must be below {names[1]} ({high}), and is {low}: change one of them"
             )
-    for assignor in config.group_consumer_assignors:
+    assignors = config.group_consumer_assignors
+    if not assignors or len(set(assignors)) < len(assignors):
+        raise place.key('"group.consumer.assignors"').error(
+            f"must name one or more of {', '.join(SERVER_ASSIGNORS)}, once"
+        )
+    for assignor in assignors:
         if assignor not in SERVER_ASSIGNORS:
             raise place.key('"group.consumer.assignors"').error(f"must be among {', '.join(SERVER_ASSIGNORS)}")
     if config.group_share_assignors != ("simple",):
@@ -337,7 +435,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("ClusterSpec", "transaction_state_partitions"): _count(1, PARTITIONS_MAX),
     ("ClusterSpec", "new_cluster"): _flag,
     ("ClusterSpec", "latency_ms"): _latency,
-    ("ClusterSpec", "append_linger_ms"): _duration,
+    ("ClusterSpec", "append_linger_ms"): _linger,
     ("ClusterSpec", "segment_bytes"): _count(10_000, 2**31 - 1),
     ("ClusterSpec", "compression"): _one_of("none", "gzip", "snappy", "lz4", "zstd"),
     ("ClusterSpec", "retention_check_interval_ms"): _positive_duration,
@@ -357,7 +455,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("TopicSpec", "retention_ms"): _positive_duration,
     ("TopicSpec", "poison_every"): _count(0, 2**31 - 1),
     ("TopicSpec", "dead_letters"): _flag,
-    ("GroupSpec", "name"): _text,
+    ("GroupSpec", "name"): _group_id,
     ("GroupSpec", "topics"): _texts,
     ("GroupSpec", "member_topics"): _lists_of_texts,
     ("GroupSpec", "protocol"): _one_of("classic", "consumer", "share"),
@@ -370,19 +468,19 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("GroupSpec", "static"): _flag,
     ("GroupSpec", "start_after_ms"): _duration,
     ("GroupSpec", "stagger_ms"): _duration,
-    ("GroupSpec", "session_timeout_ms"): _positive_duration,
-    ("GroupSpec", "heartbeat_interval_ms"): _positive_duration,
-    ("GroupSpec", "max_poll_interval_ms"): _positive_duration,
+    ("GroupSpec", "session_timeout_ms"): _config_duration,
+    ("GroupSpec", "heartbeat_interval_ms"): _config_duration,
+    ("GroupSpec", "max_poll_interval_ms"): _config_duration,
     ("GroupSpec", "member_max_poll_interval_ms"): _durations,
-    ("GroupSpec", "request_timeout_ms"): _positive_duration,
-    ("GroupSpec", "commit_interval_ms"): _positive_duration,
+    ("GroupSpec", "request_timeout_ms"): _config_duration,
+    ("GroupSpec", "commit_interval_ms"): _config_duration,
     ("GroupSpec", "commits"): _one_of("auto", "none", "transactional"),
     ("GroupSpec", "abort_every"): _count(0, 2**31 - 1),
     ("GroupSpec", "rate"): _rate,
     ("GroupSpec", "on_poison"): _one_of("skip", "stuck", "reject", "release", "time_out"),
     ("GroupSpec", "acknowledge"): _one_of("implicit", "explicit"),
     ("GroupSpec", "max_poll_records"): _count(1, 1_000_000),
-    ("GroupSpec", "poll_interval_ms"): _positive_duration,
+    ("GroupSpec", "poll_interval_ms"): _config_duration,
     ("GroupSpec", "release_every"): _count(0, 2**31 - 1),
     ("GroupSpec", "renew_every"): _count(0, 2**31 - 1),
     ("GroupSpec", "renew_acknowledge"): _flag,
@@ -421,9 +519,22 @@ POISON_OF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def _check(scenario: Scenario, place: Place) -> None:
+    if scenario.end_ms > TIME_MS[1]:
+        raise place.key("duration").error("must end before the year 10000: begin earlier, or make it shorter")
     topics = {topic.name: topic for topic in scenario.topics}
     if len(topics) < len(scenario.topics):
         raise place.key("topic").error("two topics have one name: give each its own")
+    _check_size(scenario, place)
+    metric_names: dict[str, str] = {}
+    for index, topic in enumerate(scenario.topics):
+        other = metric_names.setdefault(topic.name.replace(".", "_"), topic.name)
+        if other != topic.name:
+            raise (
+                place.key("topic")
+                .item(index)
+                .key("name")
+                .error(f"collides with {_shown(other)}: brokers refuse topics that differ in '.' and '_' only")
+            )
     for index, topic in enumerate(scenario.topics):
         of_topic = place.key("topic").item(index)
         if topic.transaction_records % topic.batch_records:
@@ -465,7 +576,7 @@ def _check_dead_letters(scenario: Scenario, topics: Mapping[str, TopicSpec], pla
         if not has_dead_letters:
             raise key.error(needed)
         if name not in topics:
-            raise key.error(f"names {name!r}, which no [[topic]] makes: add it")
+            raise key.error(f"names {_shown(name)}, which no [[topic]] makes: add it{_near(name, topics)}")
         if name in group.topics:
             raise key.error("is among topics: the group would copy its own dead letters again; name another one")
     for index, topic in enumerate(scenario.topics):
@@ -477,10 +588,22 @@ def _check_dead_letters(scenario: Scenario, topics: Mapping[str, TopicSpec], pla
                 raise of_topic.key(key_name).error("must be 0: brokers write the records of a dead letter topic")
 
 
+def _check_size(scenario: Scenario, place: Place) -> None:
+    """A few keys make more than any memory has."""
+    if sum(group.count * group.members for group in scenario.groups) > CLIENTS_MAX:
+        raise place.key("group").error(f"count and members make more than {CLIENTS_MAX} members in all: lower them")
+    if sum(topic.partitions for topic in scenario.topics) > ALL_PARTITIONS_MAX:
+        raise place.key("topic").error(f"partitions are more than {ALL_PARTITIONS_MAX} in all: lower them")
+
+
 def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
     for topic in group.topics:
         if topic not in topics:
-            raise place.key("topics").error(f"names {topic!r}, which no [[topic]] makes: add it")
+            raise place.key("topics").error(
+                f"names {_shown(topic)}, which no [[topic]] makes: add it{_near(topic, topics)}"
+            )
+    if group.start_after_ms >= scenario.duration_ms:
+        raise place.key("start_after").error("is not before the end of the scenario: the group would never start")
     _check_member_topics(group, place.key("member_topics"))
     for key in ("racks", "member_max_poll_interval"):
         if len(getattr(group, "racks" if key == "racks" else f"{key}_ms")) > group.members:
@@ -504,14 +627,14 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         raise place.key("offset_reset").error(f"must be earliest or latest in a {group.protocol} group")
     if group.protocol == "share" and group.commits == "transactional":
         raise place.key("commits").error("share groups commit no offsets: leave it out")
-    if group.protocol == "classic" and group.heartbeat_interval_ms >= group.session_timeout_ms:
-        raise place.key("heartbeat_interval").error("must be below session_timeout")
     settings = scenario.cluster.settings
     shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
     if group.protocol == "classic" and not shortest_ms <= group.session_timeout_ms <= longest_ms:
         raise place.key("session_timeout").error(
             f"the brokers take {shortest_ms} to {longest_ms} ms (group.min.session.timeout.ms, group.max...)"
         )
+    if group.protocol == "classic" and group.heartbeat_interval_ms >= group.session_timeout_ms:
+        raise place.key("heartbeat_interval").error(f"must be below session_timeout ({group.session_timeout_ms} ms)")
 
 
 def _check_member_assignors(group: GroupSpec, place: Place) -> None:
@@ -533,14 +656,14 @@ def _check_member_topics(group: GroupSpec, place: Place) -> None:
     for index, topics in enumerate(group.member_topics):
         for topic in topics:
             if topic not in group.topics:
-                raise place.item(index).error(f"names {topic!r}, which is not among topics: add it there")
+                raise place.item(index).error(f"names {_shown(topic)}, which is not among topics: add it there")
         if len(set(topics)) < len(topics):
             raise place.item(index).error("has a name twice: name each once")
     if len(group.member_topics) > group.members:
         raise place.error(f"has more lists than the group has members ({group.members}): the last would do nothing")
     unused = sorted(set(group.topics).difference(*group.member_topics))
     if unused:
-        raise place.error(f"leaves out {unused[0]!r} of topics: no member would subscribe to it")
+        raise place.error(f"leaves out {_shown(unused[0])} of topics: no member would subscribe to it")
 
 
 def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
@@ -558,20 +681,28 @@ def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, Topi
     if fault.group is not None:
         specs = [group for group in scenario.groups if fault.group in {group.name, *group.group_ids()}]
         if not specs:
-            raise place.key("group").error(f"there is no group {fault.group!r}")
+            ids = [group.name for group in scenario.groups]
+            raise place.key("group").error(
+                f"there is no group {_shown(fault.group)}: name one that a [[group]] makes{_near(fault.group, ids)}"
+            )
         if fault.member is not None and fault.member >= specs[0].members:
-            raise place.key("member").error(f"group {fault.group!r} has members 0 to {specs[0].members - 1}")
+            raise place.key("member").error(f"group {_shown(fault.group)} has members 0 to {specs[0].members - 1}")
     _check_topics_of_fault(scenario, fault, topics, place)
     if fault.broker is not None and fault.broker > scenario.cluster.brokers:
-        raise place.key("broker").error(f"brokers are 1 to {scenario.cluster.brokers}")
+        raise place.key("broker").error(f"must be one of the brokers, 1 to {scenario.cluster.brokers}")
     if fault.kind == "broker_failover" and scenario.cluster.brokers < 2:
         raise place.key("broker").error("needs another broker to take over: set cluster.brokers to 2 or more")
     for group in scenario.groups if fault.kind == "delete_topic" else ():
         if group.commits == "transactional" and fault.topic in group.topics:
             raise place.key("topic").error(
-                f"is read by {group.name!r}, which commits in transactions: those of a deleted topic are not "
+                f"is read by {_shown(group.name)}, which commits in transactions: those of a deleted topic are not "
                 'simulated. Name another topic, or set commits = "auto" there'
             )
+    is_remade = any(it.kind in {"create_topic", "delete_topic"} and it.topic == fault.topic for it in scenario.faults)
+    if fault.every_ms is not None and fault.kind in ONCE and not is_remade:
+        raise place.key("every").error(
+            f"does nothing for {fault.kind}, which changes nothing the second time: leave it out"
+        )
     if fault.every_ms is not None and fault.duration_ms is not None and fault.duration_ms >= fault.every_ms:
         raise place.key("every").error("must be longer than duration")
 
@@ -579,12 +710,16 @@ def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, Topi
 def _check_topics_of_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
     for topic in fault.topics or ():
         if topic not in topics:
-            raise place.key("topics").error(f"names {topic!r}, which no [[topic]] makes: add it")
+            raise place.key("topics").error(
+                f"names {_shown(topic)}, which no [[topic]] makes: add it{_near(topic, topics)}"
+            )
     _check_admin(scenario, fault, place)
     if fault.topics is not None and len(set(fault.topics)) < len(fault.topics):
         raise place.key("topics").error("has a name twice: name each once")
     if fault.topic is not None and fault.topic not in topics:
-        raise place.key("topic").error(f"there is no topic {fault.topic!r}")
+        raise place.key("topic").error(
+            f"there is no topic {_shown(fault.topic)}: name one that a [[topic]] makes{_near(fault.topic, topics)}"
+        )
     if fault.topic is not None and fault.partition is not None:
         grown = [
             it.partitions or 0
@@ -593,7 +728,7 @@ def _check_topics_of_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping
         ]
         count = max(topics[fault.topic].partitions, *grown, 0)
         if fault.partition >= count:
-            raise place.key("partition").error(f"topic {fault.topic!r} has partitions 0 to {count - 1}")
+            raise place.key("partition").error(f"topic {_shown(fault.topic)} has partitions 0 to {count - 1}")
 
 
 OF_TOPICS: Final = frozenset(
@@ -640,7 +775,9 @@ OF_SHARE_GROUPS: Final = frozenset({"alter_config", "alter_share_offsets", "dele
 def _check_admin(scenario: Scenario, fault: FaultSpec, place: Place) -> None:
     specs = [group for group in scenario.groups if fault.group in {group.name, *group.group_ids()}]
     if fault.kind in OF_SHARE_GROUPS and specs and specs[0].protocol != "share":
-        raise place.key("group").error(f"must be a share group: {fault.kind} is of those, and {fault.group!r} is none")
+        raise place.key("group").error(
+            f"must be a share group: {fault.kind} is of those, and {_shown(fault.group or '')} is none"
+        )
     if fault.config is not None and fault.value is not None:
         _, least, most = ALTERABLE[fault.config]
         if not least <= fault.value <= most:

@@ -150,13 +150,16 @@ def read_scenario(scenario_file: str) -> Scenario:
     if not path.exists() and (PROJECT_ROOT / path).is_file():
         path = PROJECT_ROOT / path
     try:
-        if path.stat().st_size > SCENARIO_BYTES_MAX:
+        with path.open("rb") as file:  # a device may have no end
+            data = file.read(SCENARIO_BYTES_MAX + 1)
+        if len(data) > SCENARIO_BYTES_MAX:
             raise ScenarioFileError(f"{scenario_file} is larger than any scenario: name a TOML file")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ScenarioFileError(f"cannot read the scenario {scenario_file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ScenarioFileError(f"{scenario_file} is no UTF-8 text: name a TOML file") from error
+        text = data.decode("utf-8")
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise ScenarioFileError(f"{scenario_file} is no UTF-8 text: name a TOML file") from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ScenarioFileError(f"cannot read the scenario {scenario_file}: {reason}: name a TOML file") from error
     try:
         return parse_scenario(text, path.name)
     except ScenarioError as error:

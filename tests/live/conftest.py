@@ -105,7 +105,8 @@ def cases() -> list[Case]:
     if not IS_TEST_LIVE:
         return [Case(SHORT)]
     shipped = [Case(path) for path in sorted(SCENARIOS.glob("*.toml")) if path.stem not in TOO_LONG]
-    return [Case(SHORT), *shipped, *(Case(SHORT, values) for values in VARIATIONS)]
+    others = [Case(path) for path in sorted(SHORT.parent.glob("*.toml")) if path != SHORT]
+    return [Case(SHORT), *others, *shipped, *(Case(SHORT, values) for values in VARIATIONS)]
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ DECODERS: Final = {
 }
 INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact"}
 FAULT: Final = "[[fault]]\n"
-"""What a fault of a scenario file begins with: all are at its end."""
+"""What a fault of a scenario file begins with."""
 DEFAULT_ASSIGNOR: Final = "uniform"
 """First of group.consumer.assignors, for groups in which no member asks for one."""
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
@@ -55,8 +55,10 @@ class Case:
             text, count = re.subn(rf"(?m)^{key} = .*$", f"{key} = {json.dumps(value)}", text, count=1)
             assert count, f"{self.scenario.name} has no key {key}"
         end_ms = _ms_of(tomllib.loads(text)["duration"])
-        story, *faults = text.split(FAULT)
-        return FAULT.join([story, *(it for it in faults if _ms_of(tomllib.loads(it)["at"]) < end_ms)])
+        tables = re.split(r"(?m)^(?=\[)", text)
+        return "".join(
+            it for it in tables if not it.startswith(FAULT) or _ms_of(tomllib.loads(it)["fault"][0]["at"]) < end_ms
+        )
 
 
 def _ms_of(duration: str) -> int:
