@@ -45,9 +45,10 @@ OnCopied = Callable[[], None]
 class DeadLetterLogs:
     """The logs of the dead letter topics, which all brokers share."""
 
-    def __init__(self, topics: Topics, loop: EventLoop) -> None:
+    def __init__(self, topics: Topics, loop: EventLoop, on_append: Callable[[TopicPartition], None]) -> None:
         self._topics = topics
         self._loop = loop
+        self._on_append = on_append
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         """By topic id and partition."""
 
@@ -64,6 +65,7 @@ class DeadLetterLogs:
         records = [Record(first_offset + index, now_ms, None, None, it) for index, it in enumerate(headers)]
         log.append(BROKER_ID, build_batch(records))
         self._topics.add_records(at, len(records), now_ms)
+        self._on_append(at)
         return first_offset
 
     def _log(self, at: TopicPartition) -> PartitionLog:

@@ -165,12 +165,14 @@ class Faults:
         self._tell(spec, topic=spec.topic, partition=spec.partition)
         now_ms = self._loop.now_ms
         self._stage.topics.stall(spec.topic, spec.partition, now_ms, now_ms + spec.duration_ms)
+        self._stage.share_leaders.data_changed()
 
     def _add_partitions(self, spec: FaultSpec) -> None:
         assert spec.topic is not None and spec.partitions is not None
         fault = self._tell(spec, topic=spec.topic, partitions=spec.partitions)
         before = self._stage.topics.partition_count(spec.topic, self._loop.now_ms)
         self._stage.topics.add_partitions(spec.topic, spec.partitions, self._loop.now_ms)
+        self._stage.share_leaders.data_changed()
         topic_id = self._stage.topics.topic_id(spec.topic)
         self._stage.cluster.metadata.add_partitions(spec.topic, topic_id, range(before, spec.partitions))
         self._stage.cluster.update_metadata([spec.topic])

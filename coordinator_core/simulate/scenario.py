@@ -86,6 +86,9 @@ class ClusterSpec:
     """share.coordinator.snapshot.update.records.per.snapshot."""
     share_sessions_max: int = 2000
     """group.share.max.share.sessions: how many share sessions one broker has at most."""
+    share_fetch_read_ms: int = 0
+    """How long a broker reads the log of one partition for a ShareFetch, as from slow disks. Meanwhile that fetch has
+    the fetch lock of the share partition (maybeAcquireFetchLock), and another one waits for it."""
     kafka_version: KafkaVersion = DEFAULT_VERSION
     """`kafka_version = "4.4"`: the release whose rules the coordinators follow."""
     settings: GroupCoordinatorConfig = field(default_factory=GroupCoordinatorConfig)
@@ -179,6 +182,8 @@ class GroupSpec:
     acquire_mode: str = "batch_optimized"
     """share.acquire.mode: batch_optimized, where batches of the log are not torn and a poll may give more, or
     record_limit."""
+    fetch_max_wait_ms: int = 500
+    """fetch.max.wait.ms: how long a ShareFetch that finds nothing is parked on the broker (DelayedShareFetch)."""
     poll_interval_ms: int = 1000
     """Share: time between two polls of a member."""
     release_every: int = 0
@@ -354,6 +359,7 @@ GROUP_KEYS: Final[Mapping[str, Use]] = {
     "rate": Use(COMMITTING, "whose members handle what a poll gives (max_poll_records, poll_interval)"),
     "on_poison": Use((*COMMITTING, "share"), "", {"acknowledge": ("explicit",)}),
     "acknowledge": Use(SHARE_ONLY, "which acknowledges no records"),
+    "fetch_max_wait": Use(SHARE_ONLY, "which has records as soon as they are in the log"),
     "max_poll_records": Use(SHARE_ONLY, "whose members read at a rate (rate)"),
     "release_every": Use(SHARE_ONLY, "which acknowledges no records", {"acknowledge": ("explicit",)}),
     "renew_every": Use(SHARE_ONLY, "which acknowledges no records", {"acknowledge": ("explicit",)}),

@@ -280,6 +280,17 @@ def _group_id(value: Any, place: Place) -> str:
     return name
 
 
+REQUEST_TIMEOUT_MS: Final = 30_000
+"""request.timeout.ms of clients."""
+
+
+def _within_request_timeout(value: Any, place: Place) -> int:
+    duration_ms = _duration(value, place)
+    if duration_ms >= REQUEST_TIMEOUT_MS:
+        raise place.error('must be below "30s": a client takes a request for lost then (request.timeout.ms)')
+    return duration_ms
+
+
 def _lock_duration(value: Any, place: Place) -> int:
     duration_ms = _duration(value, place)
     if not LOCK_DURATION_MS[0] <= duration_ms <= LOCK_DURATION_MS[1]:
@@ -444,6 +455,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("ClusterSpec", "share_delivery_count_limit"): _count(2, 25),
     ("ClusterSpec", "share_snapshot_update_records_per_snapshot"): _count(0, 500),
     ("ClusterSpec", "share_sessions_max"): _count(1, 2**31 - 1),
+    ("ClusterSpec", "share_fetch_read_ms"): _within_request_timeout,
     ("ClusterSpec", "settings"): _settings,
     ("ClusterSpec", "kafka_version"): _kafka_version,
     ("TopicSpec", "name"): _topic_name,
@@ -479,6 +491,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("GroupSpec", "rate"): _rate,
     ("GroupSpec", "on_poison"): _one_of("skip", "stuck", "reject", "release", "time_out"),
     ("GroupSpec", "acknowledge"): _one_of("implicit", "explicit"),
+    ("GroupSpec", "fetch_max_wait_ms"): _within_request_timeout,
     ("GroupSpec", "max_poll_records"): _count(1, 1_000_000),
     ("GroupSpec", "poll_interval_ms"): _config_duration,
     ("GroupSpec", "release_every"): _count(0, 2**31 - 1),

@@ -5,9 +5,7 @@ read and write their state at the share coordinators. A broker that dies takes a
 what was persisted. A member whose connection breaks gives up what it had acquired.
 """
 
-import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -23,7 +21,6 @@ from coordinator_core.runtime.share_machines import partition_requests, result_o
 from coordinator_core.share.messages import InitializeShareState
 from coordinator_core.share.service import Ask, Flow, Persist, initialize_after_heartbeat, persist
 from coordinator_core.share_partition.acknowledge import acknowledge, expire_lock, next_deadline_ms, release
-from coordinator_core.share_partition.acquire import acquire
 from coordinator_core.share_partition.archive import undelivered_below, update_log_start_offset
 from coordinator_core.share_partition.dead_letters import complete_copy, take_copies
 from coordinator_core.share_partition.errors import NotInitialized, RefusedRequest
@@ -31,16 +28,12 @@ from coordinator_core.share_partition.initialize import fence
 from coordinator_core.share_partition.state import (
     AcknowledgementBatch,
     AcquiredRecords,
-    AcquireMode,
-    FetchedBatches,
-    IsolationLevel,
     SharePartition,
     SharePartitionConfig,
     WriteCause,
     WriteState,
 )
 from coordinator_core.share_partition.states import AcknowledgeType, RecordState
-from coordinator_core.share_partition.window import can_acquire_records, next_fetch_offset
 from coordinator_core.share_state.messages import Response, TopicResult
 from coordinator_core.share_state.persister import Lookup, Persister
 from coordinator_core.share_state.persister import Send as PersisterSend
@@ -54,7 +47,9 @@ from coordinator_core.simulate.clients.share_messages import (
 )
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import INTERNAL_MS, Cluster
+from coordinator_core.simulate.data_broker import DataBroker, Served, ShareSession
 from coordinator_core.simulate.dead_letters import DeadLetterLogs, DeadLetterSender
+from coordinator_core.simulate.delayed_share_fetch import Acquired, DelayedShareFetch, ShareFetches, rotated
 from coordinator_core.simulate.internal_topic import REPLICATION_MS
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.random_streams import stream
@@ -63,9 +58,6 @@ from coordinator_core.simulate.scenario_file import reset_duration_ms
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Truth
 
-BATCH_SIZE: Final = 500
-"""max.poll.records of the request is its batch size, too (ShareFetchRequest.batchSize)."""
-
 GIVEN_UP_STATES: Final = frozenset({RecordState.ARCHIVING, RecordState.ARCHIVED})
 GIVEN_UP: Final = {(int(AcknowledgeType.REJECT),): "REJECTED", (int(AcknowledgeType.GAP),): "GAP"}
 """Acknowledge types of a batch -> why its records are archived."""
@@ -73,47 +65,6 @@ WITHOUT_RESPONSE: Final = frozenset({"initialize_share_group_state", "uninitiali
 """Operations of the group coordinator which answer nothing where they go well."""
 WRITTEN_MS: Final = 2 * REPLICATION_MS
 """So long after them what they wrote is committed."""
-
-Acquired = dict[TopicPartition, tuple[AcquiredRecords, ...]]
-
-
-@dataclass(slots=True)
-class Served:
-    """A share partition on its leader."""
-
-    group_id: str
-    at: TopicPartition
-    key: SharePartitionKey
-    partition: SharePartition
-    deadline_ms: int | None = None
-    """When the next look at its locks is scheduled for."""
-
-
-@dataclass(slots=True)
-class ShareSession:
-    """What a broker has of the session of one member (ShareSession)."""
-
-    epoch: int = OPEN_EPOCH
-    """Which the next request has to have."""
-    partitions: dict[TopicPartition, None] = field(default_factory=dict)
-    """As the member added them."""
-
-
-@dataclass(slots=True)
-class DataBroker:
-    """What one broker has of share groups."""
-
-    broker_id: int
-    persister: Persister
-    draws: random.Random
-    """For which broker it asks."""
-    letters: DeadLetterSender
-    sessions: dict[tuple[str, str], ShareSession] = field(default_factory=dict)
-    """By group and member."""
-    served: dict[tuple[str, TopicPartition], Served] = field(default_factory=dict)
-    retry_ms: int | None = None
-    """When the persister is looked at next."""
-    is_gone: bool = False
 
 
 class ShareLeaders:
@@ -138,7 +89,11 @@ class ShareLeaders:
         self._leader_epochs: dict[TopicPartition, tuple[int, int]] = {}
         """Data partition -> (leader, epoch)."""
         self._brokers: dict[int, DataBroker] = {}
-        self.dead_letters = DeadLetterLogs(topics, loop)
+        self.dead_letters = DeadLetterLogs(topics, loop, self._records_came)
+        self._request_id = 0
+        self._fetches = ShareFetches(
+            loop, topics, cluster.spec.share_fetch_read_ms, self._move_log_start, self._on_acquired
+        )
         cluster.serve_data = self.serve
         cluster.on_broker_gone = self._on_broker_gone
         cluster.on_leaders_changed = self._lead_again
@@ -244,18 +199,16 @@ class ShareLeaders:
         """A ShareFetch or ShareAcknowledge reaches a broker, which is there."""
         request: ShareFetchRequest = send.request
         broker = self._broker(broker_id)
-        incarnation = process.incarnation
-
-        def respond(response: ShareFetchResponse) -> None:
-            self._loop.after(process.latency_ms, process.answered, incarnation, send, response, None)
-
         if not process.is_alive:
             return  # the connection is gone: what it had acquired was given up already
+        respond = self._responder(broker, process, send)
         session = (request.group_id, request.member_id)
         if request.session_epoch == OPEN_EPOCH:
             is_full = len(broker.sessions.keys() - {session}) >= self._cluster.spec.share_sessions_max
             if is_full:
-                respond(ShareFetchResponse(ErrorCode.SHARE_SESSION_LIMIT_REACHED))
+                # Not at once: else the member would ask again and again.
+                full = ShareFetchResponse(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+                self._loop.after(request.max_wait_ms, respond, full)
                 return
             self._release_all(broker, *session)
             broker.sessions[session] = ShareSession()
@@ -273,16 +226,69 @@ class ShareLeaders:
         errors = _Gathered(len(request.acknowledgements))
         for at, batches in request.acknowledgements.items():
             self._acknowledge(broker, process, request, at, batches, errors)
-        acquired: Acquired = {}
+
+        def fetched(acquired: Acquired) -> None:
+            errors.when_done(
+                lambda: self._finish(broker, request, lambda: respond(ShareFetchResponse(0, acquired, errors.values)))
+            )
+
         if request.session_epoch == CLOSE_EPOCH:
             del broker.sessions[session]
+            fetched({})
         elif send.operation == SHARE_FETCH:
-            whole = replace(request, partitions=tuple(found.partitions), forgotten=())
-            acquired = self._acquire_all(broker, process, whole)
-        errors.when_done(
-            lambda: self._finish(broker, request, lambda: respond(ShareFetchResponse(0, acquired, errors.values)))
-        )
+            self._fetch(broker, process, request, rotated(tuple(found.partitions), request.session_epoch), fetched)
+        else:
+            fetched({})
         self._pump(broker)
+
+    def _responder(self, broker: DataBroker, process: Process, send: Send) -> Callable[[ShareFetchResponse], None]:
+        """Answers a request; where the broker dies before, the member finds its connection broken."""
+        self._request_id += 1
+        request_id, incarnation = self._request_id, process.incarnation
+
+        def answer(response: ShareFetchResponse | None, error: ErrorCode | None) -> None:
+            self._loop.after(process.latency_ms, process.answered, incarnation, send, response, error)
+
+        def respond(response: ShareFetchResponse) -> None:
+            if broker.on_lost.pop(request_id, None) is not None:
+                answer(response, None)
+
+        broker.on_lost[request_id] = lambda: answer(None, ErrorCode.REQUEST_TIMED_OUT)
+        return respond
+
+    def _fetch(
+        self,
+        broker: DataBroker,
+        process: Process,
+        request: ShareFetchRequest,
+        partitions: tuple[TopicPartition, ...],
+        on_done: Callable[[Acquired], None],
+    ) -> None:
+        """Fetch from all partitions of a session."""
+        found = [self._served(broker, request.group_id, at) for at in partitions]
+        fetch = DelayedShareFetch(
+            process,
+            request,
+            self._groups[request.group_id].isolation_level == "read_committed",
+            tuple(served for served in found if served is not None),
+            self._loop.now_ms + request.max_wait_ms,
+            on_done,
+        )
+        self._fetches.fetch(broker, fetch)
+
+    def data_changed(self) -> None:
+        """Data grows at another rate from now on: fetches that wait for records look when those come."""
+        for broker in self._brokers.values():
+            self._fetches.check_all(broker)
+
+    def _records_came(self, at: TopicPartition) -> None:
+        """A broker itself added records to a partition, as no rate tells."""
+        for broker in self._brokers.values():
+            self._fetches.check_partition(broker, at)
+
+    def _check(self, broker: DataBroker, served: Served) -> None:
+        """Records of a share partition may be available: fetches that wait for it try again."""
+        self._fetches.check(broker, served.group_id, served.at)
 
     def _finish(self, broker: DataBroker, request: ShareFetchRequest, respond: Callable[[], None]) -> None:
         if broker.is_gone:
@@ -302,7 +308,7 @@ class ShareLeaders:
     # --- share partitions ---
 
     def _served(self, broker: DataBroker, group_id: str, at: TopicPartition) -> Served | None:
-        """The share partition, started if need be; None while it is not active, or led elsewhere."""
+        """The share partition, started if need be; None where another broker leads it."""
         if self._cluster.data_leader(at) != broker.broker_id or not self._topics.exists(at):
             return None
         served = broker.served.get((group_id, at))
@@ -312,15 +318,22 @@ class ShareLeaders:
             served = broker.served[group_id, at] = Served(group_id, at, key, SharePartition(config))
         if not served.partition.is_active:
             self._start(broker, served)
-            return None
-        start_offset = self._topics.start_offset(at, self._loop.now_ms)
+        return served
+
+    def _move_log_start(self, served: Served) -> None:
+        """The log may begin later by now: what is below was given up."""
+        start_offset = self._topics.start_offset(served.at, self._loop.now_ms)
         if start_offset > served.partition.start_offset:
             for given_up in undelivered_below(served.partition, start_offset):
                 self._tell_archived(
                     served, given_up.first_offset, given_up.last_offset, "RETENTION", given_up.delivery_count
                 )
             update_log_start_offset(served.partition, start_offset)
-        return served
+            served.seen_start_offset = served.partition.start_offset
+
+    def _on_acquired(self, broker: DataBroker, served: Served, process: Process, records: AcquiredRecords) -> None:
+        self._tell("deliveries", served, process, records._asdict())
+        self._watch_locks(broker, served)
 
     def _start(self, broker: DataBroker, served: Served) -> None:
         def reset_offset() -> int:
@@ -339,6 +352,8 @@ class ShareLeaders:
         def on_done(error_class: str | None) -> None:
             if error_class is not None:
                 broker.served.pop((served.group_id, served.at), None)
+            served.seen_start_offset = served.partition.start_offset
+            self._check(broker, served)
 
         try:
             broker.persister.read_into(served.partition, served.key, reset_offset, on_done)
@@ -351,36 +366,6 @@ class ShareLeaders:
             epoch += 1
         self._leader_epochs[at] = (broker_id, epoch)
         return epoch
-
-    def _acquire_all(self, broker: DataBroker, process: Process, request: ShareFetchRequest) -> Acquired:
-        """What a fetch of all partitions of a session is given."""
-        acquired: Acquired = {}
-        left = request.max_records
-        for at in rotated(request.partitions, request.session_epoch):
-            served = self._served(broker, request.group_id, at)
-            if served is None or left <= 0 or not can_acquire_records(served.partition):
-                continue
-            fetch_offset = next_fetch_offset(served.partition)
-            is_committed = self._groups[request.group_id].isolation_level == "read_committed"
-            batches = self._topics.log_batches(at, fetch_offset, left, self._loop.now_ms, is_committed=is_committed)
-            aborted = self._topics.aborted_transactions(at, batches) if is_committed else ()
-            given = acquire(
-                served.partition,
-                request.member_id,
-                FetchedBatches(fetch_offset, batches, aborted),
-                self._loop.now_ms,
-                batch_size=BATCH_SIZE,
-                fetch_records_max=left,
-                mode=AcquireMode.RECORD_LIMIT if request.is_record_limit else AcquireMode.BATCH_OPTIMIZED,
-                isolation=IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED,
-            )
-            left -= given.record_count
-            if given.records:
-                acquired[at] = given.records
-            for records in given.records:
-                self._tell("deliveries", served, process, records._asdict())
-            self._watch_locks(broker, served)
-        return acquired
 
     def _acknowledge(
         self,
@@ -418,6 +403,7 @@ class ShareLeaders:
             for offset in range(batch.first_offset, batch.last_offset + 1)
         }
         self._persist(broker, served, write, done, given_up)
+        self._check(broker, served)
 
     def _persist(
         self,
@@ -435,14 +421,20 @@ class ShareLeaders:
             if error_class is None:
                 self._tell_write(served, write, given_up or {})
             on_done(error_class)
+            has_moved = served.partition.start_offset != served.seen_start_offset
+            served.seen_start_offset = served.partition.start_offset
+            if has_moved and write.cause is not WriteCause.LOCK_TIMEOUT:
+                # Only then: what was released, and does not move the start offset, waits for another reason to look.
+                self._check(broker, served)
 
         broker.persister.write_of(served.partition, served.key, write, written)
 
     def _release_all(self, broker: DataBroker, group_id: str, member_id: str) -> None:
         """The member's session ends: what it had acquired is available again."""
-        for served in broker.served.values():
+        for served in tuple(broker.served.values()):
             if served.group_id == group_id and served.partition.is_active:
                 self._persist(broker, served, release(served.partition, member_id))
+                self._check(broker, served)
 
     # --- locks ---
 
@@ -467,6 +459,8 @@ class ShareLeaders:
                 }
                 self._tell("lock_timeouts", served, None, facts)
             self._persist(broker, served, write)
+            if write is not None:
+                self._check(broker, served)
         self._watch_locks(broker, served)
         self._pump(broker)
 
@@ -587,6 +581,8 @@ class ShareLeaders:
         if broker is not None:
             broker.is_gone = True
             broker.letters.stop()
+            for on_lost in broker.on_lost.values():
+                on_lost()
 
     def _lead_again(self) -> None:
         """Who leads which data has changed: what a broker leads no more is fenced there."""
@@ -638,17 +634,6 @@ class ShareLeaders:
             "delivery_count": delivery_count,
         }
         self._tell("archived", served, None, facts)
-
-
-def rotated(partitions: tuple[TopicPartition, ...], session_epoch: int) -> tuple[TopicPartition, ...]:
-    """The partitions in the order in which a fetch serves them: each is the first in its turn.
-
-    Source: PartitionRotateStrategy.rotateRoundRobin.
-    """
-    if len(partitions) < 2 or session_epoch < 1:
-        return partitions
-    first = session_epoch % len(partitions)
-    return partitions[first:] + partitions[:first]
 
 
 class _Gathered:

@@ -234,6 +234,7 @@ class Simulation:
                 spec.renew_every,
                 spec.acquire_mode == "record_limit",
                 rack_id,
+                spec.fetch_max_wait_ms,
             )
             return lambda draws: ShareConsumer(
                 share_config, self.topics, draws, self.topics.names(), self.cluster.data_leader

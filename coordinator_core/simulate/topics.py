@@ -195,6 +195,22 @@ class Topics:
         """The offset which the next record gets."""
         return self._partitions[at].end_offset(now_ms)
 
+    def readable_end_offset(self, at: TopicPartition, now_ms: int, *, is_committed: bool) -> int:
+        """The end of what a fetch may read: the last stable offset for read_committed, else the high watermark."""
+        partition = self._partitions[at]
+        return partition.stable_offset(now_ms) if is_committed else partition.end_offset(now_ms)
+
+    def growth_ms(self, at: TopicPartition, offset: int, now_ms: int, until_ms: int, *, is_committed: bool) -> int:
+        """The first time after now at which a fetch from an offset finds a record; `until_ms` if none before."""
+        first_ms, last_ms = now_ms + 1, until_ms
+        while first_ms < last_ms:
+            middle_ms = (first_ms + last_ms) // 2
+            if self.readable_end_offset(at, middle_ms, is_committed=is_committed) > offset:
+                last_ms = middle_ms
+            else:
+                first_ms = middle_ms + 1
+        return last_ms
+
     def start_offset(self, at: TopicPartition, now_ms: int) -> int:
         """The first offset that is still there: retention counts from check to check."""
         partition = self._partitions[at]

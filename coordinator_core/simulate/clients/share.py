@@ -107,6 +107,8 @@ class ShareConfig:
     """share.acquire.mode=record_limit."""
     rack_id: str | None = None
     """client.rack."""
+    fetch_max_wait_ms: int = 500
+    """fetch.max.wait.ms."""
 
 
 @dataclass(slots=True)
@@ -116,7 +118,8 @@ class Session:
     epoch: int = OPEN_EPOCH
     partitions: tuple[TopicPartition, ...] = ()
     """What the broker has in it, once the request under way is answered."""
-    is_waiting: bool = False
+    request: ShareFetchRequest | None = None
+    """What is under way; an answer to any other request, of a session before this one, comes too late."""
     owned: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
     renewed: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
     """Whose locks the request under way renews: they are acknowledged at the poll after it."""
@@ -274,7 +277,7 @@ class ShareConsumer:
                 by_broker.setdefault(leader, []).append(at)
         for broker_id, partitions in sorted(by_broker.items()):
             session = self.sessions.setdefault(broker_id, Session())
-            if not session.is_waiting and (partitions or session.owned):
+            if session.request is None and (partitions or session.owned):
                 actions.append(self._fetch(broker_id, session, tuple(partitions), session.epoch))
         return actions
 
@@ -286,7 +289,6 @@ class ShareConsumer:
             acknowledgements = {at: batches for at, batches in said.items() if batches}
         session.renewed = _renewed(acknowledgements, session.owned)
         session.owned = {}
-        session.is_waiting = True
         operation = SHARE_ACKNOWLEDGE if session.renewed else SHARE_FETCH
         added: tuple[TopicPartition, ...] = ()
         forgotten: tuple[TopicPartition, ...] = ()
@@ -303,7 +305,9 @@ class ShareConsumer:
             self.config.max_poll_records if operation == SHARE_FETCH else 0,
             forgotten,
             self.config.is_record_limit,
+            self.config.fetch_max_wait_ms if operation == SHARE_FETCH else 0,
         )
+        session.request = request
         tag = f"{SHARE_FETCH}:{broker_id}"
         return Send(Service.DATA, broker_id, operation, request, tag, SHARE_FETCH_VERSION)
 
@@ -347,10 +351,13 @@ class ShareConsumer:
 
     def _on_fetch(self, answer: Answered, broker_id: int) -> Actions:
         session = self.sessions.get(broker_id)
-        if session is None:
+        if session is None or session.request is None or answer.request is not session.request:
             return []
-        session.is_waiting = False
+        request, session.request = session.request, None
         if self.state is CLOSING:
+            if request.session_epoch != CLOSE_EPOCH and _error_of(answer) is ErrorCode.NONE:
+                # A fetch was under way when the application closed: what it gave is released with the session.
+                return [self._fetch(broker_id, session, (), CLOSE_EPOCH)]
             del self.sessions[broker_id]
             return self._leave_if_done()
         if _error_of(answer) is not ErrorCode.NONE:
@@ -374,10 +381,10 @@ class ShareConsumer:
             return [*actions, *self._leave()]
         for broker_id in sorted(self.sessions):
             session = self.sessions[broker_id]
-            if session.epoch == OPEN_EPOCH:
-                # Not opened yet: the broker has nothing to give up, or finds out by the broken connection.
+            if session.epoch == OPEN_EPOCH and session.request is None:
+                # Not opened: the broker has nothing to give up.
                 del self.sessions[broker_id]
-            elif not session.is_waiting:
+            elif session.request is None:
                 actions.append(self._fetch(broker_id, session, (), CLOSE_EPOCH))
         return [*actions, *self._leave_if_done()]
 

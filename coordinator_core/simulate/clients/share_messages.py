@@ -36,6 +36,8 @@ class ShareFetchRequest:
     forgotten: tuple[TopicPartition, ...] = ()
     is_record_limit: bool = False
     """ShareAcquireMode RECORD_LIMIT: no more than `max_records`, though that tears a batch of the log."""
+    max_wait_ms: int = 0
+    """How long it waits on the broker where there is nothing to fetch; one byte ends that (MinBytes 1)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,11 @@ import pytest
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.runtime.messages import Answer
-from coordinator_core.share_partition.window import can_acquire_records, next_fetch_offset
 from coordinator_core.simulate.cluster import DETECTION_MS, REBALANCE_LEADERS_MS, Cluster
+from coordinator_core.simulate.delayed_share_fetch import ShareFetches
 from coordinator_core.simulate.internal_topic import LOADING_MS, REPLICATION_MS
 from coordinator_core.simulate.scenario import Scenario
 from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.share_leader import ShareLeaders
 
 STORIES: Final = int(os.environ.get("STORIES", "10"))
 
@@ -81,24 +80,28 @@ def recorded_waits() -> Iterator[list[Wait]]:
 def recorded_fetches() -> Iterator[list[Fetch]]:
     """Every ShareFetch which simulations serve while this is open."""
     fetches: list[Fetch] = []
-    acquire_all = ShareLeaders._acquire_all
+    read = ShareFetches._read
 
-    def acquire_and_note(leaders: Any, broker: Any, process: Any, request: Any) -> Any:
-        ready = set()
-        for at in request.partitions:
-            served = broker.served.get((request.group_id, at))
-            if served is None or not served.partition.is_active or not can_acquire_records(served.partition):
-                continue
-            if next_fetch_offset(served.partition) < leaders._topics.end_offset(at, leaders._loop.now_ms):
-                ready.add(at)
-        acquired = acquire_all(leaders, broker, process, request)
-        fetches.append(
-            Fetch(broker.broker_id, request.member_id, request.partitions, frozenset(ready), frozenset(acquired))
-        )
-        return acquired
+    def read_and_note(of_all: Any, broker: Any, fetch: Any, readable: Any) -> None:
+        ready = {
+            served.at
+            for served, offset in readable
+            if offset < of_all._topics.end_offset(served.at, of_all._loop.now_ms)
+        }
+        on_done = fetch.on_done
+
+        def done(acquired: Any) -> None:
+            partitions = tuple(sorted(served.at for served in fetch.share_partitions))
+            fetches.append(
+                Fetch(broker.broker_id, fetch.request.member_id, partitions, frozenset(ready), frozenset(acquired))
+            )
+            on_done(acquired)
+
+        fetch.on_done = done
+        read(of_all, broker, fetch, readable)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShareLeaders, "_acquire_all", acquire_and_note)
+        patch.setattr(ShareFetches, "_read", read_and_note)
         yield fetches
 
 

@@ -245,6 +245,11 @@ WITHOUT_EFFECT = (
     (GROUP, 'acknowledge = "explicit"', "acknowledge: does nothing in a classic group, which acknowledges no records"),
     (GROUP, "release_every = 5", "release_every: does nothing in a classic group.*set protocol to share"),
     (GROUP, "max_poll_records = 5", "max_poll_records: does nothing in a classic group"),
+    (GROUP, 'fetch_max_wait = "1s"', "fetch_max_wait: does nothing in a classic group.*set protocol to share"),
+    (CONSUMER, 'fetch_max_wait = "1s"', "fetch_max_wait: does nothing in a consumer group"),
+    (SHARE, 'fetch_max_wait = "30s"', 'fetch_max_wait: must be below "30s".*request.timeout.ms'),
+    (SHARE, "fetch_max_wait = 500", "fetch_max_wait: must be a duration, as"),
+    (SHARE, 'fetch_max_wait = "-1ms"', "fetch_max_wait: must be a duration, as"),
     (SHARE, "renew_every = 5", "renew_every: does nothing with acknowledge = 'implicit'"),
     (
         GROUP,
@@ -304,6 +309,8 @@ CLUSTER = (
     ("share_delivery_count_limit = 100", "must be a whole number from 2 to 25"),
     ("share_delivery_count_limit = 1", "must be a whole number from 2 to 25"),
     ('share_record_lock_duration = "10ms"', 'must be from "1s" to "1h"'),
+    ('share_fetch_read = "1m"', 'share_fetch_read: must be below "30s"'),
+    ("share_fetch_read = true", "share_fetch_read: must be a duration, as"),
     ('share_record_lock_duration = "2h"', 'must be from "1s" to "1h"'),
 )
 
