@@ -188,4 +188,4 @@ def test_a_dead_letter_ends_the_wait_of_its_readers(wait: str, some: bool) -> No
         for batch in log.stored_batches()
         for record in iter_records(batch.data)
     }
-    assert (len(added_ms & times(run.lines("deliveries", group="readers"))) > 20) is some
+    assert (len(added_ms & times(run.lines("deliveries", group="readers"))) > 10) is some
