@@ -1,8 +1,9 @@
 """Requests and responses of Kafka's protocol which kafka-python does not declare: descriptions of groups of the newer
-types, and what the share coordinator keeps.
+types, what the share coordinator keeps, and version 3 of DeleteGroups.
 
 Source: the definitions of Kafka 4.3.1 and 4.4.0 (kafka-clients, common/message), with which a test compares them.
-Version 0 of ShareGroupDescribe was early access, and is gone. Version 1 of StreamsGroupDescribe is Kafka 4.4's.
+Version 0 of ShareGroupDescribe was early access, and is gone. Version 1 of StreamsGroupDescribe and version 3 of
+DeleteGroups are Kafka 4.4's. The project deletes nothing: clients of its tests do.
 """
 
 from typing import Final
@@ -589,6 +590,50 @@ STREAMS_GROUP_DESCRIBE_RESPONSE: Final = Message(
     ),
 )
 
+# --- deleted groups
+
+DELETE_GROUPS_REQUEST: Final = Message(
+    "DeleteGroupsRequest",
+    Role.REQUEST,
+    Prefix.NONE,
+    versions="0-3",
+    flexible="2+",
+    fields=(Field("groups_names", Array(String), about="The groups to delete."),),
+    api_key=42,
+)
+DELETE_GROUPS_RESPONSE: Final = Message(
+    "DeleteGroupsResponse",
+    Role.RESPONSE,
+    Prefix.NONE,
+    versions="0-3",
+    flexible="2+",
+    api_key=42,
+    fields=(
+        THROTTLE_TIME,
+        Field(
+            "results",
+            Array(
+                Struct(
+                    "DeletableGroupResult",
+                    (
+                        Field("group_id", String, about="The group."),
+                        ERROR_CODE,
+                        Field(
+                            "error_message",
+                            String,
+                            versions="3+",
+                            nullable="3+",
+                            default=None,
+                            about="Why it was not deleted, in words; null where it was, or where nothing is said.",
+                        ),
+                    ),
+                )
+            ),
+            about="One for each group.",
+        ),
+    ),
+)
+
 # --- requests with their responses
 
 CONSUMER_GROUP_DESCRIBE: Final = (CONSUMER_GROUP_DESCRIBE_REQUEST, CONSUMER_GROUP_DESCRIBE_RESPONSE)
@@ -596,6 +641,7 @@ SHARE_GROUP_DESCRIBE: Final = (SHARE_GROUP_DESCRIBE_REQUEST, SHARE_GROUP_DESCRIB
 READ_SHARE_GROUP_STATE: Final = (READ_SHARE_GROUP_STATE_REQUEST, READ_SHARE_GROUP_STATE_RESPONSE)
 STREAMS_GROUP_DESCRIBE: Final = (STREAMS_GROUP_DESCRIBE_REQUEST, STREAMS_GROUP_DESCRIBE_RESPONSE)
 DESCRIBE_SHARE_GROUP_OFFSETS: Final = (DESCRIBE_SHARE_GROUP_OFFSETS_REQUEST, DESCRIBE_SHARE_GROUP_OFFSETS_RESPONSE)
+DELETE_GROUPS: Final = (DELETE_GROUPS_REQUEST, DELETE_GROUPS_RESPONSE)
 
 APIS: Final = (
     CONSUMER_GROUP_DESCRIBE,
@@ -603,4 +649,5 @@ APIS: Final = (
     READ_SHARE_GROUP_STATE,
     STREAMS_GROUP_DESCRIBE,
     DESCRIBE_SHARE_GROUP_OFFSETS,
+    DELETE_GROUPS,
 )

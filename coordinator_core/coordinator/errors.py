@@ -12,7 +12,7 @@ from coordinator_core.errors import CoreError
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes, those which a group coordinator gives."""
+    """Kafka's error codes: those which a group coordinator gives, and all that kafka-python has no name for."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -60,7 +60,11 @@ class ErrorCode(IntEnum):
     INVALID_REGULAR_EXPRESSION = 128
     STREAMS_INVALID_TOPOLOGY = 130
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
+    REBOOTSTRAP_REQUIRED = 129
     STREAMS_TOPOLOGY_FENCED = 132
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
 DEFAULT_MESSAGE: Final[Mapping[ErrorCode, str]] = {

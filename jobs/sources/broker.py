@@ -26,6 +26,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from coordinator_core.codec import uuid_text
+from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.limits import BATCH_BYTES_MAX
 from coordinator_core.log_partitions import LogPartition
 from jobs.errors import BrokerError, JobError
@@ -50,6 +51,8 @@ LOOK_MS_MIN: Final = 500
 """For a look at a broker when the time is over."""
 CLOSE_TIMEOUT_MS: Final = 1_000
 
+LATER_ERRORS: Final[Mapping[int, str]] = {int(code): code.name for code in ErrorCode}
+"""Names of errors, for those that kafka-python does not know: it calls all of them UNKNOWN."""
 NO_ERROR: Final = 0
 OFFSET_OUT_OF_RANGE: Final = 1
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
@@ -526,6 +529,8 @@ def topic_id_of(topic_id: Any) -> str | None:
 def error_name(code: int) -> str:
     """Kafka's name of an error code."""
     message = getattr(kafka_errors.for_code(code), "message", None)
+    if message == kafka_errors.UnknownError.message and code != kafka_errors.UnknownError.errno:
+        message = LATER_ERRORS.get(code)
     return str(message or f"error {code}")
 
 

@@ -26,7 +26,12 @@ MESSAGES = {
 
 DEFAULTS = {"null": "None", "false": "False", "true": "True"}
 NEWEST = "4.4.0"
-NEW_IN_NEWEST = {"StreamsGroupDescribeRequest", "StreamsGroupDescribeResponse"}
+NEW_IN_NEWEST = {
+    "DeleteGroupsRequest",
+    "DeleteGroupsResponse",
+    "StreamsGroupDescribeRequest",
+    "StreamsGroupDescribeResponse",
+}
 """Those that have a version which the release before does not know."""
 
 

@@ -1,5 +1,6 @@
 """Brokers of other releases: they are asked what they know, and the ledger is what they say of groups."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,8 +16,13 @@ from jobs.cli_enums import View
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.describe import describe
 from jobs.queries.owner import run_owner
+from jobs.settings import BrokerAddress
+from jobs.sources.api_request import ApiRequest
+from jobs.sources.broker import Broker, Coordinator
+from schemas.admin_protocol import DELETE_GROUPS
 from schemas.tables.bronze import CONFIGS, END_OFFSETS
 from schemas.tables.bronze import TOPICS as TOPICS_TABLE
+from schemas.tables.silver import GROUP_EVENTS
 from tests.conftest import IS_TEST_LIVE
 from tests.jobs.in_process import in_process
 from tests.live.broker import CLIENT_SETTINGS
@@ -164,3 +170,64 @@ def test_the_ledger_of_a_release_is_what_its_broker_says(release: Release, home:
     assert {row["resource_name"] for row in configs if row["resource_type"] == "TOPIC"} >= topics
     assert {row["topic"] for row in warehouse.read(END_OFFSETS).to_pylist()} >= topics
     assert {row["topic"] for row in warehouse.read(TOPICS_TABLE).to_pylist()} >= topics
+
+
+NON_EMPTY_GROUP: Final = 68
+GROUP_ID_NOT_FOUND: Final = 69
+DELETED_KINDS: Final = ("classic-range", "consumer-uniform", "share", "streams", "offsets")
+EMPTY_TIMEOUT_S: Final = 60
+"""Sessions of members that are killed take 6 s, of the classic protocol up to 45."""
+
+
+def deleted(address: str, *group_ids: str) -> dict[str, tuple[int, str | None]]:
+    """What version 3 of DeleteGroups, which Kafka 4.4 has, answers for each group: code and text."""
+    with Broker.connect(BrokerAddress(address)) as broker:
+        found = {}
+        for group_id in group_ids:
+            request = ApiRequest(DELETE_GROUPS, groups_names=(group_id,))
+            (result,) = broker.send(request, Coordinator(group_id)).results
+            assert request.API_VERSION == 3
+            found[group_id] = (result.error_code, result.error_message)
+        return found
+
+
+def test_groups_that_a_client_deletes_are_deleted_in_the_ledger(home: KafkaHome, tmp_path: Path) -> None:
+    """By DeleteGroups version 3 of Kafka 4.4, groups of every type: each ends as GROUP_DELETED, one that refuses does
+    not, and verify finds no difference before and after."""
+    release = RELEASES[0]
+    root = tmp_path / "warehouse"
+    with ReleasedBroker(
+        release.home(), tmp_path / "broker", settings={**CLIENT_SETTINGS, **release.settings}
+    ) as broker:
+        with LiveClients(home, tmp_path / "clients", broker.address) as clients:
+            played = clients.play(SEED, ["classic-range", "consumer-uniform"], ("join", "consume", "settle"))
+            for kind in DELETED_KINDS[2:]:
+                played = clients.play(SEED, [kind], ACTS[kind])
+            kinds = {group.kind: group_id for group_id, group in played.items()}
+            refused = deleted(broker.address, kinds["consumer-uniform"], "nobody")
+            assert refused[kinds["consumer-uniform"]][0] == NON_EMPTY_GROUP
+            assert refused["nobody"][0] == GROUP_ID_NOT_FOUND
+            clients.kill()
+        with LiveClients(home, tmp_path / "others", broker.address) as others:
+            (stays,) = others.play(SEED + 1, ["consumer-uniform"], ("join", "consume", "settle"))
+            deadline = time.monotonic() + EMPTY_TIMEOUT_S
+            waiting = {kinds[kind] for kind in DELETED_KINDS}
+            while waiting and time.monotonic() < deadline:
+                answers = deleted(broker.address, *sorted(waiting))
+                waiting = {group_id for group_id, (code, _) in answers.items() if code}
+                assert {code for code, _ in answers.values()} <= {0, NON_EMPTY_GROUP}, answers
+                time.sleep(1)
+            assert not waiting
+            assert deleted(broker.address, stays)[stays][0] == NON_EMPTY_GROUP
+            worst, rows = verified(
+                broker.address, root, lambda: Ledger(in_process(), root, bootstrap_servers=broker.address)
+            )
+    assert (worst, unequal(rows)) == (Verdict.EQUAL, [])
+    ended = {
+        row["group_id"]
+        for row in Warehouse(str(root)).read(GROUP_EVENTS).to_pylist()
+        if row["event_type"] == "GROUP_DELETED"
+    }
+    assert ended == {kinds[kind] for kind in DELETED_KINDS}
+    shown = {it.group.group_id for it in describe(Warehouse(str(root)), CLUSTER_ID, view=View.STATE)}
+    assert shown == {stays}
