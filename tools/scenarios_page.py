@@ -117,7 +117,7 @@ def _used(key: str) -> str:
     if use is None:
         return ""
     needs = [f"`{name}` {' or '.join(values)}" for name, values in use.needs.items()]
-    where = f"In {' and '.join(use.protocols)} groups" if len(use.protocols) < 3 else "In every group"
+    where = f"In {' and '.join(use.protocols)} groups" if len(use.protocols) < 4 else "In every group"
     return f"{where}{', with ' + ' and '.join(needs) if needs else ''}."
 
 

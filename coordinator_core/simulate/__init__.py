@@ -53,6 +53,8 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
   in `faults.jsonl` which hit this client last, or null.
 * `assignments.jsonl`: what members of consumer and share groups own as their coordinator sees it: group, member_id,
   member_epoch (null: gone), assigned and pending_revocation: [[topic_id, [partition, ...]], ...], log.
+* `tasks.jsonl`: the tasks of members of streams groups as their coordinator sees it: group, member_id, member_epoch,
+  active, standby and warmup, and `_pending` of each (to be given up): [[subtopology, [partition, ...]], ...], log.
 * `owners.jsonl`: group, topic, partition, client_id, generation, from_ms, to_ms, ended_by (null: still): from when to
   when a client itself believed that it owned a partition, and the records it was handed meanwhile: first_offset to
   next_offset (exclusive). Intervals of two clients may overlap: that is the zombie's story.

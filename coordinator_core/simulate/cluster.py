@@ -56,6 +56,7 @@ from coordinator_core.simulate.scenario import ClusterSpec
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.transactions import Transaction, Transactions
 from coordinator_core.simulate.truth_recorder import COMMITS, TruthRecorder, is_quiet
+from coordinator_core.streams.messages import CreatableTopic as StreamsTopic
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
@@ -125,8 +126,17 @@ class ShareListener:
 class Cluster:
     """All brokers, and the logs which they share."""
 
-    def __init__(self, spec: ClusterSpec, loop: EventLoop, topics: Topics, truth_recorder: TruthRecorder) -> None:
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        loop: EventLoop,
+        topics: Topics,
+        truth_recorder: TruthRecorder,
+        group_settings: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        """`group_settings`: group id -> settings of its own."""
         self.spec = spec
+        self._group_settings = group_settings
         self.truth_recorder = truth_recorder
         self.alive = set(range(1, spec.brokers + 1))
         self.image_version = 1
@@ -134,6 +144,8 @@ class Cluster:
         self.serve_data: DataServer | None = None
         self.on_initialize: Callable[[str, InitializeShareState], None] | None = None
         """Called for share partitions without state that a heartbeat of a group found."""
+        self.on_streams_topics: Callable[[str, Sequence[StreamsTopic]], None] | None = None
+        """Called for the internal topics that an application lacks, when the controller has made up its mind."""
         self.on_disconnect: Callable[[Process, str], None] | None = None
         """Called when the connections of a process break, with the id of its member."""
         self.on_broker_gone: Callable[[int], None] | None = None
@@ -289,6 +301,9 @@ class Cluster:
             wanted = getattr(response, "initialize_share_state", None)
             if wanted is not None and self.on_initialize is not None:
                 self.on_initialize(send.key, wanted)
+            lacking = getattr(response, "creatable_topics", ())
+            if lacking and self.on_streams_topics is not None:
+                self._loop.after(TOPIC_CREATION_MS, self.on_streams_topics, send.key, lacking)
             if unknown and response is not None:
                 response = replace(response, topics=(*unknown, *response.topics))
             error = None if answer.error is None else answer.error.code
@@ -484,7 +499,7 @@ class Cluster:
             append_linger_ms=self.spec.append_linger_ms, codec_id=Codec[self.spec.compression.upper()]
         )
         settings = replace(self.spec.settings, kafka_version=self.spec.kafka_version)
-        kind = ObservedMachines(settings, self.truth_recorder, self._partition_of_machine)
+        kind = ObservedMachines(settings, self.truth_recorder, self._partition_of_machine, self._group_settings)
         return CoordinatorRuntime(broker_id, kind, config, self._topics.image(self.image_version))
 
     def _share_runtime(self, broker_id: int) -> CoordinatorRuntime:

@@ -1,6 +1,6 @@
 """Group coordinators under observation: callbacks for every operation before it runs, and every record once written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
@@ -102,15 +102,21 @@ class ObservedMachines(GroupMachines):
     """Makes observed coordinators."""
 
     def __init__(
-        self, config: GroupCoordinatorConfig, observer: Observer, locate: Callable[[ObservedMachine], int]
+        self,
+        config: GroupCoordinatorConfig,
+        observer: Observer,
+        locate: Callable[[ObservedMachine], int],
+        group_settings: Mapping[str, Mapping[str, int]],
     ) -> None:
         super().__init__(config)
+        self._group_settings = group_settings
         self._observer = observer
         self._locate = locate
 
     def start(self, state: CoordinatorShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> ObservedMachine:
         """The coordinator of a loaded shard."""
         machine = super().start(state, batcher, image, now_ms)
+        machine.coordinator.group_settings.update(self._group_settings)
         return ObservedMachine(machine.coordinator, batcher, self._observer, self._locate)
 
 

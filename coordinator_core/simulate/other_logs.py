@@ -119,6 +119,13 @@ class MetadataLog:
             yield "share.isolation.level", group.isolation_level
             if group.dead_letter_topic is not None:
                 yield "errors.deadletterqueue.topic.name", group.dead_letter_topic
+        elif group.protocol == "streams":
+            standby_replicas = group.standby_replicas
+            if standby_replicas is None:
+                standby_replicas = settings.group_streams_num_standby_replicas
+            yield "streams.session.timeout.ms", str(settings.group_streams_session_timeout_ms)
+            yield "streams.heartbeat.interval.ms", str(settings.group_streams_heartbeat_interval_ms)
+            yield "streams.num.standby.replicas", str(standby_replicas)
         elif group.protocol == "consumer":
             yield "consumer.session.timeout.ms", str(settings.group_consumer_session_timeout_ms)
             yield "consumer.heartbeat.interval.ms", str(settings.group_consumer_heartbeat_interval_ms)

@@ -26,6 +26,8 @@ BY_DURATION: Final = re.compile(
     r"by_duration:P(?:([0-9]{1,6})D)?(?:T(?:([0-9]{1,6})H)?(?:([0-9]{1,6})M)?(?:([0-9]{1,6})(?:\.([0-9]{1,3}))?S)?)?",
     re.ASCII,
 )
+STANDBY_REPLICAS_MAX: Final = 2
+"""group.streams.max.standby.replicas."""
 PARTITIONS_MAX: Final = 10_000
 MEMBERS_MAX: Final = 5000
 GROUPS_MAX: Final = 100_000
@@ -132,7 +134,8 @@ class GroupSpec:
     """`[["orders"], ["orders", "refunds"]]`: what each member subscribes to, in turns, together all of `topics`.
     Without it, every member subscribes to all of them."""
     protocol: str = "classic"
-    """classic, consumer or share."""
+    """classic, consumer, share, or streams: each member is then a thread of a Kafka Streams application, and its topics
+    are what the topology reads. Internal topics are made when the first member comes."""
     count: int = 1
     """How many groups alike."""
     members: int = 1
@@ -147,7 +150,15 @@ class GroupSpec:
     """client.rack of each member, in turns. The client assignors range, sticky and cooperative-sticky prefer replicas
     on a member's rack where brokers have racks, too; the assignors of brokers ignore it."""
     static: bool = False
-    """Members have a group instance id and come back as who they were."""
+    """Members have a group instance id and come back as who they were. In streams groups since Kafka 4.4."""
+    stateful: bool = True
+    """The application has a state store; its changelog topic is `NAME-counts-changelog`."""
+    repartition: bool = False
+    """The application takes another key before it counts: a second subtopology reads `NAME-counts-repartition`."""
+    threads: int = 1
+    """num.stream.threads: so many members are of one process, and have one process id."""
+    standby_replicas: int | None = None
+    """streams.num.standby.replicas of this group: copies of each stateful task; without it, the brokers'."""
     start_after_ms: int = 0
     """When its first member starts."""
     stagger_ms: int = 1000
@@ -327,6 +338,17 @@ class Use:
     """Another key -> its values with which this one does something; `acknowledge` counts in share groups only."""
 
 
+def group_settings(groups: Iterable[GroupSpec]) -> dict[str, dict[str, int]]:
+    """Group id -> settings of the group coordinator that the group has of its own, as `Context.group_setting` names
+    them."""
+    return {
+        group_id: {"streams_num_standby_replicas": group.standby_replicas}
+        for group in groups
+        if group.standby_replicas is not None
+        for group_id in group.group_ids()
+    }
+
+
 ALTERABLE: Final[Mapping[str, tuple[str, int, int]]] = {
     "share.record.lock.duration.ms": ("record_lock_duration_ms", *LOCK_DURATION_MS),
     "share.delivery.count.limit": ("delivery_count_limit", 2, 25),
@@ -341,10 +363,17 @@ def with_config(group: GroupSpec, name: str, value: int) -> GroupSpec:
     return replace(group, **changed)
 
 
-COMMITTING: Final = ("classic", "consumer")
+COMMITTING: Final = ("classic", "consumer", "streams")
+ASSIGNING: Final = ("classic", "consumer")
+STREAMS_ONLY: Final = ("streams",)
 SHARE_ONLY: Final = ("share",)
 GROUP_KEYS: Final[Mapping[str, Use]] = {
-    "assignors": Use(COMMITTING, "whose partitions the broker assigns by its one assignor"),
+    "assignors": Use(ASSIGNING, "whose partitions the broker assigns by its one assignor"),
+    "member_topics": Use(("classic", "consumer", "share"), "whose members all run one topology"),
+    "stateful": Use(STREAMS_ONLY, "which has no state stores"),
+    "repartition": Use(STREAMS_ONLY, "which has no topology"),
+    "threads": Use(STREAMS_ONLY, "each of whose members is a process"),
+    "standby_replicas": Use(STREAMS_ONLY, "which has no tasks"),
     "member_assignors": Use(("classic",), "whose members take the broker's assignor"),
     "acquire_mode": Use(SHARE_ONLY, "which acquires no records"),
     "static": Use(COMMITTING, "whose members have no group.instance.id"),

@@ -39,6 +39,7 @@ from coordinator_core.simulate.scenario import (
     PARTITIONS_MAX,
     RECORD_LOCKS,
     SERVER_ASSIGNORS,
+    STANDBY_REPLICAS_MAX,
     TIME_MS,
     UNIT_MS,
     ClusterSpec,
@@ -470,7 +471,11 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("GroupSpec", "name"): _group_id,
     ("GroupSpec", "topics"): _texts,
     ("GroupSpec", "member_topics"): _lists_of_texts,
-    ("GroupSpec", "protocol"): _one_of("classic", "consumer", "share"),
+    ("GroupSpec", "protocol"): _one_of("classic", "consumer", "share", "streams"),
+    ("GroupSpec", "stateful"): _flag,
+    ("GroupSpec", "repartition"): _flag,
+    ("GroupSpec", "threads"): _count(1, MEMBERS_MAX),
+    ("GroupSpec", "standby_replicas"): _count(0, STANDBY_REPLICAS_MAX),
     ("GroupSpec", "count"): _count(1, GROUPS_MAX),
     ("GroupSpec", "members"): _count(1, MEMBERS_MAX),
     ("GroupSpec", "assignors"): _texts,
@@ -524,6 +529,7 @@ CLASSIC_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky
 POISON_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "classic": ("skip", "stuck"),
     "consumer": ("skip", "stuck"),
+    "streams": ("skip", "stuck"),
     "share": ("skip", "reject", "release", "time_out"),
 }
 
@@ -565,6 +571,7 @@ def _check(scenario: Scenario, place: Place) -> None:
     group_ids: set[str] = set()
     for index, group in enumerate(scenario.groups):
         _check_group(scenario, group, topics, place.key("group").item(index))
+        _check_streams(scenario, group, topics, place.key("group").item(index))
         if not group_ids.isdisjoint(group.group_ids()):
             raise place.key("group").item(index).key("name").error("is taken by another group: give each its own")
         group_ids.update(group.group_ids())
@@ -648,6 +655,40 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         )
     if group.protocol == "classic" and group.heartbeat_interval_ms >= group.session_timeout_ms:
         raise place.key("heartbeat_interval").error(f"must be below session_timeout ({group.session_timeout_ms} ms)")
+
+
+def _check_streams(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
+    """What an application and its brokers would not bear."""
+    if group.protocol != "streams":
+        return
+    version = scenario.cluster.kafka_version
+    if group.static and not Since.STREAMS_HAVE_STATIC_MEMBERS.holds_in(version):
+        raise place.key("static").error(
+            f"needs kafka_version 4.4 in a streams group: brokers of {version} refuse static members there"
+        )
+    if _NAME.fullmatch(group.name) is None:
+        raise place.key("name").error(
+            "must be letters, digits, '.', '_' and '-' in a streams group: its internal topics are named after it"
+        )
+    if group.threads > group.members:
+        raise place.key("threads").error(f"is above the members of the group ({group.members}): the last do nothing")
+    for group_id in group.group_ids():
+        for internal in (f"{group_id}-counts-repartition", f"{group_id}-counts-changelog"):
+            if internal in topics:
+                raise place.key("name").error(
+                    f"makes {_shown(internal)} an internal topic, and a [[topic]] has that name"
+                )
+    for index, fault in enumerate(scenario.faults):
+        if fault.topic in group.topics and fault.kind in {"create_topic", "delete_topic"}:
+            raise place.key("topics").error(
+                f"names {_shown(fault.topic)}, which fault[{index}] ({fault.kind}) takes away for a time: the "
+                "application would end (MissingSourceTopicException), which is not simulated. Name another topic"
+            )
+        if fault.topic in group.topics and fault.kind == "add_partitions" and (group.stateful or group.repartition):
+            raise place.key("topics").error(
+                f"names {_shown(fault.topic)}, which fault[{index}] ({fault.kind}) gives more partitions than the "
+                "internal topics have: the group would assign nothing any more. Set stateful and repartition to false"
+            )
 
 
 def _check_member_assignors(group: GroupSpec, place: Place) -> None:
@@ -765,11 +806,11 @@ def _check_lives_of_topics(scenario: Scenario, topics: Mapping[str, TopicSpec], 
         count = counts[name]
         if fault.kind == "create_topic":
             if count:
-                raise at.key("topic").error(f"topic {name!r} exists at that time: put a delete_topic before")
+                raise at.key("topic").error(f"topic {_shown(name)} exists at that time: put a delete_topic before")
             counts[name] = fault.partitions or topics[name].partitions
             continue
         if not count:
-            raise at.key("topic").error(f"topic {name!r} does not exist at that time: put a create_topic before")
+            raise at.key("topic").error(f"topic {_shown(name)} does not exist at that time: put a create_topic before")
         if fault.kind == "delete_topic":
             counts[name] = 0
         elif fault.kind == "add_partitions":
@@ -779,7 +820,7 @@ def _check_lives_of_topics(scenario: Scenario, topics: Mapping[str, TopicSpec], 
                 )
             counts[name] = fault.partitions or 0
         elif fault.partition is not None and fault.partition >= count:
-            raise at.key("partition").error(f"topic {name!r} has partitions 0 to {count - 1} at that time")
+            raise at.key("partition").error(f"topic {_shown(name)} has partitions 0 to {count - 1} at that time")
 
 
 OF_SHARE_GROUPS: Final = frozenset({"alter_config", "alter_share_offsets", "delete_share_offsets"})
@@ -787,6 +828,10 @@ OF_SHARE_GROUPS: Final = frozenset({"alter_config", "alter_share_offsets", "dele
 
 def _check_admin(scenario: Scenario, fault: FaultSpec, place: Place) -> None:
     specs = [group for group in scenario.groups if fault.group in {group.name, *group.group_ids()}]
+    if fault.kind == "subscribe" and specs and specs[0].protocol == "streams":
+        raise place.key("group").error(
+            f"must be no streams group: its topology says what {_shown(specs[0].name)} reads"
+        )
     if fault.kind in OF_SHARE_GROUPS and specs and specs[0].protocol != "share":
         raise place.key("group").error(
             f"must be a share group: {fault.kind} is of those, and {_shown(fault.group or '')} is none"

@@ -1,29 +1,39 @@
 """A whole simulation: the cluster, its data, its clients and what befalls them, from the start to the end."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator_core.find_coordinator.internal_topics import CreatableTopic
+from coordinator_core.find_coordinator.internal_topics import CreatableTopic as InternalTopic
+from coordinator_core.kafka_versions import Since
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.clients.classic import ClassicConsumer
 from coordinator_core.simulate.clients.consumer import ConsumerMember
 from coordinator_core.simulate.clients.machine import Client
 from coordinator_core.simulate.clients.offsets import ConsumerConfig
 from coordinator_core.simulate.clients.share import ShareConfig, ShareConsumer
+from coordinator_core.simulate.clients.streams import (
+    HEARTBEAT_VERSION,
+    HEARTBEAT_VERSION_44,
+    StreamsConfig,
+    StreamsMember,
+    repartition_topic,
+    topology_of,
+)
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.cluster import Cluster
 from coordinator_core.simulate.faults import Faults
 from coordinator_core.simulate.heartbeats import Heartbeats
 from coordinator_core.simulate.other_logs import METADATA_TOPIC_ID, topic_configs
 from coordinator_core.simulate.process import Process
-from coordinator_core.simulate.random_streams import kafka_uuid, stream
-from coordinator_core.simulate.scenario import GroupSpec, Scenario, topics_made_later
+from coordinator_core.simulate.random_streams import java_uuid, kafka_uuid, stream
+from coordinator_core.simulate.scenario import GroupSpec, Scenario, TopicSpec, group_settings, topics_made_later
 from coordinator_core.simulate.share_leader import ShareLeaders
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Sink, Truth
 from coordinator_core.simulate.truth_recorder import TruthRecorder
+from coordinator_core.streams.messages import CreatableTopic
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
@@ -32,7 +42,7 @@ HOST_BLOCK = 250
 """Clients have the addresses 10.0.<block>.<1..250>, as they come in the scenario."""
 
 
-DEFAULT_ASSIGNORS: Final = {"classic": ("range", "cooperative-sticky"), "consumer": (), "share": ()}
+DEFAULT_ASSIGNORS: Final = {"classic": ("range", "cooperative-sticky"), "consumer": (), "share": (), "streams": ()}
 """partition.assignment.strategy by default; members of the other protocols leave it to the broker."""
 
 
@@ -81,8 +91,11 @@ class Simulation:
         self.members: dict[str, list[Process]] = {}
         """Group id -> processes, by index."""
         self.truth_recorder = TruthRecorder(self.truth, self.processes.get, lambda: self.loop.now_ms)
-        self.cluster = Cluster(scenario.cluster, self.loop, self.topics, self.truth_recorder)
+        self.cluster = Cluster(
+            scenario.cluster, self.loop, self.topics, self.truth_recorder, group_settings(scenario.groups)
+        )
         self.cluster.on_topic_made = self._note_topic
+        self.cluster.on_streams_topics = self._make_streams_topics
         self.heartbeats = Heartbeats(self.loop, self.cluster, skips=skips_heartbeats)
         self.truth_recorder.heartbeats = self.heartbeats
         share_groups = {
@@ -151,7 +164,7 @@ class Simulation:
         if any(spec.commits == "transactional" for spec in self.scenario.groups):
             yield TRANSACTIONS_TOPIC
 
-    def _note_topic(self, topic: CreatableTopic) -> None:
+    def _note_topic(self, topic: InternalTopic) -> None:
         """The controller writes an internal topic down as it is made, be it before the scenario starts."""
         topic_id = self._internal_topic_id(topic.name)
         at_ms = self.loop.now_ms if self.loop.event_count else None
@@ -191,6 +204,37 @@ class Simulation:
         )
         self.processes[client_id] = process
         return process
+
+    def _streams(self, spec: GroupSpec, group_id: str, index: int) -> StreamsConfig:
+        draws = stream(self.seed, "streams-process", group_id, index // spec.threads)
+        version = self.scenario.cluster.kafka_version
+        return StreamsConfig(
+            java_uuid(draws),
+            topology_of(group_id, spec.topics, is_stateful=spec.stateful, has_repartition=spec.repartition),
+            HEARTBEAT_VERSION_44 if Since.STREAMS_TASK_OFFSETS.holds_in(version) else HEARTBEAT_VERSION,
+        )
+
+    def _make_streams_topics(self, group_id: str, missing: Iterable[CreatableTopic]) -> None:
+        """The broker that served a heartbeat has the internal topics of an application made, those that still lack."""
+        rates = {it.name: it.rate for it in self.scenario.topics}
+        spec = next(it for it in self.scenario.groups if group_id in it.group_ids())
+        made = []
+        for topic in missing:
+            if self.topics.partition_count(topic.name, self.loop.now_ms):
+                continue
+            is_read = topic.name == repartition_topic(group_id)
+            rate = sum(rates[name] for name in spec.topics) if is_read else 0.0
+            self.topics.create_internal(TopicSpec(topic.name, topic.num_partitions, rate), self.loop.now_ms)
+            topic_id = self.topics.topic_id(topic.name)
+            configs = [(config.name, config.value or "") for config in topic.configs]
+            self.cluster.metadata.make_topic(
+                topic.name, topic_id, topic.num_partitions, configs, at_ms=self.loop.now_ms
+            )
+            facts = {"topic": topic.name, "topic_id": topic_id, "partition_count": topic.num_partitions}
+            self.truth.tell("topics", self.loop.now_ms, facts)
+            made.append(topic.name)
+        if made:
+            self.cluster.update_metadata(made)
 
     def _maker(self, spec: GroupSpec, group_id: str, client_id: str, index: int) -> Callable[[random.Random], Client]:
         topics = spec.member_topics[index % len(spec.member_topics)] if spec.member_topics else spec.topics
@@ -239,6 +283,9 @@ class Simulation:
             return lambda draws: ShareConsumer(
                 share_config, self.topics, draws, self.topics.names(), self.cluster.data_leader
             )
+        if spec.protocol == "streams":
+            streams = self._streams(spec, group_id, index)
+            return lambda draws: StreamsMember(config, self.topics, draws, self.topics.names(), streams=streams)
         if spec.protocol == "consumer":
             return lambda draws: ConsumerMember(config, self.topics, draws, self.topics.names())
         return lambda draws: ClassicConsumer(config, self.topics, draws)

@@ -318,6 +318,11 @@ class Topics:
         self._make(spec, count, now_ms)
         return count
 
+    def create_internal(self, spec: TopicSpec, now_ms: int) -> None:
+        """A topic that no scenario names is made for an application."""
+        self.specs[spec.name] = spec
+        self._make(spec, spec.partitions, now_ms)
+
     def delete(self, topic: str, now_ms: int) -> None:
         """The topic is gone. Who asks for its partitions still is given what they were."""
         for number in range(self._counts.pop(topic)):

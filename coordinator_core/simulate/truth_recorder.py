@@ -26,10 +26,13 @@ from coordinator_core.simulate.heartbeats import Heartbeats
 from coordinator_core.simulate.observe import ObservedMachine, group_id_of
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.truth import Facts, Truth
+from coordinator_core.streams.state import StreamsGroup, StreamsGroupState
 from schemas.consumer_offsets import RecordType
 from schemas.group_types import GroupType
 
-HEARTBEATS: Final = frozenset({"classic_heartbeat", "consumer_group_heartbeat", "share_group_heartbeat"})
+HEARTBEATS: Final = frozenset(
+    {"classic_heartbeat", "consumer_group_heartbeat", "share_group_heartbeat", "streams_group_heartbeat"}
+)
 COMMITS: Final = frozenset({"commit_offset", "commit_transactional_offset"})
 OF_MANY_GROUPS: Final = {"delete_groups": "GROUP_DELETED", "on_topics_deleted": "TOPIC_DELETED"}
 """Operations about several groups -> why they delete offsets."""
@@ -64,6 +67,7 @@ EPOCH_REASONS: Final = {
 GROUP_TYPES: Final = {
     RecordType.CONSUMER_GROUP_METADATA: GroupType.CONSUMER,
     RecordType.SHARE_GROUP_METADATA: GroupType.SHARE,
+    RecordType.STREAMS_GROUP_METADATA: GroupType.STREAMS,
 }
 """Record of a new group epoch -> the type of the group."""
 
@@ -280,6 +284,21 @@ class TruthRecorder:
         }
         self._wait(machine, entry.offset, "assignments", facts)
 
+    def _note_tasks(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
+        """The tasks of a member of a streams group from now on, as its coordinator sees it."""
+        key, value = entry.record.key, entry.record.value
+        facts: Facts = {
+            "group": key.group_id,
+            "member_id": key.member_id,
+            "member_epoch": None if value is None else value.member_epoch,
+        }
+        for kind in ("active", "standby", "warmup"):
+            for what, field in ((kind, f"{kind}_tasks"), (f"{kind}_pending", f"{kind}_tasks_pending_revocation")):
+                tasks = getattr(value, field, None) or ()
+                facts[what] = [[entry.subtopology_id, list(entry.partitions)] for entry in tasks]
+        facts["log"] = [machine.partition, entry.offset]
+        self._wait(machine, entry.offset, "tasks", facts)
+
     # --- causes ---
 
     def _after_modern_heartbeat(
@@ -293,7 +312,7 @@ class TruthRecorder:
         is_share = request.operation == "share_group_heartbeat"
         # A share group's partitions change once the share coordinators have their state.
         unasked = "PARTITIONS_CHANGED" if is_share else "TOPIC_CHANGED"
-        if request.message.subscribed_topic_names is not None:
+        if getattr(request.message, "subscribed_topic_names", None) is not None:
             unasked = "SUBSCRIPTION_CHANGED"
         reason = EPOCH_REASONS.get(request.message.member_epoch, unasked)
         process = None if request.client is None else self._process(request.client.client_id)
@@ -347,6 +366,8 @@ def is_quiet(group: Any) -> bool:
         return group.state is STABLE
     if isinstance(group, ConsumerGroup):
         return group.state is ConsumerGroupState.STABLE
+    if isinstance(group, StreamsGroup):
+        return group.state is StreamsGroupState.STABLE
     return isinstance(group, ShareGroup) and all(
         member.member_epoch == group.group_epoch == group.assignment_epoch for member in group.members.values()
     )
@@ -386,5 +407,7 @@ NOTES: Final = {
     RecordType.SHARE_GROUP_METADATA: TruthRecorder._note_epoch,
     RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: TruthRecorder._note_current_assignment,
     RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: TruthRecorder._note_current_assignment,
+    RecordType.STREAMS_GROUP_METADATA: TruthRecorder._note_epoch,
+    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: TruthRecorder._note_tasks,
 }
 """Record type -> how it becomes a line."""

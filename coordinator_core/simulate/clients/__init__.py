@@ -17,7 +17,8 @@ is sent every so often, unless it is left out while the group is quiet; `Took` a
 Every request is answered once: where the broker is gone, with the error REQUEST_TIMED_OUT. Answers to requests of an
 older generation are for the client to pass over.
 
-One file a kind: `classic` (classic consumer), `consumer` (consumer protocol), `share`, `producer` (transactions, inside
+One file a kind: `classic` (classic consumer), `consumer` (consumer protocol), `streams` (a thread of
+an application, as `consumer`), `share`, `producer` (transactions, inside
 one of the first two). Consumers of both protocols share `reader`, what they do with the partitions that they own, and
 `offsets`, what they say of offsets.
 """

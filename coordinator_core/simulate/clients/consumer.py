@@ -22,7 +22,6 @@ from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.consumer.messages import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
 from coordinator_core.coordinator.errors import ErrorCode
@@ -144,7 +143,7 @@ class ConsumerMember:
 
     def heartbeat(self) -> Send:
         """A heartbeat which says nothing new."""
-        return self._beat("heartbeat", self.member_epoch)
+        return self._plain_beat("heartbeat", self.member_epoch)
 
     def session_key(self) -> str:
         """Key of its session timer in the coordinator."""
@@ -161,6 +160,10 @@ class ConsumerMember:
             self.config.group_id, self.member_id, member_epoch, self.config.instance_id, **fields
         )
         return self._send("consumer_group_heartbeat", request, tag, HEARTBEAT_VERSION)
+
+    def _plain_beat(self, tag: str, member_epoch: int) -> Send:
+        """A heartbeat which says nothing but the epoch."""
+        return self._beat(tag, member_epoch)
 
     def _full_beat(self, tag: str) -> Send:
         """All that the member has to say: when it joins, and after an error."""
@@ -218,16 +221,23 @@ class ConsumerMember:
             return [*self.reader.give(self.owned, "LOST", now_ms), *self._join()]
         return [] if code in RETRIABLE else self._gone(code.name)
 
-    def _on_response(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> Actions:
+    def _on_response(self, response: Any, now_ms: int) -> Actions:
         self.member_epoch = response.member_epoch
-        if response.assignment is None:
+        target = self._target_of(response)
+        if target is None:
             return []
-        self.target = self._partitions(response.assignment)
-        self.target_ids = response.assignment.topic_partitions
+        self.target = target
         if self.state is RECONCILING:
             return []
         self.state = RECONCILING
         return [SetTimer(POLL, self.draws.randrange(self.config.poll_interval_ms))]
+
+    def _target_of(self, response: Any) -> tuple[TopicPartition, ...] | None:
+        """The target that a response brings; None for the one which the member knows."""
+        if response.assignment is None:
+            return None
+        self.target_ids = response.assignment.topic_partitions
+        return self._partitions(response.assignment)
 
     # --- reconciling ---
 
@@ -252,14 +262,17 @@ class ConsumerMember:
         actions = self.reader.give([at for at in self.owned if at not in wanted], "REVOKED", now_ms)
         self.owned = self.target
         self.state = STABLE
-        acknowledgement = self._beat(
+        actions += [Heartbeat(self.interval_ms), self._acknowledgement()]
+        return [*actions, *self._fetch_missing(now_ms)]
+
+    def _acknowledgement(self) -> Send:
+        """The heartbeat which says all that the member owns now."""
+        return self._beat(
             "heartbeat",
             self.member_epoch,
             topic_partitions=self.target_ids,
             rebalance_timeout_ms=self.config.max_poll_interval_ms,
         )
-        actions += [Heartbeat(self.interval_ms), acknowledgement]
-        return [*actions, *self._fetch_missing(now_ms)]
 
     def _fetch_missing(self, now_ms: int) -> Actions:
         missing = self.reader.missing(self.owned)
@@ -314,7 +327,7 @@ class ConsumerMember:
         if not self.reader.is_busy or self.state not in {STABLE, RECONCILING}:
             return []
         self.state = STALE
-        return [Heartbeat(0), CancelTimer(COMMIT), self._beat("leave-poll-expired", self._leave_epoch)]
+        return [Heartbeat(0), CancelTimer(COMMIT), self._plain_beat("leave-poll-expired", self._leave_epoch)]
 
     def _busy_no_more(self, now_ms: int) -> Actions:
         self.reader.work_no_more(now_ms)
@@ -334,7 +347,7 @@ class ConsumerMember:
 
     def _leave(self, now_ms: int) -> Actions:
         actions = [*self.reader.give(self.owned, "CLOSED", now_ms), Heartbeat(0)]
-        return [*actions, self._beat("leave", self._leave_epoch)]
+        return [*actions, self._plain_beat("leave", self._leave_epoch)]
 
     def _on_leave(self, answer: Answered, now_ms: int) -> Actions:
         return self._gone("STOPPED")

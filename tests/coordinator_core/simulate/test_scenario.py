@@ -10,6 +10,7 @@ HEAD = 'name = "x"\nstart = 2026-01-05T00:00:00Z\nduration = "1h"\n'
 TOPIC = '[[topic]]\nname = "t"\n'
 CREATE = '[[fault]]\nkind = "create_topic"\nat = "1m"\ntopic = "t"\n'
 GROUP = '[[group]]\nname = "g"\ntopics = ["t"]\n'
+STREAMS = GROUP + 'protocol = "streams"\n'
 
 
 def test_a_scenario_is_read_with_kafka_s_defaults() -> None:
@@ -134,6 +135,46 @@ WRONG = (
         r"f\.toml: group\[0\]\.request_timeout: must be longer than nothing",
     ),
     (
+        "static threads before 4.4",
+        HEAD + TOPIC + STREAMS + "static = true\n",
+        r"f\.toml: group\[0\]\.static: needs kafka_version 4\.4 in a streams group: brokers of 4\.3 refuse",
+    ),
+    (
+        "an application id that is no topic",
+        HEAD + TOPIC + STREAMS.replace('"g"', '"g h"'),
+        r"f\.toml: group\[0\]\.name: must be letters, digits, '\.', '_' and '-' in a streams group",
+    ),
+    (
+        "more threads than members",
+        HEAD + TOPIC + STREAMS + "threads = 2\n",
+        r"f\.toml: group\[0\]\.threads: is above the members of the group \(1\)",
+    ),
+    (
+        "an internal topic that is there",
+        HEAD + TOPIC + TOPIC.replace('"t"', '"g-counts-changelog"') + STREAMS,
+        r"f\.toml: group\[0\]\.name: makes 'g-counts-changelog' an internal topic, and a \[\[topic\]\] has that name",
+    ),
+    (
+        "an application without its topic",
+        HEAD + TOPIC + STREAMS + CREATE,
+        r"f\.toml: group\[0\]\.topics: names 't', which fault\[0\] \(create_topic\) takes away for a time",
+    ),
+    (
+        "a source topic that grows",
+        HEAD + TOPIC + STREAMS + '[[fault]]\nkind = "add_partitions"\nat = "1m"\ntopic = "t"\npartitions = 3\n',
+        r"f\.toml: group\[0\]\.topics: names 't', which fault\[0\] \(add_partitions\) gives more partitions than",
+    ),
+    (
+        "too many standby tasks",
+        HEAD + TOPIC + STREAMS + "standby_replicas = 3\n",
+        r"f\.toml: group\[0\]\.standby_replicas: must be a whole number from 0 to 2",
+    ),
+    (
+        "an application that subscribes to other topics",
+        HEAD + TOPIC + STREAMS + '[[fault]]\nkind = "subscribe"\nat = "1m"\ngroup = "g"\ntopics = ["t"]\n',
+        r"f\.toml: fault\[0\]\.group: must be no streams group: its topology says what 'g' reads",
+    ),
+    (
         "a config out of range",
         HEAD
         + TOPIC
@@ -219,6 +260,12 @@ SETTINGS = "[cluster.settings]\n"
 CRASH = '[[fault]]\nkind = "crash"\nat = "1m"\ngroup = "g"\n'
 
 WITHOUT_EFFECT = (
+    (STREAMS, 'member_topics = [["t"]]', "member_topics: does nothing in a streams group, whose members all run one"),
+    (STREAMS, 'assignors = ["range"]', "assignors: does nothing in a streams group"),
+    (GROUP, "stateful = true", "stateful: does nothing in a classic group, which has no state stores"),
+    (GROUP, "repartition = true", "repartition: does nothing in a classic group, which has no topology"),
+    (SHARE, "threads = 1", "threads: does nothing in a share group, each of whose members is a process"),
+    (GROUP, "standby_replicas = 1", "standby_replicas: does nothing in a classic group, which has no tasks"),
     (GROUP, 'isolation_level = "read_committed"', "isolation_level: does nothing in a classic group"),
     (SHARE, 'member_assignors = [["range"]]', "member_assignors: does nothing in a share group"),
     (

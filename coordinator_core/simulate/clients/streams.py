@@ -1,0 +1,163 @@
+"""A member of the streams protocol (KIP-1071): a thread of a Kafka Streams application, to which brokers assign tasks.
+
+It lives as a member of the consumer protocol does, with the same states; it says its topology when it joins, and tasks
+where a consumer says partitions. The partitions that it owns are those which its active tasks read; standby tasks read
+changelogs, of which no group knows. Where the group cannot assign yet (its internal topics are being made, its initial
+delay runs) the member has no tasks and waits.
+
+Source: StreamsMembershipManager, StreamsGroupHeartbeatRequestManager of Kafka's clients.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.simulate.clients.consumer import ConsumerMember
+from coordinator_core.simulate.clients.machine import Send
+from coordinator_core.streams.messages import (
+    KeyValue,
+    RequestSubtopology,
+    RequestTopology,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+    TopicInfo,
+)
+
+HEARTBEAT_VERSION: Final = 0
+HEARTBEAT_VERSION_44: Final = 1
+"""From Kafka 4.4 on."""
+
+REPARTITION_CONFIGS: Final = (
+    KeyValue("cleanup.policy", "delete"),
+    KeyValue("message.timestamp.type", "CreateTime"),
+    KeyValue("retention.ms", "-1"),
+    KeyValue("segment.bytes", "52428800"),
+)
+CHANGELOG_CONFIGS: Final = (
+    KeyValue("cleanup.policy", "compact"),
+    KeyValue("message.timestamp.type", "CreateTime"),
+)
+"""Configs of internal topics, as Streams asks for them (RepartitionTopicConfig, UnwindowedChangelogTopicConfig)."""
+
+READING, COUNTING = "0", "1"
+"""Subtopologies."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsConfig:
+    """What the members of one application have in common, and which process a member is a thread of."""
+
+    process_id: str
+    topology: RequestTopology
+    heartbeat_version: int = HEARTBEAT_VERSION
+
+
+def repartition_topic(application_id: str) -> str:
+    """The topic between the two subtopologies."""
+    return f"{application_id}-counts-repartition"
+
+
+def changelog_topic(application_id: str) -> str:
+    """The changelog of the state store."""
+    return f"{application_id}-counts-changelog"
+
+
+def topology_of(
+    application_id: str, topics: Iterable[str], *, is_stateful: bool, has_repartition: bool
+) -> RequestTopology:
+    """The topology of an application that reads topics: with a state store, and a new key before it, if it has them."""
+    changelogs = (TopicInfo(changelog_topic(application_id), topic_configs=CHANGELOG_CONFIGS),) if is_stateful else ()
+    sources = tuple(sorted(topics))
+    if not has_repartition:
+        return RequestTopology(0, (RequestSubtopology(READING, sources, state_changelog_topics=changelogs),))
+    between = repartition_topic(application_id)
+    return RequestTopology(
+        0,
+        (
+            RequestSubtopology(READING, sources, repartition_sink_topics=(between,)),
+            RequestSubtopology(
+                COUNTING,
+                repartition_source_topics=(TopicInfo(between, topic_configs=REPARTITION_CONFIGS),),
+                state_changelog_topics=changelogs,
+            ),
+        ),
+    )
+
+
+@dataclass(slots=True)
+class StreamsMember(ConsumerMember):
+    """See the docstring of the module."""
+
+    streams: StreamsConfig = StreamsConfig("", RequestTopology())
+    active: tuple[TaskIds, ...] = ()
+    standby: tuple[TaskIds, ...] = ()
+    warmup: tuple[TaskIds, ...] = ()
+
+    def _beat_now(self, tag: str, request: StreamsGroupHeartbeatRequest) -> Send:
+        return self._send("streams_group_heartbeat", request, tag, self.streams.heartbeat_version)
+
+    def _plain_beat(self, tag: str, member_epoch: int) -> Send:
+        config = self.config
+        request = StreamsGroupHeartbeatRequest(
+            config.group_id, self.member_id, member_epoch, instance_id=config.instance_id
+        )
+        return self._beat_now(tag, request)
+
+    def _full_beat(self, tag: str) -> Send:
+        """The heartbeat with which it joins: its topology, and no tasks."""
+        self.sent, self.active, self.standby, self.warmup = self.subscribed, (), (), ()
+        config = self.config
+        request = StreamsGroupHeartbeatRequest(
+            config.group_id,
+            self.member_id,
+            self.member_epoch,
+            instance_id=config.instance_id,
+            rack_id=config.rack_id,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            topology=self.streams.topology,
+            active_tasks=(),
+            standby_tasks=(),
+            warmup_tasks=(),
+            process_id=self.streams.process_id,
+            client_tags=(),
+        )
+        return self._beat_now(tag, request)
+
+    def _acknowledgement(self) -> Send:
+        """All tasks that it has now."""
+        config = self.config
+        request = StreamsGroupHeartbeatRequest(
+            config.group_id,
+            self.member_id,
+            self.member_epoch,
+            instance_id=config.instance_id,
+            active_tasks=self.active,
+            standby_tasks=self.standby,
+            warmup_tasks=self.warmup,
+        )
+        return self._beat_now("heartbeat", request)
+
+    def _target_of(self, response: StreamsGroupHeartbeatResponse) -> tuple[TopicPartition, ...] | None:
+        """The partitions that its new tasks read; None where they are as before."""
+        if response.active_tasks is None:
+            return None
+        self.active = response.active_tasks
+        self.standby, self.warmup = response.standby_tasks or (), response.warmup_tasks or ()
+        return tuple(sorted(self._read_by(self.active)))
+
+    def _read_by(self, tasks: Iterable[TaskIds]) -> Iterator[TopicPartition]:
+        inputs = {
+            subtopology.subtopology_id: (
+                *subtopology.source_topics,
+                *(topic.name for topic in subtopology.repartition_source_topics),
+            )
+            for subtopology in self.streams.topology.subtopologies
+        }
+        for of_subtopology in tasks:
+            for topic in inputs[of_subtopology.subtopology_id]:
+                for number in of_subtopology.partitions:
+                    at = TopicPartition(topic, number)
+                    if self.topics.exists(at):
+                        yield at
