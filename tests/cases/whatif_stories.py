@@ -5,6 +5,7 @@ other setting. A world is a function of its seed.
 """
 
 import random
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -106,8 +107,16 @@ def group_lines(draws: random.Random, index: int, protocol: str) -> list[str]:
         session_s = draws.choice((10, 30, 45))
         lines += [f'session_timeout = "{session_s}s"']
         lines.append(f'assignors = ["{draws.choice(("range", "roundrobin", "sticky", "cooperative-sticky"))}"]')
-    for _ in range(draws.randint(0, 3)):
-        lines += fault_lines(draws, f"g{index}", f"t{index}", members)
+    drawn = (fault_lines(draws, f"g{index}", f"t{index}", members) for _ in range(draws.randint(0, 3)))
+    faults = sorted(drawn, key=lambda fault: tomllib.loads("\n".join(fault[1:3]))["at"].rjust(5))
+    partitions = 0
+    for fault in faults:
+        if "add_partitions" in fault[1]:
+            count = tomllib.loads(fault[-1])["partitions"]
+            if count <= partitions:  # a topic never shrinks
+                continue
+            partitions = count
+        lines += fault
     return lines
 
 
