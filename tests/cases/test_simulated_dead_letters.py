@@ -3,17 +3,23 @@
 import io
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.cli_enums import Listing
+from jobs.delta.times import epoch_ms
 from jobs.operations.simulate import simulate
 from jobs.queries.audit_payload import run_payload
 from jobs.queries.audit_report import Span, listed
+from jobs.queries.sql_duckdb import DuckDb
+from jobs.report.run import make_report
+from jobs.report.sql_text import Scope
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.coordinator_core.simulate.simulations import SCENARIOS
+from tests.jobs.report.tables import tables_of
 
 Place = tuple[str, str, int, int]
 """Group, topic, partition and offset."""
@@ -107,3 +113,27 @@ def test_nights_give_the_same_tables_as_one(night: Ledger, root: Path, tmp_path:
             for found in (night, nights)
         )
         assert once == cut, name
+
+
+def test_a_report_counts_what_is_archiving_as_given_up(night: Ledger) -> None:
+    """Also where it ends between ARCHIVING and ARCHIVED: as many offsets as gold has, each once, by its SQL, too."""
+    moments = {
+        epoch_ms(row["at"])
+        for row in night.rows("silver.share_batch_transitions")
+        if row["kind"] == "ARCHIVING" and row["group_id"] == "gives-up"
+    }
+    given_up = [row for row in night.rows("gold.archived_records") if row["group_id"] == "gives-up"]
+    for to_ms in (sorted(moments)[len(moments) // 2] + 1, None):
+        text, _ = make_report(
+            night.warehouse, Scope(CLUSTER_ID, ("gives-up",), None, to_ms), made_at=datetime(2026, 11, 3, tzinfo=UTC)
+        )
+        (counts,) = (it for it in tables_of(text) if it.columns == ["delivery_count", "acknowledged", "archived"])
+        expected = sum(
+            row["last_offset"] - row["first_offset"] + 1
+            for row in given_up
+            if to_ms is None or epoch_ms(row["at"]) < to_ms
+        )
+        assert sum(archived for _, _, archived in counts.rows) == expected > 10
+        answer = DuckDb(night.warehouse).answer(counts.sql)
+        answer.begin()
+        assert [tuple(row) for row in answer.rows()] == counts.rows

@@ -21,7 +21,8 @@ from tests.groupledger.raw import RECORDINGS, raw_records
 from tests.groupledger.test_replay import plan_of, replayed
 
 pytestmark = pytest.mark.slow
-QUICK = "full-a"
+QUICK = "codec-gzip"
+"""A small recording that has groups of all types; `make test-live` takes a large one, too."""
 OFFSETS, SHARES = "log_topic = '__consumer_offsets'", "log_topic = '__share_group_state'"
 
 
@@ -43,9 +44,10 @@ def assert_gold(
         assert_same(spark, made, ledger, name, where=where, left_out=("is_settled",))
 
 
-def test_silver_gives_gold(spark: SparkSession, recorded: Recorded) -> None:
+@pytest.mark.parametrize("recording", [QUICK, pytest.param("full-a", marks=takes_minutes)])
+def test_silver_gives_gold(spark: SparkSession, recorded: Recorded, recording: str) -> None:
     """DataFrames of silver give tables of gold as nightly wrote them, grouped by key."""
-    ledger, _ = recorded(QUICK)
+    ledger, _ = recorded(recording)
     silver = of_warehouse(spark, ledger, GROUP_COLUMNS, SHARE_COLUMNS, FACT_COLUMNS)
     rebalances = groupledger.audit_groups(silver).rebalances
     assert "FlatMapGroupsInArrow [cluster_id" in plan_of(rebalances)

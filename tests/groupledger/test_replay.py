@@ -19,7 +19,8 @@ from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS, as_spark_gives
 from tests.groupledger.raw import recording as logs_of
 
-QUICK = "full-a"
+QUICK = "codec-gzip"
+"""A small recording that has groups of all types; `make test-live` takes all recordings."""
 pytestmark = pytest.mark.slow
 
 REPLAYS = (groupledger.replay_groups, groupledger.replay_share_partitions)

@@ -24,12 +24,15 @@ def named(table: str) -> str:
     return f"name => '{table}', records =>"
 
 
+RECORDING = "codec-gzip"
+
+
 @pytest.fixture(scope="module")
 def session(spark: SparkSession, recorded: Recorded) -> SparkSession:
     """A session with the functions, and a view of the records of a recording."""
     made = spark.newSession()
     groupledger.register(made)
-    _, records = recorded("full-a")
+    _, records = recorded(RECORDING)
     made.createDataFrame(records).createOrReplaceTempView("api_records")
     return made
 
@@ -60,7 +63,7 @@ def test_functions_decode(session: SparkSession) -> None:
 @pytest.mark.parametrize("table", ["silver.group_events", pytest.param("silver.group_members", marks=takes_minutes)])
 def test_a_table_function_replays(session: SparkSession, recorded: Recorded, table: str) -> None:
     """The table function gives nightly's rows, but for names of topic ids and the cluster."""
-    ledger, _ = recorded("full-a")
+    ledger, _ = recorded(RECORDING)
     where = "topic = '__consumer_offsets' AND NOT is_control"
     name = "" if table == "silver.group_events" else named(table)
     made = session.sql(REPLAY.format(where=where, name=name))

@@ -38,7 +38,15 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @contextmanager
 def _hdfs(folder: Path) -> Iterator[str]:
     jars, classes = jars_and_classes("hdfs", HERE / "pom.xml", [HERE / "MiniHdfs.java"])
-    command = [jdk_tool("java"), "-Xmx384m", "-XX:+UseSerialGC", "-cp", f"{classes}{os.pathsep}{jars}/*", "MiniHdfs"]
+    command = [
+        jdk_tool("java"),
+        "-Xmx384m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{classes}{os.pathsep}{jars}/*",
+        "MiniHdfs",
+    ]
     with (
         (folder / "said").open("w") as said,
         subprocess.Popen(

@@ -26,7 +26,7 @@ from jobs.queries.findings import Findings, lines
 from jobs.queries.sql import Catalogue
 from jobs.settings import Settings, first_night, load_settings, option_words, place_words
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
-from tests.conftest import PROJECT_ROOT
+from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.jobs.in_process import in_process
 
 OWN: Final = ("--warehouse", "/a b/it's", "--cluster-id", "the cluster's")
@@ -172,7 +172,9 @@ RUN_AS_IT_IS: Final = frozenset({"sql", "audit", "replay", "report"})
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("place", ["nothing", "warehouse", "cluster", "both"])
+@pytest.mark.parametrize(
+    "place", ["nothing", *(pytest.param(place, marks=takes_minutes) for place in ("warehouse", "cluster")), "both"]
+)
 def test_every_printed_command_runs(
     own_session: SparkSession,
     monkeypatch: pytest.MonkeyPatch,

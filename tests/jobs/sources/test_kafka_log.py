@@ -63,7 +63,7 @@ def test_options_choose_and_filters_stay_filters(source: SparkSession) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("batch_count_max", [None, pytest.param(100, marks=takes_minutes), 333])
+@pytest.mark.parametrize("batch_count_max", [*(pytest.param(count, marks=takes_minutes) for count in (None, 100)), 333])
 def test_stream_gives_each_batch_once(source: SparkSession, tmp_path: Path, batch_count_max: int | None) -> None:
     """With AvailableNow all batches come once, at most so many a micro-batch; a second run gives nothing more."""
     sizes: list[int] = []
