@@ -1,13 +1,16 @@
 """The job describe: its options, and how it is run."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from jobs.cli.arguments import optional_moment, reading_settings
+from jobs.cli.arguments import check_client, optional_moment, reading_settings
 from jobs.cli.options import (
     AtOption,
+    BootstrapOption,
     ClusterOption,
+    CommandConfigOption,
     DebugOption,
     FormatOption,
     GroupsOption,
@@ -33,6 +36,8 @@ def describe(
         Tool | None,
         typer.Option("--tool", help="As kafka-consumer-groups, kafka-share-groups or kafka-streams-groups alone."),
     ] = None,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
     warehouse: WarehouseOption = None,
     cluster_id: ClusterOption = None,
     output_format: FormatOption = Format.TABLE,
@@ -48,7 +53,22 @@ def describe(
             raise SettingsError("--offsets, --members and --state exclude each other")
         if group and all_groups:
             raise SettingsError("--group and --all-groups exclude each other")
-        settings = reading_settings(warehouse, cluster_id)
+        if bootstrap_server is not None and (at is not None or not state):
+            raise SettingsError(
+                "--bootstrap-server tells who coordinates groups now, which --state shows: use it with --state, "
+                "without --at"
+            )
+        if command_config is not None and bootstrap_server is None:
+            raise SettingsError("--command-config does nothing without --bootstrap-server")
+        settings = reading_settings(
+            warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config
+        )
+        check_client(settings)
+        coordinators = None
+        if bootstrap_server is not None:
+            from jobs.queries.coordinators import coordinators_of_cluster  # noqa: PLC0415
+
+            coordinators = partial(coordinators_of_cluster, settings)
         at_ms, tables = optional_moment(at, timezone), open_tables("describe", settings)
         remarks = remarks_in_log(tables, settings, at_ms, group)
         try:
@@ -62,6 +82,7 @@ def describe(
                 verbose=verbose,
                 output_format=output_format,
                 sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
+                coordinators=coordinators,
             )
         finally:  # why a group is not there may be among them
             for remark in remarks:

@@ -1,10 +1,11 @@
 """describe: what `kafka-consumer-groups --describe` and `kafka-share-groups --describe` would have printed, at a time.
 
 Columns, their order, their widths and the order of rows are those of Kafka 4.3.1's ConsumerGroupCommand,
-ShareGroupCommand and StreamsGroupCommand. What no coordinator's log holds is `-`: the coordinator's address, and log
-ends (with them lag) but where they were sampled not long before. Where Kafka prints rows in the order of a hash
-table, they come by member id. Of streams groups, `--state` is as kafka-streams-groups prints it; their members and
-offsets come in the columns of kafka-consumer-groups, a subtopology in place of a topic.
+ShareGroupCommand and StreamsGroupCommand. What no coordinator's log holds is `-`: log ends (with them lag) but where
+they were sampled not long before, and the coordinator's address unless a live cluster is asked for it. Where Kafka
+prints rows in the order of a hash table, they come by member id. Of streams groups, `--state` is as
+kafka-streams-groups prints it; their members and offsets come in the columns of kafka-consumer-groups, a subtopology in
+place of a topic.
 """
 
 import gc
@@ -42,6 +43,10 @@ REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "As
 EndOffsets = Mapping[TopicPartition, SampledEnd]
 Cells = Mapping[str, Value]
 """Values of one row by column name: at least those of its layout."""
+Coordinators = Callable[[Sequence[str]], Mapping[str, str]]
+"""Group ids -> the coordinator of each of which it is known, as the tools print it."""
+
+COORDINATOR: Final = "COORDINATOR (ID)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,7 @@ LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
     (Tool.CONSUMER, View.STATE): Layout(
         (
             _grow("GROUP"),
-            _grow("COORDINATOR (ID)", 25),
+            _grow(COORDINATOR, 25),
             Column("ASSIGNMENT-STRATEGY", 20),
             Column("STATE", 20),
             Column("GROUP-EPOCH", 15),
@@ -150,7 +155,7 @@ LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
     (Tool.SHARE, View.STATE): Layout(
         (
             _grow("GROUP"),
-            _grow("COORDINATOR (ID)", 25),
+            _grow(COORDINATOR, 25),
             Column("STATE", 15),
             Column("GROUP-EPOCH", 12),
             Column("ASSIGNMENT-EPOCH", 17),
@@ -163,7 +168,7 @@ LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
     (Tool.STREAMS, View.STATE): Layout(
         (
             _grow("GROUP"),
-            _grow("COORDINATOR (ID)", 25),
+            _grow(COORDINATOR, 25),
             Column("ASSIGNOR", 15),
             Column("STATE", 25),
             Column("GROUP-EPOCH", 15),
@@ -280,6 +285,15 @@ def describe_with_caveats(
     shown.sort(key=lambda it: list(Tool).index(it.tool))
     names = {it.group.group_id for it in shown}
     return shown, [caveat for caveat in caveats if names.intersection(caveat.group_ids)]
+
+
+def with_coordinators(descriptions: Sequence[Description], coordinators: Coordinators) -> list[Description]:
+    """The descriptions of states with what is known of who coordinates the groups."""
+    found = coordinators(sorted({it.group.group_id for it in descriptions}))
+    return [
+        replace(it, rows=tuple({**row, COORDINATOR: found.get(it.group.group_id)} for row in it.rows))
+        for it in descriptions
+    ]
 
 
 def write_descriptions(descriptions: Sequence[Description], output_format: str, verbose: bool, out: TextIO) -> None:
@@ -427,7 +441,7 @@ def _share_offset_rows(group: Group, ends: EndOffsets) -> Iterator[Cells]:
 def _state_rows(group: Group, _: EndOffsets) -> Iterator[Cells]:
     yield {
         "GROUP": group.group_id,
-        "COORDINATOR (ID)": None,
+        COORDINATOR: None,
         "ASSIGNMENT-STRATEGY": group.assignor or None,
         "ASSIGNOR": group.assignor or None,
         "STATE": group.state,
@@ -469,9 +483,10 @@ def run_describe(
     verbose: bool,
     output_format: str,
     sample_age_max_ms: int = SAMPLE_AGE_MAX_MS,
+    coordinators: Coordinators | None = None,
     out: TextIO | None = None,
 ) -> list[str]:
-    """Describe and print; what else is to be said, line by line."""
+    """Describe and print; what else is to be said, line by line. `coordinators` tells who coordinates groups."""
     with no_search_for_cycles():
         described, caveats = describe_with_caveats(
             warehouse,
@@ -482,6 +497,8 @@ def run_describe(
             tool=tool,
             sample_age_max_ms=sample_age_max_ms,
         )
+        if coordinators is not None:
+            described = with_coordinators(described, coordinators)
         write_descriptions(described, output_format, verbose, out or sys.stdout)
     return list(lines_of(caveats))
 
