@@ -35,7 +35,8 @@ DEAD_LETTER_PREFIX: Final = "dlq."
 """errors.deadletterqueue.topic.name.prefix of the brokers."""
 BROKERS_MAX: Final = 64
 CLIENTS_MAX: Final = 500_000
-ALL_PARTITIONS_MAX: Final = 1_000_000
+ALL_PARTITIONS_MAX: Final = 200_000
+STRIKES_MAX: Final = 1_000_000
 """Far above any sensible scenario: a slip of a key, not the memory, should end a run."""
 DURATION_MS_MAX: Final = 3650 * UNIT_MS["d"]
 """Ten years: the clock of a longer scenario would reach times that no calendar has."""
@@ -43,7 +44,7 @@ CONFIG_MS_MAX: Final = 2**31 - 1
 """Durations of clients and brokers that Kafka keeps in 32 bits."""
 LINGER_MS_MAX: Final = 4999
 """offsets.commit.timeout.ms: a write that waits 5 s is given up, and with a longer linger every write would."""
-GROUP_ID_BYTES_MAX: Final = 32_000
+TEXT_BYTES_MAX: Final = 32_000
 """Lengths of texts in records have 16 bits; names of members and transactional ids are a little longer than their
 group's."""
 TIME_MS: Final = (0, 253_402_300_799_999)

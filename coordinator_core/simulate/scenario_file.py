@@ -26,7 +26,6 @@ from coordinator_core.simulate.scenario import (
     DURATION_MS_MAX,
     FAULT_KEYS,
     FAULT_KEYS_MORE,
-    GROUP_ID_BYTES_MAX,
     GROUP_KEYS,
     GROUPS_MAX,
     LEAST,
@@ -40,6 +39,8 @@ from coordinator_core.simulate.scenario import (
     RECORD_LOCKS,
     SERVER_ASSIGNORS,
     STANDBY_REPLICAS_MAX,
+    STRIKES_MAX,
+    TEXT_BYTES_MAX,
     TIME_MS,
     UNIT_MS,
     ClusterSpec,
@@ -184,6 +185,8 @@ def _tables(kind: type[T]) -> Reader:
 def _text(value: Any, place: Place) -> str:
     if not isinstance(value, str) or not value:
         raise place.error("must be a text that is not empty")
+    if len(value.encode()) > TEXT_BYTES_MAX:
+        raise place.error(f"must be at most {TEXT_BYTES_MAX} bytes long")
     return value
 
 
@@ -272,13 +275,6 @@ def _linger(value: Any, place: Place) -> int:
             f'must be at most "{LINGER_MS_MAX}ms": after 5 s (offsets.commit.timeout.ms) a write is given up'
         )
     return duration_ms
-
-
-def _group_id(value: Any, place: Place) -> str:
-    name = _text(value, place)
-    if len(name.encode()) > GROUP_ID_BYTES_MAX:
-        raise place.error(f"must be at most {GROUP_ID_BYTES_MAX} bytes long")
-    return name
 
 
 REQUEST_TIMEOUT_MS: Final = 30_000
@@ -468,7 +464,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("TopicSpec", "retention_ms"): _positive_duration,
     ("TopicSpec", "poison_every"): _count(0, 2**31 - 1),
     ("TopicSpec", "dead_letters"): _flag,
-    ("GroupSpec", "name"): _group_id,
+    ("GroupSpec", "name"): _text,
     ("GroupSpec", "topics"): _texts,
     ("GroupSpec", "member_topics"): _lists_of_texts,
     ("GroupSpec", "protocol"): _one_of("classic", "consumer", "share", "streams"),
@@ -612,7 +608,11 @@ def _check_size(scenario: Scenario, place: Place) -> None:
     """A few keys make more than any memory has."""
     if sum(group.count * group.members for group in scenario.groups) > CLIENTS_MAX:
         raise place.key("group").error(f"count and members make more than {CLIENTS_MAX} members in all: lower them")
-    if sum(topic.partitions for topic in scenario.topics) > ALL_PARTITIONS_MAX:
+    counts = {topic.name: topic.partitions for topic in scenario.topics}
+    for fault in scenario.faults:
+        if fault.topic is not None and fault.partitions is not None:
+            counts[fault.topic] = max(counts.get(fault.topic, 0), fault.partitions)
+    if sum(counts.values()) > ALL_PARTITIONS_MAX:
         raise place.key("topic").error(f"partitions are more than {ALL_PARTITIONS_MAX} in all: lower them")
 
 
@@ -674,6 +674,10 @@ def _check_streams(scenario: Scenario, group: GroupSpec, topics: Mapping[str, To
         raise place.key("threads").error(f"is above the members of the group ({group.members}): the last do nothing")
     for group_id in group.group_ids():
         for internal in (f"{group_id}-counts-repartition", f"{group_id}-counts-changelog"):
+            if _NAME.fullmatch(internal) is None:
+                raise place.key("name").error(
+                    f"makes {_shown(internal)} an internal topic: names of topics have 249 characters at most"
+                )
             if internal in topics:
                 raise place.key("name").error(
                     f"makes {_shown(internal)} an internal topic, and a [[topic]] has that name"
@@ -730,6 +734,9 @@ def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, Topi
         raise place.key(key).error(
             f"does nothing for {fault.kind}, which takes {', '.join(sorted(usable))}: leave it out"
         )
+    strike_count = 0 if fault.every_ms is None else (scenario.duration_ms - fault.at_ms) // fault.every_ms
+    if strike_count > STRIKES_MAX:
+        raise place.key("every").error(f"lets the fault strike more than {STRIKES_MAX} times: make it longer")
     if fault.at_ms >= scenario.duration_ms:
         raise place.key("at").error("is not before the end of the scenario: the fault would never strike")
     if fault.group is not None:

@@ -61,7 +61,7 @@ FILES: Final[dict[str, tuple[str | bytes, str]]] = {
     "the release as a setting": (SETTINGS + '"kafka.version" = "4.3"\n', "no coordinator setting is called"),
     "a misspelt group": (fault("crash", 'group = "gg"'), r"fault\[0\]\.group: there is no group 'gg': .*mean g\?"),
     "a misspelt topic": (HEAD + TOPIC + GROUP.replace('["t"]', '["tt"]'), r"names 'tt', .*did you mean t\?"),
-    "a name without end": (fault("crash", f'group = "{"g" * 99_999}"'), r"there is no group 'g{60}\.\.\.'"),
+    "a name without end": (fault("crash", f'group = "{"g" * 20_000}"'), r"there is no group 'g{60}\.\.\.'"),
     # wrong kinds
     "a text for a time": (started('"2026-01-05T00:00:00Z"'), "start: must be a time with an offset, as"),
     "a date for a time": (started("2026-01-05"), "start: must be a time with an offset, as"),
@@ -100,8 +100,29 @@ FILES: Final[dict[str, tuple[str | bytes, str]]] = {
     "a group id without end": (HEAD + TOPIC + GROUP.replace('"g"', f'"{"g" * 32_001}"'), "name: must be at most 32000"),
     "members beyond memory": (HEAD + TOPIC + GROUP + "count = 99999\nmembers = 4999\n", "more than 500000 members"),
     "partitions beyond memory": (
-        HEAD + "".join(f'[[topic]]\nname = "t{index}"\npartitions = 10000\n' for index in range(101)),
-        "partitions are more than 1000000 in all: lower them",
+        HEAD + "".join(f'[[topic]]\nname = "t{index}"\npartitions = 10000\n' for index in range(21)),
+        "partitions are more than 200000 in all: lower them",
+    ),
+    "partitions beyond memory, later": (
+        HEAD
+        + "".join(
+            f'[[topic]]\nname = "t{index}"\n[[fault]]\nkind = "add_partitions"\nat = "9s"\ntopic = "t{index}"\n'
+            "partitions = 10000\n"
+            for index in range(21)
+        ),
+        "partitions are more than 200000 in all: lower them",
+    ),
+    "strikes without end": (
+        fault("crash", 'group = "g"; every = "1ms"').replace('"1m"', '"3000d"'),
+        r"fault\[0\]\.every: lets the fault strike more than 1000000 times",
+    ),
+    "a rack without end": (
+        HEAD + TOPIC + CONSUMER + f'racks = ["{"r" * 32_001}"]\n',
+        r"group\[0\]\.racks\[0\]: must be at most 32000 bytes long",
+    ),
+    "a topic of an application without end": (
+        HEAD + TOPIC + GROUP.replace('"g"', f'"{"g" * 240}"') + 'protocol = "streams"\n',
+        r"group\[0\]\.name: makes 'g{60}\.\.\.' an internal topic: names of topics have 249",
     ),
     "a session that none may have": (
         HEAD + TOPIC + GROUP + 'session_timeout = "1s"\n',
