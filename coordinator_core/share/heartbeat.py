@@ -229,6 +229,21 @@ def _is_initialized_assignment_pending(context: Context, group: ShareGroup) -> b
     return derived.is_pending
 
 
+def is_settled(context: Context, group: ShareGroup) -> bool:
+    """Whether heartbeats which say nothing new change nothing, however much later they come.
+
+    Not while partitions are initializing, which a heartbeat tries again after the retry interval, nor while partitions
+    that were initialized wait for the assignment interval.
+    """
+    picture = context.shard.groups.share_partitions.get(group.group_id)
+    derived = context.live(ShareLive).of(group.group_id)
+    return (
+        all(member.member_epoch == group.group_epoch == group.assignment_epoch for member in group.members.values())
+        and are_same(derived.settled_with, picture, context.image, group.name_counts)
+        and not _is_initialized_assignment_pending(context, group)
+    )
+
+
 # --- the member's assignment ---
 
 

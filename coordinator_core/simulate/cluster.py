@@ -438,7 +438,7 @@ class Cluster:
     def is_quiet(self, group_id: str) -> bool:
         """Whether heartbeats of the group's members change nothing."""
         machine = self._machine(group_id)
-        return machine is not None and is_quiet(machine.coordinator.group(group_id))
+        return machine is not None and is_quiet(machine.coordinator, group_id)
 
     def park_session(self, group_id: str, key: str) -> Timer | None:
         """Take a session timer out of its coordinator."""

@@ -12,8 +12,9 @@ from coordinator_core.classic.live import EMPTY, PREPARING_REBALANCE, STABLE, Li
 from coordinator_core.classic.state import ClassicGroupState
 from coordinator_core.client_protocols import TopicPartitions, decode_assignment
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerGroupState
-from coordinator_core.coordinator.operation import Outcome
+from coordinator_core.coordinator.operation import Context, Outcome
 from coordinator_core.coordinator.records import AppendedRecord, Producer
+from coordinator_core.coordinator.shard import GroupCoordinator
 from coordinator_core.errors import DecodeError
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -21,6 +22,7 @@ from coordinator_core.member_epochs import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
 from coordinator_core.runtime.messages import Request
+from coordinator_core.share.heartbeat import is_settled
 from coordinator_core.share.state import ShareGroup
 from coordinator_core.simulate.heartbeats import Heartbeats
 from coordinator_core.simulate.observe import ObservedMachine, group_id_of
@@ -142,7 +144,7 @@ class TruthRecorder:
                 reason = TIMER_REASONS.get(fired.key.partition("-")[0], "TIMER")
                 self._note_cause(machine, process.group_id, reason, process)
                 self._note_modern_cause(process.group_id, reason, process, outcome)
-                if self.heartbeats is not None and not is_quiet(machine.coordinator.group(process.group_id)):
+                if self.heartbeats is not None and not is_quiet(machine.coordinator, process.group_id):
                     self.heartbeats.wake(process.group_id)
         is_expiry = any(fired.key == EXPIRY_TIMER for fired in outcome.fired)
         self._note_records(machine, outcome.records, "EXPIRED" if is_expiry else None)
@@ -318,7 +320,7 @@ class TruthRecorder:
         process = None if request.client is None else self._process(request.client.client_id)
         self._note_modern_cause(group_id, reason, process, outcome)
         self._note_records(machine, outcome.records)
-        if self.heartbeats is not None and not is_quiet(machine.coordinator.group(group_id)):
+        if self.heartbeats is not None and not is_quiet(machine.coordinator, group_id):
             self.heartbeats.wake(group_id)
 
     def _note_modern_cause(self, group_id: str, reason: str, process: Process | None, outcome: Outcome) -> None:
@@ -360,17 +362,16 @@ def _look(machine: ObservedMachine, group_id: str) -> tuple[ClassicGroupState | 
     return (group.state, group.generation_id) if isinstance(group, LiveClassicGroup) else ABSENT
 
 
-def is_quiet(group: Any) -> bool:
+def is_quiet(coordinator: GroupCoordinator, group_id: str) -> bool:
     """Whether heartbeats of members which have nothing to say change nothing."""
+    group = coordinator.group(group_id)
     if isinstance(group, LiveClassicGroup):
         return group.state is STABLE
     if isinstance(group, ConsumerGroup):
         return group.state is ConsumerGroupState.STABLE
     if isinstance(group, StreamsGroup):
         return group.state is StreamsGroupState.STABLE
-    return isinstance(group, ShareGroup) and all(
-        member.member_epoch == group.group_epoch == group.assignment_epoch for member in group.members.values()
-    )
+    return isinstance(group, ShareGroup) and is_settled(Context(coordinator, 0), group)
 
 
 def _reason_of(request: Request) -> str:
