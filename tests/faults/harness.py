@@ -2,10 +2,10 @@
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from jobs.delta.warehouse import Warehouse
 from schemas.tables import TABLES
@@ -27,6 +27,7 @@ NOT_COMPARED: Final = frozenset(
 
 WORKER: Final = b"-m\0jobs.spark.worker_daemon"
 EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
+TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
 def digests(warehouse: Warehouse) -> dict[str, tuple[int, str]]:
@@ -57,20 +58,37 @@ def differences(found: Mapping[str, tuple[int, str]], expected: Mapping[str, tup
 
 def processes_of(session_id: int, marker: bytes) -> list[int]:
     """Processes of a session whose command line holds a text; of a daemon and what it forked the latter alone."""
-    found: dict[int, int] = {}
+    found = {it.pid: it.ppid for it in _processes_in(session_id) if marker in it.command}
+    forked = [pid for pid, ppid in found.items() if ppid in found]
+    return sorted(forked or found)
+
+
+def processor_seconds(session_id: int) -> float:
+    """What a session's processes took of processors so far: unlike time it does not pass while others have them."""
+    return sum(it.ticks for it in _processes_in(session_id)) / TICKS_PER_SECOND
+
+
+class _Process(NamedTuple):
+    pid: int
+    ppid: int
+    command: bytes
+    ticks: int
+    """Of processors, those of its children that have ended included."""
+
+
+def _processes_in(session_id: int) -> Iterator[_Process]:
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
         try:
             command = (folder / "cmdline").read_bytes()
-            # "pid (name) state ppid pgrp session ...", and the name may hold anything
-            ppid, _, session = (folder / "stat").read_text().rpartition(")")[2].split()[1:4]
+            # "pid (name) state ppid pgrp session ...", and the name may hold anything; user and system time are the
+            # 14th and 15th field, those of children that have ended the next two
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if int(session) == session_id and marker in command:
-            found[int(folder.name)] = int(ppid)
-    forked = [pid for pid, ppid in found.items() if ppid in found]
-    return sorted(forked or found)
+        if int(fields[3]) == session_id:
+            yield _Process(int(folder.name), int(fields[1]), command, sum(map(int, fields[11:15])))
 
 
 def kill(pid: int) -> bool:

@@ -22,7 +22,7 @@ from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_replay
 from jobs.operations.run_context import RunContext
 from tests.cluster.standalone import SPARK_HOME
-from tests.faults.harness import CLUSTER, EXECUTOR, WORKER, differences, digests, kill, processes_of
+from tests.faults.harness import CLUSTER, EXECUTOR, WORKER, differences, digests, kill, processes_of, processor_seconds
 from tests.jobs.silver.test_incremental_replay import FULL_A, Nights
 from tests.jobs.silver.test_replay import STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
@@ -68,7 +68,7 @@ MAINTAIN_POINTS: Final = (
 WORKER_RUNS: Final = 20
 EXECUTOR_RUNS: Final = 10
 MOMENT_MAX: Final = 0.7
-"""The latest moment of a fault, as a share of a night: some nights are shorter than another."""
+"""The latest moment of a fault, as a share of a night: some nights take less than another."""
 LOCAL_CLUSTER: Final = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "1g")
 MERGE_ALL: Final = {"GROUPLEDGER_MAINTAIN_MERGE_FILE_COUNT_MIN": "2"}
 
@@ -92,25 +92,36 @@ def nightly(folder: Path, fault: str | None = None, spark_options: tuple[str, ..
 
 @pytest.fixture(scope="module")
 def workers_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
-    """How long a night without any fault has Python workers, on this machine."""
+    """How much processor time a night without any fault takes once it has Python workers, on this machine."""
     return seconds_with_workers(tmp_path_factory.mktemp("timed"))
 
 
 @pytest.fixture(scope="module")
 def executors_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
-    """The same of executors, which first unpack the environment: how long they have work."""
+    """The same of executors, which first unpack the environment: what they take for their work."""
     folder = tmp_path_factory.mktemp("timed")
     with two_executors(folder) as options:
         return seconds_with_workers(folder, options)
 
 
 def seconds_with_workers(folder: Path, spark_options: tuple[str, ...] = ()) -> float:
-    """From the first Python worker to the end of a night."""
+    """Processor time of a night from the first Python worker to its end."""
+    taken = []
     with nightly(folder, spark_options=spark_options) as job:
-        job.await_that(lambda: bool(processes_of(job.pid, WORKER)))
-        began = time.monotonic()
+        await_workers(job)
+        while job.is_running:
+            taken.append(processor_seconds(job.pid))
+            time.sleep(0.2)
         assert job.wait() == 0, job.end_of_said()
-    return time.monotonic() - began
+    return max(taken) - taken[0]
+
+
+def await_workers(job: Job, seconds: float = 0.0) -> None:
+    """Wait until a night has Python workers, and has then taken so much processor time: on a busy machine, where a
+    night lasts longer, it is as far as on another."""
+    job.await_that(lambda: bool(processes_of(job.pid, WORKER)))
+    began = processor_seconds(job.pid)
+    job.await_that(lambda: processor_seconds(job.pid) - began >= seconds)
 
 
 def has_data_file(folder: Path) -> bool:
@@ -128,6 +139,7 @@ def test_a_driver_is_killed(
         if point == FIRST_FILE:
             while not has_data_file(tmp_path):
                 assert job.is_running, job.end_of_said()
+                time.sleep(0.01)  # the processor is the night's
             kill(job.pid)
         assert job.wait() == -signal.SIGKILL, job.end_of_said()
     jobs = Jobs(spark, tmp_path / "warehouse", FULL_A)
@@ -169,8 +181,7 @@ def test_a_python_worker_is_killed(
     """Spark gives its task to another; the files of the first attempt are of no table."""
     moments = random.Random(run)
     with nightly(tmp_path) as job:
-        job.await_that(lambda: bool(processes_of(job.pid, WORKER)))
-        time.sleep(moments.uniform(0.0, MOMENT_MAX * workers_seconds))
+        await_workers(job, moments.uniform(0.0, MOMENT_MAX * workers_seconds))
         workers = processes_of(job.pid, WORKER)
         assert job.is_running and workers, "the fault came too late to prove anything"
         assert kill(moments.choice(workers))
@@ -200,8 +211,7 @@ def test_an_executor_is_killed(
     """With all tasks that it had, and its workers: another executor does them again."""
     moments = random.Random(run)
     with two_executors(tmp_path) as options, nightly(tmp_path, spark_options=options) as job:
-        job.await_that(lambda: bool(processes_of(job.pid, WORKER)))
-        time.sleep(moments.uniform(0.0, MOMENT_MAX * executors_seconds))
+        await_workers(job, moments.uniform(0.0, MOMENT_MAX * executors_seconds))
         executors = processes_of(job.pid, EXECUTOR)
         assert job.is_running and executors, "the fault came too late to prove anything"
         assert kill(moments.choice(executors))
