@@ -21,6 +21,8 @@ final class ShareLife extends GroupLife {
     private static final long LOCK_MS = 1_000;
     private static final long LOCKS_OUT_MS = LOCK_MS + 800;
     private static final Duration POLL = Duration.ofMillis(200);
+    /** Whoever rests stays a member however long the tests take. */
+    private static final String POLL_INTERVAL_MS = "86400000";
 
     private final boolean readsCommitted;
     private final List<KafkaShareConsumer<byte[], byte[]>> members = new ArrayList<>();
@@ -69,7 +71,8 @@ final class ShareLife extends GroupLife {
             "share.isolation.level", readsCommitted ? "read_committed" : "read_uncommitted");
     }
 
-    /** Nobody polls: what is delivered would be locked, and its locks run out. Heartbeats go on without. */
+    /** Nobody polls: what is delivered would be locked, and its locks run out. Heartbeats go on without, for as long as
+     * max.poll.interval.ms. */
     @Override
     void rest() {
         sleepMs(100);
@@ -85,7 +88,8 @@ final class ShareLife extends GroupLife {
             return;
         }
         Properties settings = cluster.client(name + "-" + joined++, "group.id", group,
-            "share.acknowledgement.mode", "explicit", "max.poll.records", "10", "fetch.max.wait.ms", "100");
+            "share.acknowledgement.mode", "explicit", "max.poll.records", "10", "fetch.max.wait.ms", "100",
+            "max.poll.interval.ms", POLL_INTERVAL_MS);
         var member = new KafkaShareConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         member.setAcknowledgementCommitCallback((offsets, error) -> {
             if (error != null) {
