@@ -77,6 +77,12 @@ class LogEnds(NamedTuple):
         return tuple(partition for partition in range(count) if partition not in self.ends)
 
     @property
+    def unseen(self) -> tuple[int, ...]:
+        """Log partitions that there are and that are in no source: as `missing`, and where nothing tells how many there
+        are those below the highest number that was found."""
+        return self.missing or tuple(partition for partition in range(self.seen_count) if partition not in self.ends)
+
+    @property
     def begins_ms(self) -> int | None:
         """When the earliest record that was read was written."""
         return min((it.first_record_ms for it in self.ends.values() if it.first_record_ms is not None), default=None)
@@ -230,7 +236,8 @@ def missing_lines(all_ends: Mapping[str, LogEnds]) -> list[str]:
 
 def count_unknown(ends: LogEnds) -> str:
     """Why nobody knows how many log partitions there are, and what to do."""
-    seen = f"{len(ends.ends):,} of at least {ends.seen_count:,} were found"
+    absent = f"; in no source: {numbers(ends.unseen)}" if ends.unseen else ""
+    seen = f"{len(ends.ends):,} of at least {ends.seen_count:,} were found{absent}"
     if ends.known is not None:
         source = "--partitions says" if ends.known.source == SETTING else "what was known of it last says"
         seen = f"{source} {ends.known.partition_count:,}, and number {ends.seen_count - 1:,} was found"

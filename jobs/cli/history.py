@@ -37,10 +37,10 @@ def history(
         settings = reading_settings(warehouse, cluster_id)
         from_ms, to_ms = span_of(from_time, to_time, timezone)
         tables = open_tables("history", settings)
-        run_history(
+        remarks = run_history(
             tables, settings.cluster_id, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format
         )
-        for remark in remarks_in_log(tables, settings, None, [group]):
+        for remark in [*remarks_in_log(tables, settings, None, [group]), *remarks]:
             say(remark)
         return DONE
 
@@ -71,7 +71,7 @@ def groups(
 
         settings = reading_settings(warehouse, cluster_id)
         from_ms, tables = optional_moment(from_time, timezone), open_tables("groups", settings)
-        run_groups(
+        remarks = run_groups(
             tables,
             settings.cluster_id,
             from_ms=from_ms,
@@ -79,7 +79,7 @@ def groups(
             needs_attention=needs_attention,
             output_format=output_format,
         )
-        for remark in remarks_in_log(tables, settings, None):
+        for remark in [*remarks_in_log(tables, settings, None), *remarks]:
             say(remark)
         return DONE
 

@@ -14,15 +14,21 @@ from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow.compute as pc
 
+from jobs.bronze.log_ends import log_ends
 from jobs.console.names import short
 from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
+from jobs.queries.as_of import SHARES_LOG, SilverAt
+from jobs.queries.behind import not_audited_lines, not_replayed_lines
+from jobs.queries.findings import TRANSACTION_MARKER, audit_lacks, groups_not_judged
 from jobs.queries.group_verdicts import OK, group_verdicts
-from jobs.queries.in_log import GROUPS_LOG, require_in_log
+from jobs.queries.in_log import GROUPS_LOG, require_in_any_log, require_in_log, unread_share_remarks
+from schemas.group_types import GroupType
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
+from schemas.tables.silver import GROUP_GENERATIONS
 
 LINE_CHARACTERS_MAX: Final = 120
 EVENT_COLUMNS: Final = ("at", "event", "confidence", "text")
@@ -79,15 +85,31 @@ def run_history(
     to_ms: int | None,
     output_format: str,
     out: TextIO | None = None,
-) -> None:
-    """Print what happened to a group."""
+) -> list[str]:
+    """Print what happened to a group; what else is to be said, line by line."""
     events = events_of(warehouse, cluster_id, group_id, from_ms=from_ms, to_ms=to_ms)
     sink = out or sys.stdout
     if output_format == "table":
         sink.writelines(f"{event.line}\n" for event in events)
-        return
-    rows = [(time_text(it.at_ms), it.event, it.confidence, it.text) for it in events]
-    write_answers(EVENT_COLUMNS, rows, output_format, sink)
+    else:
+        rows = [(time_text(it.at_ms), it.event, it.confidence, it.text) for it in events]
+        write_answers(EVENT_COLUMNS, rows, output_format, sink)
+    return list(_remarks(warehouse, cluster_id, group_id))
+
+
+def _remarks(warehouse: Warehouse, cluster_id: str, group_id: str | None = None) -> Iterator[str]:
+    """What gold lacks of a group, or of all of them."""
+    yield from not_audited_lines(warehouse, cluster_id)
+    if group_id is not None and group_id in groups_not_judged(warehouse, cluster_id):
+        yield f"group {short(group_id)} could not be judged, so gold lacks it: see gold.log_anomalies"
+    lacks = audit_lacks(warehouse, cluster_id)
+    if lacks:
+        yield f"gold was made without: {'; '.join(lacks)}: see gold.log_anomalies"
+    shares = [] if group_id is None else [group_id]
+    types = SilverAt(warehouse, cluster_id, group_ids=shares or None).scan(GROUP_GENERATIONS, ("group_type",))
+    if GroupType.SHARE in pc.unique(types["group_type"]).to_pylist():
+        yield from unread_share_remarks(log_ends(warehouse, cluster_id))
+        yield from not_replayed_lines(warehouse, cluster_id, SHARES_LOG)
 
 
 def _rows(gold: WholeAudit, table: Table, group_id: str, time_column: str = "at") -> list[dict[str, Any]]:
@@ -141,7 +163,11 @@ def _records(event: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
         offsets = f"offset {first}" if count == 1 else f"{count:,} records of offsets {first} to {last}"
         why = f"{cause}, {likely}" if likely else cause
         at = None if at_ms == sys.maxsize else at_ms
-        yield Event(at, event, confidence, f"{short(topic)}-{partition} {offsets} by {why}")
+        if likely == TRANSACTION_MARKER:  # the end of a transaction takes an offset, and no record is lost with it
+            offsets = offsets.replace(" records of ", " markers at ")
+            yield Event(at, "passed over", confidence, f"{short(topic)}-{partition} {offsets}, {likely}")
+        else:
+            yield Event(at, event, confidence, f"{short(topic)}-{partition} {offsets} by {why}")
 
 
 def run_groups(
@@ -153,8 +179,12 @@ def run_groups(
     needs_attention: bool,
     output_format: str,
     out: TextIO | None = None,
-) -> None:
-    """Print groups and their verdicts."""
+) -> list[str]:
+    """Print groups and their verdicts; what else is to be said, line by line.
+
+    Raises ArgumentError for a time after the end of what was read: of that no group is known to be OK.
+    """
+    require_in_any_log(warehouse, cluster_id, from_ms, None)
     rows: list[list[Value]] = []
     for line in group_verdicts(warehouse, cluster_id, from_ms=from_ms, match=match):
         if needs_attention and line.verdict == OK:
@@ -163,3 +193,4 @@ def run_groups(
         rows.append(list(values.values())[: len(GROUP_COLUMNS)])
     names = GROUP_COLUMNS if output_format == "table" else [name.lower().replace("-", "_") for name in GROUP_COLUMNS]
     write_answers(names, rows, output_format, out or sys.stdout)
+    return list(_remarks(warehouse, cluster_id))

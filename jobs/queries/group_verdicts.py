@@ -2,8 +2,9 @@
 its rules and the time since when.
 
 STALLED: commits repeat an offset that has not moved since, and no sampled end shows that there was nothing to read.
-WARN: storms, records given up, or offsets that went back. OK: none of these. Counts are of the last day by default, up
-to the newest record that was read. Columns are summed as Arrow has them: no loop over rows of gold.
+WARN: storms, records given up, offsets that went back, or a group that could not be judged. OK: none of these. Counts
+are of the last day by default, up to the newest record that was read. Columns are summed as Arrow has them: no loop
+over rows of gold.
 """
 
 import sys
@@ -22,10 +23,17 @@ from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt
-from jobs.queries.findings import TRANSACTION_MARKER
+from jobs.queries.findings import NOT_JUDGED_RULES, TRANSACTION_MARKER
 from jobs.queries.group_model import TopicPartition
 from schemas.tables.declare import Table
-from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, LAG_HISTORY, REBALANCES, REDELIVERIES
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    COMMIT_ANOMALIES,
+    LAG_HISTORY,
+    LOG_ANOMALIES,
+    REBALANCES,
+    REDELIVERIES,
+)
 from schemas.tables.silver import GROUP_GENERATIONS
 
 OK: Final = "OK"
@@ -38,14 +46,24 @@ IN_STORM: Final = "IN_STORM"
 GIVEN_UP: Final = "RECORDS_GIVEN_UP"
 WENT_BACK: Final = "OFFSETS_WENT_BACK"
 REPEATED: Final = "REPEATED_COMMITS"
+FAILED: Final = "NOT_JUDGED"
 RULES: Final[Mapping[str, str]] = {
     REPEATED: "partitions stay",
+    FAILED: "failures to judge it: see gold.log_anomalies",
     IN_STORM: "in storms",
     GIVEN_UP: "given up",
     WENT_BACK: "rewinds",
 }
 """What makes a verdict, the worst first, and the words that follow its count."""
-GENERATION_COLUMNS: Final = ("group_id", "group_type", "state", "member_count", "valid_from", "valid_to")
+GENERATION_COLUMNS: Final = (
+    "group_id",
+    "group_type",
+    "state",
+    "member_count",
+    "valid_from",
+    "valid_to",
+    "log_partition",
+)
 ANOMALY_COLUMNS: Final = ("group_id", "topic", "partition", "log_offset", "kind", "to_offset", "at")
 
 
@@ -92,14 +110,10 @@ def group_verdicts(
     seen = _seen_since(gold, since_ms)
     _add_stalls(seen, warehouse, cluster_id, gold)
     lags = _newest_lags(gold)
-    groups: dict[str, dict[str, Any]] = {}
-    for row in newest.to_pylist():
-        # where its topic grew a group may have open rows of two log partitions: the later one is of now
-        before = groups.get(row["group_id"])
-        if before is None or (
-            (row["valid_from"] or 0) and (row["valid_from"] > (before["valid_from"] or row["valid_from"]))
-        ):
-            groups[row["group_id"]] = row
+    _add_failures(seen, gold)
+    # of a former log partition a group may have an open row, too: it is of the past
+    left = SilverAt(warehouse, cluster_id).left_behind()
+    groups = {row["group_id"]: row for row in left.present(newest.to_pylist())}
     found = [
         _verdict(row, seen[group_id], lags.get(group_id))
         for group_id, row in groups.items()
@@ -163,6 +177,14 @@ def _seen_since(gold: WholeAudit, since_ms: int) -> defaultdict[str, Seen]:
         ranges = ranges.filter(pc.invert(is_marker))
         _add(seen, name, ranges, pc.add(pc.subtract(ranges["last_offset"], ranges["first_offset"]), 1))
     return seen
+
+
+def _add_failures(seen: Mapping[str, Seen], gold: WholeAudit) -> None:
+    """Groups that gold lacks, since their replay or their audit failed: of them it is not known that all is well."""
+    rows = gold.read(LOG_ANOMALIES, ["rule", "group_id"])
+    failed = rows.filter(pc.is_in(rows["rule"], value_set=pa.array(NOT_JUDGED_RULES)))
+    for group_id in failed["group_id"].to_pylist():
+        seen[group_id].counts[FAILED] += 1
 
 
 def _add(seen: Mapping[str, Seen], name: str, rows: pa.Table, amounts: pa.ChunkedArray | None = None) -> None:

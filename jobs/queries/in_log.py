@@ -18,6 +18,7 @@ from jobs.silver.replay_failures import failure_text
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES
 
 GROUPS_LOG: Final = "__consumer_offsets"
+SHARES_LOG: Final = "__share_group_state"
 KNOW_GROUPS: Final = (GROUP_GENERATIONS, GROUP_EVENTS, SHARE_PARTITION_STATES, OFFSET_COMMITS)
 """Tables that have a row of every group there ever was; the largest comes last, and is read where it must be."""
 
@@ -38,6 +39,8 @@ def require_groups(warehouse: Warehouse, cluster_id: str, group_ids: Collection[
     names = ", ".join(repr(printable(name)[:100]) for name in sorted(unknown))
     missing = _missing_places(ends, unknown)
     where = f" {GROUPS_LOG}-{missing[0]}, where it would be, is in no source." if missing else ""
+    if not ends.is_count_known and ends.unseen:
+        where = f" Log partitions {numbers(ends.unseen)} are in no source, and how many there are is not known."
     raise ArgumentError(
         f"there is no group {names} in what was captured of cluster {cluster_id!r}: {covered_text(ends)}.{where} "
         f"{lacking}Group ids are case-sensitive"
@@ -62,6 +65,22 @@ def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] |
         yield (
             f"{', '.join(f'{GROUPS_LOG}-{place}' for place in missing)}, where "
             f"{'it' if len(set(group_ids or ())) == 1 else 'some of them'} would be, is in no source"
+        )
+    elif not ends.is_count_known and ends.unseen:
+        yield (
+            f"log partitions {numbers(ends.unseen)} of {GROUPS_LOG} are in no source, and how many it has is not known "
+            f"(at least {ends.seen_count:,}; say it with --partitions {GROUPS_LOG}=COUNT): the groups in them are not "
+            "in this answer"
+        )
+
+
+def unread_share_remarks(all_ends: Mapping[str, LogEnds]) -> Iterator[str]:
+    """The same of the log of share state."""
+    ends = all_ends[SHARES_LOG]
+    if ends.ends and ends.unseen:
+        yield (
+            f"log partitions {numbers(ends.unseen)} of {SHARES_LOG} are in no source: what was redelivered or given up "
+            "there is not in this answer"
         )
 
 

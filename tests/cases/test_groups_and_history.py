@@ -1,0 +1,102 @@
+"""`groups` and `history` say what they cannot know: a group that is not judged, or of a time not read, is not OK."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs.cli import app as cli
+from jobs.queries.group_verdicts import FAILED, OK, WARN, group_verdicts
+from schemas.consumer_offsets import TOPIC
+from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.cases.test_grown_topics import compacted_logs, group_in
+from tests.cases.test_not_judged import groups_log, plant
+from tests.recorded import RECORDINGS
+
+LOGS = RECORDINGS / "full-a" / "logs"
+SHARES_LOG = "__share_group_state"
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ask(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Exit code, stdout and stderr of a command line."""
+
+    def answer(*words: str) -> tuple[int, str, str]:
+        code = cli.main([*words, "--warehouse", str(ledger.root), "--cluster-id", CLUSTER_ID])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return answer
+
+
+@pytest.mark.parametrize("time", ["2100-01-01", str(NOON_MS // 1000)])
+def test_no_group_is_ok_in_a_time_that_was_not_read(ledger: Ledger, ask: Ask, tmp_path: Path, time: str) -> None:
+    """A time after the end of the log is an error, and so are seconds given for milliseconds."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS)
+    log.generation("g", 1, {"m": (0,)}, NOON_MS + 1_000)
+    ledger.night(log.write(tmp_path / "logs"))
+    code, out, err = ask("groups", "--from", time)
+    assert (code, out) == (2, "")
+    assert ("after the end of what was read" if time.startswith("2100") else "are these seconds?") in err
+    code, out, _ = ask("groups", "--from", str(NOON_MS))
+    assert code == 0 and "OK" in out
+
+
+def test_a_group_that_could_not_be_judged_needs_somebody(
+    ledger: Ledger, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gold has nothing of it, which looks like a group to which nothing happened."""
+    with monkeypatch.context() as patch:
+        plant(patch)
+        assert ledger.night(groups_log().write(tmp_path / "logs")).exit_code == 3
+    verdicts = {it.group_id: it for it in group_verdicts(ledger.warehouse, CLUSTER_ID)}
+    assert (verdicts["bad"].verdict, verdicts["bad"].rules) == (WARN, {FAILED: 1})
+    assert verdicts["good"].rules.get(FAILED) is None
+    assert "bad could not be judged, so gold lacks it" in ask("history", "--group", "bad")[2]
+    assert "judged" not in ask("history", "--group", "good")[2]
+
+
+def test_a_group_is_shown_as_it_is_where_kafka_looks_for_it(ledger: Ledger, tmp_path: Path) -> None:
+    """After __consumer_offsets got more partitions what is in the former one is of the past, though it is younger."""
+    group = group_in(0, 2)
+    logs = compacted_logs(tmp_path / "logs", group)
+    ledger.night(logs, partitions=(f"{TOPIC}=3",))
+    newest = {row["log_partition"]: row["valid_from"] for row in ledger.rows("silver.group_generations")}
+    assert newest[0] > newest[2]
+    (now,) = [it for it in group_verdicts(ledger.warehouse, CLUSTER_ID) if it.group_id == group]
+    assert now.last_change_ms == round(newest[2].timestamp() * 1000)
+
+
+def test_log_partitions_in_no_source_are_named(ledger: Ledger, ask: Ask, tmp_path: Path) -> None:
+    """Of both logs, also where nothing tells how many there are: those below the highest that was found are missing."""
+    for name in (f"{TOPIC}-0", f"{TOPIC}-3", f"{SHARES_LOG}-1", f"{SHARES_LOG}-4"):
+        shutil.copytree(LOGS / name, tmp_path / "logs" / name)
+    night = ledger.night(tmp_path / "logs")
+    assert f"(2 of at least 4 were found; in no source: 1, 2): say it with --partitions {TOPIC}=COUNT" in night.text
+    groups, shares = f"log partitions 1, 2 of {TOPIC} are in no source", f"log partitions 0, 2, 3 of {SHARES_LOG}"
+    err = ask("groups")[2]
+    assert groups in err and shares in err
+    for words in (["owner", "--topic", "nope", "--partition", "0"], ["describe"]):
+        assert groups in ask(*words)[2]
+    code, _, err = ask("describe", "--group", "nope")
+    assert code == 1 and groups in err
+    code, _, err = ask("history", "--group", "nope")
+    assert code == 2 and "Log partitions 1, 2 are in no source" in err
+
+
+def test_transaction_markers_are_no_records_given_up(ledger: Ledger, ask: Ask) -> None:
+    """`history` passes over them by that name, and counts records as `groups` and the findings of a night do."""
+    ledger.night(LOGS)
+    lines = ask("history", "--group", "s10-readcommitted")[1].splitlines()
+    markers = [line for line in lines if " passed over (" in line]
+    assert len(markers) == 5 and all(line.endswith("TRANSACTION_MARKER") for line in markers)
+    given_up = [line for line in lines if " given up (" in line]
+    assert sum(int(line.partition("-0 ")[2].split()[0]) for line in given_up) == 20
+    (verdict,) = group_verdicts(ledger.warehouse, CLUSTER_ID, match="s10-readcommitted")
+    assert verdict.given_up_count == 20 and verdict.verdict != OK
+    # of a log that was read whole, and judged, nothing else is said
+    assert ask("groups")[2] == ask("history", "--group", "c01-range")[2] == ""
