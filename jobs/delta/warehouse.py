@@ -46,6 +46,7 @@ from jobs.delta.former_names import (
     renamed_columns,
     set_statistics,
 )
+from jobs.delta.handles import Handles
 from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
 from jobs.delta.scanner import Scanner
 from jobs.delta.times import epoch_ms
@@ -136,10 +137,9 @@ class Warehouse:
         self._takes_turns = takes_turns and scheme == "file" and "://" not in root
         self._up_to_date: set[str] = set()
         """Tables found to have all their columns."""
-        self._handles: dict[str, DeltaTable] = {}
-        """Tables as they were when they were last looked at, by path."""
-        self._listed: dict[str, tuple[int, tuple[TableFile, ...]]] = {}
-        """A version of them, and its files."""
+        self._handles = Handles()
+        self._listed: dict[str, tuple[int, dict[str, TableFile]]] = {}
+        """By path of a table: a version of it, and its files by their paths in Delta's log."""
 
     def path(self, table: Table) -> str:
         """The table's folder or URI."""
@@ -256,7 +256,7 @@ class Warehouse:
 
     def _create(self, table: Table, *, replaces: bool) -> None:
         with self._writing(table):
-            self._handles[self.path(table)] = DeltaTable.create(
+            created = DeltaTable.create(
                 self.path(table),
                 schema=delta_schema(table),
                 mode="overwrite" if replaces else "ignore",
@@ -265,6 +265,7 @@ class Warehouse:
                 description=table.comment,
                 configuration=table_properties(table),
             )
+            self._handles.put(self.path(table), created)
 
     def _add_columns(self, table: Table) -> None:
         """Add the declared columns which the table lacks, at its end: rows of before have nulls there."""
@@ -474,12 +475,23 @@ class Warehouse:
         return [field.name for field in delta.schema().fields]
 
     def _files_of(self, delta: DeltaTable, table: Table) -> list[TableFile]:
-        """A version's files never change: those of the one that was looked at last are kept."""
+        """A file never changes: those of the version that was looked at last are known."""
         path, version = self.path(table), int(delta.version())
-        if path not in self._listed or self._listed[path][0] != version:
+        last, known = self._listed.get(path, (-1, {}))
+        if last != version:
             actions = pa.table(delta.get_add_actions(flatten=True))
-            self._listed[path] = version, tuple(_table_files(actions, path))
-        return list(self._listed[path][1])
+            names = actions["path"].to_pylist()
+            unknown = [index for index, name in enumerate(names) if name not in known]
+            found = dict(
+                zip(
+                    (names[index] for index in unknown),
+                    _table_files(actions.take(pa.array(unknown, pa.int64())), path),
+                    strict=True,
+                )
+            )
+            known = {name: known[name] if name in known else found[name] for name in names}
+            self._listed[path] = version, known
+        return list(known.values())
 
     def read(
         self,
@@ -504,21 +516,8 @@ class Warehouse:
         return rows.select(wanted).replace_schema_metadata(None)
 
     def _newest(self, table: Table) -> DeltaTable:
-        """The table at its newest version.
-
-        A job looks at each table a dozen times. To open it is to read Delta's log since the last checkpoint; to bring
-        a handle up to date is to read what was committed since.
-        """
-        path = self.path(table)
-        handle = self._handles.get(path)
-        if handle is not None:
-            try:
-                handle.update_incremental()
-            except DeltaError:  # what the log said since was cleaned up
-                handle = None
-        if handle is None:
-            handle = self._handles[path] = DeltaTable(path)
-        return handle
+        """The table at its newest version."""
+        return self._handles.newest(self.path(table))
 
     def _at(self, table: Table, version: int | None) -> DeltaTable:
         """The table at one of its versions, or at the newest."""

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from io import StringIO
 from time import perf_counter
 from typing import Any, Final
@@ -112,6 +113,12 @@ def worst(nights: Sequence[ClusterNight]) -> int:
     return max((night.exit_code for night in nights), key=WORST_LAST.index, default=DONE)
 
 
+@cache
+def _warehouse(root: str, codec: str, codecs: tuple[tuple[str, str], ...]) -> Warehouse:
+    """The warehouse as this process knows it: its next cluster opens no table again."""
+    return Warehouse(root, codec=codec, codecs=dict(codecs), takes_turns=True)
+
+
 def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNight:
     """The night of one cluster, in this process."""
     began = perf_counter()
@@ -119,7 +126,7 @@ def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNi
     steps = Steps(console=Console(file=out, width=LINE_WIDTH, highlight=False, emoji=False))
     error = ""
     try:
-        warehouse = Warehouse(settings.warehouse, codec=settings.codec, codecs=settings.codecs, takes_turns=True)
+        warehouse = _warehouse(settings.warehouse, settings.codec, tuple(settings.codecs.items()))
         metrics = Metrics(
             warehouse,
             cluster_id=settings.cluster_id,
@@ -132,6 +139,7 @@ def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNi
         code = run_nightly(RunContext(in_driver(), warehouse, settings, run_id, started_at, steps, metrics))
     except Exception as raised:
         code, text = FAILED, one_line(raised)
+        _warehouse.cache_clear()
         error = printable(text if isinstance(raised, JobError) else f"{type(raised).__name__}: {text}")
     lines = tuple(out.getvalue().splitlines())
     return ClusterNight(settings.cluster_id, code, perf_counter() - began, lines, steps.facts, error)

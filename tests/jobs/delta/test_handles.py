@@ -1,0 +1,91 @@
+"""Tables that are opened once: whoever asks sees the newest version, and asks the log only where something came."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.delta import handles
+from jobs.delta.handles import Handles
+
+
+@pytest.fixture
+def updates(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Notes each time that a handle is brought up to date."""
+    noted: list[str] = []
+    updated = handles._updated
+
+    def counted(table: DeltaTable) -> DeltaTable | None:
+        noted.append(table.table_uri)
+        return updated(table)
+
+    monkeypatch.setattr(handles, "_updated", counted)
+    return noted
+
+
+def append(path: str, number: int) -> None:
+    """One row more, by another writer."""
+    write_deltalake(path, pa.table({"n": [number]}), mode="append")
+
+
+def rows(table: DeltaTable) -> list[int]:
+    """Of the version that a handle has."""
+    return sorted(table.to_pyarrow_table()["n"].to_pylist())
+
+
+def test_a_table_that_did_not_change_is_not_looked_at_again(tmp_path: Path, updates: list[str]) -> None:
+    """It is after each commit of anybody, once."""
+    path, opened = str(tmp_path / "t"), Handles()
+    append(path, 0)
+    assert [opened.newest(path).version() for _ in range(3)] == [0, 0, 0]
+    assert updates == []
+    for number in (1, 2):
+        append(path, number)
+        assert [rows(opened.newest(path)) for _ in range(3)] == [list(range(number + 1))] * 3
+    assert len(updates) == 2
+
+
+def test_a_commit_in_the_same_moment_is_seen(tmp_path: Path) -> None:
+    """Where the time of the log's folder is as it was."""
+    path, opened = str(tmp_path / "t"), Handles()
+    append(path, 0)
+    log = tmp_path / "t" / "_delta_log"
+    times = log.stat().st_atime_ns, log.stat().st_mtime_ns
+    assert opened.newest(path).version() == 0
+    append(path, 1)
+    os.utime(log, ns=times)
+    assert opened.newest(path).version() == 1
+
+
+def test_a_log_that_was_cleaned_up_is_opened_again(tmp_path: Path) -> None:
+    """What it said since is in a checkpoint alone."""
+    path, opened = str(tmp_path / "t"), Handles()
+    append(path, 0)
+    assert opened.newest(path).version() == 0
+    for number in range(1, 5):
+        append(path, number)
+    other = DeltaTable(path)
+    other.create_checkpoint()
+    for file in (tmp_path / "t" / "_delta_log").glob("*[0-3].json"):
+        file.unlink()
+    assert rows(opened.newest(path)) == [0, 1, 2, 3, 4]
+
+
+def test_a_table_in_a_store_is_always_asked(tmp_path: Path, updates: list[str]) -> None:
+    """Its folders have no times."""
+    path = (tmp_path / "t").as_uri()
+    opened = Handles()
+    append(path, 0)
+    assert [opened.newest(path).version() for _ in range(3)] == [0, 0, 0]
+    assert len(updates) == 2
+
+
+def test_a_table_that_was_just_created_is_looked_at(tmp_path: Path) -> None:
+    """Somebody else may have written to it meanwhile."""
+    path, opened = str(tmp_path / "t"), Handles()
+    append(path, 0)
+    opened.put(path, DeltaTable(path))
+    append(path, 1)
+    assert opened.newest(path).version() == 1
