@@ -38,7 +38,9 @@ from schemas.tables.silver import (
 
 DELIVERY_STATES: Final = ("AVAILABLE", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")
 """As the log holds them; ACQUIRED is never written."""
-ENDS: Final = ("ACKNOWLEDGED", "ARCHIVED")
+GIVEN_UP: Final = ("ARCHIVING", "ARCHIVED")
+"""A record that is copied to a dead letter topic is ARCHIVING first: then it was given up, and counts."""
+ENDS: Final = ("ACKNOWLEDGED", *GIVEN_UP)
 
 TOPIC: Final = Column("topic", Kind.TEXT, "coalesce(topic, topic_id)")
 PARTITION: Final = Column("partition", Kind.NUMBER)
@@ -159,8 +161,9 @@ def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits
     events = [names_of(columns, (*EVENT_ORDER, "topic")) for columns in (REDELIVERY_COLUMNS, ARCHIVED_COLUMNS)]
     redelivered = by_group(_named(reader.moments(REDELIVERIES, events[0], "at")), group_ids)
     archived = by_group(_named(reader.moments(ARCHIVED_RECORDS, events[1], "at")), group_ids)
-    names = ("group_id", "first_offset", "last_offset", "to_delivery_count", "kind")
-    is_end = pc.field("kind").isin(pa.array(ENDS))
+    names = ("group_id", "first_offset", "last_offset", "from_state", "to_delivery_count", "kind")
+    from_state = pc.field("from_state")
+    is_end = pc.field("kind").isin(pa.array(ENDS)) & (from_state.is_null() | (from_state != "ARCHIVING"))
     transitions = by_group(reader.moments(SHARE_BATCH_TRANSITIONS, names, "at", is_end), group_ids)
     members = by_group(reader.intervals(GROUP_MEMBERS, names_of(MEMBER_COLUMNS, MEMBER_ORDER)), group_ids)
     found = []
@@ -396,7 +399,7 @@ def _count_listing(transitions: pa.Table, scope: Scope) -> Listing:
     columns = (
         Column("delivery_count", Kind.NUMBER, "to_delivery_count"),
         Column("acknowledged", Kind.NUMBER, _offsets_if("ACKNOWLEDGED")),
-        Column("archived", Kind.NUMBER, _offsets_if("ARCHIVED")),
+        Column("archived", Kind.NUMBER, _offsets_if(*GIVEN_UP)),
     )
     offsets = pc.add(pc.subtract(transitions["last_offset"], transitions["first_offset"]), 1)
     sums = (
@@ -408,10 +411,10 @@ def _count_listing(transitions: pa.Table, scope: Scope) -> Listing:
     for row in sums.to_pylist():
         counts.setdefault(row["to_delivery_count"], {})[row["kind"]] = row["offsets_sum"]
     rows: list[tuple[Any, ...]] = [
-        (count, *(counts[count].get(kind, 0) for kind in ENDS))
+        (count, *(sum(counts[count].get(kind, 0) for kind in kinds) for kinds in (("ACKNOWLEDGED",), GIVEN_UP)))
         for count in sorted(counts, key=lambda count: (count is not None, count))
     ]
-    conditions = [*scope.within("at"), f"kind in ({', '.join(repr(kind) for kind in ENDS)})"]
+    conditions = [*scope.within("at"), _is_one_of(ENDS), "coalesce(from_state, '') <> 'ARCHIVING'"]
     sql = select(
         [it.sql for it in columns],
         SHARE_BATCH_TRANSITIONS.full_name,
@@ -422,8 +425,12 @@ def _count_listing(transitions: pa.Table, scope: Scope) -> Listing:
     return Listing("Delivery counts", columns, rows, len(rows), sql)
 
 
-def _offsets_if(kind: str) -> str:
-    return f"coalesce(sum(case when kind = '{kind}' then last_offset - first_offset + 1 end), 0)"
+def _is_one_of(kinds: Sequence[str]) -> str:
+    return f"kind in ({', '.join(map(repr, kinds))})"
+
+
+def _offsets_if(*kinds: str) -> str:
+    return f"coalesce(sum(case when {_is_one_of(kinds)} then last_offset - first_offset + 1 end), 0)"
 
 
 def _named(rows: pa.Table) -> pa.Table:
