@@ -4,7 +4,8 @@ import dataclasses
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from coordinator_core.history.simple_log import ConfigChanged
 from jobs.bronze.admin_snapshots import ObservedConfig
@@ -13,7 +14,10 @@ from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.plan import Plan
 from jobs.silver.tasks import METADATA_TOPIC, ReplayDone
 from jobs.silver.topic_names import at_ms, is_shown
+from schemas.cluster_metadata import ConfigResourceType
 from schemas.tables.state import CONFIG_CHANGES
+
+TOPIC: Final = ConfigResourceType.TOPIC.name
 
 
 def logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> list[ConfigChanged]:
@@ -27,11 +31,17 @@ def logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> l
     return [*(ConfigChanged(**row | {"at": at_ms(row["at"])}) for row in former), *changes]
 
 
-def config_rows(logged: Iterable[ConfigChanged], observed: Iterable[ObservedConfig]) -> list[dict[str, Any]]:
+def config_rows(
+    logged: Iterable[ConfigChanged],
+    observed: Iterable[ObservedConfig],
+    deleted: Iterable[tuple[str, int]] = (),
+) -> list[dict[str, Any]]:
     """One row an interval in which a config had a value.
 
     The metadata log has every change. An Admin snapshot adds a change wherever it differs from what the log says of
-    that time: the log was not captured, or brokers have the value from their files.
+    that time: the log was not captured, or brokers have the value from their files. `deleted`: topics that the metadata
+    log shows deleted, and when (epoch ms). Their configs go with them (ConfigurationControlManager.deleteTopicConfigs),
+    and no ConfigRecord says so.
     """
     by_place: dict[tuple[str, str, str], tuple[list[ConfigChanged], list[ObservedConfig]]] = {}
     for change in sorted(logged, key=lambda change: change.log_offset):
@@ -39,6 +49,14 @@ def config_rows(logged: Iterable[ConfigChanged], observed: Iterable[ObservedConf
         by_place.setdefault(place, ([], []))[0].append(change)
     for it in observed:
         by_place.setdefault((it.resource_type, it.resource_name, it.name), ([], []))[1].append(it)
+    deletions: dict[str, list[int]] = {}
+    for topic, deleted_at in deleted:
+        deletions.setdefault(topic, []).append(deleted_at)
+    for (kind, resource_name, name), (_, snapshots) in by_place.items():
+        if kind == TOPIC and resource_name in deletions:
+            ends = deletions[resource_name]
+            snapshots.extend(ObservedConfig(kind, resource_name, name, None, at) for at in ends)
+            snapshots.sort(key=attrgetter("at"))
     return list(chain.from_iterable(_config_intervals(*changes) for _, changes in sorted(by_place.items())))
 
 
@@ -51,6 +69,8 @@ def _config_intervals(logged: Sequence[ConfigChanged], observed: Sequence[Observ
             it = waiting.popleft()
             if it.value == (None if in_force is None else in_force["value"]):
                 continue
+            if in_force is not None and it.at < in_force["valid_from"]:
+                continue  # times of the log went back
             if in_force is not None:
                 yield in_force | {"valid_to": it.at}
             in_force = _interval(it, it.value, None) if it.value is not None else None

@@ -340,7 +340,8 @@ def _driver_rows(job: _Job, start: Start, whole: WholeRun, plan: Plan, results: 
     """All rows of the tables that the driver writes."""
     warehouse, cluster_id, done = job.warehouse, job.cluster_id, results.done
     changes = logged_changes(done, whole, plan)
-    configs = config_rows(changes, admin_configs(warehouse, cluster_id, start.configs_version))
+    deleted = ((results.name_of[id_], at) for id_, at in results.names.deleted.items() if id_ in results.name_of)
+    configs = config_rows(changes, admin_configs(warehouse, cluster_id, start.configs_version), deleted)
     counts_over_time = partition_count_rows(
         results.names.partition_counts,
         observed_counts(warehouse, cluster_id, start.topics_version),

@@ -115,6 +115,26 @@ def test_nights_give_the_same_tables_as_one(night: Ledger, root: Path, tmp_path:
         assert once == cut, name
 
 
+def test_copies_to_a_deleted_topic_are_refused(tmp_path: Path) -> None:
+    """While the dead letter topic is not there: its config ended with it, and began again with the next one."""
+    text = (SCENARIOS / "dead-letters.toml").read_text(encoding="utf-8")
+    for kind, at in (("delete_topic", "60s"), ("create_topic", "120s")):
+        text += f'\n[[fault]]\nkind = "{kind}"\nat = "{at}"\ntopic = "dlq.orders"\n'
+    (tmp_path / "scenario.toml").write_text(text, encoding="utf-8")
+    simulate(str(tmp_path / "scenario.toml"), str(tmp_path / "simulated"))
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(tmp_path / "simulated" / "logs")
+    refused = {
+        place: line["error"] is not None
+        for line in truth(tmp_path / "simulated", "dead_letters")
+        for place in places(line)
+    }
+    rows = {place: row for row in ledger.rows("gold.archived_records") for place in places(row, "group_id")}
+    kinds = {(row["dead_letter"], refused[place]) for place, row in rows.items() if place in refused}
+    # shortly before the next topic is made, a broker that tries again may find it
+    assert kinds == {("TRIED", False), ("REFUSED", True), ("TRIED", True)}
+
+
 def test_a_report_counts_what_is_archiving_as_given_up(night: Ledger) -> None:
     """Also where it ends between ARCHIVING and ARCHIVED: as many offsets as gold has, each once, by its SQL, too."""
     moments = {

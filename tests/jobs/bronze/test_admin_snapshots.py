@@ -107,6 +107,26 @@ def test_admin_adds_to_the_metadata_log_only_what_that_lacks() -> None:
     ]
 
 
+def test_configs_of_a_deleted_topic_end_with_it() -> None:
+    """The log has no record of that; a topic of the same name that is made later has its own, and a group none less."""
+    logged = [
+        ConfigChanged("TOPIC", "t", "n", "1", 10, 100),
+        ConfigChanged("TOPIC", "t", "n", "1", 20, 400),
+        ConfigChanged("TOPIC", "u", "n", "1", 21, 410),
+        ConfigChanged("GROUP", "t", "n", "1", 22, 420),
+    ]
+    observed = [ObservedConfig("TOPIC", "t", "m", "5", 150)]
+    rows = config_rows(logged, observed, [("t", 500), ("t", 300), ("gone", 350)])
+    columns = ("resource_type", "resource_name", "name", "from_log_offset", "to_log_offset", "valid_from", "valid_to")
+    assert [tuple(row[name] for name in columns) for row in rows] == [
+        ("GROUP", "t", "n", 22, None, 420, None),
+        ("TOPIC", "t", "m", None, None, 150, 300),
+        ("TOPIC", "t", "n", 10, None, 100, 300),
+        ("TOPIC", "t", "n", 20, None, 400, 500),
+        ("TOPIC", "u", "n", 21, None, 410, None),
+    ]
+
+
 def test_names_of_the_log_are_surer_than_those_reported() -> None:
     """The metadata log's name and time of deletion stand; Admin's stand where no log knows the id."""
     known = Names(
