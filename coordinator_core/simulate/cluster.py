@@ -476,8 +476,9 @@ class Cluster:
         Source: GroupCoordinatorService.onMetadataUpdate. A coordinator which is loading then misses it.
         """
         self.update_metadata([topic])
-        self._ask_all("on_topics_deleted", (DeletedTopic(topic, topic_id),))
-        self._ask_all("maybe_cleanup_share_group_state", (CleanedUpTopic(topic, topic_id),))
+        deleted, cleaned_up = (DeletedTopic(topic, topic_id),), (CleanedUpTopic(topic, topic_id),)
+        self._loop.after(INTERNAL_MS, self._ask_all, "on_topics_deleted", deleted)
+        self._loop.after(INTERNAL_MS, self._ask_all, "maybe_cleanup_share_group_state", cleaned_up)
 
     def _ask_all(self, operation: str, message: Any) -> None:
         """Put an operation to all active group coordinators; it has no answer (scheduleWriteAllOperation)."""

@@ -120,10 +120,15 @@ class Simulated:
             BrokerTopic(topic, _topic_id(by_partition[0]), _leader_epochs(by_partition), INTERNAL_CONFIGS)
             for topic, by_partition in folders.items()
         ]
-        counts = {line["topic"]: line["partition_count"] for line in self.truth("topics")}
-        counts |= {line["topic"]: line["partitions"] for line in self.truth("faults") if "partitions" in line}
+        counts: dict[tuple[str, str], int] = {}
+        latest: dict[str, str] = {}
+        """Topic -> the id that it has, or had last."""
+        grown = (line for line in self.truth("faults") if line["fault"] == "add_partitions")
+        for line in sorted((*self.truth("topics"), *grown), key=lambda line: line["ts_ms"]):
+            topic_id = latest[line["topic"]] = line.get("topic_id", latest.get(line["topic"]))
+            counts[line["topic"], topic_id] = line["partitions"] if "fault" in line else line["partition_count"]
         return internal + [
-            BrokerTopic(line["topic"], line["topic_id"], [0] * counts[line["topic"]]) for line in self.truth("topics")
+            BrokerTopic(topic, topic_id, [0] * count) for (topic, topic_id), count in counts.items() if count
         ]
 
     def end_of_groups(self) -> dict[str, Facts]:
@@ -170,8 +175,8 @@ def truth_of(snapshot: Mapping[str, Any], simulated: Simulated) -> Truth:
         leo_after=snapshot["leo_after"],
         groups=snapshot["groups"],
     )
-    lives = (TopicLife(line["topic_id"], line["topic"], 0, None) for line in simulated.truth("topics"))
-    return Truth((reported,), tuple(lives))
+    names = {line["topic_id"]: line["topic"] for line in simulated.truth("topics")}
+    return Truth((reported,), tuple(TopicLife(topic_id, topic, 0, None) for topic_id, topic in names.items()))
 
 
 def dump(broker: LiveBroker, simulated: Simulated, folder: Path) -> Path:
@@ -222,13 +227,30 @@ def end_facts(state: Line, names: Mapping[str, str]) -> Facts:
     if group["type"] == "consumer":
         asked = Counter(it["serverAssignor"] for it in group["members"].values() if it["serverAssignor"])
         facts["assignor",] = asked.most_common(1)[0][0] if asked else DEFAULT_ASSIGNOR
+    if group["type"] == "streams":
+        facts["topology epoch",] = group["topology"]["epoch"]
+        for member_id, target in group["targetAssignment"].items():
+            facts |= _task_facts("target", member_id, target)
     for member_id, member in group["members"].items():
         facts |= _member_facts(group["type"], member_id, member)
+        if group["type"] == "streams":
+            tasks = {kind: member[f"{kind}Assigned"] for kind in ("active", "standby", "warmup")}
+            facts |= _task_facts("assigned", member_id, tasks)
+            continue
         facts |= {("assigned", member_id, place): True for place in _assigned(group["type"], member, names)}
     if group["type"] == "consumer":
         for member_id, by_topic in group["targetAssignment"].items():
             facts |= {("target", member_id, place): True for place in _places(by_topic, names)}
     return facts
+
+
+def _task_facts(kind: str, member_id: str, tasks: Line) -> Facts:
+    return {
+        (kind, member_id, f"{task_type.upper()} {subtopology}-{partition}"): True
+        for task_type, of_type in tasks.items()
+        for subtopology, partitions in of_type.items()
+        for partition in partitions
+    }
 
 
 def _offset_facts(offsets: Line) -> Facts:
@@ -251,7 +273,8 @@ def _member_facts(group_type: str, member_id: str, member: Line) -> Facts:
     }
     if group_type == "classic":
         return facts
-    facts["member", member_id, "rack_id"] = member["rackId"]
+    if group_type != "streams":
+        facts["member", member_id, "rack_id"] = member["rackId"]
     facts["member", member_id, "member_epoch"] = member["memberEpoch"]
     facts["member", member_id, "member_epoch by events"] = member["memberEpoch"]
     if group_type == "consumer":

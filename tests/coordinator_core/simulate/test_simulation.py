@@ -7,7 +7,16 @@ from coordinator_core.simulate.scenario import FAULT_KEYS
 from coordinator_core.simulate.scenario_file import parse_scenario
 from tests.coordinator_core.simulate.simulations import SCENARIOS, Run, run_file, run_text
 
-SHORT = (("rolling-deploy", 12), ("bad-day", 22), ("consumer-protocol", 28), ("share-poison", 16), ("exactly-once", 8))
+SHORT = (
+    ("rolling-deploy", 12),
+    ("bad-day", 22),
+    ("consumer-protocol", 28),
+    ("share-poison", 16),
+    ("exactly-once", 8),
+    ("racks", 4),
+    ("slow-member", 6),
+    ("topics-come-and-go", 8),
+)
 """Scenario -> minutes of it."""
 
 GROUP = '[[group]]\nname = "g"\ntopics = ["t"]\nmembers = 2\n'
@@ -75,7 +84,7 @@ def test_the_scenarios_of_the_project_cover_every_fault() -> None:
     assert len(scenarios) >= 6
     assert {fault.kind for scenario in scenarios for fault in scenario.faults} == set(FAULT_KEYS)
     groups = [group for scenario in scenarios for group in scenario.groups]
-    assert {group.protocol for group in groups} == {"classic", "consumer", "share"}
+    assert {group.protocol for group in groups} == {"classic", "consumer", "share", "streams"}
     assert {group.acknowledge for group in groups if group.protocol == "share"} == {"implicit", "explicit"}
     assert any(group.commits == "transactional" for group in groups)
     assert any(topic.retention_ms for scenario in scenarios for topic in scenario.topics)

@@ -21,6 +21,8 @@ SCENARIO_MINUTES = {
     "consumer-protocol": 30,
     "share-poison": 30,
     "exactly-once": 15,
+    "streams": 6,
+    "topics-come-and-go": 8,
 }
 
 
