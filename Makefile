@@ -30,7 +30,7 @@ fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, 200
 	COPY_SETS=2000 DAMAGE_SETS=500 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_copies_at_random.py tests/cases/test_damage_at_random.py tests/cases/test_rows_of_dumps.py
 	WHATIF_STORIES=200 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_whatif_at_random.py
 	SQL_QUERIES=500 PYTHONPATH=. $(PYTHON) -m pytest -q tests/jobs/queries/test_sql_engines.py
-	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful
+	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful tests/coordinator_core/share_partition/test_machine.py
 
 faults: test-env ## kill -9 of drivers, Python workers and executors, a run each, and 36 runs with other seeds and orders: about 45 minutes.
 	FAULT_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/faults
