@@ -476,7 +476,7 @@ class MemberCommitTimes:
         found = np.minimum(np.searchsorted(owned_rows, committed), len(owned_rows) - 1)
         latest = self.latest.copy()
         add_owner_commit_times(
-            commits.recorded_at_ms[rows],
+            commits.sign_of_life_ms[rows],
             np.where(owned_rows[found] == committed, found, -1),
             np.append(firsts, len(owned)),
             self.member[owned][order],

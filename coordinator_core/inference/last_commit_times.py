@@ -1,7 +1,8 @@
 """Last commit times: when members committed last, and so were known to be alive.
 
 A commit to a partition is taken as one of whoever owned it then. Of each member the newest times are kept, and no more:
-they tell when it last committed and in which rhythm. What is kept of two parts of a log makes what is kept of both.
+they tell when it last committed and in which rhythm. A commit within a transaction counts by the heartbeat before it.
+What is kept of two parts of a log makes what is kept of both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -71,7 +72,7 @@ def last_commit_times(
         found = np.minimum(np.searchsorted(committed, wanted), len(committed) - 1)
         is_there = committed[found] == wanted
         add_commit_times(
-            commits.recorded_at_ms,
+            commits.sign_of_life_ms,
             commits.log_offset,
             rows,
             starts,

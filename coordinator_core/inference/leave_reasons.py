@@ -4,7 +4,8 @@ The log shows that a member is gone, never why (facts of GroupMetadataManager: a
 same records). What else it shows:
 
 * Signs of life. A session expires a whole session time-out after the last sign that reached the coordinator. For a
-  classic member that is the end of a join phase that it took part in, and each commit; for members of the other groups
+  classic member that is the end of a join phase that it took part in, each plain commit, and the heartbeat before each
+  commit within a transaction; for members of the other groups
   the time when they are given an assignment, which happens in their own heartbeat. A commit to a partition is taken as
   one of its owner.
 * The time-outs. A classic member's are in its record. Those of other groups are configs of the group, else of the
@@ -31,7 +32,7 @@ from typing import Final, NamedTuple
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.last_commit_times import Membership, Times
-from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.life import HEARTBEAT_MS, GroupLife
 from coordinator_core.inference.settings import InferenceSettings
 from schemas.group_types import GroupType
 
@@ -59,8 +60,6 @@ HEARTBEATS_PER_SESSION: Final = 3
 pass between a commit and the heartbeat before it, and between an expiry and the end of the join phase it begins."""
 SILENT_FACTOR: Final = 3
 """Silent for so many times its usual interval: not its usual interval."""
-HEARTBEAT_MS: Final = 3_000
-"""Members of classic groups learn within so long, by default, that somebody went; then they join again."""
 COMMIT_INTERVAL_MS: Final = 5_000
 """How often clients commit by default (auto.commit.interval.ms), where too few commits tell it."""
 RHYTHMS_MISSED_MAX: Final = 2

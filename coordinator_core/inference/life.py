@@ -17,6 +17,9 @@ _DELETE: Final = CHANGES.index("DELETE")
 WHOLE: Final = 2**63 - 1
 """Behind all offsets."""
 NO_GROWTH: Final[Mapping[str, Sequence[int]]] = {}
+HEARTBEAT_MS: Final = 3_000
+"""Members of classic groups send heartbeats so often, by default: within so long they learn that somebody went, and
+join again."""
 NO_EXPIRY: Final = 0
 """The same of `expire_at_ms`, which is nearly always missing: a column of zeros takes no memory."""
 
@@ -59,6 +62,17 @@ class GroupCommits:
     def is_tombstone(self) -> BoolArray:
         """Which rows take an offset away. They take effect at once, whatever else is open."""
         found: BoolArray = self.change == _DELETE
+        return found
+
+    @property
+    def sign_of_life_ms(self) -> I64:
+        """When the session of whoever committed began again, at the latest; -1 without a time.
+
+        A plain commit to a classic group begins it again. One within a transaction does not
+        (OffsetMetadataManager.commitTransactionalOffset): the heartbeat before it did, up to HEARTBEAT_MS earlier.
+        """
+        times = self.recorded_at_ms
+        found: I64 = np.where(self.is_transactional & (times >= 0), np.maximum(times - HEARTBEAT_MS, 0), times)
         return found
 
     def taken(self, rows: I64 | BoolArray | slice) -> "GroupCommits":

@@ -1,7 +1,9 @@
 """Left or expired, where the session time-out is a config of the group: known from the metadata log, or assumed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from coordinator_core.inference.configs import ConfigRow, Configs
@@ -78,6 +80,28 @@ def test_a_classic_member_without_a_session_of_its_own() -> None:
     life = life_of([(0, classic(1, both, session_ms=0)), (END, classic(2, alone, session_ms=0))], beats(END))
     row = audit_group(life, InferenceSettings(), Configs([session("120000")])).rebalances[-1]
     assert (row.members_left, row.cause, row.method) == (("b",), "MEMBER_LEFT", "JUST_HEARD")
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "is_transactional", "expected"),
+    [
+        (43_000, False, ("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY")),
+        (43_000, True, ("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "LIKELY")),
+        (41_000, True, ("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY")),
+    ],
+)
+def test_a_commit_in_a_transaction_begins_no_session(
+    silent_ms: int, is_transactional: bool, expected: tuple[str, str, str]
+) -> None:
+    """A plain commit to a classic group does; else the heartbeat before it did, which may be some seconds older."""
+    both, others = ({"a": (0,), "b": (1,)}, {"a": (0,), "c": (1,)})
+    operations = [(0, classic(1, both, session_ms=45_000)), (END, classic(2, others, session_ms=45_000))]
+    life = life_of(operations, beats(END - silent_ms + 1))
+    commits = replace(life.commits, is_transactional=np.full(len(life.commits), is_transactional))
+    row = audit_group(life._replace(commits=commits), InferenceSettings()).rebalances[-1]
+    assert row.members_left == ("b",)
+    place = row.causes.index(expected[0])
+    assert (row.causes[place], row.cause_methods[place], row.cause_confidences[place]) == expected
 
 
 def test_a_member_id_that_came_again() -> None:
