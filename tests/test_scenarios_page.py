@@ -27,6 +27,12 @@ KAFKA_WORDS: Final = (
     "max.record.locks",
     "auto.offset.reset",
     "max.poll.interval",
+    "broker.rack",
+    "client.rack",
+    "request.timeout.ms",
+    "num.stream.threads",
+    "num.standby.replicas",
+    "client.tag.",
 )
 
 

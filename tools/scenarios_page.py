@@ -27,7 +27,8 @@ from coordinator_core.simulate.scenario import (
     Scenario,
     TopicSpec,
 )
-from coordinator_core.simulate.scenario_file import READERS, Place
+from coordinator_core.simulate.scenario_file import READERS
+from coordinator_core.simulate.scenario_place import Place
 
 Cell = Callable[[str], str]
 TABLES: Final[Mapping[str, type]] = {

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from coordinator_core import codec
-from coordinator_core.kafka_versions import METADATA_VERSION, Since, production_level
+from coordinator_core.kafka_versions import METADATA_VERSION, KafkaVersion, Since, production_level
 from coordinator_core.log.batch import Record, build_batch
 from coordinator_core.lookup import transactional_id_partition
 from coordinator_core.runtime.partition import PartitionLog
@@ -23,6 +23,8 @@ from schemas.wire import Message
 METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 """Uuid.METADATA_TOPIC_ID: the same in every cluster."""
 CONTROLLER_ID: Final = 1
+STREAMS_RELEASE: Final = KafkaVersion(4, 2)
+"""From here on new clusters have the streams protocol (StreamsVersion.LATEST_PRODUCTION)."""
 AGE_MS: Final = 60_000
 """The cluster was set up so long before the scenario starts."""
 BATCH_RECORDS_MAX: Final = 500
@@ -47,6 +49,8 @@ class MetadataLog:
             "share.version": 2 if Since.ARCHIVING_IS_A_STATE.holds_in(self._spec.kafka_version) else 1,
             "transaction.version": self._spec.transaction_version,
         }
+        if self._spec.kafka_version >= STREAMS_RELEASE:
+            levels["streams.version"] = 1
         features = [
             _record(metadata.FEATURE_LEVEL_RECORD, name=name, feature_level=level) for name, level in levels.items()
         ]

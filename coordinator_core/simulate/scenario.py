@@ -26,6 +26,10 @@ BY_DURATION: Final = re.compile(
     r"by_duration:P(?:([0-9]{1,6})D)?(?:T(?:([0-9]{1,6})H)?(?:([0-9]{1,6})M)?(?:([0-9]{1,6})(?:\.([0-9]{1,3}))?S)?)?",
     re.ASCII,
 )
+CLIENT_TAGS_MAX: Final = 5
+TAG_KEY_MAX: Final = 20
+TAG_VALUE_MAX: Final = 30
+"""What Kafka Streams takes of client tags (StreamsConfig.MAX_RACK_AWARE_ASSIGNMENT_TAG_...)."""
 STANDBY_REPLICAS_MAX: Final = 2
 """group.streams.max.standby.replicas."""
 PARTITIONS_MAX: Final = 10_000
@@ -49,6 +53,19 @@ TEXT_BYTES_MAX: Final = 32_000
 group's."""
 TIME_MS: Final = (0, 253_402_300_799_999)
 """1970-01-01T00:00:00Z to the end of the year 9999: Kafka has no times below 0, calendars none beyond."""
+
+
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+
+
+def reset_duration_ms(text: str) -> int | None:
+    """The duration of `by_duration:...`, None for any other text."""
+    match = BY_DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        return None
+    days, hours, minutes, seconds, fraction = match.groups()
+    whole_s = int(days or 0) * 86_400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    return whole_s * 1000 + int((fraction or "").ljust(3, "0") or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +175,9 @@ class GroupSpec:
     """The application takes another key before it counts: a second subtopology reads `NAME-counts-repartition`."""
     threads: int = 1
     """num.stream.threads: so many members are of one process, and have one process id."""
+    client_tags: tuple[tuple[tuple[str, str], ...], ...] = ()
+    """`[{ zone = "a" }, { zone = "b" }]`: client.tag.KEY of each member, in turns. Since Kafka 4.4 brokers ask for
+    those that group.streams.rack.aware.assignment.tags names (MISSING_CLIENT_TAGS)."""
     standby_replicas: int | None = None
     """streams.num.standby.replicas of this group: copies of each stateful task; without it, the brokers'."""
     start_after_ms: int = 0
@@ -373,6 +393,7 @@ GROUP_KEYS: Final[Mapping[str, Use]] = {
     "member_topics": Use(("classic", "consumer", "share"), "whose members all run one topology"),
     "stateful": Use(STREAMS_ONLY, "which has no state stores"),
     "repartition": Use(STREAMS_ONLY, "which has no topology"),
+    "client_tags": Use(STREAMS_ONLY, "whose members have no tags"),
     "threads": Use(STREAMS_ONLY, "each of whose members is a process"),
     "standby_replicas": Use(STREAMS_ONLY, "which has no tasks"),
     "member_assignors": Use(("classic",), "whose members take the broker's assignor"),

@@ -53,8 +53,7 @@ from coordinator_core.simulate.delayed_share_fetch import Acquired, DelayedShare
 from coordinator_core.simulate.internal_topic import REPLICATION_MS
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.random_streams import stream
-from coordinator_core.simulate.scenario import GroupSpec
-from coordinator_core.simulate.scenario_file import reset_duration_ms
+from coordinator_core.simulate.scenario import GroupSpec, reset_duration_ms
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Truth
 

@@ -33,7 +33,7 @@ from coordinator_core.simulate.share_leader import ShareLeaders
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Sink, Truth
 from coordinator_core.simulate.truth_recorder import TruthRecorder
-from coordinator_core.streams.messages import CreatableTopic
+from coordinator_core.streams.messages import CreatableTopic, KeyValue
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
@@ -208,10 +208,12 @@ class Simulation:
     def _streams(self, spec: GroupSpec, group_id: str, index: int) -> StreamsConfig:
         draws = stream(self.seed, "streams-process", group_id, index // spec.threads)
         version = self.scenario.cluster.kafka_version
+        tags = spec.client_tags[index % len(spec.client_tags)] if spec.client_tags else ()
         return StreamsConfig(
             java_uuid(draws),
             topology_of(group_id, spec.topics, is_stateful=spec.stateful, has_repartition=spec.repartition),
             HEARTBEAT_VERSION_44 if Since.STREAMS_TASK_OFFSETS.holds_in(version) else HEARTBEAT_VERSION,
+            tuple(KeyValue(key, value) for key, value in tags),
         )
 
     def _make_streams_topics(self, group_id: str, missing: Iterable[CreatableTopic]) -> None:

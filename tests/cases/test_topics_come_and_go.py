@@ -107,7 +107,7 @@ def changes(truth: Truth, group: str) -> list[tuple[int, frozenset[str]]]:
 
 
 def test_classic_groups_rebalance_when_their_leader_sees_it(logs: tuple[Path, Truth]) -> None:
-    """The leader joins again when it has refreshed its metadata. A member that commits by itself is held up by the
+    """The leader joins again when it has refreshed its metadata. A member that commits by itself is kept by the
     deleted topic until its rebalance time-out, a minute here (KAFKA-13310); one that does not joins at once."""
     everything = frozenset({"orders", "campaign", "refunds"})
     assert changes(logs[1], "classic-shop") == [

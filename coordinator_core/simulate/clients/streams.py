@@ -52,6 +52,7 @@ class StreamsConfig:
     process_id: str
     topology: RequestTopology
     heartbeat_version: int = HEARTBEAT_VERSION
+    client_tags: tuple[KeyValue, ...] = ()
 
 
 def repartition_topic(application_id: str) -> str:
@@ -121,7 +122,7 @@ class StreamsMember(ConsumerMember):
             standby_tasks=(),
             warmup_tasks=(),
             process_id=self.streams.process_id,
-            client_tags=(),
+            client_tags=self.streams.client_tags,
         )
         return self._beat_now(tag, request)
 

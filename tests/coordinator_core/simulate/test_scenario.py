@@ -160,6 +160,31 @@ WRONG = (
         r"f\.toml: group\[0\]\.topics: names 't', which fault\[0\] \(create_topic\) takes away for a time",
     ),
     (
+        "tags that are no tables",
+        HEAD + TOPIC + STREAMS + 'client_tags = ["a"]\n',
+        r"client_tags: must be a list of tables",
+    ),
+    (
+        "a tag without a text",
+        HEAD + TOPIC + STREAMS + "client_tags = [{ zone = 1 }]\n",
+        r"f\.toml: group\[0\]\.client_tags\[0\]\.'zone': must be a text that is not empty",
+    ),
+    (
+        "a tag that is too long",
+        HEAD + TOPIC + STREAMS + f'client_tags = [{{ zone = "{31 * "a"}" }}]\n',
+        r"f\.toml: group\[0\]\.client_tags\[0\]\.'zone': must be 30 characters at most",
+    ),
+    (
+        "too many tags",
+        HEAD + TOPIC + STREAMS + "client_tags = [{ " + ", ".join(f'{key} = "x"' for key in "abcdef") + " }]\n",
+        r"f\.toml: group\[0\]\.client_tags\[0\]: has 6 tags: Kafka Streams takes 5 at most",
+    ),
+    (
+        "tags of more members than there are",
+        HEAD + TOPIC + STREAMS + 'client_tags = [{ zone = "a" }, { zone = "b" }]\n',
+        r"f\.toml: group\[0\]\.client_tags: has more than the group has members",
+    ),
+    (
         "a source topic that grows",
         HEAD + TOPIC + STREAMS + '[[fault]]\nkind = "add_partitions"\nat = "1m"\ntopic = "t"\npartitions = 3\n',
         r"f\.toml: group\[0\]\.topics: names 't', which fault\[0\] \(add_partitions\) gives more partitions than",
@@ -260,6 +285,11 @@ SETTINGS = "[cluster.settings]\n"
 CRASH = '[[fault]]\nkind = "crash"\nat = "1m"\ngroup = "g"\n'
 
 WITHOUT_EFFECT = (
+    (
+        GROUP,
+        'client_tags = [{ zone = "a" }]',
+        "client_tags: does nothing in a classic group, whose members have no tags",
+    ),
     (STREAMS, 'member_topics = [["t"]]', "member_topics: does nothing in a streams group, whose members all run one"),
     (STREAMS, 'assignors = ["range"]', "assignors: does nothing in a streams group"),
     (GROUP, "stateful = true", "stateful: does nothing in a classic group, which has no state stores"),

@@ -6,7 +6,9 @@ from typing import Any, Final
 import pytest
 
 from coordinator_core.assignors.client_group import TopicPartition
+from coordinator_core.simulate.clients.streams import StreamsMember
 from coordinator_core.simulate.scenario import GroupSpec
+from coordinator_core.streams.messages import StatusCode
 from tests.coordinator_core.simulate.simulations import Run, run_file, run_text
 
 GROUPS: Final = ("router", "counter", "exactly-once")
@@ -145,6 +147,32 @@ def test_static_members_come_back_on_44() -> None:
     }
     assert by_client["app-0"] & by_client["app-1"] == set()
     assert not tasks(members, "warmup")
+
+
+def test_members_of_44_have_the_tags_that_brokers_ask_for() -> None:
+    """client.tag.KEY is in the member's record; the tags that the brokers ask for are a config of the assignment, and
+    only a member that lacks one gets the status (MISSING_CLIENT_TAGS)."""
+    codes: dict[str, set[int]] = {}
+    on_response = StreamsMember._on_response
+
+    def noting(member: StreamsMember, response: Any, now_ms: int) -> Any:
+        codes.setdefault(member.client_id, set()).update(status.status_code for status in response.status)
+        return on_response(member, response, now_ms)
+
+    partitions = "consumer_offsets_partitions = 3"
+    settings = '[cluster.settings]\n"group.streams.rack.aware.assignment.tags" = ["zone"]'
+    tags = 'client_tags = [{ zone = "a", cluster = "k" }, { cluster = "k" }]\n'
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StreamsMember, "_on_response", noting)
+        run = run_text(
+            APPLICATION + tags, minutes=2, head={partitions: f'{partitions}\nkafka_version = "4.4"\n{settings}'}
+        )
+    group = group_of(run, "app")
+    assert group["lastAssignmentConfigs"]["rack.aware.assignment.tags"] == "zone"
+    found = {member["clientId"]: member["clientTags"] for member in group["members"].values()}
+    assert found == {"app-0": {"zone": "a", "cluster": "k"}, "app-1": {"cluster": "k"}}
+    assert StatusCode.MISSING_CLIENT_TAGS not in codes["app-0"]
+    assert StatusCode.MISSING_CLIENT_TAGS in codes["app-1"]
 
 
 def test_streams_groups_have_their_own_defaults() -> None:
