@@ -196,6 +196,16 @@ class LogCapture:
         place = self.work.topic, self.work.partition
         self._done.compared.setdefault(place, []).append(ReadFile(file.path, size_bytes, file.modified_ns, *last))
 
+    def follow_checkpoints(self, checkpoints: Iterable[Segment]) -> None:
+        """What the replicas of this run know of leader epochs counts before any batch is compared. Else a tail that one
+        of them cuts away might first replace a batch of no known epoch, which would then be in no table."""
+        for checkpoint in checkpoints:
+            if self.was_read(checkpoint):
+                continue
+            entries = read_leader_epochs(checkpoint)
+            self._parted.checkpoints |= dict.fromkeys((epoch for epoch, _ in entries), checkpoint.path)
+            self._follow(self._lineage.with_checkpoint(entries), checkpoint.path)
+
     def begin_replica(self, checkpoint: Segment | None) -> bool:
         """The segments of another replica come next, with this leader-epoch-checkpoint in their folder. Did it change
         since it was last read?"""
@@ -512,6 +522,10 @@ class LogCapture:
         is_cut = self._lineage.is_cut(come) & crc_valid
         if is_cut.any():
             self._parted.note_tails(read, come, is_cut, self._lineage)
+            self._there.load(int(come.base_offset[is_cut][0]), int(come.last_offset[is_cut][-1]))
+            own = self._parted.take_out_own(read, come, is_cut)
+            if own is not None:
+                self._change(own)
         is_here = np.ones(count, np.bool_)
         if self.work.offset_end is not None and read.segment.source_kind == SEGMENT:
             is_here = batches.last_offset < self.work.offset_end

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_core.log.copies import BatchRows, Lineage, has_no_epoch
+from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, has_no_epoch
 from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.batches import BronzeBatches
 from jobs.bronze.quarantine_rows import QuarantineRows
@@ -22,6 +22,8 @@ class PartedCopies:
         self._quarantine = quarantine
         self._doubtful_tails: list[tuple[dict[str, Any], OffsetRange, bytes]] = []
         """Rows of quarantine about tails in which no leader epoch is written, with their first batch."""
+        self.checkpoints: dict[int, str] = {}
+        """Of leader epochs that a checkpoint of this run has, where it was read."""
 
     @property
     def has_doubtful_tails(self) -> bool:
@@ -51,9 +53,22 @@ class PartedCopies:
             first, last, epoch = int(come.base_offset[row]), int(come.last_offset[row]), int(epochs[row])
             newer, start = lineage.cut_by(epoch, last)
             quarantined = self._quarantine.add_tail(
-                read.segment.path, first, epoch, content, newer=(newer, start, self._source_at(start))
+                read.segment.path, first, epoch, content, newer=(newer, start, self._source_at(start, newer))
             )
             self._note_tail(quarantined, (first, last), content)
+
+    def take_out_own(self, read: SegmentRead, come: BatchRows, is_cut: NDArray[np.bool_]) -> int | None:
+        """Take out of bronze what it has of a tail from the same file, from before a checkpoint said its leader epoch.
+        The first offset of it."""
+        rows = self._there.rows
+        at = np.searchsorted(rows.base_offset, come.base_offset[is_cut & ~come.has_own_epoch])
+        at = at[at < len(rows)]
+        at = at[(rows.leader_epoch[at] == UNKNOWN_EPOCH) & np.isin(rows.base_offset[at], come.base_offset[is_cut])]
+        own = [row for row in at.tolist() if self._there.source(row) == read.segment.path]
+        if not own:
+            return None
+        self._there.take_out(np.isin(np.arange(len(rows)), own))
+        return int(rows.base_offset[own[0]])
 
     def note_parts(self, read: SegmentRead, come: BatchRows, parted: Sequence[tuple[int, int, bool]]) -> None:
         """Say where copies have other batches at the same offsets, and no leader epoch says why. Row of the one that
@@ -81,8 +96,11 @@ class PartedCopies:
         if has_no_epoch(content):
             self._doubtful_tails.append((row, span, content))
 
-    def _source_at(self, offset: int) -> str:
-        """Where bronze has the batch at an offset from."""
+    def _source_at(self, offset: int, leader_epoch: int) -> str:
+        """Where bronze has the batch at an offset from; where that is of another epoch, the checkpoint that has it."""
         self._there.load(offset)
         row = int(np.searchsorted(self._there.rows.last_offset, offset, side="left"))
-        return self._there.source(row) if row < len(self._there.rows) else "another source"
+        is_there = row < len(self._there.rows)
+        if leader_epoch in self.checkpoints and not (is_there and self._there.rows.leader_epoch[row] == leader_epoch):
+            return self.checkpoints[leader_epoch]
+        return self._there.source(row) if is_there else "another source"

@@ -41,6 +41,7 @@ def _run(task: CaptureTask) -> TaskDone:
     done = TaskDone()
     captures = [LogCapture(task, work, done) for work in task.work]
     for it in captures:
+        it.follow_checkpoints(log.leader_epochs for log in it.work.segments if log.leader_epochs is not None)
         for log in it.work.segments:
             _capture_segments(it, log, done)
     if any(it.work.live is not None for it in captures):

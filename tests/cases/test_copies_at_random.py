@@ -38,6 +38,9 @@ COPY_SETS: Final = int(os.environ.get("COPY_SETS", "16"))
 FAILED_ONCE: Final = (168, 1442, 1700, 1991)
 """Two dumps of which one has no row that the other lacks; a damaged batch at the end of a segment, before batches of an
 epoch that a newer one cuts away."""
+WITHOUT_EPOCHS_FAILED_ONCE: Final = (774, 811)
+"""The tail of a replica with a checkpoint came before a copy without one, which has the same offsets, and was cut away
+by the checkpoint of a third."""
 NIGHTS_FAILED_ONCE: Final = (88,)
 """A damaged batch next to the record of a dump, which looked like a clock that went back."""
 PARTS: Final = 4
@@ -382,7 +385,8 @@ def test_bronze_and_coverage_follow_from_all_copies_in_any_order(tmp_path: Path,
 @pytest.mark.parametrize("part", range(PARTS))
 def test_so_do_those_in_whose_batches_no_leader_epoch_is_written(tmp_path: Path, part: int) -> None:
     """The checkpoint of each replica says the epochs of its batches, also where its batches come before another's."""
-    for seed in range(part, COPY_SETS // 2, PARTS):
+    once = (it for it in WITHOUT_EPOCHS_FAILED_ONCE if it % PARTS == part)
+    for seed in dict.fromkeys((*range(part, COPY_SETS // 2, PARTS), *once)):
         random = Random(f"no epochs {seed}")
         compare_with_the_reference(tmp_path, seed, random, copies_without_epochs(random))
 
