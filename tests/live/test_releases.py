@@ -209,7 +209,7 @@ def test_groups_that_a_client_deletes_are_deleted_in_the_ledger(home: KafkaHome,
             assert refused["nobody"][0] == GROUP_ID_NOT_FOUND
             clients.kill()
         with LiveClients(home, tmp_path / "others", broker.address) as others:
-            (stays,) = others.play(SEED + 1, ["consumer-uniform"], ("join", "consume", "settle"))
+            (stays,) = others.play(SEED + 1, ["consumer-range"], ("join", "consume", "settle"))
             deadline = time.monotonic() + EMPTY_TIMEOUT_S
             waiting = {kinds[kind] for kind in DELETED_KINDS}
             while waiting and time.monotonic() < deadline:
