@@ -18,6 +18,7 @@ from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_times import gold
+from tests.conftest import takes_minutes
 
 DAY_MS = 86_400_000
 NOT_JUDGED = "NOT_JUDGED"
@@ -127,8 +128,15 @@ def test_a_group_that_cannot_be_judged(tmp_path: Path, monkeypatch: pytest.Monke
     assert gold(ledger) == gold(after)
 
 
-@pytest.mark.parametrize("good_nights", [0, 1])
-@pytest.mark.parametrize("stage", ["audit_share_log", "archived_table"])
+@pytest.mark.parametrize(
+    ("stage", "good_nights"),
+    [
+        ("audit_share_log", 0),
+        ("archived_table", 1),
+        pytest.param("audit_share_log", 1, marks=takes_minutes),
+        pytest.param("archived_table", 0, marks=takes_minutes),
+    ],
+)
 def test_a_share_group_that_cannot_be_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, good_nights: int
 ) -> None:
@@ -289,11 +297,11 @@ def raises(*_: Any) -> Any:
     [
         (audit_groups, "configs", "configs of groups, topics and brokers"),
         (audit_shares, "share_members", "members of share groups"),
-        (audit_groups, "removed_topics", "topics that were removed"),
-        (audit_groups, "end_samples", "samples of the ends of topics"),
+        pytest.param(audit_groups, "removed_topics", "topics that were removed", marks=takes_minutes),
+        pytest.param(audit_groups, "end_samples", "samples of the ends of topics", marks=takes_minutes),
         (snapshot, "topic_growth", "when topics got more partitions"),
-        (snapshot, "_session_configs", "configs of sessions"),
-        (snapshot, "_removals", "when topics were removed"),
+        pytest.param(snapshot, "_session_configs", "configs of sessions", marks=takes_minutes),
+        pytest.param(snapshot, "_removals", "when topics were removed", marks=takes_minutes),
         (snapshot, "_places", "which groups are in several log partitions"),
     ],
 )
@@ -327,8 +335,15 @@ def share_log() -> SmallLog:
     return log
 
 
-@pytest.mark.parametrize("good_nights", [0, 1])
-@pytest.mark.parametrize("topic", ["__consumer_offsets", SHARE_TOPIC])
+@pytest.mark.parametrize(
+    ("topic", "good_nights"),
+    [
+        ("__consumer_offsets", 1),
+        (SHARE_TOPIC, 0),
+        pytest.param("__consumer_offsets", 0, marks=takes_minutes),
+        pytest.param(SHARE_TOPIC, 1, marks=takes_minutes),
+    ],
+)
 def test_a_log_partition_that_cannot_be_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str, good_nights: int
 ) -> None:
