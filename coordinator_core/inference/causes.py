@@ -115,6 +115,8 @@ class GenerationStart(NamedTuple):
     """Does the metadata log show that a topic of which new partitions were assigned grew between the two?"""
     is_soon: bool = False
     """Did its join phase end within `LATE_METADATA_MS` of the generation before?"""
+    is_late: bool = False
+    """Did its join phase end when each member of the generation before had had its rebalance time-out to join again?"""
     least_release: KafkaVersion | None = None
     """The oldest release that may have written it, where the metadata log tells one."""
     previous_least_release: KafkaVersion | None = None
@@ -314,7 +316,7 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
         # a leader that knew less of the topics would have assigned the same
         is_sure = bool(movement.grown_topics) and step.has_grown and not step.has_unread
         yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if is_sure else LIKELY)
-    elif protocols <= COOPERATIVE_PROTOCOLS and has_new:
+    elif protocols <= COOPERATIVE_PROTOCOLS and (has_new or (step.is_late and movement.came)):
         yield Cause("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)
 
 
@@ -369,6 +371,8 @@ def _is_follow_up(step: GenerationStart) -> bool:
     """Does the generation before make another one follow at once?"""
     if step.row.protocol_type == CONNECT:
         return any(step.before_and_now(name)[0] for name in ("revoked_count", "has_error"))
+    if step.is_late:  # partitions come back with a topic that is made again, too
+        return False
     return _may_be_cooperative(step.row) and bool(step.movement.came_back) and not is_unread(step)
 
 

@@ -140,6 +140,7 @@ def _steps(
                 has_gap=previous is not None and life.has_gap(previous.from_log_offset, row.from_log_offset),
                 has_grown=_has_grown(life, movement.grown_topics, previous, row),
                 is_soon=has_times and _is_soon(life, previous, row),
+                is_late=has_times and bool(movement.came_back) and _is_late(life, previous, row),
                 least_release=configs.least_release(row.valid_from) if has_times else None,
                 previous_least_release=configs.least_release(previous.valid_from) if has_times and previous else None,
             ),
@@ -167,6 +168,21 @@ def _is_soon(life: GroupLife, previous: GenerationRow | None, row: GenerationRow
         return False
     began_ms = row.valid_from if row.current_state_at is None else row.current_state_at
     return began_ms - previous.valid_from <= LATE_METADATA_MS
+
+
+def _is_late(life: GroupLife, previous: GenerationRow | None, row: GenerationRow) -> bool:
+    """Did the join phase of a classic generation end when those of the one before had long had to join again?"""
+    if previous is None or {row.group_type, previous.group_type} != {GroupType.CLASSIC}:
+        return False
+    at, began_ms = previous.from_log_offset, row.valid_from if row.current_state_at is None else row.current_state_at
+    if life.has_clock_step(at, row.from_log_offset) or life.has_leader_change(at, row.from_log_offset):
+        return False
+    timeouts = [
+        member.rebalance_timeout_ms or 0
+        for member in life.members
+        if member.from_log_offset <= at and (member.to_log_offset is None or member.to_log_offset > at)
+    ]
+    return bool(timeouts) and began_ms - previous.valid_from > max(timeouts) > 0
 
 
 def begin_of(events: Sequence[EventRow], offsets: Sequence[int], row: GenerationRow) -> int:

@@ -64,12 +64,10 @@ NOT_TOLD_APART: Final = frozenset(
         ("topics-come-and-go", "classic-shop", 3),
         ("topics-come-and-go", "cooperative-shop", 3),
         ("topics-come-and-go", "cooperative-shop", 4),
-        ("topics-come-and-go", "cooperative-shop", 7),
     }
 )
 """Generations of which gold still says LIKELY what is not so. Members that commit and do not join again are dropped
-after the rebalance time-out: it calls that MEMBER_LEFT. A topic that is made again brings partitions back: it calls the
-rebalance a follow-up of the one before."""
+after the rebalance time-out: it calls that MEMBER_LEFT."""
 
 Place = tuple[str, str, int, int]
 """Group, topic, partition and offset."""

@@ -190,6 +190,8 @@ class _Group:
     generation: int
     is_simple: bool
     """A classic group without a protocol type and members."""
+    is_known_by_commits: bool = False
+    """No record of its own was read."""
     members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Member id -> its columns."""
     epochs: Mapping[str, int] = field(default_factory=dict)
@@ -270,7 +272,9 @@ def _never_was(before: _Group | None, after: _Group | None, was_removed: bool) -
     no generation 0 of a simple group before them."""
     if before is None or after is None or not before.is_simple or after.is_simple:
         return False
-    return after.generation > 1 if after.group_type == GroupType.CLASSIC else not was_removed
+    if after.group_type == GroupType.CLASSIC:
+        return before.is_known_by_commits and after.generation > 1
+    return not was_removed
 
 
 def _keep(
@@ -305,7 +309,7 @@ def _group_after(group: _Group | None, record: DumpRecord) -> _Group | None:
     """A group after one more of its records; None: there is no group."""
     kind, value = record.record_type, None if record.value is None else record.value["data"]
     if kind in OFFSET_COMMIT_TYPES:
-        return _Group(GroupType.CLASSIC, 0, True) if group is None and value is not None else group
+        return _Group(GroupType.CLASSIC, 0, True, True) if group is None and value is not None else group
     if kind == GROUP_METADATA:
         return None if value is None else _classic_group(value)
     family = FAMILY_OF_RECORD[kind]

@@ -16,6 +16,7 @@ from schemas.consumer_offsets import RecordType
 from tests.coordinator_core.group_records import Record, record
 from tests.coordinator_core.inference.group_lives import (
     GROUP,
+    REBALANCE_MS,
     SESSION_MS,
     classic,
     epoch,
@@ -177,6 +178,25 @@ def test_cooperative_members_hand_over_in_two_steps(protocol: str, confidence: s
         ("MEMBER_JOINED", "IN_LOG", 0, 300),
         ("MEMBER_JOINED", "COOPERATIVE_FOLLOW_UP", 1, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "expected"),
+    [
+        (REBALANCE_MS, ("MEMBER_JOINED", "COOPERATIVE_FOLLOW_UP", "LIKELY")),
+        (REBALANCE_MS + 1, ("PARTITIONS_CHANGED", "NEW_PARTITIONS", "LIKELY")),
+    ],
+)
+def test_partitions_that_come_back_late_are_of_no_follow_up(after_ms: int, expected: tuple[str, str, str]) -> None:
+    """Members had to join again within their rebalance time-out: what comes back later may be a topic made again."""
+    row = rebalances(
+        [
+            (0, classic(1, {"a": (0, 1)}, protocol="cooperative-sticky")),
+            (1_000, classic(2, {"a": (0,), "b": ()}, protocol="cooperative-sticky")),
+            (1_000 + after_ms, classic(3, {"a": (0,), "b": (1,)}, protocol="cooperative-sticky")),
+        ]
+    )[-1]
+    assert (row.cause, row.method, row.confidence) == expected
 
 
 @pytest.mark.parametrize(
