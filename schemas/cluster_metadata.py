@@ -10,7 +10,22 @@ fields. Keys are null.
 from enum import IntEnum
 from typing import Final
 
-from schemas.wire import Array, Field, Int8, Int16, Int32, Message, Prefix, Role, String, Uuid
+from schemas.wire import (
+    Array,
+    Bool,
+    Field,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    Prefix,
+    Role,
+    String,
+    Struct,
+    UInt16,
+    Uuid,
+)
 
 TOPIC: Final = "__cluster_metadata"
 
@@ -33,7 +48,14 @@ class MetadataRecordType(IntEnum):
 NOT_USED: Final = frozenset({0, 1, 5, 7, 8, 10, 11, 14, 15, *range(17, 23), 26, 27, 28})
 """Kafka's apiKeys of records that are known and say nothing of topics' names, partitions and configs: brokers and
 controllers, replicas, tokens, credentials, quotas, producer ids, access control, no-ops, the migration from ZooKeeper.
-They are not read."""
+A replay does not read them; `describe` reads who leads (`LEADER_MESSAGES`)."""
+
+
+class LeaderRecordType(IntEnum):
+    """Kafka's apiKey of records which only say who leads what, and where brokers are (`LEADER_MESSAGES`)."""
+
+    REGISTER_BROKER = 0
+    PARTITION_CHANGE = 5
 
 
 class ConfigResourceType(IntEnum):
@@ -187,3 +209,156 @@ MESSAGES: Final = (
     END_TRANSACTION_RECORD,
     ABORT_TRANSACTION_RECORD,
 )
+
+BROKER_ENDPOINT: Final = Struct(
+    "BrokerEndpoint",
+    (
+        Field("name", String, about="Name of the listener."),
+        Field("host", String, about="Its host, as the broker advertises it."),
+        Field("port", UInt16, about="Its port."),
+        Field("security_protocol", Int16, about="0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."),
+    ),
+)
+
+BROKER_FEATURE: Final = Struct(
+    "BrokerFeature",
+    (
+        Field("name", String, about="Feature."),
+        Field("min_supported_version", Int16, about="Lowest level that the broker supports."),
+        Field("max_supported_version", Int16, about="Highest one."),
+    ),
+)
+
+REGISTER_BROKER_RECORD: Final = Message(
+    "RegisterBrokerRecord",
+    Role.METADATA,
+    Prefix.METADATA_FRAME,
+    versions="0-4",
+    flexible="0+",
+    topic=TOPIC,
+    record_type=LeaderRecordType.REGISTER_BROKER,
+    fields=(
+        Field("broker_id", Int32, about="Broker id."),
+        Field("is_migrating_zk_broker", Bool, versions="2+", about="It comes from a cluster with ZooKeeper."),
+        Field("incarnation_id", Uuid, about="Another one at each start of the broker."),
+        Field("broker_epoch", Int64, about="Epoch that the controller gives it."),
+        Field("end_points", Array(BROKER_ENDPOINT), about="Where clients and brokers reach it."),
+        Field("features", Array(BROKER_FEATURE), about="What it supports."),
+        Field("rack", String, nullable="0+", default=None, about="Its rack."),
+        Field("fenced", Bool, about="Nobody is sent to it yet."),
+        Field("in_controlled_shutdown", Bool, versions="1+", about="It is about to stop."),
+        Field("log_dirs", Array(Uuid), versions="3+", tag=0, tagged="3+", about="Its log directories."),
+        Field(
+            "cordoned_log_dirs",
+            Array(Uuid),
+            versions="4+",
+            nullable="4+",
+            tag=1,
+            tagged="4+",
+            default=None,
+            about="Log directories that take no new replicas.",
+        ),
+    ),
+)
+
+LEADER_UNCHANGED: Final = -2
+NO_LEADER: Final = -1
+
+PARTITION_CHANGE_RECORD: Final = Message(
+    "PartitionChangeRecord",
+    Role.METADATA,
+    Prefix.METADATA_FRAME,
+    versions="0-2",
+    flexible="0+",
+    topic=TOPIC,
+    record_type=LeaderRecordType.PARTITION_CHANGE,
+    fields=(
+        Field("partition_id", Int32, default=-1, about="The partition."),
+        Field("topic_id", Uuid, about="Id of its topic."),
+        Field(
+            "isr",
+            Array(Int32),
+            nullable="0+",
+            tag=0,
+            tagged="0+",
+            default=None,
+            about="Those in sync; null: as before.",
+        ),
+        Field(
+            "leader",
+            Int32,
+            tag=1,
+            tagged="0+",
+            default=LEADER_UNCHANGED,
+            about="Broker id of the leader; -1 where there is none now, -2: as before.",
+        ),
+        Field(
+            "replicas",
+            Array(Int32),
+            nullable="0+",
+            tag=2,
+            tagged="0+",
+            default=None,
+            about="Replicas; null: as before.",
+        ),
+        Field(
+            "removing_replicas",
+            Array(Int32),
+            nullable="0+",
+            tag=3,
+            tagged="0+",
+            default=None,
+            about="Replicas that are being taken away; null: as before.",
+        ),
+        Field(
+            "adding_replicas",
+            Array(Int32),
+            nullable="0+",
+            tag=4,
+            tagged="0+",
+            default=None,
+            about="Replicas that are being added; null: as before.",
+        ),
+        Field(
+            "leader_recovery_state",
+            Int8,
+            tag=5,
+            tagged="0+",
+            default=-1,
+            about="1 after an unclean leader election, 0 when that is over; -1: as before.",
+        ),
+        Field(
+            "directories",
+            Array(Uuid),
+            versions="1+",
+            nullable="1+",
+            tag=8,
+            tagged="1+",
+            default=None,
+            about="Log directories of the replicas; null: as before.",
+        ),
+        Field(
+            "eligible_leader_replicas",
+            Array(Int32),
+            versions="2+",
+            nullable="2+",
+            tag=6,
+            tagged="2+",
+            default=None,
+            about="Replicas out of sync that may lead all the same; null: as before.",
+        ),
+        Field(
+            "last_known_elr",
+            Array(Int32),
+            versions="2+",
+            nullable="2+",
+            tag=7,
+            tagged="2+",
+            default=None,
+            about="The last of them before all were lost; null: as before.",
+        ),
+    ),
+)
+
+LEADER_MESSAGES: Final = (REGISTER_BROKER_RECORD, PARTITION_CHANGE_RECORD)
+"""Read besides `MESSAGES` by who wants to know which broker leads a partition, and where it is."""

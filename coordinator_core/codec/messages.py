@@ -138,7 +138,7 @@ def encode_value(topic: str, record_type: int, version: int, fields: Struct) -> 
     return _INT16.pack(version) + encode(value, fields, version)
 
 
-def decode_metadata(data: Buffer) -> CoordinatorValue:
+def decode_metadata(data: Buffer, messages: Mapping[int, wire.Message] = METADATA) -> CoordinatorValue:
     """Decode the value of a record of `__cluster_metadata` (MetadataRecordSerde).
 
     Raises UnknownRecordType for the many types which are not declared; a caller skips those. So it may skip partitions
@@ -147,7 +147,7 @@ def decode_metadata(data: Buffer) -> CoordinatorValue:
     (frame_version, api_key, version), position = read_checked(_read_metadata_frame, data, 0)
     if frame_version != FRAME_VERSION:
         raise InvalidRecord(f"frame version {frame_version} of a metadata record", byte_position=0)
-    message = METADATA.get(api_key)
+    message = messages.get(api_key)
     if message is None:
         raise UnknownRecordType(f"metadata record type {api_key} is not declared", byte_position=0)
     if version not in wire.message_versions(message):

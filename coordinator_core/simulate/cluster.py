@@ -97,6 +97,10 @@ class GroupListener:
         """What was written is true now."""
         self._cluster.truth_recorder.committed(log.partition, log.high_watermark)
 
+    def elected(self, log: PartitionLog) -> None:
+        """The controller writes it down."""
+        self._cluster.metadata.elect(log.topic, log.partition, log.leader)
+
     def truncated(self, log: PartitionLog) -> None:
         """What was written is lost."""
         self._cluster.truth_recorder.forget(log.partition, log.end_offset)
@@ -118,6 +122,10 @@ class ShareListener:
 
     def committed(self, log: PartitionLog) -> None:
         """Nothing to do."""
+
+    def elected(self, log: PartitionLog) -> None:
+        """The controller writes it down."""
+        self._cluster.metadata.elect(log.topic, log.partition, log.leader)
 
     def truncated(self, log: PartitionLog) -> None:
         """Nothing to do."""

@@ -36,6 +36,10 @@ class Listener(Protocol):
         """The high watermark may have moved."""
         ...
 
+    def elected(self, log: PartitionLog) -> None:
+        """Another broker leads, or none does."""
+        ...
+
     def truncated(self, log: PartitionLog) -> None:
         """Another leader may have less than the one before."""
         ...
@@ -185,8 +189,11 @@ class InternalTopic:
                 self.note_commits(log)
                 continue
             alive = [member for member in log.isr if self._listener.is_alive(member)]
-            if alive:
+            if not alive:
+                self._listener.elected(log)
+            else:
                 log.elect(alive[0])
+                self._listener.elected(log)
                 self._listener.truncated(log)
                 self.fetch_all(log)
                 self._load(log, LOADING_MS)
@@ -205,6 +212,7 @@ class InternalTopic:
             elif log.leader is None and broker_id in log.isr:
                 # Nobody who is in sync was there: the first who comes back leads.
                 log.elect(broker_id)
+                self._listener.elected(log)
                 self._listener.truncated(log)
                 self._load(log, loading_ms)
                 self._replicate_soon(log.partition)
@@ -236,6 +244,7 @@ class InternalTopic:
             self._listener.answered(former, answer)
         log.replicate()
         epoch = log.elect(broker_id)
+        self._listener.elected(log)
         self._listener.truncated(log)
         for answer in self.runtimes[former].unload(log.partition, epoch, now_ms=now_ms):
             self._listener.answered(former, answer)

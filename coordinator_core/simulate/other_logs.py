@@ -39,6 +39,7 @@ class MetadataLog:
         self.log = PartitionLog(metadata.TOPIC, 0, (CONTROLLER_ID,))
         self._spec = spec
         self._loop = loop
+        self._topic_ids: dict[str, str] = {}
 
     def set_up(self, groups: Sequence[GroupSpec]) -> None:
         """What the cluster was configured to before anybody came: features, and the configs of groups."""
@@ -51,6 +52,13 @@ class MetadataLog:
         }
         if self._spec.kafka_version >= STREAMS_RELEASE:
             levels["streams.version"] = 1
+        brokers = []
+        for broker_id in range(1, self._spec.brokers + 1):
+            end_point = codec.make(metadata.BROKER_ENDPOINT, name="PLAINTEXT", host=f"broker-{broker_id}", port=9092)
+            brokers.append(
+                _record(metadata.REGISTER_BROKER_RECORD, broker_id=broker_id, end_points=(end_point,), features=())
+            )
+        self._append(brokers, at_ms)
         features = [
             _record(metadata.FEATURE_LEVEL_RECORD, name=name, feature_level=level) for name, level in levels.items()
         ]
@@ -74,6 +82,7 @@ class MetadataLog:
     ) -> None:
         """A topic; without a time, one that was there before the scenario starts."""
         at_ms = self._loop.now_ms - AGE_MS if at_ms is None else at_ms
+        self._topic_ids[name] = topic_id
         records = [_record(metadata.TOPIC_RECORD, name=name, topic_id=topic_id)]
         records += [_config(metadata.ConfigResourceType.TOPIC, name, key, value) for key, value in configs]
         records += self._partitions(name, topic_id, range(partition_count))
@@ -86,6 +95,16 @@ class MetadataLog:
     def add_partitions(self, name: str, topic_id: str, numbers: range) -> None:
         """A topic gets more partitions now."""
         self._append(self._partitions(name, topic_id, numbers), self._loop.now_ms)
+
+    def elect(self, name: str, number: int, leader: int | None) -> None:
+        """Another broker leads a partition now, or none does."""
+        change = _record(
+            metadata.PARTITION_CHANGE_RECORD,
+            partition_id=number,
+            topic_id=self._topic_ids[name],
+            leader=metadata.NO_LEADER if leader is None else leader,
+        )
+        self._append([change], self._loop.now_ms)
 
     def remove_topic(self, topic_id: str) -> None:
         """A topic is deleted now."""

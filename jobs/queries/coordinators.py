@@ -1,6 +1,6 @@
-"""Which broker coordinates a group: a live cluster tells it.
+"""Which broker coordinates a group now: a live cluster tells it.
 
-The leader of the log partition of a group is its coordinator. The question goes to the metadata, as any client's does,
+The leader of the log partition of a group is its coordinator. A cluster is asked for its metadata, as any client does,
 and not by FindCoordinator: that would make `__consumer_offsets` in a cluster that has none yet.
 """
 
@@ -39,9 +39,9 @@ def live_coordinators(broker: Broker, group_ids: Iterable[str]) -> Mapping[str, 
     return {group_id: by_partition[number] for group_id, number in places.items() if number in by_partition}
 
 
-def coordinators_of_cluster(settings: Settings, group_ids: Iterable[str]) -> Mapping[str, str]:
+def coordinators_of_cluster(settings: Settings, partitions: Mapping[str, int]) -> Mapping[str, str]:
     """`live_coordinators` of the cluster that is named."""
     address = settings.broker_address
     assert address is not None
     with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
-        return live_coordinators(broker, group_ids)
+        return live_coordinators(broker, partitions)

@@ -2,8 +2,8 @@
 
 Columns, their order, their widths and the order of rows are those of Kafka 4.3.1's ConsumerGroupCommand,
 ShareGroupCommand and StreamsGroupCommand. What no coordinator's log holds is `-`: log ends (with them lag) but where
-they were sampled not long before, and the coordinator's address unless a live cluster is asked for it. Where Kafka
-prints rows in the order of a hash table, they come by member id. Of streams groups, `--state` is as
+they were sampled not long before, and the coordinator's address unless the metadata log or a live cluster tells it.
+Where Kafka prints rows in the order of a hash table, they come by member id. Of streams groups, `--state` is as
 kafka-streams-groups prints it; their members and offsets come in the columns of kafka-consumer-groups, a subtopology in
 place of a topic.
 """
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Final, TextIO
 
@@ -24,6 +25,7 @@ from jobs.errors import NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
 from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, lines_of, notes_by_group, twice
 from jobs.queries.group_model import Group, Member, SampledEnd, TopicPartition
+from jobs.queries.logged_coordinators import logged_coordinators
 from jobs.queries.unread_records import unread_records, unread_records_text
 from jobs.silver.replay_failures import failure_text
 from schemas.group_types import GroupType
@@ -43,8 +45,8 @@ REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "As
 EndOffsets = Mapping[TopicPartition, SampledEnd]
 Cells = Mapping[str, Value]
 """Values of one row by column name: at least those of its layout."""
-Coordinators = Callable[[Sequence[str]], Mapping[str, str]]
-"""Group ids -> the coordinator of each of which it is known, as the tools print it."""
+Coordinators = Callable[[Mapping[str, int]], Mapping[str, str]]
+"""Group id -> log partition; given is the coordinator of each of which it is known, as the tools print it."""
 
 COORDINATOR: Final = "COORDINATOR (ID)"
 
@@ -289,7 +291,7 @@ def describe_with_caveats(
 
 def with_coordinators(descriptions: Sequence[Description], coordinators: Coordinators) -> list[Description]:
     """The descriptions of states with what is known of who coordinates the groups."""
-    found = coordinators(sorted({it.group.group_id for it in descriptions}))
+    found = coordinators({it.group.group_id: it.group.log_partition for it in descriptions})
     return [
         replace(it, rows=tuple({**row, COORDINATOR: found.get(it.group.group_id)} for row in it.rows))
         for it in descriptions
@@ -486,7 +488,8 @@ def run_describe(
     coordinators: Coordinators | None = None,
     out: TextIO | None = None,
 ) -> list[str]:
-    """Describe and print; what else is to be said, line by line. `coordinators` tells who coordinates groups."""
+    """Describe and print; what else is to be said, line by line. `coordinators` tells who coordinates groups;
+    without it, the captured metadata log does."""
     with no_search_for_cycles():
         described, caveats = describe_with_caveats(
             warehouse,
@@ -497,8 +500,10 @@ def run_describe(
             tool=tool,
             sample_age_max_ms=sample_age_max_ms,
         )
-        if coordinators is not None:
-            described = with_coordinators(described, coordinators)
+        if view is View.STATE and described:
+            described = with_coordinators(
+                described, coordinators or partial(logged_coordinators, warehouse, cluster_id, at_ms)
+            )
         write_descriptions(described, output_format, verbose, out or sys.stdout)
     return list(lines_of(caveats))
 

@@ -4,14 +4,23 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from jobs.cli_enums import Tool, View
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt
-from jobs.queries.describe import CONSUMER_PROTOCOLS, Description, assignment_text, describe, write_descriptions
+from jobs.queries.describe import (
+    CONSUMER_PROTOCOLS,
+    Description,
+    assignment_text,
+    describe,
+    with_coordinators,
+    write_descriptions,
+)
 from jobs.queries.group_model import Group, TopicPartition
+from jobs.queries.logged_coordinators import logged_coordinators
 from schemas.tables.bronze import COVERAGE
 from tests.conformance.conftest import ReportLine
 from tests.conformance.recordings import LOGS, Recording, WarehouseOf, cluster_id_of
@@ -20,9 +29,9 @@ from tests.conftest import IS_TEST_LIVE
 
 UNKNOWN_COLUMN: Final = "ASSIGNOR"
 OUTPUTS: Final = re.compile(r"[^-]+-(consumer|share|streams)-groups-(offsets|members|state)\.txt")
-COORDINATOR: Final = re.compile(r"\S+:\d+ +\(\d+\)")
-IN_NO_LOG: Final = {"LOG-END-OFFSET", "LAG", "COORDINATOR"}
-"""Columns of which no coordinator's log tells, and nobody sampled the ends of the recordings' topics."""
+COORDINATOR: Final = re.compile(r"(\S+:\d+) +\((\d+)\)")
+IN_NO_LOG: Final = {"LOG-END-OFFSET", "LAG"}
+"""Columns of which no log tells, and nobody sampled the ends of the recordings' topics."""
 SNAPSHOTS_JUDGED_MAX: Final = 20 if IS_TEST_LIVE else 10
 MOVES_ON: Final = re.compile("Preparing|Completing")
 """A classic group in the middle of a rebalance: who has come so far is in the coordinator's memory alone."""
@@ -49,7 +58,7 @@ def fields(text: str, hidden: set[str]) -> list[Line]:
     header: Line = ()
     for line in text.splitlines():
         words = tuple(
-            COORDINATOR.sub("-", line.removeprefix("Error: ").replace("COORDINATOR (ID)", "COORDINATOR")).split()
+            COORDINATOR.sub(r"\1(\2)", line.removeprefix("Error: ").replace("COORDINATOR (ID)", "COORDINATOR")).split()
         )
         if words[:1] == ("GROUP",):
             header = words
@@ -82,7 +91,10 @@ def test_it_prints_what_kafkas_tools_printed(
         command, _, printed = path.read_text(encoding="utf-8").partition("\n")
         at_ms, verbose = int(command.split()[1]), "--verbose" in command
         reported = io.StringIO()
-        write_descriptions(describe(*silver, view=view, at_ms=at_ms, tool=tool), "table", verbose, reported)
+        described = describe(*silver, view=view, at_ms=at_ms, tool=tool)
+        if view is View.STATE:
+            described = with_coordinators(described, partial(logged_coordinators, *silver, at_ms))
+        write_descriptions(described, "table", verbose, reported)
         assert fields(reported.getvalue(), set()) == fields(printed, IN_NO_LOG), path.name
         compared += sum(map(len, fields(printed, set())))
     report_line(f"describe {recording.name}: {compared:,} fields as Kafka's tools printed them")

@@ -1,0 +1,83 @@
+"""Who leads the partitions of a topic, and where brokers are, as `__cluster_metadata` says it.
+
+A replay does not need it: coordinators' records say nothing of brokers. `describe` does, for one time.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from coordinator_core import codec
+from coordinator_core.errors import DecodeError
+from schemas.cluster_metadata import (
+    LEADER_MESSAGES,
+    LEADER_UNCHANGED,
+    MESSAGES,
+    NO_LEADER,
+    LeaderRecordType,
+    MetadataRecordType,
+)
+from schemas.wire import Message
+
+READ: Final[Mapping[int, Message]] = {
+    int(message.record_type or 0): message for message in (*MESSAGES, *LEADER_MESSAGES)
+}
+USED: Final = frozenset({*LeaderRecordType, *MetadataRecordType} - {MetadataRecordType.CONFIG})
+
+
+class ClusterLeaders:
+    """What the records fed so far say of one topic, in their order.
+
+    Records between BeginTransaction and EndTransaction (KIP-868) count once it has ended; AbortTransaction takes them
+    back.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._topic_id: str | None = None
+        self._leaders: dict[int, int] = {}
+        """Partition -> broker id."""
+        self._addresses: dict[int, str] = {}
+        """Broker id -> host:port."""
+        self._pending: list[tuple[int, Any]] | None = None
+
+    def feed(self, value: bytes) -> None:
+        """Take a record. What cannot be read, or is of a later version, is passed over."""
+        if codec.metadata_record_type(value) not in USED:
+            return
+        try:
+            decoded = codec.decode_metadata(value, READ)
+        except DecodeError:
+            return
+        record_type = int(decoded.message.record_type or 0)
+        match record_type:
+            case MetadataRecordType.BEGIN_TRANSACTION:
+                self._pending = []
+            case MetadataRecordType.ABORT_TRANSACTION:
+                self._pending = None
+            case MetadataRecordType.END_TRANSACTION:
+                pending, self._pending = self._pending or [], None
+                for held_type, fields in pending:
+                    self._take(held_type, fields)
+            case _ if self._pending is not None:
+                self._pending.append((record_type, decoded.fields))
+            case _:
+                self._take(record_type, decoded.fields)
+
+    def _take(self, record_type: int, it: Any) -> None:
+        match record_type:
+            case MetadataRecordType.TOPIC if it.name == self._topic:
+                self._topic_id = it.topic_id
+                self._leaders.clear()
+            case MetadataRecordType.REMOVE_TOPIC if it.topic_id == self._topic_id:
+                self._topic_id = None
+                self._leaders.clear()
+            case MetadataRecordType.PARTITION | LeaderRecordType.PARTITION_CHANGE if it.topic_id == self._topic_id:
+                if it.leader != LEADER_UNCHANGED:
+                    self._leaders[it.partition_id] = it.leader
+            case LeaderRecordType.REGISTER_BROKER if it.end_points:
+                self._addresses[it.broker_id] = f"{it.end_points[0].host}:{it.end_points[0].port}"
+
+    def leader(self, partition: int) -> str | None:
+        """`host:port  (broker id)` as Kafka's tools print it, `-` for an address that is not known; None: no leader."""
+        broker_id = self._leaders.get(partition, NO_LEADER)
+        return None if broker_id < 0 else f"{self._addresses.get(broker_id, '-')}  ({broker_id})"

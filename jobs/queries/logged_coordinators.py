@@ -1,0 +1,49 @@
+"""Which broker coordinated a group at a time, as the captured metadata log has it.
+
+The leader of the log partition of a group is its coordinator. Leaders are read from bronze as they are asked for: no
+table has them, since no record of a coordinator depends on them.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+import pyarrow.compute as pc
+
+from coordinator_core.errors import DecodeError
+from coordinator_core.history.cluster_leaders import ClusterLeaders
+from coordinator_core.log.records import iter_records
+from jobs.bronze.partition_counts import METADATA_TOPIC
+from jobs.bronze.reader import rows_in_order
+from jobs.delta.warehouse import Warehouse
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.tables.bronze import RECORD_BATCHES
+
+NO_OP: Final = b"\x01\x14\x00\x00\x00"
+"""How a batch ends whose last record is a NoOpRecord: its frame, its type (20), version 0, no tags; no headers."""
+
+
+def logged_coordinators(
+    warehouse: Warehouse, cluster_id: str, at_ms: int | None, partitions: Mapping[str, int]
+) -> Mapping[str, str]:
+    """Group -> its coordinator at a time (None: as far as the log goes), as the captured metadata log has it.
+
+    `partitions`: the log partition of each group. Groups of whose partition it names no leader are missing.
+    """
+    files = [
+        file
+        for file in warehouse.files(RECORD_BATCHES)
+        if (file.partition_values["cluster_id"], file.partition_values["topic"]) == (cluster_id, METADATA_TOPIC)
+    ]
+    leaders = ClusterLeaders(OFFSETS_TOPIC)
+    for rows in rows_in_order(files, ("base_offset", "record_count", "crc_valid", "is_control", "batch")):
+        # Controllers write a record without meaning twice a second: nine of ten batches need no look.
+        is_no_op = pc.and_(pc.equal(rows["record_count"], 1), pc.ends_with(rows["batch"], NO_OP))
+        is_left_out = pc.or_(pc.fill_null(rows["is_control"], False), is_no_op)
+        for batch in rows.filter(pc.and_(rows["crc_valid"], pc.invert(is_left_out)))["batch"]:
+            with suppress(DecodeError):
+                for record in iter_records(batch.as_py(), is_crc_checked=False):
+                    if record.value is not None and (at_ms is None or record.timestamp_ms <= at_ms):
+                        leaders.feed(record.value)
+    found = {group_id: leaders.leader(partition) for group_id, partition in partitions.items()}
+    return {group_id: leader for group_id, leader in found.items() if leader is not None}
