@@ -77,8 +77,8 @@ in `_ms` are such times. `log` is `[log partition, log offset]` of the record wh
 
 What is simplified: payloads do not exist; consumers read at a steady rate, so `owners` has ranges and no single polls;
 `__cluster_metadata` and `__transaction_state` are on one broker that never fails; controllers elect after a fixed time.
-The metadata hash of groups has no racks in it. Members of streams groups report no offsets of their tasks, standby tasks
-have no state, and brokers of 4.4 hand out no warm-up tasks (as 4.4.0). A leader that loads while a topic is deleted keeps
-its offsets. Two session timers which end in the same millisecond in one group may be reported in another order where
-heartbeats are left out.
+The metadata hash of groups has no racks in it. Members of streams groups report no offsets of their tasks, standby
+tasks have no state, and brokers of 4.4 hand out no warm-up tasks (as 4.4.0). A leader that loads while a topic is
+deleted keeps its offsets. Two session timers which end in the same millisecond in one group may be reported in another
+order where heartbeats are left out.
 """
