@@ -29,6 +29,7 @@ from jobs.queries.findings import audit_lacks, groups_not_judged
 from jobs.queries.in_log import require_in_log
 from jobs.queries.unread_assignments import unread_groups, unread_text
 from jobs.silver.homes import listed_move_text
+from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.gold import (
@@ -39,7 +40,7 @@ from schemas.tables.gold import (
     REBALANCES,
     REDELIVERIES,
 )
-from schemas.tables.silver import SHARE_PARTITION_STATES
+from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
 GROUPS_LOG: Final = "__consumer_offsets"
 SHARES_LOG: Final = "__share_group_state"
@@ -65,6 +66,7 @@ SOURCES: Final = {
 }
 
 
+OF_SHARE_GROUPS: Final = (Listing.ARCHIVED, Listing.WITHOUT_COPY, Listing.REDELIVERIES)
 WITHOUT_COPY: Final = ("REFUSED", "NOT_TRIED")
 """`dead_letter` of what was given up in a group with a dead letter topic and surely has no copy there."""
 
@@ -431,6 +433,23 @@ def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids
     return lines
 
 
+def _of_other_types(
+    warehouse: Warehouse, cluster_id: str, listing: Listing, group_ids: Collection[str] | None
+) -> Iterator[str]:
+    """Groups that were asked for and are never in such a list, whatever happened to them."""
+    if not group_ids or listing not in (*OF_SHARE_GROUPS, Listing.OWNERS):
+        return
+    rows = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(GROUP_GENERATIONS, ("group_id", "group_type"))
+    types: dict[str, set[str]] = {}
+    for row in rows.group_by(["group_id", "group_type"]).aggregate([]).to_pylist():
+        types.setdefault(row["group_id"], set()).add(row["group_type"])
+    for group_id, found in sorted(types.items()):
+        if listing in OF_SHARE_GROUPS and GroupType.SHARE not in found:
+            yield f"group {short(group_id)} is no share group: it is never in this list"
+        elif listing is Listing.OWNERS and found == {GroupType.SHARE}:
+            yield f"group {short(group_id)} is a share group, which has no owners: it is never in this list"
+
+
 def run_audit_report(
     warehouse: Warehouse,
     cluster_id: str,
@@ -460,6 +479,9 @@ def run_audit_report(
         complete = complete._replace(statements=(*complete.statements, *past))
     if listing in NOT_IN_ANY_LOG:
         complete = complete._replace(statements=(*complete.statements, NOT_IN_ANY_LOG[listing]))
+    complete = complete._replace(
+        statements=(*complete.statements, *_of_other_types(warehouse, cluster_id, listing, group_ids))
+    )
     columns, rows = listed(warehouse, cluster_id, listing, span, group_ids)
     place = columns.index(SOURCES[listing].time_column)
     untimed = untimed_statement(sum(row[place] is None for row in rows), span)

@@ -17,11 +17,20 @@ from jobs.queries.audit_report import GROUPS_LOG, Span, completeness, run_audit_
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.in_process import in_process
+from tests.recorded import RECORDINGS
 
 SECOND = 1_000
 HOUR_MS = 3_600_000
 LATER = datetime(2026, 11, 30, tzinfo=UTC)
 ONE = (f"{GROUPS_LOG}=1",)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """A night over the recording that comes with the project."""
+    ledger = Ledger(tmp_path_factory.mktemp("lists") / "warehouse")
+    ledger.night(RECORDINGS / "full-a" / "logs")
+    return ledger
 
 
 def audited(ledger: Ledger, listing: Listing, span: Span = Span()) -> tuple[list[str], list[str]]:  # noqa: B008
@@ -126,3 +135,35 @@ def test_a_copy_that_ends_behind_a_step_back_proves_no_more_than_its_last_time(l
     statements, _ = audited(ledger, Listing.COMMITS, until)
     assert statements[0].startswith("# COMPLETE")
     assert f"# the time of {GROUPS_LOG}-0 went back at offset 2, from 2026-05-28T21:26:40.000Z to " in statements[1]
+
+
+@pytest.mark.parametrize(
+    ("listing", "group_id", "reported"),
+    [
+        (Listing.ARCHIVED, "c01-range", "group c01-range is no share group: it is never in this list"),
+        (Listing.WITHOUT_COPY, "k01-uniform", "group k01-uniform is no share group: it is never in this list"),
+        (
+            Listing.OWNERS,
+            "s05-limit",
+            "group s05-limit is a share group, which has no owners: it is never in this list",
+        ),
+        (Listing.REDELIVERIES, "s05-limit", None),
+        (Listing.OWNERS, "k06-migrate", None),
+    ],
+)
+def test_a_list_says_which_groups_are_never_in_it(
+    recorded: Ledger, listing: Listing, group_id: str, reported: str | None
+) -> None:
+    """COMPLETE and no row of a group of another type looks as if nothing had happened to it."""
+    out = StringIO()
+    run_audit_report(
+        recorded.warehouse,
+        recorded.cluster_id,
+        listing=listing,
+        span=Span(),
+        group_ids=[group_id],
+        output_format="csv",
+        out=out,
+    )
+    lines = [line for line in out.getvalue().splitlines() if "never in this list" in line]
+    assert lines == ([] if reported is None else [f"# {reported}"])
