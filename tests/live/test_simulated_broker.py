@@ -21,7 +21,7 @@ from tests.live.simulated import DECODERS
 COMPLAINTS: Final = ("Found", "Mismatches", "Non-consecutive", "  ")
 """How the lines begin in which the dump tool says that something is wrong."""
 
-DELETIONS: Final = frozenset({"delete_group", "delete_share_offsets"})
+DELETIONS: Final = frozenset({"delete_group", "delete_share_offsets", "delete_topic"})
 """Faults after which share partitions have no state."""
 
 
@@ -85,7 +85,7 @@ def test_the_share_coordinator_answers_with_the_state_of_the_tables(loaded: Load
     known = {(line["group"], line["topic_id"], line["partition"]) for line in loaded.simulated.truth("end_share")}
     # of one that was deleted neither the broker nor the tables know anything at the end
     deleted = {(key.group_id, key.topic_id, key.partition) for key in tables.share_partitions} - known
-    assert bool(deleted) == any(line["fault"] in DELETIONS for line in loaded.simulated.truth("faults"))
+    assert not deleted or any(line["fault"] in DELETIONS for line in loaded.simulated.truth("faults"))
     assert tally.compared == len(known | deleted)
     assert tally.explained.get(SHARE_INITIALIZING, 0) == len(known & loaded.simulated.initializing())
 
