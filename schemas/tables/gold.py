@@ -367,7 +367,7 @@ SHARE_GROUP_SUMMARY = Table(
         DAY,
         Column("acknowledged_count", BIGINT, "Offsets acknowledged."),
         Column("redelivered_count", BIGINT, "Offsets handed back or given out again, counted each time."),
-        Column("archived_count", BIGINT, "Offsets given up."),
+        Column("archived_count", BIGINT, "Offsets given up, those of transaction markers included."),
         Column("generation_count", INT, "Group epochs begun."),
         Column("member_count_max", INT, "Most members at one time."),
         Column("worst_topic", STRING, "Topic of the partition with most offsets given up."),
