@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from jobs.bronze.export_segments import export_segments
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
