@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentat
 
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.deletions import Removed
-from coordinator_core.inference.life import WHOLE
+from coordinator_core.inference.life import WHOLE, PartitionCounts
 from coordinator_core.inference.log_anomalies import CLOCK_STEP_MS_MIN, LogAnomalyRow
 from coordinator_core.inference.settings import InferenceSettings
 from groupledger.silver import SilverRows
@@ -22,6 +22,7 @@ from jobs.gold.share_reader import (
     configs,
     removed_topics,
     topic_growth,
+    topic_partition_counts,
 )
 from jobs.gold.task import AuditWork
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, RECORD_BATCHES
@@ -117,6 +118,7 @@ class OfCluster(NamedTuple):
     topics: pa.Table
     """silver.topics, of names that several topic ids had."""
     topic_growth: Mapping[str, Sequence[int]]
+    partition_counts: PartitionCounts
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,7 @@ class Facts:
                 end_samples(files),
                 named.filter(pc.is_in(named["topic"], value_set=several)),
                 topic_growth(files) if PARTITION_COUNTS.full_name in rows else {},
+                topic_partition_counts(files) if PARTITION_COUNTS.full_name in rows else {},
             )
         return self._found[cluster_id]
 
@@ -179,5 +182,6 @@ class Facts:
             gaps={at: () if end is None else tuple(end.gaps)},
             leader_changes={at: self.leader_changes.get((cluster_id, at), ())},
             topic_growth=self.of(cluster_id).topic_growth,
+            partition_counts=self.of(cluster_id).partition_counts,
             clock_steps={at: tuple(row.log_offset for row in self.steps.get((cluster_id, at), ()))},
         )

@@ -17,6 +17,9 @@ _DELETE: Final = CHANGES.index("DELETE")
 WHOLE: Final = 2**63 - 1
 """Behind all offsets."""
 NO_GROWTH: Final[Mapping[str, Sequence[int]]] = {}
+PartitionCounts = Mapping[str, Sequence[tuple[int, int]]]
+"""By topic, from when (ms) it had so many partitions, ascending."""
+NO_PARTITION_COUNTS: Final[PartitionCounts] = {}
 HEARTBEAT_MS: Final = 3_000
 """Members of classic groups send heartbeats so often, by default: within so long they learn that somebody went, and
 join again."""
@@ -108,6 +111,8 @@ class GroupLife(NamedTuple):
     """Where parts of its log partition begin that were never captured or cannot be read, ascending."""
     topic_growth: Mapping[str, Sequence[int]] = NO_GROWTH
     """By topic, when (ms) it got more partitions, as far as the metadata log shows it."""
+    partition_counts: PartitionCounts = NO_PARTITION_COUNTS
+    """As far as they are known."""
 
     def has_leader_change(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Did another leader write a place than one before it? Then their times may be of two clocks."""

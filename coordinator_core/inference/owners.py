@@ -1,8 +1,9 @@
 """gold.partition_owners: who owned which partition of which topic, when.
 
 A member owns what its current assignment says, and keeps it while it is asked to give it up (REVOKING): one interval.
-A task of a streams group means its partition number in each topic that its subtopology reads. The log shows what the
-coordinator assigned, not when a client really stopped reading; and a share group has no owners.
+A task of a streams group means its partition number in each topic that its subtopology reads, and that has so many
+(there are as many tasks as the widest one has partitions). The log shows what the coordinator assigned, not when a
+client really stopped reading; and a share group has no owners.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Final
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.clock import is_time
-from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.life import GroupLife, PartitionCounts
 from coordinator_core.inference.rows import OwnerRow
 from schemas.group_types import GroupType
 
@@ -51,7 +52,9 @@ def partition_owners(life: GroupLife) -> list[OwnerRow]:
     rows = [
         owner
         for interval in _intervals(life.assignments)
-        for owner in _owners(interval, members.at(interval.member_id, interval.from_log_offset), topologies)
+        for owner in _owners(
+            interval, members.at(interval.member_id, interval.from_log_offset), topologies, life.partition_counts
+        )
     ]
     rows.sort(key=lambda row: (row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id))
     return _with_handovers(rows, _Targets(life.assignments), life.timeless, unread_places(life.generations))
@@ -206,11 +209,32 @@ class _Topologies:
         topics: Sequence[str] = self._topics[index].get(subtopology_id, ()) if index >= 0 else ()
         return topics
 
+    @property
+    def together(self) -> Set[str]:
+        """Topics that were read by a subtopology with others."""
+        return {topic for read in self._topics for topics in read.values() if len(topics) > 1 for topic in topics}
 
-def _owners(interval: AssignmentRow, member: MemberRow | None, topologies: _Topologies) -> Iterator[OwnerRow]:
+
+def topics_read_together(life: GroupLife) -> Set[str]:
+    """Topics that one subtopology read with others: which of their partitions are there is a matter of their counts."""
+    return _Topologies(life.events).together
+
+
+def _has_partition(counts: Sequence[tuple[int, int]], interval: AssignmentRow) -> bool:
+    """Had a topic the partition of an interval, as far as is known? Partitions are never taken away."""
+    known = [count for at_ms, count in counts if interval.valid_to is None or at_ms <= interval.valid_to]
+    most = max(known or (count for _, count in counts), default=None)
+    return most is None or interval.partition < most
+
+
+def _owners(
+    interval: AssignmentRow, member: MemberRow | None, topologies: _Topologies, counts: PartitionCounts
+) -> Iterator[OwnerRow]:
     topics: Iterable[str | None] = (interval.topic,)
     if interval.group_type == GroupType.STREAMS:
-        topics = topologies.topics_of(interval.topic or "", interval.from_log_offset)
+        read = topologies.topics_of(interval.topic or "", interval.from_log_offset)
+        # of one topic, there are as many tasks as it has partitions
+        topics = read if len(read) == 1 else [it for it in read if _has_partition(counts.get(it, ()), interval)]
     for topic in topics:
         # by place: names of so many fields take twice the time
         yield OwnerRow(

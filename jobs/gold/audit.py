@@ -39,7 +39,7 @@ from jobs.gold.audit_shares import audit_shares, audit_shares_apart, share_days
 from jobs.gold.hanging_transactions import hanging_transactions
 from jobs.gold.isolation import Lack
 from jobs.gold.plan import AuditPlan, make_plan, removed_since_ms, unread_logs, works
-from jobs.gold.snapshot import IS_WHOLE, Basis, Snapshot
+from jobs.gold.snapshot import IS_WHOLE, READ_TOGETHER, Basis, Snapshot
 from jobs.gold.task import AuditDone, AuditParts, AuditWork
 from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
@@ -166,6 +166,7 @@ def _work(warehouse: Warehouse, snapshot: Snapshot, plan: AuditPlan) -> AuditWor
         group_files=snapshot.group_files,
         places=basis.places,
         topic_growth=basis.growth,
+        partition_counts=basis.counts,
         former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
     )
 
@@ -233,8 +234,9 @@ def _commit(
     foreign_versions = (
         {} if is_afresh else later_writes(warehouse, newest.foreign_versions, newest.left_versions, table_versions)
     )
+    together = basis.read_together(set().union(*(task.read_together for task in done)))
     row = this.start | {
-        "settings": json.dumps({**basis.settings, IS_WHOLE: not lacks}, sort_keys=True),
+        "settings": json.dumps({**basis.settings, READ_TOGETHER: together, IS_WHOLE: not lacks}, sort_keys=True),
         "row_count": sum(row_counts.values()),
         "table_versions": list(table_versions.items()),
         "foreign_versions": list(foreign_versions.items()),

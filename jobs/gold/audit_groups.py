@@ -29,6 +29,7 @@ from coordinator_core.inference.groups import GroupGold, Judged, judge_group
 from coordinator_core.inference.hosts import HostsNow
 from coordinator_core.inference.life import WHOLE, GroupLife
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, group_anomalies, log_not_judged, not_judged
+from coordinator_core.inference.owners import topics_read_together
 from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.simple_groups import SimpleGroups, judge_simple_groups
 from coordinator_core.inference.unchanged_groups import Unchanged, decided_late, judge_unchanged, may_be_unchanged
@@ -258,6 +259,7 @@ class _Made:
             leader_changes=work.leader_changes.get(log_partition, ()),
             gaps=work.gaps.get(log_partition, ()),
             topic_growth=work.topic_growth,
+            partition_counts=work.partition_counts,
         )
 
     def add(self, judged: Judged, from_log_offset: int = 0, share_days: Iterable[ShareGroupDayRow] = ()) -> None:
@@ -266,6 +268,7 @@ class _Made:
         group_id = judged.life.group_id
         broken = group_anomalies(judged.life, from_log_offset)
         self._pasts[group_id] = judged.past
+        self._parts.done.read_together |= topics_read_together(judged.life)
         if judged.watermark is not None:
             self._watermarks[group_id] = judged.watermark
         days = [*share_days, *judged.gold.share_days]

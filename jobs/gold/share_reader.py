@@ -12,6 +12,7 @@ from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.columns import distinct, joined
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.deletions import Removed
+from coordinator_core.inference.life import PartitionCounts
 from coordinator_core.inference.share_log import (
     GroupStays,
     ShareKeys,
@@ -258,19 +259,41 @@ def removed_topics(files: SilverFiles) -> Removed:
 
 def topic_growth(files: SilverFiles) -> Mapping[str, Sequence[int]]:
     """By topic, when (ms) it got more partitions than it had before, where the metadata log was captured."""
+    growth: dict[str, list[int]] = {}
+    for of_topic in _counts_by_id(files).values():
+        # the first number is that with which the topic was made, or first seen
+        for row in of_topic[1:]:
+            if row.topic is not None and row.learned_from == CLUSTER_METADATA and row.at_ms >= 0:
+                growth.setdefault(row.topic, []).append(row.at_ms)
+    return {topic: sorted(times) for topic, times in growth.items()}
+
+
+def topic_partition_counts(files: SilverFiles) -> PartitionCounts:
+    """By topic, how many partitions it had from when (ms) on, as far as the metadata log or a live cluster told."""
+    counts: dict[str, list[tuple[int, int]]] = {}
+    for of_topic in _counts_by_id(files).values():
+        for row in of_topic:
+            if row.topic is not None:
+                counts.setdefault(row.topic, []).append((row.at_ms, row.partition_count))
+    return {topic: sorted(of_topic) for topic, of_topic in counts.items()}
+
+
+class _Count(NamedTuple):
+    partition_count: int
+    at_ms: int
+    topic: str | None
+    learned_from: str
+
+
+def _counts_by_id(files: SilverFiles) -> Mapping[str, Sequence[_Count]]:
+    """Rows of silver.partition_counts by topic id, ascending."""
     rows = files.scan(PARTITION_COUNTS, ("topic_id", "topic", "partition_count", "valid_from", "learned_from"))
-    counts: dict[str, list[tuple[int, int, str | None, str]]] = {}
+    counts: dict[str, list[_Count]] = {}
     columns = (rows[name].to_pylist() for name in ("topic_id", "partition_count", "topic", "learned_from"))
     times = epoch_ms_column(rows["valid_from"]).tolist()
     for topic_id, count, topic, learned_from, at_ms in zip(*columns, times, strict=True):
-        counts.setdefault(topic_id, []).append((count, at_ms, topic, learned_from))
-    growth: dict[str, list[int]] = {}
-    for of_topic in counts.values():
-        # the first number is that with which the topic was made, or first seen
-        for _, at_ms, topic, learned_from in sorted(of_topic, key=itemgetter(0))[1:]:
-            if topic is not None and learned_from == CLUSTER_METADATA and at_ms >= 0:
-                growth.setdefault(topic, []).append(at_ms)
-    return {topic: sorted(times) for topic, times in growth.items()}
+        counts.setdefault(topic_id, []).append(_Count(count, at_ms, topic, learned_from))
+    return {topic_id: sorted(of_topic, key=itemgetter(0)) for topic_id, of_topic in counts.items()}
 
 
 def _keys(rows: pa.Table) -> tuple[ShareKeys, I64]:

@@ -3,7 +3,7 @@ settings. All of it is immutable; what the audit does is planned from it alone."
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -12,6 +12,7 @@ from typing import Any, Final
 from coordinator_core.coverage import CoverageKind
 from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.configs import SESSION_TIMEOUTS
+from coordinator_core.inference.life import NO_PARTITION_COUNTS, PartitionCounts
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.kafka_versions import METADATA_VERSION
 from coordinator_core.log_partitions import LogPartition
@@ -22,7 +23,7 @@ from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import TableFile, Warehouse
 from jobs.gold.isolation import Lack, read_or
-from jobs.gold.share_reader import topic_growth
+from jobs.gold.share_reader import topic_growth, topic_partition_counts
 from jobs.silver.checkpoints import WATERMARK_COLUMNS, Watermark, read_watermarks, watermark_from
 from jobs.silver.homes import CoordinatorPartitions
 from jobs.silver.plan import captured_files
@@ -40,7 +41,9 @@ rebuilt."""
 END_OFFSETS_VERSION: Final = "end_offsets_version"
 SESSION_CONFIGS: Final = "session_configs"
 GROWN_TOPICS: Final = "grown_topics"
-SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS, GROWN_TOPICS})
+READ_TOGETHER: Final = "read_together"
+"""The same: topics that a subtopology of a streams group read with others, and their partition counts."""
+SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS, GROWN_TOPICS, READ_TOGETHER})
 """In `settings` of state.audits: what came from tables. The rest are settings and formats."""
 REMOVED_TOPICS: Final = "removed_topics"
 REMOVED_UNTIL: Final = "removed_until_ms"
@@ -65,6 +68,7 @@ class Basis:
     run: WholeRun
     newest: WholeAudit
     growth: Mapping[str, Sequence[int]]
+    counts: PartitionCounts
     removals: Sequence[tuple[int, str]]
     places: Mapping[str, Mapping[str, int]]
     settings: Mapping[str, Any]
@@ -82,16 +86,21 @@ class Basis:
         counts = SilverFiles({PARTITION_COUNTS.full_name: run.files(PARTITION_COUNTS)})
         nothing: Mapping[str, Sequence[int]] = {}
         growth = read_or(nothing, "when topics got more partitions", partial(topic_growth, counts), lacks)
+        of_topics = read_or(
+            NO_PARTITION_COUNTS, "how many partitions topics have", partial(topic_partition_counts, counts), lacks
+        )
         no_removals: list[tuple[int, str]] = []
         removals = read_or(no_removals, "when topics were removed", partial(_removals, run), lacks)
         nowhere: Mapping[str, Mapping[str, int]] = {}
         places = read_or(nowhere, "which groups are in several log partitions", partial(_places, run), lacks)
+        newest = WholeAudit.newest(warehouse, cluster_id, is_writer=True)
         settings = {
             "format": AUDIT_FORMAT,
             "silver_format": SILVER_FORMAT,
             END_OFFSETS_VERSION: warehouse.version(END_OFFSETS),
             SESSION_CONFIGS: read_or("", "configs of sessions", partial(_session_configs, run), lacks),
             GROWN_TOPICS: blake2b(json.dumps(growth, sort_keys=True).encode(), digest_size=16).hexdigest(),
+            READ_TOGETHER: _counts_of(of_topics, newest.settings.get(READ_TOGETHER, ())),
             REMOVED_TOPICS: sum_of(removals),
             REMOVED_UNTIL: max((at_ms for at_ms, _ in removals), default=-1),
             FORMER_SHARES: sum_of(sorted(places.get(SHARE_TOPIC, {}).items())),
@@ -100,8 +109,13 @@ class Basis:
         if failures:
             settings[NOT_REPLAYED_LOGS] = [list(log) for log in sorted(failures)]
         settings |= {IS_WHOLE: True}
-        newest = WholeAudit.newest(warehouse, cluster_id, is_writer=True)
-        return cls(cluster_id, inference, run, newest, growth, removals, places, settings, tuple(lacks), failures)
+        return cls(
+            cluster_id, inference, run, newest, growth, of_topics, removals, places, settings, tuple(lacks), failures
+        )
+
+    def read_together(self, found: Set[str]) -> dict[str, list[list[int]]]:
+        """Topics that a subtopology reads with others, those that were found now too, and their counts."""
+        return _counts_of(self.counts, found | self.settings[READ_TOGETHER].keys())
 
     @property
     def lacking_logs(self) -> frozenset[LogPartition]:
@@ -251,6 +265,11 @@ def _removals(run: WholeRun) -> list[tuple[int, str]]:
     rows = run.read(TOPICS).to_pylist()
     removed = (row for row in rows if row["valid_to"] is not None and row["learned_from"] == CLUSTER_METADATA)
     return sorted((epoch_ms(row["valid_to"]), row["topic_id"]) for row in removed)
+
+
+def _counts_of(counts: PartitionCounts, topics: Iterable[str]) -> dict[str, list[list[int]]]:
+    """Of some topics, as JSON has it."""
+    return {topic: [list(count) for count in counts.get(topic, ())] for topic in sorted(topics)}
 
 
 def sum_of(values: Sequence[tuple[int, str]] | Sequence[tuple[str, int]]) -> str:

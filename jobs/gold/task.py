@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.hosts import HostsNow
+from coordinator_core.inference.life import PartitionCounts
 from coordinator_core.inference.log_anomalies import NOT_JUDGED, NOT_REPLAYED
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -87,6 +88,8 @@ class AuditWork:
     """By log partition, where its leader epochs begin."""
     topic_growth: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """By topic, when (ms) it got more partitions."""
+    partition_counts: PartitionCounts = field(default_factory=dict)
+    """As far as they are known."""
     batch_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, bronze's files."""
     places: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -146,6 +149,8 @@ class AuditDone:
     topic: str = ""
     lacks: list[Lack] = field(default_factory=list)
     """What all of it was made without."""
+    read_together: set[str] = field(default_factory=set)
+    """Topics that a subtopology reads with others."""
 
 
 class AuditParts:

@@ -46,11 +46,13 @@ from jobs.delta.replay_runs import WholeRun
 from jobs.delta.scanner import Scanner, dataset_of
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.gold.share_reader import topic_partition_counts
 from jobs.queries.group_model import CommittedOffset, Group, Row, SampledEnd, ShareStart, TopicPartition, Untimed
 from jobs.queries.group_state import PAST_COLUMNS, TELLING, Past, by_group, group_of, members_of
 from jobs.queries.newest_commits import COMMIT_KEY, newest_of
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind, Move, PartitionCounts, partition_counts
 from jobs.silver.isolation import ReplayFailure
+from jobs.silver.reader import SilverFiles
 from jobs.silver.replay_failures import read_failures
 from schemas import consumer_offsets, share_group_state
 from schemas.group_types import GroupType
@@ -64,6 +66,7 @@ from schemas.tables.silver import (
     GROUP_MEMBERS,
     MEMBER_ASSIGNMENTS,
     OFFSET_COMMITS,
+    PARTITION_COUNTS,
     SHARE_PARTITION_STATES,
 )
 
@@ -287,6 +290,10 @@ class SilverAt:
     def partition_counts(self, topic: str) -> PartitionCounts:
         """The number of partitions of a coordinator topic."""
         return self._counts()[topic]
+
+    def topic_partition_counts(self) -> Mapping[str, Sequence[tuple[int, int]]]:
+        """By topic, from when (epoch ms) it had how many partitions, as far as that is known now."""
+        return topic_partition_counts(SilverFiles({PARTITION_COUNTS.full_name: self._whole.files(PARTITION_COUNTS)}))
 
     def failures(self) -> list[ReplayFailure]:
         """What of the groups in question the last run could not replay."""

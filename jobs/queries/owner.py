@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
 from coordinator_core.inference.clock import is_time
-from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.life import NO_PARTITION_COUNTS, GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.java.hash_codes import string_order
@@ -183,12 +183,15 @@ def _lives(everybody: SilverAt, topic: str, partition: int) -> Iterator[GroupLif
     is_topology = pc.field("event_type") == pc.scalar("TOPOLOGY_CHANGED")
     members = _by_place(those.scan(GROUP_MEMBERS, (*MemberRow._fields, LOG_PARTITION)), MemberRow)
     events = _by_place(those.scan(GROUP_EVENTS, (*EventRow._fields, LOG_PARTITION), is_topology), EventRow)
+    has_streams = any(row.group_type == GroupType.STREAMS for of_place in assignments.values() for row in of_place)
+    counts = everybody.topic_partition_counts() if has_streams else NO_PARTITION_COUNTS
     for place, of_place in sorted(assignments.items()):
         yield GroupLife(
             *place,
             members=tuple(members.get(place, ())),
             assignments=tuple(sorted(of_place, key=lambda row: (row.from_log_offset, row.assignment))),
             events=tuple(sorted(events.get(place, ()), key=lambda row: row.log_offset)),
+            partition_counts=counts,
         )
 
 

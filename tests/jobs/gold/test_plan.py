@@ -48,7 +48,7 @@ def snapshot(before: Mapping[str, Any] | None = SETTINGS, **changes: Any) -> Sna
     """Bronze with four log partitions: nothing new in one, 100 offsets in two, one that no audit saw."""
     row = None if before is None else {"audit_version": 1, "replay_version": 1, "settings": json.dumps(dict(before))}
     newest = WholeAudit(NOWHERE, "c", row)
-    basis = Basis("c", InferenceSettings(), WholeRun(NOWHERE, "c", None), newest, {}, (), {}, SETTINGS, ())
+    basis = Basis("c", InferenceSettings(), WholeRun(NOWHERE, "c", None), newest, {}, {}, (), {}, SETTINGS, ())
     ends = {IDLE: 100, BUSY: 200, SHARE: 200, NEW: 50}
     found = Snapshot(
         basis,
