@@ -56,8 +56,8 @@ class ClusterLeaders:
                 self._pending = None
             case MetadataRecordType.END_TRANSACTION:
                 pending, self._pending = self._pending or [], None
-                for held_type, fields in pending:
-                    self._take(held_type, fields)
+                for pending_type, fields in pending:
+                    self._take(pending_type, fields)
             case _ if self._pending is not None:
                 self._pending.append((record_type, decoded.fields))
             case _:
