@@ -269,7 +269,7 @@ def topic_growth(files: SilverFiles) -> Mapping[str, Sequence[int]]:
 
 
 def topic_partition_counts(files: SilverFiles) -> PartitionCounts:
-    """By topic, how many partitions it had from when (ms) on, as far as the metadata log or a live cluster told."""
+    """By topic, how many partitions it had from when (ms) on, as far as the metadata log or a live cluster shows it."""
     counts: dict[str, list[tuple[int, int]]] = {}
     for of_topic in _counts_by_id(files).values():
         for row in of_topic:
