@@ -175,8 +175,11 @@ def truth_of(snapshot: Mapping[str, Any], simulated: Simulated) -> Truth:
         leo_after=snapshot["leo_after"],
         groups=snapshot["groups"],
     )
-    names = {line["topic_id"]: line["topic"] for line in simulated.truth("topics")}
-    return Truth((reported,), tuple(TopicLife(topic_id, topic, 0, None) for topic_id, topic in names.items()))
+    lives: dict[str, TopicLife] = {}
+    for line in simulated.truth("topics"):
+        deleted_ms = None if line["partition_count"] else line["ts_ms"]
+        lives[line["topic_id"]] = TopicLife(line["topic_id"], line["topic"], 0, deleted_ms)
+    return Truth((reported,), tuple(lives.values()))
 
 
 def dump(broker: LiveBroker, simulated: Simulated, folder: Path) -> Path:
