@@ -48,6 +48,7 @@ from schemas.tables.silver import (
     CONFIGS,
     GROUP_MEMBERS,
     OFFSET_COMMITS,
+    PARTITION_COUNTS,
     TOPICS,
 )
 
@@ -61,6 +62,7 @@ def audit_groups(
     *,
     topics: DataFrame | None = None,
     configs: DataFrame | None = None,
+    partition_counts: DataFrame | None = None,
     coverage: DataFrame | None = None,
     end_offsets: DataFrame | None = None,
     batches: DataFrame | None = None,
@@ -70,13 +72,21 @@ def audit_groups(
 
     `silver`: what `replay_groups` gave; or DataFrames by name, as `silver.group_members`, and then what else they have
     of the following is taken, too. What silver alone does not tell: `topics` (silver.topics: when topics were deleted),
-    `configs` (silver.configs: session time-outs), `coverage` (bronze.coverage: what is missing of the log, and where it
-    ends), `end_offsets` (bronze.end_offsets: lag), `batches` (bronze.record_batches: where clocks of leaders differ).
-    A replay's own records tell coverage and clocks. `inference`: thresholds.
+    `configs` (silver.configs: session time-outs), `partition_counts` (silver.partition_counts: when topics got more
+    partitions), `coverage` (bronze.coverage: what is missing of the log, and where it ends), `end_offsets`
+    (bronze.end_offsets: lag), `batches` (bronze.record_batches: where clocks of leaders differ). A replay's own records
+    tell coverage and clocks. `inference`: thresholds.
 
     Raises RecordsError before any job runs where a table or column is missing or of another type.
     """
-    given = {TOPICS: topics, CONFIGS: configs, COVERAGE: coverage, END_OFFSETS: end_offsets, RECORD_BATCHES: batches}
+    given = {
+        TOPICS: topics,
+        CONFIGS: configs,
+        PARTITION_COUNTS: partition_counts,
+        COVERAGE: coverage,
+        END_OFFSETS: end_offsets,
+        RECORD_BATCHES: batches,
+    }
     return GroupAudit(SilverFrames.of(silver, OFFSETS_TOPIC, GROUP_COLUMNS, given), inference or InferenceSettings())
 
 

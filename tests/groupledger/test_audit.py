@@ -68,12 +68,13 @@ def test_all_of_silver_gives_all_of_gold(spark: SparkSession, recorded: Recorded
 @takes_minutes
 @pytest.mark.parametrize("recording", RECORDINGS)
 def test_a_replay_gives_gold(spark: SparkSession, recorded: Recorded, recording: str) -> None:
-    """What the replay of raw records gave tells all of gold, with the topics and configs of the metadata log."""
+    """What the replay of raw records gave tells all of gold, with what silver has of the metadata log."""
     ledger, records = recorded(recording)
     groups, shares = replayed(spark, ledger, records)
     configs = stored(spark, ledger, "silver.configs")
     topics = stored(spark, ledger, "silver.topics")
-    of_groups = groupledger.audit_groups(groups, topics=topics, configs=configs)
+    counts = stored(spark, ledger, "silver.partition_counts")
+    of_groups = groupledger.audit_groups(groups, topics=topics, configs=configs, partition_counts=counts)
     of_shares = groupledger.audit_share_partitions(shares, groups=groups, configs=configs)
     assert_gold(spark, ledger, of_groups, of_shares)
 
