@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -42,6 +43,7 @@ class Fetch(NamedTuple):
 
     broker_id: int
     member_id: str
+    session_epoch: int
     partitions: tuple[TopicPartition, ...]
     ready: frozenset[TopicPartition]
     served: frozenset[TopicPartition]
@@ -92,8 +94,16 @@ def recorded_fetches() -> Iterator[list[Fetch]]:
 
         def done(acquired: Any) -> None:
             partitions = tuple(sorted(served.at for served in fetch.share_partitions))
+            request = fetch.request
             fetches.append(
-                Fetch(broker.broker_id, fetch.request.member_id, partitions, frozenset(ready), frozenset(acquired))
+                Fetch(
+                    broker.broker_id,
+                    request.member_id,
+                    request.session_epoch,
+                    partitions,
+                    frozenset(ready),
+                    frozenset(acquired),
+                )
             )
             on_done(acquired)
 
@@ -126,21 +136,26 @@ def slow_waits(scenario: Scenario, waits: list[Wait]) -> list[Wait]:
 
 
 def starved(fetches: list[Fetch]) -> list[tuple[Fetch, TopicPartition]]:
-    """Partitions which had records at each of as many fetches of a session as it has partitions, and gave none."""
+    """Partitions which had records at each of as many fetches of a session as it has partitions, and gave none. Fetches
+    between which another one was of no partition are not counted together: its epoch turns the partitions, too."""
     found = []
-    passed_over: dict[tuple[int, str], dict[TopicPartition, int]] = {}
-    session_of: dict[tuple[int, str], tuple[TopicPartition, ...]] = {}
-    for fetch in fetches:
-        session = (fetch.broker_id, fetch.member_id)
-        if session_of.get(session) != fetch.partitions:
-            session_of[session] = fetch.partitions
-            passed_over[session] = {}
-        counts = passed_over[session]
-        for at in fetch.partitions:
-            counts[at] = counts.get(at, 0) + 1 if at in fetch.ready and at not in fetch.served else 0
-            if counts[at] >= max(2, len(fetch.partitions)):
-                found.append((fetch, at))
+    passed_over: dict[TopicPartition, int] = {}
+    for _, of_session in groupby(sorted(fetches, key=_session), key=_session):
+        before: Fetch | None = None
+        for fetch in of_session:
+            follows = before is not None and fetch.session_epoch == before.session_epoch + 1
+            if before is None or not follows or before.partitions != fetch.partitions:
+                passed_over = {}
+            for at in fetch.partitions:
+                passed_over[at] = passed_over.get(at, 0) + 1 if at in fetch.ready and at not in fetch.served else 0
+                if passed_over[at] >= max(2, len(fetch.partitions)):
+                    found.append((fetch, at))
+            before = fetch
     return found
+
+
+def _session(fetch: Fetch) -> tuple[int, str]:
+    return fetch.broker_id, fetch.member_id
 
 
 def random_story(seed: int) -> Scenario:
