@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from coordinator_core import codec
 from coordinator_core.errors import DecodeError
+from coordinator_core.history.metadata_transactions import MetadataTransaction
 from schemas.cluster_metadata import (
     LEADER_MESSAGES,
     LEADER_UNCHANGED,
@@ -25,11 +26,7 @@ USED: Final = frozenset({*LeaderRecordType, *MetadataRecordType} - {MetadataReco
 
 
 class ClusterLeaders:
-    """What the records fed so far say of one topic, in their order.
-
-    Records between BeginTransaction and EndTransaction (KIP-868) count once it has ended; AbortTransaction takes them
-    back.
-    """
+    """What the records fed so far say of one topic, in their order; those of a transaction once it has ended."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -38,7 +35,7 @@ class ClusterLeaders:
         """Partition -> broker id."""
         self._addresses: dict[int, str] = {}
         """Broker id -> host:port."""
-        self._pending: list[tuple[int, Any]] | None = None
+        self._transaction = MetadataTransaction[tuple[int, Any]]()
 
     def feed(self, value: bytes) -> None:
         """Take a record. What cannot be read, or is of a later version, is passed over."""
@@ -49,19 +46,8 @@ class ClusterLeaders:
         except DecodeError:
             return
         record_type = int(decoded.message.record_type or 0)
-        match record_type:
-            case MetadataRecordType.BEGIN_TRANSACTION:
-                self._pending = []
-            case MetadataRecordType.ABORT_TRANSACTION:
-                self._pending = None
-            case MetadataRecordType.END_TRANSACTION:
-                pending, self._pending = self._pending or [], None
-                for pending_type, fields in pending:
-                    self._take(pending_type, fields)
-            case _ if self._pending is not None:
-                self._pending.append((record_type, decoded.fields))
-            case _:
-                self._take(record_type, decoded.fields)
+        for taken_type, fields in self._transaction.take(record_type, (record_type, decoded.fields)):
+            self._take(taken_type, fields)
 
     def _take(self, record_type: int, it: Any) -> None:
         match record_type:

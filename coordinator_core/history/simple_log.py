@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from coordinator_core import codec
 from coordinator_core.errors import DecodeError, UnknownRecordType
+from coordinator_core.history.metadata_transactions import MetadataTransaction
 from coordinator_core.history.rows import TopicName
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
@@ -100,12 +101,12 @@ class ClusterMetadataReplay:
 
     def __init__(self, pending: Sequence[Settled] | None = None) -> None:
         """Begin at the start of a log, or where another replay's `pending` was taken."""
-        self._pending: list[Settled] | None = None if pending is None else list(pending)
+        self._transaction = MetadataTransaction[Settled](pending)
 
     @property
     def pending(self) -> Sequence[Settled] | None:
         """What the open transaction holds; None: none is open. With it a later replay goes on from here."""
-        return self._pending
+        return self._transaction.pending
 
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
         """What this chunk settled."""
@@ -134,15 +135,7 @@ class ClusterMetadataReplay:
                 case MetadataRecordType.FEATURE_LEVEL:
                     level = str(fields.feature_level) if fields.feature_level else None
                     made = ConfigChanged(FEATURE, "", fields.name, level, offset, timestamp_ms)
-                case MetadataRecordType.BEGIN_TRANSACTION:
-                    self._pending = []
-                case MetadataRecordType.END_TRANSACTION:
-                    settled.extend(self._pending or ())
-                    self._pending = None
-                case MetadataRecordType.ABORT_TRANSACTION:
-                    self._pending = None
-            if made is not None:
-                (settled if self._pending is None else self._pending).append(made)
+            settled.extend(self._transaction.take(decoded.message.record_type, made))
             return True
 
         findings, counts = _read_records(chunk, read, quarantines_unknown=False)
