@@ -20,6 +20,7 @@ from jobs.delta.part_files import LOG_PARTITION
 from jobs.gold.audit_log import Samples, end_samples
 from jobs.gold.share_reader import (
     configs,
+    counts_by_id,
     removed_topics,
     topic_growth,
     topic_partition_counts,
@@ -145,14 +146,15 @@ class Facts:
             files = SilverRows(rows)
             named = rows.get(TOPICS.full_name, TOPICS_READ.empty_table())
             names = named["topic"].value_counts().to_pylist()
+            counts = counts_by_id(files) if PARTITION_COUNTS.full_name in rows else {}
             several = pa.array([it["values"] for it in names if it["counts"] > 1], pa.string())
             self._found[cluster_id] = OfCluster(
                 configs(files) if CONFIGS.full_name in rows else Configs(()),
                 removed_topics(files),
                 end_samples(files),
                 named.filter(pc.is_in(named["topic"], value_set=several)),
-                topic_growth(files) if PARTITION_COUNTS.full_name in rows else {},
-                topic_partition_counts(files) if PARTITION_COUNTS.full_name in rows else {},
+                topic_growth(counts),
+                topic_partition_counts(counts),
             )
         return self._found[cluster_id]
 

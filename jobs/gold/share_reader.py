@@ -257,10 +257,23 @@ def removed_topics(files: SilverFiles) -> Removed:
     return {topic: sorted(times) for topic, times in removed.items()}
 
 
-def topic_growth(files: SilverFiles) -> Mapping[str, Sequence[int]]:
+class PartitionCount(NamedTuple):
+    """A row of silver.partition_counts."""
+
+    partition_count: int
+    at_ms: int
+    topic: str | None
+    learned_from: str
+
+
+CountsById = Mapping[str, Sequence[PartitionCount]]
+"""By topic id, ascending."""
+
+
+def topic_growth(counts: CountsById) -> Mapping[str, Sequence[int]]:
     """By topic, when (ms) it got more partitions than it had before, where the metadata log was captured."""
     growth: dict[str, list[int]] = {}
-    for of_topic in _counts_by_id(files).values():
+    for of_topic in counts.values():
         # the first number is that with which the topic was made, or first seen
         for row in of_topic[1:]:
             if row.topic is not None and row.learned_from == CLUSTER_METADATA and row.at_ms >= 0:
@@ -268,31 +281,24 @@ def topic_growth(files: SilverFiles) -> Mapping[str, Sequence[int]]:
     return {topic: sorted(times) for topic, times in growth.items()}
 
 
-def topic_partition_counts(files: SilverFiles) -> PartitionCounts:
+def topic_partition_counts(counts: CountsById) -> PartitionCounts:
     """By topic, how many partitions it had from when (ms) on, as far as the metadata log or a live cluster shows it."""
-    counts: dict[str, list[tuple[int, int]]] = {}
-    for of_topic in _counts_by_id(files).values():
+    of_names: dict[str, list[tuple[int, int]]] = {}
+    for of_topic in counts.values():
         for row in of_topic:
             if row.topic is not None:
-                counts.setdefault(row.topic, []).append((row.at_ms, row.partition_count))
-    return {topic: sorted(of_topic) for topic, of_topic in counts.items()}
+                of_names.setdefault(row.topic, []).append((row.at_ms, row.partition_count))
+    return {topic: sorted(of_name) for topic, of_name in of_names.items()}
 
 
-class _Count(NamedTuple):
-    partition_count: int
-    at_ms: int
-    topic: str | None
-    learned_from: str
-
-
-def _counts_by_id(files: SilverFiles) -> Mapping[str, Sequence[_Count]]:
+def counts_by_id(files: SilverFiles) -> CountsById:
     """Rows of silver.partition_counts by topic id, ascending."""
     rows = files.scan(PARTITION_COUNTS, ("topic_id", "topic", "partition_count", "valid_from", "learned_from"))
-    counts: dict[str, list[_Count]] = {}
+    counts: dict[str, list[PartitionCount]] = {}
     columns = (rows[name].to_pylist() for name in ("topic_id", "partition_count", "topic", "learned_from"))
     times = epoch_ms_column(rows["valid_from"]).tolist()
     for topic_id, count, topic, learned_from, at_ms in zip(*columns, times, strict=True):
-        counts.setdefault(topic_id, []).append(_Count(count, at_ms, topic, learned_from))
+        counts.setdefault(topic_id, []).append(PartitionCount(count, at_ms, topic, learned_from))
     return {topic_id: sorted(of_topic, key=itemgetter(0)) for topic_id, of_topic in counts.items()}
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from coordinator_core.coverage import CoverageKind
 from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.configs import SESSION_TIMEOUTS
-from coordinator_core.inference.life import NO_PARTITION_COUNTS, PartitionCounts
+from coordinator_core.inference.life import PartitionCounts
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.kafka_versions import METADATA_VERSION
 from coordinator_core.log_partitions import LogPartition
@@ -23,7 +23,7 @@ from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import TableFile, Warehouse
 from jobs.gold.isolation import Lack, read_or
-from jobs.gold.share_reader import topic_growth, topic_partition_counts
+from jobs.gold.share_reader import CountsById, counts_by_id, topic_growth, topic_partition_counts
 from jobs.silver.checkpoints import WATERMARK_COLUMNS, Watermark, read_watermarks, watermark_from
 from jobs.silver.homes import CoordinatorPartitions
 from jobs.silver.plan import captured_files
@@ -83,12 +83,12 @@ class Basis:
         require_current_silver(warehouse, cluster_id)
         run = WholeRun.newest(warehouse, cluster_id)
         lacks: list[Lack] = []
-        counts = SilverFiles({PARTITION_COUNTS.full_name: run.files(PARTITION_COUNTS)})
+        files = SilverFiles({PARTITION_COUNTS.full_name: run.files(PARTITION_COUNTS)})
+        none_known: CountsById = {}
+        counts = read_or(none_known, "how many partitions topics have", partial(counts_by_id, files), lacks)
         nothing: Mapping[str, Sequence[int]] = {}
         growth = read_or(nothing, "when topics got more partitions", partial(topic_growth, counts), lacks)
-        of_topics = read_or(
-            NO_PARTITION_COUNTS, "how many partitions topics have", partial(topic_partition_counts, counts), lacks
-        )
+        of_topics = topic_partition_counts(counts)
         no_removals: list[tuple[int, str]] = []
         removals = read_or(no_removals, "when topics were removed", partial(_removals, run), lacks)
         nowhere: Mapping[str, Mapping[str, int]] = {}

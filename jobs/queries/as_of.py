@@ -46,7 +46,7 @@ from jobs.delta.replay_runs import WholeRun
 from jobs.delta.scanner import Scanner, dataset_of
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import TableFile, Warehouse
-from jobs.gold.share_reader import topic_partition_counts
+from jobs.gold.share_reader import counts_by_id, topic_partition_counts
 from jobs.queries.group_model import CommittedOffset, Group, Row, SampledEnd, ShareStart, TopicPartition, Untimed
 from jobs.queries.group_state import PAST_COLUMNS, TELLING, Past, by_group, group_of, members_of
 from jobs.queries.newest_commits import COMMIT_KEY, newest_of
@@ -293,7 +293,8 @@ class SilverAt:
 
     def topic_partition_counts(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         """By topic, from when (epoch ms) it had how many partitions, as far as that is known now."""
-        return topic_partition_counts(SilverFiles({PARTITION_COUNTS.full_name: self._whole.files(PARTITION_COUNTS)}))
+        files = SilverFiles({PARTITION_COUNTS.full_name: self._whole.files(PARTITION_COUNTS)})
+        return topic_partition_counts(counts_by_id(files))
 
     def failures(self) -> list[ReplayFailure]:
         """What of the groups in question the last run could not replay."""

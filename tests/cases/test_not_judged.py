@@ -300,7 +300,7 @@ def raises(*_: Any) -> Any:
         pytest.param(audit_groups, "removed_topics", "topics that were removed", marks=takes_minutes),
         pytest.param(audit_groups, "end_samples", "samples of the ends of topics", marks=takes_minutes),
         (snapshot, "topic_growth", "when topics got more partitions"),
-        pytest.param(snapshot, "topic_partition_counts", "how many partitions topics have", marks=takes_minutes),
+        pytest.param(snapshot, "counts_by_id", "how many partitions topics have", marks=takes_minutes),
         pytest.param(snapshot, "_session_configs", "configs of sessions", marks=takes_minutes),
         pytest.param(snapshot, "_removals", "when topics were removed", marks=takes_minutes),
         (snapshot, "_places", "which groups are in several log partitions"),
