@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Final
 
 from coordinator_core.kafka_versions import Since
+from coordinator_core.simulate.clients.streams import changelog_topic, repartition_topic
 from coordinator_core.simulate.scenario import (
     ALL_PARTITIONS_MAX,
     ALTERABLE,
@@ -180,7 +181,7 @@ def _check_streams(scenario: Scenario, group: GroupSpec, topics: Mapping[str, To
     if group.threads > group.members:
         raise place.key("threads").error(f"is above the members of the group ({group.members}): the last do nothing")
     for group_id in group.group_ids():
-        for internal in (f"{group_id}-counts-repartition", f"{group_id}-counts-changelog"):
+        for internal in (repartition_topic(group_id), changelog_topic(group_id)):
             if TOPIC_NAME.fullmatch(internal) is None:
                 raise place.key("name").error(
                     f"makes {shown(internal)} an internal topic: names of topics have 249 characters at most"

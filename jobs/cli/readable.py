@@ -46,8 +46,9 @@ def remarks_in_log(
 ) -> list[str]:
     """Of `open_tables`: what of the log is in no source or not replayed yet, and up to when an answer is known to hold,
     where the time is behind that. Raises ArgumentError for a time before the log begins."""
+    from jobs.queries.as_of import GROUPS_LOG  # noqa: PLC0415
     from jobs.queries.behind import not_replayed_lines  # noqa: PLC0415
-    from jobs.queries.in_log import GROUPS_LOG, remarks_behind, require_begun, unread_remarks  # noqa: PLC0415
+    from jobs.queries.in_log import remarks_behind, require_begun, unread_remarks  # noqa: PLC0415
 
     all_ends = require_begun(tables, settings.cluster_id, at_ms)
     return [

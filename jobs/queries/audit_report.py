@@ -23,7 +23,7 @@ from jobs.delta import other_writers
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import SilverAt, timestamp_scalar
+from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.behind import not_audited_lines, not_replayed_lines
 from jobs.queries.findings import audit_lacks, groups_not_judged
 from jobs.queries.in_log import require_in_log
@@ -42,8 +42,6 @@ from schemas.tables.gold import (
 )
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
-GROUPS_LOG: Final = "__consumer_offsets"
-SHARES_LOG: Final = "__share_group_state"
 HOLES_LISTED_MAX: Final = 20
 MOVES_LISTED_MAX: Final = 20
 

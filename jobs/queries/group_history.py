@@ -20,11 +20,11 @@ from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import SHARES_LOG, SilverAt
+from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.behind import not_audited_lines, not_replayed_lines
 from jobs.queries.findings import TRANSACTION_MARKER, audit_lacks, groups_not_judged
 from jobs.queries.group_verdicts import OK, group_verdicts
-from jobs.queries.in_log import GROUPS_LOG, require_in_any_log, require_in_log, unread_share_remarks
+from jobs.queries.in_log import require_in_any_log, require_in_log, unread_share_remarks
 from schemas.group_types import GroupType
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES

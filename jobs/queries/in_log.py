@@ -13,12 +13,10 @@ from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnd, LogEnds, log_ends, 
 from jobs.console.output import printable, time_text
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError
-from jobs.queries.as_of import SilverAt
+from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.silver.replay_failures import failure_text
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES
 
-GROUPS_LOG: Final = "__consumer_offsets"
-SHARES_LOG: Final = "__share_group_state"
 KNOW_GROUPS: Final = (GROUP_GENERATIONS, GROUP_EVENTS, SHARE_PARTITION_STATES, OFFSET_COMMITS)
 """Tables that have a row of every group there ever was; the largest comes last, and is read where it must be."""
 

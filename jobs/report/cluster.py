@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of, texts_of
-from jobs.queries.audit_report import GROUPS_LOG, SHARES_LOG, Hole
+from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
+from jobs.queries.audit_report import Hole
 from jobs.report.pictures import Column, Kind, Listing, Picture, first_rows
 from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.sql_text import Scope, bin_of, literal, select, width_text

@@ -19,7 +19,8 @@ from jobs.delta.filesystems import filesystem_of, write_whole
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, NoSuchGroupError
-from jobs.queries.audit_report import SHARES_LOG, Hole, Span, completeness
+from jobs.queries.as_of import SHARES_LOG
+from jobs.queries.audit_report import Hole, Span, completeness
 from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict, group_verdicts, newest_record_ms
 from jobs.report.changes import Changes, Snapshot, changes, cluster_of, earlier, snapshot_of, text_of
 from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview, timeline

@@ -12,7 +12,8 @@ from coordinator_core.lookup import group_partition
 from jobs.cli import app as cli
 from jobs.cli_enums import Listing
 from jobs.errors import ArgumentError
-from jobs.queries.audit_report import GROUPS_LOG, SHARES_LOG, Completeness, Span, completeness, run_audit_report
+from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
+from jobs.queries.audit_report import Completeness, Span, completeness, run_audit_report
 from tests.cases.harness import Ledger
 from tests.recorded import RECORDINGS
 

@@ -10,7 +10,8 @@ from jobs.console.command_name import command
 from jobs.console.progress import Steps
 from jobs.operations.nightly import run_audit, run_replay
 from jobs.operations.run_context import RunContext
-from jobs.queries.audit_report import SHARES_LOG, Span, completeness
+from jobs.queries.as_of import SHARES_LOG
+from jobs.queries.audit_report import Span, completeness
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, CLUSTER_ID, FIRST_NIGHT, Ledger
 from tests.jobs.in_process import in_process

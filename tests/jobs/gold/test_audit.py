@@ -9,7 +9,8 @@ import pytest
 from jobs.cli_enums import Listing
 from jobs.delta.warehouse import Warehouse
 from jobs.queries import audit_report
-from jobs.queries.audit_report import GROUPS_LOG, SHARES_LOG, Span, completeness, listed, run_audit_report
+from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
+from jobs.queries.audit_report import Span, completeness, listed, run_audit_report
 from tests.jobs.history import CLUSTER, at, at_ms, between, write
 from tests.jobs.hostile import HOSTILE
 
