@@ -21,6 +21,7 @@ from coordinator_core.interning import Interned
 from coordinator_core.offsets.columnar import ColumnarState as ColumnarOffsetState
 from coordinator_core.offsets.kernels import KeyArrays, RowArrays
 from coordinator_core.share_state.columnar import ColumnarState as ColumnarShareState
+from coordinator_core.share_state.layouts import BATCH, KEY, RANGE, STATE, as_numbers, as_rows
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -62,10 +63,10 @@ def pack_share_state(state: ColumnarShareState) -> bytes:
             **_texts("group_ids", state.group_ids),
             **_texts("topic_ids", state.topic_ids),
             "partitions": state.partitions,
-            "key_columns": state.key_columns,
-            "batches": state.batches,
-            "open_states": state.open_states,
-            "open_changed": state.open_changed,
+            "key_columns": as_numbers(state.keys),
+            "batches": as_numbers(state.batches),
+            "open_states": as_numbers(state.open_states).T,
+            "open_changed": as_numbers(state.open_changed).T,
         }
     )
 
@@ -78,10 +79,10 @@ def unpack_share_state(packed: bytes) -> ColumnarShareState:
             group_ids=_from_texts("group_ids", arrays),
             topic_ids=_from_texts("topic_ids", arrays),
             partitions=arrays["partitions"],
-            key_columns=arrays["key_columns"],
-            batches=arrays["batches"],
-            open_states=arrays["open_states"],
-            open_changed=arrays["open_changed"],
+            keys=as_rows(arrays["key_columns"], KEY),
+            batches=as_rows(arrays["batches"], BATCH),
+            open_states=as_rows(arrays["open_states"].T, STATE),
+            open_changed=as_rows(arrays["open_changed"].T, RANGE),
         )
     except KeyError as error:
         raise StateUnreadable(f"the saved state of a columnar replay lacks {error}") from error

@@ -27,7 +27,7 @@ from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.log.chunk import I8, I64, BoolArray
 from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
-from coordinator_core.share_state.columnar import RECORD_KINDS
+from coordinator_core.share_state.rows import RECORD_KINDS
 
 CERTAIN: Final = "CERTAIN"
 LIKELY: Final = "LIKELY"

@@ -10,7 +10,8 @@ from coordinator_core.inference.columns import taken
 from coordinator_core.inference.ordering import is_ascending, stable_order
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.log.kernels import compiled
-from coordinator_core.share_state.columnar import DELIVERY_STATES, RECORD_KINDS
+from coordinator_core.share_state.columnar import DELIVERY_STATES
+from coordinator_core.share_state.rows import RECORD_KINDS
 
 NONE: Final = -1
 """A number or state which is null in silver."""

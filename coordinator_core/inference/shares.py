@@ -20,7 +20,7 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_days import INT64_MAX, ShareCounts, SharePlace, sums
 from coordinator_core.inference.share_log import GroupPast, ShareKeys, ShareLog, ShareMembers
 from coordinator_core.log.chunk import I64
-from coordinator_core.share_state.columnar import TRANSITION_KINDS
+from coordinator_core.share_state.rows import TRANSITION_KINDS
 
 _ACKNOWLEDGED: Final = TRANSITION_KINDS.index("ACKNOWLEDGED")
 

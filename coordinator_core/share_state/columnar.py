@@ -17,24 +17,21 @@ from coordinator_core import codec
 from coordinator_core.errors import ColumnarReplayError, DecodeError, NullNotAllowed, UnknownRecordType
 from coordinator_core.interning import Interner
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray, Finding, RecordChunk
+from coordinator_core.log.chunk import I32, I64, U8, Finding, RecordChunk
 from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.share_state import kernels
+from coordinator_core.share_state import kernels, layouts
+from coordinator_core.share_state.layouts import Rows
+from coordinator_core.share_state.rows import (
+    PartitionStateRows,
+    StateBatchRows,
+    TransitionRows,
+    batch_rows,
+    ranges,
+    state_rows,
+    transition_rows,
+)
 from schemas.share_group_state import STATE_BATCH, TOPIC, ShareStateRecordType
 
-RECORD_KINDS: Final = ("SNAPSHOT", "COLD_SNAPSHOT", "UPDATE", "TOMBSTONE", "RESET")
-"""By code of `PartitionStateRows.record_kind`."""
-TRANSITION_KINDS: Final = (
-    "FIRST_SEEN",
-    "REDELIVERABLE",
-    "RETRIED",
-    "ACKNOWLEDGED",
-    "ARCHIVED",
-    "PASSED",
-    "RESET",
-    "ARCHIVING",
-)
-"""By code of `TransitionRows.kind`."""
 DELIVERY_STATES: Final = ("AVAILABLE", "ACQUIRED", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")
 """By Kafka's own code (RecordState). Bytes may hold others: see `delivery_state_name`."""
 
@@ -77,101 +74,6 @@ class KeyDictionary:
 
 
 @dataclass(frozen=True, slots=True)
-class StateBatchLists:
-    """A list of state batches a row: row i has the elements `offsets[i]` to `offsets[i + 1]`, exclusive."""
-
-    offsets: I32
-    first_offset: I64
-    last_offset: I64
-    delivery_state: I8
-    delivery_count: I32
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionStateRows:
-    """Rows of silver.share_partition_states, in log order. Times are epoch milliseconds.
-
-    `has_...` false: the columns named there are null.
-    """
-
-    key: I32
-    log_offset: I64
-    record_kind: I8
-    valid_from_ms: I64
-    valid_to_ms: I64
-    to_log_offset: I64
-    has_end: BoolArray
-    """False: the row is open, `valid_to_ms` and `to_log_offset` are null."""
-    has_state: BoolArray
-    """False in a TOMBSTONE: all of the state's columns are null, down to `write_time_ms`."""
-    snapshot_epoch: I32
-    state_epoch: I32
-    leader_epoch: I32
-    start_offset: I64
-    effective_start_offset: I64
-    delivery_complete_count: I32
-    has_delivery_complete_count: BoolArray
-    create_time_ms: I64
-    has_create_time: BoolArray
-    write_time_ms: I64
-    has_write_time: BoolArray
-    batch_count: I32
-    available_count: I64
-    acknowledged_count: I64
-    archiving_count: I64
-    archived_count: I64
-    is_complete: BoolArray
-    changed_batches: StateBatchLists
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-
-@dataclass(frozen=True, slots=True)
-class StateBatchRows:
-    """Rows of silver.share_state_batches, in the order in which they ended."""
-
-    key: I32
-    first_offset: I64
-    last_offset: I64
-    """Inclusive."""
-    delivery_state: I8
-    delivery_count: I32
-    from_log_offset: I64
-    valid_from_ms: I64
-    to_log_offset: I64
-    valid_to_ms: I64
-    has_end: BoolArray
-    is_complete: BoolArray
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-
-@dataclass(frozen=True, slots=True)
-class TransitionRows:
-    """Rows of silver.share_batch_transitions, in log order."""
-
-    key: I32
-    log_offset: I64
-    at_ms: I64
-    first_offset: I64
-    last_offset: I64
-    """Inclusive."""
-    has_from: BoolArray
-    from_state: I8
-    from_delivery_count: I32
-    has_to: BoolArray
-    to_state: I8
-    to_delivery_count: I32
-    kind: I8
-    leader_changed: BoolArray
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-
-@dataclass(frozen=True, slots=True)
 class ColumnarCounts:
     """The ledger of a feed: every record of its chunk is in one of these."""
 
@@ -203,14 +105,14 @@ class ColumnarState:
     group_ids: Sequence[str]
     topic_ids: Sequence[str]
     partitions: I32
-    key_columns: I64
-    """One row a key, columns `kernels.K_*`."""
-    batches: I64
-    """All keys' batches, one key behind the other in key order, columns `kernels.P_*`."""
-    open_states: I64
-    """The open rows of share_partition_states, one column each, rows `kernels.S_*`."""
-    open_changed: I64
-    """Their changed batches, one column each, rows `kernels.C_*`."""
+    keys: Rows
+    """KEY rows."""
+    batches: Rows
+    """All keys' BATCH rows, one key behind the other in key order."""
+    open_states: Rows
+    """The open rows of share_partition_states: STATE rows."""
+    open_changed: Rows
+    """Their changed batches: RANGE rows."""
 
 
 @dataclass(slots=True)
@@ -244,17 +146,17 @@ class ColumnarShareReplay:
         self._keys = _Keys()
         self._columnar = kernels.ColumnarArrays(
             key_ids=np.zeros(0, np.int64),
-            keys=np.zeros((0, kernels.KEY_COLUMNS), np.int64),
-            pool=np.zeros((_POOL_ROWS_START, kernels.POOL_COLUMNS), np.int64),
-            states=np.zeros((_ROWS_START, kernels.STATE_COLUMNS), np.int64),
-            changed=np.zeros((_ROWS_START, kernels.CHANGED_COLUMNS), np.int64),
-            batches=np.zeros((_ROWS_START, kernels.BATCH_COLUMNS), np.int64),
-            transitions=np.zeros((_ROWS_START, kernels.TRANSITION_COLUMNS), np.int64),
-            findings=np.zeros((_ROWS_START, kernels.FINDING_COLUMNS), np.int64),
-            sizes=np.zeros(kernels.SIZE_ELEMENTS, np.int64),
-            own=np.zeros((_POOL_ROWS_START, 3), np.int64),
-            merged=np.zeros((_POOL_ROWS_START, kernels.POOL_COLUMNS), np.int64),
-            fields=np.zeros(kernels.KEY_COLUMNS, np.int64),
+            keys=np.zeros(0, layouts.KEY),
+            pool=np.zeros(_POOL_ROWS_START, layouts.BATCH),
+            states=np.zeros(_ROWS_START, layouts.STATE),
+            changed=np.zeros(_ROWS_START, layouts.RANGE),
+            batches=np.zeros(_ROWS_START, layouts.ENDED_BATCH),
+            transitions=np.zeros(_ROWS_START, layouts.TRANSITION),
+            findings=np.zeros(_ROWS_START, layouts.FINDING),
+            counts=np.zeros(1, layouts.COUNTS),
+            own=np.zeros(_POOL_ROWS_START, layouts.RANGE),
+            merged=np.zeros(_POOL_ROWS_START, layouts.BATCH),
+            fields=np.zeros(1, layouts.KEY),
         )
         self._quarantined: list[Finding] = []
         self._unknown_field_count = 0
@@ -299,12 +201,12 @@ class ColumnarShareReplay:
         if self._is_finished:
             raise ColumnarReplayError("the columnar replay is finished")
         self._is_finished = True
-        sizes = self._columnar.sizes
+        columnar = self._columnar
         return ColumnarOutput(
             keys=self._dictionary(),
-            partition_states=self._state_rows(np.arange(sizes[kernels.N_STATES])),
-            state_batches=self._open_batch_rows(),
-            transitions=TransitionRows(*kernels.cut_transitions(self._columnar.transitions, 0)),
+            partition_states=state_rows(columnar.states, np.arange(self._count("states")), columnar.changed),
+            state_batches=batch_rows(self._open_batches()),
+            transitions=transition_rows(columnar.transitions[:0]),
             counts=ColumnarCounts(),
             findings=(),
         )
@@ -316,10 +218,10 @@ class ColumnarShareReplay:
             group_ids=tuple(self._keys.group_ids),
             topic_ids=tuple(self._keys.topic_ids),
             partitions=np.array(self._keys.partitions, np.int32),
-            key_columns=columnar.keys[:count].copy(),
+            keys=columnar.keys[:count].copy(),
             batches=columnar.pool[self._pool_rows()],
-            open_states=columnar.states[: columnar.sizes[kernels.N_STATES]].T.copy(),
-            open_changed=columnar.changed[: columnar.sizes[kernels.N_CHANGED]].T.copy(),
+            open_states=columnar.states[: self._count("states")].copy(),
+            open_changed=columnar.changed[: self._count("changed")].copy(),
         )
 
     def _take_over(self, other: "ColumnarShareReplay") -> None:
@@ -328,7 +230,7 @@ class ColumnarShareReplay:
         of_keys = self._columnar
         self._set_columnar(
             other._columnar._replace(
-                key_ids=of_keys.key_ids, keys=of_keys.keys, sizes=of_keys.sizes, fields=of_keys.fields
+                key_ids=of_keys.key_ids, keys=of_keys.keys, counts=of_keys.counts, fields=of_keys.fields
             )
         )
         other._columnar = of_keys
@@ -337,21 +239,23 @@ class ColumnarShareReplay:
         named = zip(state.group_ids, state.topic_ids, state.partitions.tolist(), strict=True)
         for group_id, topic_id, partition in named:
             self._keys.number(SharePartitionKey(group_id, topic_id, partition))
-        keys = state.key_columns.copy()
-        lengths = keys[:, kernels.K_LENGTH]
-        keys[:, kernels.K_REGION] = np.cumsum(lengths) - lengths
-        keys[:, kernels.K_CAPACITY] = lengths
-        keys[:, kernels.K_HEAD] = 0
-        sizes = self._columnar.sizes
-        sizes[kernels.N_POOL] = len(state.batches)
-        sizes[kernels.N_STATES] = state.open_states.shape[1]
-        sizes[kernels.N_CHANGED] = state.open_changed.shape[1]
+        keys = state.keys.copy()
+        keys["region"] = np.cumsum(keys["length"]) - keys["length"]
+        keys["capacity"] = keys["length"]
+        keys["head"] = 0
+        counts = self._columnar.counts
+        counts["pool"] = len(state.batches)
+        counts["states"] = len(state.open_states)
+        counts["changed"] = len(state.open_changed)
         self._columnar = self._columnar._replace(
             keys=keys,
-            pool=np.concatenate((state.batches, np.zeros((_POOL_ROWS_START, kernels.POOL_COLUMNS), np.int64))),
-            states=_with_room(np.ascontiguousarray(state.open_states.T), sizes[kernels.N_STATES], _ROWS_START),
-            changed=_with_room(np.ascontiguousarray(state.open_changed.T), sizes[kernels.N_CHANGED], _ROWS_START),
+            pool=np.concatenate((state.batches, np.zeros(_POOL_ROWS_START, layouts.BATCH))),
+            states=_with_room(state.open_states, len(state.open_states), _ROWS_START),
+            changed=_with_room(state.open_changed, len(state.open_changed), _ROWS_START),
         )
+
+    def _count(self, name: str) -> int:
+        return int(self._columnar.counts[name][0])
 
     # --- replay ---
 
@@ -381,9 +285,9 @@ class ColumnarShareReplay:
         keys = self._columnar.keys
         missing = len(self._keys.group_ids) - len(keys)
         if missing > 0:
-            fresh = np.zeros((missing + len(keys), kernels.KEY_COLUMNS), np.int64)
-            fresh[:, kernels.K_PASSED] = -1
-            fresh[:, kernels.K_ROW] = -1
+            fresh = np.zeros(missing + len(keys), layouts.KEY)
+            fresh["passed"] = -1
+            fresh["row"] = -1
             keys = np.concatenate((keys, fresh))
         key_ids = np.concatenate((self._columnar.key_ids, np.array(numbers, np.int64)))
         self._columnar = self._columnar._replace(key_ids=key_ids, keys=keys)
@@ -392,59 +296,50 @@ class ColumnarShareReplay:
         """Room for what a chunk usually makes, so that the loop seldom stops. What it has not room for, it
         says.
         """
-        columnar, sizes = self._columnar, self._columnar.sizes
+        columnar, used = self._columnar, self._count
         record_count = len(records.offset)
         values = records.value_length
         batch_count = int(values.sum(where=values > 0, dtype=np.int64)) // kernels.STATE_BATCH_BYTES
         self._set_columnar(
             columnar._replace(
-                states=_with_room(columnar.states, sizes[kernels.N_STATES], record_count),
-                changed=_with_room(columnar.changed, sizes[kernels.N_CHANGED], batch_count),
-                batches=_with_room(columnar.batches, sizes[kernels.N_BATCHES], batch_count),
-                transitions=_with_room(columnar.transitions, sizes[kernels.N_TRANSITIONS], batch_count + record_count),
+                states=_with_room(columnar.states, used("states"), record_count),
+                changed=_with_room(columnar.changed, used("changed"), batch_count),
+                batches=_with_room(columnar.batches, used("batches"), batch_count),
+                transitions=_with_room(columnar.transitions, used("transitions"), batch_count + record_count),
             )
         )
 
     def _set_columnar(self, columnar: kernels.ColumnarArrays) -> None:
         """Take larger arrays into use, and tell the loops how large they are."""
         self._columnar = columnar
-        columnar.sizes[kernels.N_CAPACITIES :] = (
-            len(columnar.states),
-            len(columnar.changed),
-            len(columnar.batches),
-            len(columnar.transitions),
-            len(columnar.findings),
-            len(columnar.pool),
-            len(columnar.own),
-            len(columnar.merged),
-        )
+        for name in ("states", "changed", "batches", "transitions", "findings", "pool", "own", "merged"):
+            columnar.counts[f"{name}_max"] = len(getattr(columnar, name))
 
     def _make_room(self) -> None:
         """Room for the record at which the loop stopped, and as much again as there is of whatever was short."""
-        columnar = self._columnar
-        sizes = columnar.sizes
-        key, count = int(sizes[kernels.N_NEED_KEY]), int(sizes[kernels.N_NEED_COUNT])
-        length = int(columnar.keys[key, kernels.K_LENGTH])
+        columnar, used = self._columnar, self._count
+        count = used("needed_batches")
+        length = int(columnar.keys["length"][used("needed_key")])
         pieces = length + 4 * count + 2
         pool = columnar.pool
-        if sizes[kernels.N_POOL] + 2 * pieces > len(pool):
+        if used("pool") + 2 * pieces > len(pool):
             key_count = len(self._keys.group_ids)
-            used = int(columnar.keys[:key_count, kernels.K_CAPACITY].sum())
-            pool = np.empty((2 * (used + 2 * pieces), kernels.POOL_COLUMNS), np.int64)
+            capacity = int(columnar.keys["capacity"][:key_count].sum())
+            pool = np.empty(2 * (capacity + 2 * pieces), layouts.BATCH)
             kernels.pack_pool(columnar, pool, key_count)
         own, merged = columnar.own, columnar.merged
         if len(own) < 2 * count:
-            own = np.empty((4 * count, own.shape[1]), np.int64)
+            own = np.empty(4 * count, layouts.RANGE)
         if len(merged) < 2 * pieces:
-            merged = np.empty((4 * pieces, merged.shape[1]), np.int64)
+            merged = np.empty(4 * pieces, layouts.BATCH)
         self._set_columnar(
             columnar._replace(
                 pool=pool,
-                states=_with_room(columnar.states, sizes[kernels.N_STATES], 1),
-                changed=_with_room(columnar.changed, sizes[kernels.N_CHANGED], 2 * count),
-                batches=_with_room(columnar.batches, sizes[kernels.N_BATCHES], length),
-                transitions=_with_room(columnar.transitions, sizes[kernels.N_TRANSITIONS], 4 * pieces),
-                findings=_with_room(columnar.findings, sizes[kernels.N_FINDINGS], kernels.FINDINGS_PER_RECORD_MAX),
+                states=_with_room(columnar.states, used("states"), 1),
+                changed=_with_room(columnar.changed, used("changed"), 2 * count),
+                batches=_with_room(columnar.batches, used("batches"), length),
+                transitions=_with_room(columnar.transitions, used("transitions"), 4 * pieces),
+                findings=_with_room(columnar.findings, used("findings"), kernels.FINDINGS_PER_RECORD_MAX),
                 own=own,
                 merged=merged,
             )
@@ -496,37 +391,36 @@ class ColumnarShareReplay:
 
     def _output(self) -> ColumnarOutput:
         """Cut out the rows which ended, and keep the open ones at the front of their buffers."""
-        columnar = self._columnar
-        sizes = columnar.sizes
-        is_open = columnar.states[: sizes[kernels.N_STATES], kernels.S_TO] == kernels.OPEN
+        columnar, used = self._columnar, self._count
+        states = columnar.states[: used("states")]
+        is_open = states["to_offset"] == kernels.OPEN
         output = ColumnarOutput(
             keys=self._dictionary(),
-            partition_states=self._state_rows(np.flatnonzero(~is_open)),
-            state_batches=StateBatchRows(*kernels.cut_batches(columnar.batches, int(sizes[kernels.N_BATCHES]))),
-            transitions=TransitionRows(
-                *kernels.cut_transitions(columnar.transitions, int(sizes[kernels.N_TRANSITIONS]))
-            ),
+            partition_states=state_rows(states, np.flatnonzero(~is_open), columnar.changed),
+            state_batches=batch_rows(columnar.batches[: used("batches")]),
+            transitions=transition_rows(columnar.transitions[: used("transitions")]),
             counts=ColumnarCounts(
-                decoded=int(sizes[kernels.N_DECODED]),
-                tombstones=int(sizes[kernels.N_TOMBSTONES]),
-                control=int(sizes[kernels.N_CONTROL]),
-                unknown_type=int(sizes[kernels.N_UNKNOWN_TYPE]),
+                decoded=used("decoded"),
+                tombstones=used("tombstones"),
+                control=used("control"),
+                unknown_type=used("unknown_type"),
                 quarantined=len(self._quarantined),
                 unknown_field=self._unknown_field_count,
             ),
             findings=(*self._quarantined, *self._replay_findings()),
         )
-        kept = columnar.states[np.flatnonzero(is_open)]
-        changed = columnar.changed[ranges(kept[:, kernels.S_CHANGED], kept[:, kernels.S_CHANGED_COUNT])]
-        kept[:, kernels.S_CHANGED] = np.cumsum(kept[:, kernels.S_CHANGED_COUNT]) - kept[:, kernels.S_CHANGED_COUNT]
-        columnar.keys[kept[:, kernels.S_KEY], kernels.K_ROW] = np.arange(len(kept))
+        kept = states[is_open]
+        changed = columnar.changed[ranges(kept["changed"], kept["changed_count"])]
+        kept["changed"] = np.cumsum(kept["changed_count"]) - kept["changed_count"]
+        columnar.keys["row"][kept["key"]] = np.arange(len(kept))
         columnar.states[: len(kept)] = kept
         columnar.changed[: len(changed)] = changed
-        pool_end = sizes[kernels.N_POOL]
-        sizes[: kernels.N_CAPACITIES] = 0
-        sizes[kernels.N_POOL] = pool_end
-        sizes[kernels.N_STATES] = len(kept)
-        sizes[kernels.N_CHANGED] = len(changed)
+        pool_end = used("pool")
+        columnar.counts[:] = 0
+        columnar.counts["pool"] = pool_end
+        columnar.counts["states"] = len(kept)
+        columnar.counts["changed"] = len(changed)
+        self._set_columnar(columnar)
         self._quarantined = []
         self._unknown_field_count = 0
         return output
@@ -536,7 +430,7 @@ class ColumnarShareReplay:
 
     def _replay_findings(self) -> list[Finding]:
         findings = []
-        rows = self._columnar.findings[: self._columnar.sizes[kernels.N_FINDINGS]]
+        rows = self._columnar.findings[: self._count("findings")]
         for key, code, offset, before, after in rows.tolist():
             name, text = _FINDINGS[code]
             place = (
@@ -547,30 +441,16 @@ class ColumnarShareReplay:
             findings.append(Finding(stage="REPLAY", code=name, message=message, offset=offset))
         return findings
 
-    def _state_rows(self, rows: I64) -> PartitionStateRows:
-        states = self._columnar.states
-        changed = StateBatchLists(*kernels.cut_changed(states, rows, self._columnar.changed))
-        return PartitionStateRows(*kernels.cut_states(states, rows), changed)
-
     def _pool_rows(self) -> I64:
-        """The rows of the pool which hold batches, key by key."""
+        """The rows of the pool that hold batches, key by key."""
         keys = self._columnar.keys[: len(self._keys.group_ids)]
-        return ranges(keys[:, kernels.K_REGION] + keys[:, kernels.K_HEAD], keys[:, kernels.K_LENGTH])
+        return ranges(keys["region"] + keys["head"], keys["length"])
 
-    def _open_batch_rows(self) -> StateBatchRows:
+    def _open_batches(self) -> Rows:
         columnar, key_count = self._columnar, len(self._keys.group_ids)
-        count = int(columnar.keys[:key_count, kernels.K_LENGTH].sum())
-        rows = np.empty((count, kernels.BATCH_COLUMNS), np.int64)
+        rows = np.empty(int(columnar.keys["length"][:key_count].sum()), layouts.ENDED_BATCH)
         kernels.open_batches(columnar.keys, columnar.pool, key_count, rows)
-        return StateBatchRows(*kernels.cut_batches(rows, count))
-
-
-def ranges(starts: I64, lengths: I64) -> I64:
-    """The numbers of all ranges `start .. start + length`, one behind the other."""
-    total = int(lengths.sum())
-    shifts = starts - (np.cumsum(lengths) - lengths)
-    numbers: I64 = np.arange(total, dtype=np.int64) + np.repeat(shifts, lengths)
-    return numbers
+        return rows
 
 
 def _unknown_types(chunk: RecordChunk) -> Iterator[Finding]:
@@ -596,12 +476,12 @@ def _unknown_types(chunk: RecordChunk) -> Iterator[Finding]:
             )
 
 
-def _with_room(rows: I64, used: int, more: int) -> I64:
+def _with_room(rows: Rows, used: int, more: int) -> Rows:
     """The same rows, with room for `more`; at least twice the room where there was too little."""
     capacity = len(rows)
     if used + more <= capacity:
         return rows
-    larger = np.empty((max(2 * capacity, int(used) + more), rows.shape[1]), np.int64)
+    larger = np.empty(max(2 * capacity, used + more), rows.dtype)
     larger[:used] = rows[:used]
     return larger
 

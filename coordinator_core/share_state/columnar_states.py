@@ -7,8 +7,8 @@ import numpy as np
 
 from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.share_state import kernels
-from coordinator_core.share_state.columnar import ColumnarState, ranges
+from coordinator_core.share_state.columnar import ColumnarState
+from coordinator_core.share_state.rows import ranges
 
 
 def columnar_state_of(states: Sequence[ColumnarState], bucket: KeyBucket | None = None) -> ColumnarState:
@@ -24,47 +24,46 @@ def _in_bucket(state: ColumnarState, bucket: KeyBucket) -> ColumnarState:
     is_own = bucket.has_share_partitions([SharePartitionKey(*key) for key in named])
     own = np.flatnonzero(is_own)
     numbers = np.cumsum(is_own) - 1
-    is_row = is_own[state.open_states[kernels.S_KEY]]
+    is_row = is_own[state.open_states["key"]]
     rows = np.cumsum(is_row) - 1
-    open_states = state.open_states[:, is_row]
-    changed = ranges(open_states[kernels.S_CHANGED], open_states[kernels.S_CHANGED_COUNT])
-    open_states[kernels.S_KEY] = numbers[open_states[kernels.S_KEY]]
-    counts = open_states[kernels.S_CHANGED_COUNT]
-    open_states[kernels.S_CHANGED] = np.cumsum(counts) - counts
-    key_columns = state.key_columns[own]
-    has_row = key_columns[:, kernels.K_ROW] >= 0
-    key_columns[has_row, kernels.K_ROW] = rows[key_columns[has_row, kernels.K_ROW]]
+    open_states = state.open_states[is_row]
+    changed = ranges(open_states["changed"], open_states["changed_count"])
+    open_states["key"] = numbers[open_states["key"]]
+    open_states["changed"] = np.cumsum(open_states["changed_count"]) - open_states["changed_count"]
+    keys = state.keys[own]
+    has_row = keys["row"] >= 0
+    keys["row"][has_row] = rows[keys["row"][has_row]]
     return ColumnarState(
         group_ids=tuple(state.group_ids[key] for key in own.tolist()),
         topic_ids=tuple(state.topic_ids[key] for key in own.tolist()),
         partitions=state.partitions[own],
-        key_columns=key_columns,
-        batches=state.batches[np.repeat(is_own, state.key_columns[:, kernels.K_LENGTH])],
+        keys=keys,
+        batches=state.batches[np.repeat(is_own, state.keys["length"])],
         open_states=open_states,
-        open_changed=state.open_changed[:, changed],
+        open_changed=state.open_changed[changed],
     )
 
 
 def _joined(states: Sequence[ColumnarState]) -> ColumnarState:
     """One behind the other: no two states have share partitions in common."""
-    key_columns, open_states = [], []
+    all_keys, open_states = [], []
     key_count = row_count = changed_count = 0
     for state in states:
-        keys, rows = state.key_columns.copy(), state.open_states.copy()
-        keys[keys[:, kernels.K_ROW] >= 0, kernels.K_ROW] += row_count
-        rows[kernels.S_KEY] += key_count
-        rows[kernels.S_CHANGED] += changed_count
-        key_columns.append(keys)
+        keys, rows = state.keys.copy(), state.open_states.copy()
+        keys["row"][keys["row"] >= 0] += row_count
+        rows["key"] += key_count
+        rows["changed"] += changed_count
+        all_keys.append(keys)
         open_states.append(rows)
         key_count += len(keys)
-        row_count += rows.shape[1]
-        changed_count += state.open_changed.shape[1]
+        row_count += len(rows)
+        changed_count += len(state.open_changed)
     return ColumnarState(
         group_ids=tuple(group_id for state in states for group_id in state.group_ids),
         topic_ids=tuple(topic_id for state in states for topic_id in state.topic_ids),
         partitions=np.concatenate([state.partitions for state in states]),
-        key_columns=np.concatenate(key_columns),
+        keys=np.concatenate(all_keys),
         batches=np.concatenate([state.batches for state in states]),
-        open_states=np.concatenate(open_states, axis=1),
-        open_changed=np.concatenate([state.open_changed for state in states], axis=1),
+        open_states=np.concatenate(open_states),
+        open_changed=np.concatenate([state.open_changed for state in states]),
     )

@@ -19,15 +19,13 @@ from coordinator_core.history.rows import (
 )
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Finding
 from coordinator_core.offsets.columnar import CHANGES, OUTCOMES, CommitColumns
-from coordinator_core.share_state.columnar import (
-    DELIVERY_STATES,
+from coordinator_core.share_state.columnar import DELIVERY_STATES, KeyDictionary, delivery_state_name
+from coordinator_core.share_state.rows import (
     RECORD_KINDS,
     TRANSITION_KINDS,
-    KeyDictionary,
     PartitionStateRows,
     StateBatchRows,
     TransitionRows,
-    delivery_state_name,
 )
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema, timestamps
 from schemas.tables.bronze import QUARANTINE

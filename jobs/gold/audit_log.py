@@ -11,7 +11,7 @@ from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSample
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.log_anomalies import RULES, LogAnomalyRow, ShareBreak, ShareEpochs, share_breaks
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.share_state.columnar import RECORD_KINDS
+from coordinator_core.share_state.rows import RECORD_KINDS
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, timestamps
 from jobs.delta.core_tables import constant, rows_table

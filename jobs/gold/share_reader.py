@@ -24,7 +24,8 @@ from coordinator_core.inference.share_log import (
     sorted_share_log,
 )
 from coordinator_core.log.chunk import I64
-from coordinator_core.share_state.columnar import DELIVERY_STATES, RECORD_KINDS, TRANSITION_KINDS
+from coordinator_core.share_state.columnar import DELIVERY_STATES
+from coordinator_core.share_state.rows import RECORD_KINDS, TRANSITION_KINDS
 from jobs.delta.arrow_columns import (
     codes_of,
     epoch_ms_column,

@@ -16,7 +16,8 @@ from coordinator_core.history.rows import GenerationRow
 from coordinator_core.log.chunk import I32, I64, BoolArray
 from coordinator_core.log.kernels import compiled
 from coordinator_core.offsets.columnar import CommitColumns
-from coordinator_core.share_state.columnar import RECORD_KINDS, KeyDictionary, PartitionStateRows
+from coordinator_core.share_state.columnar import KeyDictionary
+from coordinator_core.share_state.rows import RECORD_KINDS, PartitionStateRows
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema, timestamps
 from jobs.delta.core_tables import applied_at_ms
 from schemas import consumer_offsets, share_group_state

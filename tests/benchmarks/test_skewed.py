@@ -13,7 +13,8 @@ from coordinator_core.log.chunk import RecordChunk
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
 from coordinator_core.offsets.columnar import CHANGES, CommitColumns
-from coordinator_core.share_state.columnar import TRANSITION_KINDS, ColumnarOutput, ColumnarShareReplay
+from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
+from coordinator_core.share_state.rows import TRANSITION_KINDS
 from tests.benchmarks import skewed
 
 

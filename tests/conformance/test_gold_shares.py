@@ -15,7 +15,7 @@ import pytest
 
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.shares import audit_share_log
-from coordinator_core.share_state.columnar import RECORD_KINDS
+from coordinator_core.share_state.rows import RECORD_KINDS
 from jobs.delta.warehouse import Warehouse
 from jobs.gold.audit_shares import archived_table, redeliveries_table
 from jobs.gold.share_reader import configs, share_log, share_members, share_states

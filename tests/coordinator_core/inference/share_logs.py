@@ -20,7 +20,8 @@ from coordinator_core.inference.share_log import (
     sorted_share_log,
 )
 from coordinator_core.inference.shares import ShareAudit, audit_share_log
-from coordinator_core.share_state.columnar import DELIVERY_STATES, RECORD_KINDS, TRANSITION_KINDS
+from coordinator_core.share_state.columnar import DELIVERY_STATES
+from coordinator_core.share_state.rows import RECORD_KINDS, TRANSITION_KINDS
 
 GROUP: Final = "workers"
 TOPIC: Final = "orders"

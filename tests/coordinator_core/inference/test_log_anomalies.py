@@ -21,7 +21,7 @@ from coordinator_core.inference.log_anomalies import (
     group_anomalies,
     share_breaks,
 )
-from coordinator_core.share_state.columnar import RECORD_KINDS
+from coordinator_core.share_state.rows import RECORD_KINDS
 from tests.coordinator_core.inference.test_commit_anomalies import commit, event, life_of
 
 DEFECT = re.compile(r"KAFKA-[0-9]{5}|apache/kafka#[0-9]{5}")

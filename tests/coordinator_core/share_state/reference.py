@@ -13,15 +13,10 @@ import numpy as np
 from coordinator_core import codec
 from coordinator_core.log.chunk import BatchColumns, RecordChunk, RecordColumns
 from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.share_state.columnar import (
-    RECORD_KINDS,
-    TRANSITION_KINDS,
-    ColumnarOutput,
-    ColumnarShareReplay,
-    StateBatchLists,
-)
+from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
 from coordinator_core.share_state.combine import StateBatch, canonical_batches
 from coordinator_core.share_state.replay import apply_share_snapshot, apply_share_update
+from coordinator_core.share_state.rows import RECORD_KINDS, TRANSITION_KINDS, StateBatchLists
 from coordinator_core.share_state.state import SharePartition, ShareSnapshot, ShareUpdate
 from schemas.share_group_state import (
     SHARE_SNAPSHOT_KEY,
@@ -354,10 +349,10 @@ def columnar_rows(outputs: Iterable[ColumnarOutput]) -> Rows:
     count = 0
     for output in outputs:
         states, batches, transitions = output.partition_states, output.state_batches, output.transitions
-        count += len(states) + len(batches) + len(transitions)
-        for i in range(len(states)):
+        count += len(states.key) + len(batches.key) + len(transitions.key)
+        for i in range(len(states.key)):
             rows.states.add(_state_row(output, i))
-        for i in range(len(batches)):
+        for i in range(len(batches.key)):
             has_end = bool(batches.has_end[i])
             rows.batches.add(
                 (
@@ -372,7 +367,7 @@ def columnar_rows(outputs: Iterable[ColumnarOutput]) -> Rows:
                     bool(batches.is_complete[i]),
                 )
             )
-        for i in range(len(transitions)):
+        for i in range(len(transitions.key)):
             rank = (int(transitions.from_delivery_count[i]), int(transitions.from_state[i]))
             new_rank = (int(transitions.to_delivery_count[i]), int(transitions.to_state[i]))
             rows.transitions.add(
