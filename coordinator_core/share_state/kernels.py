@@ -139,7 +139,7 @@ class Records(NamedTuple):
     value_length: I32
 
 
-class Step(NamedTuple):
+class RecordContext(NamedTuple):
     """The record at hand, and what all rows that it makes have in common."""
 
     key: int
@@ -221,14 +221,14 @@ def _report(findings: Rows, counts: Rows, key: int, code: int, offset: int, befo
 
 @inlined
 def _transition(
-    arrays: ColumnarArrays, step: Step, first: int, last: int, from_rank: int, to_rank: int, kind: int
+    arrays: ColumnarArrays, context: RecordContext, first: int, last: int, from_rank: int, to_rank: int, kind: int
 ) -> None:
     row = arrays.transitions[arrays.counts[0].transitions]
-    row.offset = step.offset
-    row.at = step.at
+    row.offset = context.offset
+    row.at = context.at
     row.first = first
     row.last = last
-    row.key = step.key
+    row.key = context.key
     row.has_from = from_rank != NO_RANK
     row.from_state = state_of(from_rank) if from_rank != NO_RANK else 0
     row.from_count = count_of(from_rank) if from_rank != NO_RANK else 0
@@ -236,7 +236,7 @@ def _transition(
     row.to_state = state_of(to_rank) if to_rank != NO_RANK else 0
     row.to_count = count_of(to_rank) if to_rank != NO_RANK else 0
     row.kind = kind
-    row.leader_changed = step.leader_changed
+    row.leader_changed = context.leader_changed
     arrays.counts[0].transitions += 1
 
 
@@ -256,20 +256,20 @@ def _batch_row(row: Row, key: int, batch: Row, to_offset: int, to_at: int) -> No
 
 
 @inlined
-def _open(batch: Row, step: Step) -> None:
+def _open(batch: Row, context: RecordContext) -> None:
     """The row of a batch begins with this record."""
-    batch.from_offset = step.offset
-    batch.from_at = step.at
-    batch.is_complete = step.is_complete
+    batch.from_offset = context.offset
+    batch.from_at = context.at
+    batch.is_complete = context.is_complete
 
 
 @inlined
-def _close(arrays: ColumnarArrays, step: Step, batch: Row) -> None:
+def _close(arrays: ColumnarArrays, context: RecordContext, batch: Row) -> None:
     """End the row of a batch. One that this very record opened was never to be seen, and gives no row."""
-    _count_offsets(arrays.keys[step.key], batch.first, batch.last, batch.rank, -1)
-    if batch.from_offset == step.offset:
+    _count_offsets(arrays.keys[context.key], batch.first, batch.last, batch.rank, -1)
+    if batch.from_offset == context.offset:
         return
-    _batch_row(arrays.batches[arrays.counts[0].batches], step.key, batch, step.offset, step.at)
+    _batch_row(arrays.batches[arrays.counts[0].batches], context.key, batch, context.offset, context.at)
     arrays.counts[0].batches += 1
 
 
@@ -341,9 +341,9 @@ def _append(batches: Rows, count: int, first: int, last: int, rank: int) -> int:
 
 
 @inlined
-def _passed(arrays: ColumnarArrays, step: Step, first: int, last: int, own_count: int) -> None:
+def _passed(arrays: ColumnarArrays, context: RecordContext, first: int, last: int, own_count: int) -> None:
     """The start offset moves over `first..last`: a row for each range that was never seen terminal."""
-    key, pool = arrays.keys[step.key], arrays.pool
+    key, pool = arrays.keys[context.key], arrays.pool
     row = key.region + key.head
     end_row = row + key.length
     while row < end_row and pool[row].last < first:
@@ -362,13 +362,13 @@ def _passed(arrays: ColumnarArrays, step: Step, first: int, last: int, own_count
             else:
                 end = min(last, batch.first - 1)
         if rank == NO_RANK or not _is_terminal(rank):
-            look_from = _passed_piece(arrays, step, position, end, rank, look_from, own_count)
+            look_from = _passed_piece(arrays, context, position, end, rank, look_from, own_count)
         position = end + 1
 
 
 @inlined
 def _passed_piece(
-    arrays: ColumnarArrays, step: Step, first: int, last: int, rank: int, look_from: int, own_count: int
+    arrays: ColumnarArrays, context: RecordContext, first: int, last: int, rank: int, look_from: int, own_count: int
 ) -> int:
     """The piece less what the record itself calls terminal. Returns from which of its batches to go on."""
     own = arrays.own
@@ -380,27 +380,27 @@ def _passed_piece(
         batch = own[look]
         if _is_terminal(batch.rank):
             if batch.first > position:
-                _transition(arrays, step, position, batch.first - 1, rank, NO_RANK, PASSED)
+                _transition(arrays, context, position, batch.first - 1, rank, NO_RANK, PASSED)
             if batch.last >= last:
                 return look_from
             position = batch.last + 1
         look += 1
-    _transition(arrays, step, position, last, rank, NO_RANK, PASSED)
+    _transition(arrays, context, position, last, rank, NO_RANK, PASSED)
     return look_from
 
 
 @inlined
-def _trim(arrays: ColumnarArrays, step: Step, start: int) -> None:
+def _trim(arrays: ColumnarArrays, context: RecordContext, start: int) -> None:
     """Drop what lies below the start offset."""
-    key = arrays.keys[step.key]
+    key = arrays.keys[context.key]
     while key.length > 0:
         batch = arrays.pool[key.region + key.head]
         if batch.first >= start:
             return
-        _close(arrays, step, batch)
+        _close(arrays, context, batch)
         if batch.last >= start:
             batch.first = start
-            _open(batch, step)
+            _open(batch, context)
             _count_offsets(key, start, batch.last, batch.rank, 1)
             return
         key.head += 1
@@ -421,12 +421,12 @@ def _row_ending_at(pool: Rows, region: int, low: int, high: int, offset: int) ->
 
 
 @inlined
-def _merge_update(arrays: ColumnarArrays, step: Step, own_from: int, own_count: int) -> None:
+def _merge_update(arrays: ColumnarArrays, context: RecordContext, own_from: int, own_count: int) -> None:
     """Merge an update's batches, each run of them that lie close together in a window of its own.
 
     A window has the rows that the run covers, and the neighbours on both sides, which may join.
     """
-    key, pool, own = arrays.keys[step.key], arrays.pool, arrays.own
+    key, pool, own = arrays.keys[context.key], arrays.pool, arrays.own
     low = 0
     while own_from < own_count:
         region = key.region + key.head
@@ -441,7 +441,7 @@ def _merge_update(arrays: ColumnarArrays, step: Step, own_from: int, own_count: 
             while high < length and pool[region + high].first - 1 <= own[own_end].last:
                 high += 1
             own_end += 1
-        _merge(arrays, step, low, high, own_from, own_end, False, False)
+        _merge(arrays, context, low, high, own_from, own_end, False, False)
         low = high + key.length - length
         own_from = own_end
 
@@ -449,7 +449,7 @@ def _merge_update(arrays: ColumnarArrays, step: Step, own_from: int, own_count: 
 @inlined
 def _merge(
     arrays: ColumnarArrays,
-    step: Step,
+    context: RecordContext,
     low: int,
     high: int,
     own_from: int,
@@ -463,7 +463,7 @@ def _merge(
     which no coordinator does.
     """
     pool, own, merged = arrays.pool, arrays.own, arrays.merged
-    region = arrays.keys[step.key].region + arrays.keys[step.key].head
+    region = arrays.keys[context.key].region + arrays.keys[context.key].head
     went_back = False
     count = 0
     row, other = low, own_from
@@ -476,7 +476,7 @@ def _merge(
             is_whole = other >= own_count or batch.last < other_first
             end = batch.last if is_whole else other_first - 1
             if is_snapshot:
-                _transition(arrays, step, first, end, batch.rank, NO_RANK, RESET)
+                _transition(arrays, context, first, end, batch.rank, NO_RANK, RESET)
                 went_back = True
             else:
                 count = _append(merged, count, first, end, batch.rank)
@@ -491,7 +491,7 @@ def _merge(
             is_whole = row >= high or given.last < first
             end = given.last if is_whole else first - 1
             kind = FIRST_SEEN if is_first else _kind_of(NO_RANK, given.rank)
-            _transition(arrays, step, other_first, end, NO_RANK, given.rank, kind)
+            _transition(arrays, context, other_first, end, NO_RANK, given.rank, kind)
             count = _append(merged, count, other_first, end, given.rank)
             if is_whole:
                 other += 1
@@ -505,7 +505,7 @@ def _merge(
             end = min(last, other_last)
             if given.rank > rank or (is_snapshot and given.rank != rank):
                 went_back = went_back or given.rank < rank
-                _transition(arrays, step, first, end, rank, given.rank, _kind_of(rank, given.rank))
+                _transition(arrays, context, first, end, rank, given.rank, _kind_of(rank, given.rank))
                 rank = given.rank
             count = _append(merged, count, first, end, rank)
             if end == last:
@@ -518,20 +518,22 @@ def _merge(
                 other_first = own[other].first if other < own_count else 0
             else:
                 other_first = end + 1
-    _open_and_close(arrays, step, region, low, high, count)
-    _splice(arrays, arrays.keys[step.key], low, high, count)
+    _open_and_close(arrays, context, region, low, high, count)
+    _splice(arrays, arrays.keys[context.key], low, high, count)
     return went_back
 
 
 @inlined
-def _open_and_close(arrays: ColumnarArrays, step: Step, region: int, low: int, high: int, count: int) -> None:
+def _open_and_close(
+    arrays: ColumnarArrays, context: RecordContext, region: int, low: int, high: int, count: int
+) -> None:
     """Batches that stay as they were keep their open row; the others end theirs, or begin one."""
-    key, pool, merged = arrays.keys[step.key], arrays.pool, arrays.merged
+    key, pool, merged = arrays.keys[context.key], arrays.pool, arrays.merged
     row = low
     for place in range(count):
         new = merged[place]
         while row < high and pool[region + row].first < new.first:
-            _close(arrays, step, pool[region + row])
+            _close(arrays, context, pool[region + row])
             row += 1
         if row < high and pool[region + row].first == new.first:
             old = pool[region + row]
@@ -541,11 +543,11 @@ def _open_and_close(arrays: ColumnarArrays, step: Step, region: int, low: int, h
                 new.from_at = old.from_at
                 new.is_complete = old.is_complete
                 continue
-            _close(arrays, step, old)
-        _open(new, step)
+            _close(arrays, context, old)
+        _open(new, context)
         _count_offsets(key, new.first, new.last, new.rank, 1)
     while row < high:
-        _close(arrays, step, pool[region + row])
+        _close(arrays, context, pool[region + row])
         row += 1
 
 
@@ -583,14 +585,14 @@ def _splice(arrays: ColumnarArrays, key: Row, low: int, high: int, count: int) -
 
 
 @borrowing
-def _forget(arrays: ColumnarArrays, step: Step) -> None:
+def _forget(arrays: ColumnarArrays, context: RecordContext) -> None:
     """All batches go: the offsets were reset, or the state was deleted."""
-    key = arrays.keys[step.key]
+    key = arrays.keys[context.key]
     region = key.region + key.head
     for row in range(region, region + key.length):
         batch = arrays.pool[row]
-        _transition(arrays, step, batch.first, batch.last, batch.rank, NO_RANK, RESET)
-        _close(arrays, step, batch)
+        _transition(arrays, context, batch.first, batch.last, batch.rank, NO_RANK, RESET)
+        _close(arrays, context, batch)
     key.head = 0
     key.length = 0
 
@@ -613,16 +615,16 @@ def _effective_start(key: Row, pool: Rows) -> int:
 
 
 @inlined
-def _state_row(arrays: ColumnarArrays, step: Step, kind: int, changed_from: int) -> None:
+def _state_row(arrays: ColumnarArrays, context: RecordContext, kind: int, changed_from: int) -> None:
     """One row of share_partition_states; the key's row before it ends here."""
-    key, states, counts = arrays.keys[step.key], arrays.states, arrays.counts[0]
+    key, states, counts = arrays.keys[context.key], arrays.states, arrays.counts[0]
     if key.row >= 0:
-        states[key.row].to_offset = step.offset
-        states[key.row].to_at = step.at
+        states[key.row].to_offset = context.offset
+        states[key.row].to_at = context.at
     row = states[counts.states]
-    row.key = step.key
-    row.offset = step.offset
-    row.at = step.at
+    row.key = context.key
+    row.offset = context.offset
+    row.at = context.at
     row.to_offset = OPEN
     row.to_at = 0
     row.kind = kind
@@ -659,8 +661,8 @@ def _set_fields(key: Row, fields: Row) -> None:
 
 @borrowing
 def _replay_tombstone(arrays: ColumnarArrays, key_row: int, offset: int, at: int) -> None:
-    step = Step(key_row, offset, at, False, False)
-    _forget(arrays, step)
+    context = RecordContext(key_row, offset, at, False, False)
+    _forget(arrays, context)
     key = arrays.keys[key_row]
     key.flags = SEEN
     key.passed = -1
@@ -671,7 +673,7 @@ def _replay_tombstone(arrays: ColumnarArrays, key_row: int, offset: int, at: int
     key.complete_count = 0
     key.created = 0
     key.written = 0
-    _state_row(arrays, step, KIND_TOMBSTONE, arrays.counts[0].changed)
+    _state_row(arrays, context, KIND_TOMBSTONE, arrays.counts[0].changed)
 
 
 @inlined
@@ -719,27 +721,27 @@ def _replay_update(arrays: ColumnarArrays, key_row: int, offset: int, at: int, o
                 _report(findings, counts, key_row, STALE_WRITER, offset, key.start, fields.start)
             key.start = fields.start
         key.complete_count = fields.complete_count
-    step = Step(key_row, offset, at, leader_changed, is_complete)
+    context = RecordContext(key_row, offset, at, leader_changed, is_complete)
     if flags & HAS_STATE:
-        _move_start(arrays, step, own_count)
+        _move_start(arrays, context, own_count)
     own_from = 0
     if key.start != UNCHANGED:
-        _trim(arrays, step, key.start)
+        _trim(arrays, context, key.start)
         own_from = _own_from(arrays.own, own_count, key.start)
     if own_from < own_count:
-        _merge_update(arrays, step, own_from, own_count)
-    _state_row(arrays, step, KIND_UPDATE, changed_from)
+        _merge_update(arrays, context, own_from, own_count)
+    _state_row(arrays, context, KIND_UPDATE, changed_from)
 
 
 @inlined
-def _move_start(arrays: ColumnarArrays, step: Step, own_count: int) -> None:
+def _move_start(arrays: ColumnarArrays, context: RecordContext, own_count: int) -> None:
     """Rows for what the start offset passes now; what it passed before a stale writer set it back it does not
     pass again."""
-    key = arrays.keys[step.key]
+    key = arrays.keys[context.key]
     passed, start = key.passed, key.start
     if start > passed:
         if passed >= 0:
-            _passed(arrays, step, passed, start - 1, own_count)
+            _passed(arrays, context, passed, start - 1, own_count)
         key.passed = start
 
 
@@ -756,29 +758,29 @@ def _replay_snapshot(arrays: ColumnarArrays, key_row: int, offset: int, at: int,
     if had_state and own_count == 0:
         is_initial = is_warm and fields.leader_epoch == 0 and -1 <= fields.complete_count <= 0
         is_reset = is_initial or (was_complete and fields.state_epoch != key.state_epoch)
-    step = Step(key_row, offset, at, had_state and fields.leader_epoch != key.leader_epoch, True)
+    context = RecordContext(key_row, offset, at, had_state and fields.leader_epoch != key.leader_epoch, True)
     if was_complete and fields.snapshot_epoch < key.snapshot_epoch:
         _report(findings, counts, key_row, SNAPSHOT_EPOCH_WENT_BACK, offset, key.snapshot_epoch, fields.snapshot_epoch)
     if is_reset:
-        _forget(arrays, step)
+        _forget(arrays, context)
     _set_fields(key, fields)
     key.flags = SEEN | HAS_STATE | HAS_SNAPSHOT | (flags & ORPHAN_REPORTED)
     if is_reset or not had_state:
         key.passed = fields.start
     else:
-        _move_start(arrays, step, own_count)
+        _move_start(arrays, context, own_count)
     own_from = 0
     if fields.start != UNCHANGED:
-        _trim(arrays, step, fields.start)
+        _trim(arrays, context, fields.start)
         own_from = _own_from(arrays.own, own_count, fields.start)
-    if _merge(arrays, step, 0, key.length, own_from, own_count, True, flags & SEEN == 0):
+    if _merge(arrays, context, 0, key.length, own_from, own_count, True, flags & SEEN == 0):
         _report(findings, counts, key_row, STATE_WENT_BACK, offset, 0, 0)
     kind = KIND_SNAPSHOT
     if is_reset:
         kind = KIND_RESET
     elif not is_warm:
         kind = KIND_COLD_SNAPSHOT
-    _state_row(arrays, step, kind, changed_from)
+    _state_row(arrays, context, kind, changed_from)
 
 
 @inlined
