@@ -136,9 +136,11 @@ def _is_expected(environment: Mapping[str, str]) -> bool:
 
 
 def _without_spark(environment: Mapping[str, str]) -> list[str]:
-    """The places of modules, but for Spark's own: of them PySpark is found where the driver found it."""
-    spark = environment.get("SPARK_HOME", "") + os.sep
-    return [place for place in environment.get("PYTHONPATH", "").split(os.pathsep) if not place.startswith(spark)]
+    """The places of modules, but for Spark's own: of them PySpark is found where the driver found it. The JVM names its
+    jars by their true path, whatever link leads there (of an environment, or `/opt/spark`)."""
+    spark = Path(environment.get("SPARK_HOME", os.sep)).resolve()
+    places = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return [place for place in places if not Path(place).resolve().is_relative_to(spark)]
 
 
 def _executor_environment(spark_settings: Mapping[str, str]) -> dict[str, str]:

@@ -121,6 +121,19 @@ def test_a_daemon_has_what_spark_gave_its_child(folder: Path, environment: dict[
         assert process.wait(SECONDS) == 0
 
 
+def test_spark_may_be_found_by_a_link(folder: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    """The JVM names its jar by the true path, where SPARK_HOME is that of a link: the process is taken over."""
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "spark")
+    with waiting(folder, {**environment, "SPARK_HOME": f"{tmp_path}/link"}) as (process, known):
+        places = f"{tmp_path}/link/python/lib/pyspark.zip:{tmp_path}/spark/jars/spark-core.jar"
+        known |= {"SPARK_LINES": "sent", "PYTHONPATH": f"{places}:{known['PYTHONPATH']}"}
+        with python(CHILD, env=known) as child:
+            child.communicate("in", timeout=SECONDS)
+            assert child.returncode == 0
+        assert process.wait(SECONDS) == 0
+
+
 @pytest.mark.parametrize(
     "other",
     [
