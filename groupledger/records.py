@@ -85,6 +85,12 @@ REMEDIES: Final[Mapping[str, str]] = {
     "timestamp": "F.to_timestamp('timestamp')",
     "topic": "F.lit('__consumer_offsets')",
 }
+REMEDIES_OF_TIMES: Final[Mapping[str, str]] = {
+    "timestamp_ntz": "F.to_timestamp('timestamp'), which takes it for a time of spark.sql.session.timeZone",
+    "decimal": "F.col('timestamp').cast('bigint') where it is epoch milliseconds",
+    "double": "F.col('timestamp').cast('bigint') where it is epoch milliseconds",
+}
+"""Of `timestamp`, by what it is instead."""
 
 BATCH_COLUMNS: Final = ("topic", "partition", "base_offset", "batch")
 """A DataFrame that has these is one of record batches."""
@@ -150,7 +156,7 @@ def read_records(records: DataFrame, columns: ColumnNames | None = None) -> Reco
     shown = {
         "cluster_id": found.get("cluster_id"),
         "topic": found.get("topic"),
-        "log_partition": found["partition"].cast("int"),
+        "log_partition": found["partition"].try_cast("int"),  # a number that no partition has is a row of `errors`
         "log_offset": found["offset"].cast("bigint"),
         "timestamp_ms": found["timestamp"] if types["timestamp"] == "bigint" else F.unix_millis(found["timestamp"]),
         "key": found["key"],
@@ -208,6 +214,8 @@ def _mistyped(name: str, type_: str, chosen: str | Column | None) -> str:
     expected = EXPECTED[name]
     which = f"column {chosen!r}, taken for {name}," if isinstance(chosen, str) else f"column {name!r}"
     remedy = REMEDIES.get(name, f"F.col({name!r}).cast({expected.types[-1]!r})")
+    if name == "timestamp":
+        remedy = REMEDIES_OF_TIMES.get(type_.partition("(")[0], remedy)
     return (
         f"{which} of records is {type_.upper()}, and {expected.meaning} is {_types(expected)}: "
         f"give an expression that makes it so, columns={{{name!r}: ...}}: {remedy}"

@@ -32,7 +32,7 @@ from groupledger.key_replay import (
     unread_batches,
 )
 from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, read_records
-from jobs.delta.arrow_schemas import arrow_schema, delta_struct, spark_schema
+from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, arrow_schema, delta_struct, spark_schema
 from jobs.silver.tasks import METADATA_TOPIC, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from jobs.silver.topic_names import LEARNED_FROM
 from schemas.tables.bronze import QUARANTINE
@@ -182,7 +182,7 @@ def replay_groups(
 
     Raises RecordsError before any job runs where a column is missing or of another type.
     """
-    read = read_records(records, columns)
+    read = _at_rest(records, columns)
     return GroupReplay(Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key), _names(topics))
 
 
@@ -198,8 +198,17 @@ def replay_share_partitions(
 
     Arguments and errors as of `replay_groups`.
     """
-    read = read_records(records, columns)
+    read = _at_rest(records, columns)
     return ShareReplay(Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key), _names(topics))
+
+
+def _at_rest(records: DataFrame, columns: ColumnNames | None) -> Records:
+    if records.isStreaming:
+        raise RecordsError(
+            "records are a stream, and a key is replayed from its first record to its last: write the stream to a "
+            "table and replay that, or take spark.read in place of spark.readStream. decode takes a stream"
+        )
+    return read_records(records, columns)
 
 
 # --- the plan
@@ -325,8 +334,11 @@ class Keyed:
             yield _quarantined(frame.where(is_other), where, OTHER_TOPIC, "a record of no coordinator's topic")
             is_lost &= F.col("topic") == F.lit(self.topic)
         yield _quarantined(
-            frame.where(is_lost), where, BAD_ROW, "a record without partition or offset, or with one below 0"
+            frame.where(is_lost), where, BAD_ROW, "a record without partition or offset, or with one out of range"
         )
+        if self.records.batches is None:
+            named = {**where, "topic": F.lit(self.topic)}
+            yield _quarantined(self.data().where(_HAS_NO_TIME), named, BAD_ROW, _NO_TIME)
         content = F.xxhash64("key", "value", "timestamp_ms")
         places = ["log_partition", "log_offset", *(["cluster_id"] if self.records.has_cluster else [])]
         copies = self.data().groupBy(*places).agg(F.min(content).alias("least"), F.max(content).alias("most"))
@@ -341,6 +353,11 @@ class Keyed:
 
 
 _HAS_PLACE: Final = "log_partition >= 0 and log_offset >= 0"
+_HAS_NO_TIME: Final = f"timestamp_ms not between {NO_TIMESTAMP_MS} and {TIMESTAMP_MS_MAX}"
+_NO_TIME: Final = (
+    "a record whose time is before 1970 or after the year 9999 was replayed as one without: whole numbers are taken "
+    "for epoch milliseconds. Of microseconds give columns={'timestamp': F.timestamp_micros(...)}"
+)
 
 
 def _quarantined(

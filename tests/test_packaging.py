@@ -259,10 +259,20 @@ print("from", spark.sparkContext.parallelize([0], 1).map(lambda _: groupledger._
 """
 
 
-def spark_submit(folder: Path, package: Path) -> subprocess.CompletedProcess[str]:
+def dependencies(python: str, folder: Path) -> Path:
+    """A Python of a version that has what this project needs, and nothing of the project itself."""
+    if python == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return Path(sys.executable)
+    subprocess.run([interpreter(python), "-m", "venv", folder], check=True)
+    pinned = ("-r", PROJECT_ROOT / "requirements.txt", "-c", PROJECT_ROOT / "requirements-dev.txt", "pandas")
+    subprocess.run([folder / "bin" / "pip", "install", "-q", *pinned], check=True)
+    return folder / "bin" / "python"
+
+
+def spark_submit(folder: Path, package: Path, python: Path) -> subprocess.CompletedProcess[str]:
     """Run the API on a cluster whose executor has the dependencies, and this project from `--py-files` alone."""
     (folder / "job.py").write_text(API_JOB)
-    binaries = Path(sys.executable).parent
+    binaries = python.parent
     environment = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "LANG", "HOME") if name in os.environ}
     settings = ("spark.ui.enabled=false", "spark.sql.shuffle.partitions=2", "spark.log.level=ERROR")
     words = ["--master", "local-cluster[1,2,1024]", "--py-files", str(package)]
@@ -271,7 +281,7 @@ def spark_submit(folder: Path, package: Path) -> subprocess.CompletedProcess[str
     return subprocess.run(
         [binaries / "spark-submit", *words, str(folder / "job.py"), str(folder / "raw")],
         cwd=folder,
-        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)},
         capture_output=True,
         text=True,
         check=False,
@@ -279,11 +289,12 @@ def spark_submit(folder: Path, package: Path) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.skipif(not os.environ.get("PACKAGE_TESTS"), reason="minutes: make package-test")
-def test_executors_get_the_api_by_py_files(wheel: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("python", PYTHONS)
+def test_executors_get_the_api_by_py_files(wheel: Path, python: str, tmp_path: Path) -> None:
     """The wheel as a .zip brings the API to executors that have nothing else of this project."""
     write_raw_records(tmp_path)
     shutil.copy(wheel, tmp_path / "groupledger.zip")
-    done = spark_submit(tmp_path, tmp_path / "groupledger.zip")
+    done = spark_submit(tmp_path, tmp_path / "groupledger.zip", dependencies(python, tmp_path / "environment"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["rebalances", "257", "from", "./groupledger.zip/groupledger/__init__.py"]
 

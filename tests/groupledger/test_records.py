@@ -56,6 +56,16 @@ def test_usual_names_are_found(spark: SparkSession, schema: str) -> None:
         (SPARK, {"offset": "topic"}, "column 'topic', taken for offset, of records is STRING"),
         (SPARK, {"ofset": "offset"}, "columns names 'ofset', which is none of: key, value, partition, offset"),
         (SPARK.replace("timestamp timestamp", "timestamp string"), None, "F.to_timestamp('timestamp')"),
+        (
+            SPARK.replace("timestamp timestamp", "timestamp timestamp_ntz"),
+            None,
+            "F.to_timestamp('timestamp'), which takes it for a time of spark.sql.session.timeZone",
+        ),
+        (
+            SPARK.replace("timestamp timestamp", "timestamp decimal(20,0)"),
+            None,
+            "F.col('timestamp').cast('bigint') where it is epoch milliseconds",
+        ),
         ("topic string, partition int, base_offset bigint, batch string", None, "column 'batch' of records holds no"),
     ],
 )
@@ -84,6 +94,17 @@ def test_own_expressions(spark: SparkSession) -> None:
     (row,) = groupledger.decode(rows, columns=own).collect()
     assert (row.log_partition, row.log_offset, row.group_id, row.value) == (3, 7, "g", None)
     assert row.recorded_at.timestamp() == 0.005
+
+
+@pytest.mark.parametrize("function", ["replay_groups", "replay_share_partitions"])
+def test_a_stream_is_one_error(spark: SparkSession, function: str) -> None:
+    """A replay begins at a key's first record: a stream is refused by name, before Spark says that it cannot sort."""
+    rate = spark.readStream.format("rate").load()
+    empty = F.lit(None).cast("binary")
+    stream = rate.select("timestamp", F.col("value").alias("offset"), F.lit(0).alias("partition"), empty.alias("key"))
+    with pytest.raises(RecordsError, match=r"records are a stream.*spark\.read in place of spark\.readStream"):
+        getattr(groupledger, function)(stream.withColumn("value", empty))
+    assert groupledger.decode(stream.withColumn("value", empty)).isStreaming
 
 
 def test_topics_need_their_columns(spark: SparkSession) -> None:

@@ -181,14 +181,21 @@ def test_what_cannot_be_read_is_a_row(spark: SparkSession) -> None:
         (*good, groups_topic, 0, 9, 1000),
         (good[0], None, groups_topic, 0, 9, 1000),
         (*good, groups_topic, 0, 10, None),
+        (*good, groups_topic, 1 << 32, 12, 1000),
+        (*good, groups_topic, 0, 13, 1_700_000_000_000_000_000),
+        (*good, groups_topic, 0, 14, -2),
+        (*good, groups_topic, 0, 15, -1),
     ]
-    schema = "key binary, value binary, topic string, partition int, offset bigint, timestamp bigint"
+    schema = "key binary, value binary, topic string, partition bigint, offset bigint, timestamp bigint"
     replay = groupledger.replay_groups(spark.createDataFrame(rows, schema))
     errors = sorted(((row.code, row.partition, row.offset) for row in replay.errors.collect()), key=repr)
     assert errors == [
         ("BAD_ROW", -1, 11),
         ("BAD_ROW", 0, -1),
+        ("BAD_ROW", 0, 13),
+        ("BAD_ROW", 0, 14),
         ("BAD_ROW", 0, None),
+        ("BAD_ROW", None, 12),
         ("BAD_ROW", None, 6),
         ("BUFFER_UNDERFLOW", 0, 2),
         ("BUFFER_UNDERFLOW", 0, 3),
@@ -198,7 +205,7 @@ def test_what_cannot_be_read_is_a_row(spark: SparkSession) -> None:
         ("UNKNOWN_VALUE_VERSION", 0, 5),
     ]
     commits = sorted((row.log_offset, row.committed_offset) for row in replay.commits.collect())
-    assert commits == [(1, 5), (8, 5), (9, None), (10, 5)]
+    assert commits == [(1, 5), (8, 5), (9, None), (10, 5), (13, 5), (14, 5), (15, 5)]
     assert groupledger.replay_share_partitions(spark.createDataFrame(rows, schema)).errors.count() == 1
 
 
