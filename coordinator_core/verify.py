@@ -22,6 +22,10 @@ Facts = Mapping[Path, Any]
 
 EXISTS: Final[Path] = ("exists",)
 """True of a group, and of a share partition, that is there. What is not there has no facts."""
+TOPOLOGY_DESCRIPTION: Final[Path] = ("topology description",)
+"""STORED where the broker's plugin has the description of the topology of a streams group (KIP-1331), or NOT_STORED."""
+STORED: Final = "STORED"
+NOT_STORED: Final = "NOT_STORED"
 MEMBER_EXISTS: Final = "exists"
 """True of a member that is there: ("member", member id, "exists")."""
 
@@ -50,6 +54,9 @@ class Reason(StrEnum):
     SHARE_INITIALIZING = "SHARE_INITIALIZING"
     """The share coordinator has a share partition's first state, and the group has not noted yet that it is
     initialised: until then the broker does not list it."""
+    DESCRIPTION_NOT_KEPT = "DESCRIPTION_NOT_KEPT"
+    """The log says that the description of a topology was stored. The broker's plugin may have lost it since, and a
+    broker that has no plugin any more tells none."""
     STREAMS_NOT_READY = "STREAMS_NOT_READY"
     """Whether all topics of a streams group are there is in the cluster's metadata: a coordinator which loaded the
     group looks there at the next heartbeat."""
@@ -124,6 +131,8 @@ def explain_group(difference: Difference, described_state: str | None, topic_ids
         return Reason.CLASSIC_REBALANCING
     if kind == "state" and difference.described == STREAMS_NOT_READY_STATE:
         return Reason.STREAMS_NOT_READY
+    if difference.path == TOPOLOGY_DESCRIPTION and difference.described == NOT_STORED:
+        return Reason.DESCRIPTION_NOT_KEPT
     is_unnamed = difference.described is None and isinstance(difference.known, str)
     if kind in ("assigned", "target") and is_unnamed and difference.known not in topic_ids:
         return Reason.TOPIC_DELETED

@@ -16,7 +16,12 @@ from coordinator_core.history.operations import (
     Operation,
     ReplayedOperation,
 )
-from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, CONVERTED, GROUP_DELETED
+from coordinator_core.history.rows import (
+    ASSIGNMENT_CONFIGS_CHANGED,
+    CONVERTED,
+    GROUP_DELETED,
+    TOPOLOGY_DESCRIPTION_CHANGED,
+)
 from coordinator_core.history.views import Member
 from coordinator_core.limits import CLIENT_NOTES_MAX
 from coordinator_core.replay import Group
@@ -28,6 +33,9 @@ UNREAD_BYTES: Final = "EMBEDDED"
 """Code of the anomaly that bytes of a client are no subscription or assignment."""
 SHORT_BYTES: Final = "CLIENT_LAYOUT"
 """The same where only what comes after topics and partitions is missing."""
+
+NO_DESCRIPTION: Final = (-1, -1)
+"""Topology epochs whose description the broker's plugin has, and refused, of a streams group just made."""
 
 FIRST_GENERATION_MAX: Final[Mapping[str, int]] = {
     GroupType.CLASSIC: 1,
@@ -178,6 +186,7 @@ class Comparison(NamedTuple):
                 )
         elif isinstance(after, StreamsGroup):
             _say_topology(self.step, before.topology if isinstance(before, StreamsGroup) else None, after.topology)
+            _say_description(self.step, before if isinstance(before, StreamsGroup) else None, after)
             if isinstance(before, StreamsGroup) and before.last_assignment_configs != after.last_assignment_configs:
                 self.step.say(
                     ASSIGNMENT_CONFIGS_CHANGED,
@@ -379,3 +388,15 @@ def _say_topology(step: ReplayedOperation, before: Topology | None, after: Topol
     topics = {subtopology.subtopology_id: list(subtopology.input_topics) for subtopology in after.subtopologies}
     details = {"topology_epoch": str(after.epoch), "subtopologies": json.dumps(topics, sort_keys=True)}
     step.say("TOPOLOGY_CHANGED", offset, details=details)
+
+
+def _say_description(step: ReplayedOperation, before: StreamsGroup | None, after: StreamsGroup) -> None:
+    was = NO_DESCRIPTION if before is None else _described_epochs(before)
+    now = _described_epochs(after)
+    if now != was:
+        details = {"stored_topology_epoch": str(now[0]), "failed_topology_epoch": str(now[1])}
+        step.say(TOPOLOGY_DESCRIPTION_CHANGED, step.offset_of(RecordType.STREAMS_GROUP_METADATA), details=details)
+
+
+def _described_epochs(group: StreamsGroup) -> tuple[int, int]:
+    return group.stored_description_topology_epoch, group.failed_description_topology_epoch

@@ -226,6 +226,8 @@ CONVERTED: Final = "CONVERTED"
 
 ASSIGNMENT_CONFIGS_CHANGED: Final = "ASSIGNMENT_CONFIGS_CHANGED"
 """`event_type` of silver.group_events: the configs of a streams group's assignor are others."""
+TOPOLOGY_DESCRIPTION_CHANGED: Final = "TOPOLOGY_DESCRIPTION_CHANGED"
+"""The same: another topology epoch is the one of which the broker's plugin has a description (KIP-1331)."""
 SUBSCRIPTIONS_APART: Final = "SUBSCRIPTIONS_APART"
 """The same: members have no topic in common with others from here on."""
 SUBSCRIPTIONS_TOGETHER: Final = "SUBSCRIPTIONS_TOGETHER"

@@ -31,6 +31,13 @@ def describe(
     offsets: Annotated[bool, typer.Option("--offsets", help="Offsets: what is shown by default.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Members and what they have.")] = False,
     state: Annotated[bool, typer.Option("--state", help="State, epochs and number of members.")] = False,
+    topology: Annotated[
+        bool,
+        typer.Option(
+            "--topology",
+            help="Topologies of streams groups as their clients described them: a live cluster tells them.",
+        ),
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="All columns, as in Kafka's tools.")] = False,
     kind: Annotated[
         Tool | None,
@@ -49,14 +56,18 @@ def describe(
         from jobs.queries.describe import run_describe  # noqa: PLC0415
 
         views = [view for view, is_asked in zip(View, (offsets, members, state), strict=True) if is_asked]
-        if len(views) > 1:
-            raise SettingsError("--offsets, --members and --state exclude each other")
+        if len(views) + topology > 1:
+            raise SettingsError("--offsets, --members, --state and --topology exclude each other")
         if group and all_groups:
             raise SettingsError("--group and --all-groups exclude each other")
-        if bootstrap_server is not None and (at is not None or not state):
+        if topology and bootstrap_server is None:
+            raise SettingsError("descriptions of topologies are in no log: --topology needs --bootstrap-server")
+        if topology and kind not in (None, Tool.STREAMS):
+            raise SettingsError("--topology is of streams groups alone")
+        if bootstrap_server is not None and (at is not None or not (state or topology)):
             raise SettingsError(
-                "--bootstrap-server tells who coordinates groups now, which --state shows: use it with --state, "
-                "without --at"
+                "--bootstrap-server tells who coordinates groups now, which --state shows, and topologies as they are "
+                "now: use it with --state or --topology, without --at"
             )
         if command_config is not None and bootstrap_server is None:
             raise SettingsError("--command-config does nothing without --bootstrap-server")
@@ -64,6 +75,12 @@ def describe(
             warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config
         )
         check_client(settings)
+        if topology:
+            from jobs.queries.topology import run_topology  # noqa: PLC0415
+
+            for remark in run_topology(settings, group_ids=group or None, output_format=output_format):
+                say(remark)
+            return DONE
         coordinators = None
         if bootstrap_server is not None:
             from jobs.queries.coordinators import coordinators_of_cluster  # noqa: PLC0415

@@ -91,6 +91,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("Its members then:", "describe --group orders --at 2026-11-20T03:12:00Z --members --verbose"),
         ("The state of all share groups, now:", "describe --all-groups --tool share --state"),
         ("And who coordinates them:", "describe --tool share --state --bootstrap-server broker:9092"),
+        ("What a streams application runs:", "describe --group words --topology --bootstrap-server broker:9092"),
     ),
     "owner": (
         ("Which pod owned orders-17 at 03:12?", "owner --topic orders --partition 17 --at 2026-11-20T03:12:00Z"),

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
-from coordinator_core.verify import EXISTS, MEMBER_EXISTS, Path
+from coordinator_core.verify import EXISTS, MEMBER_EXISTS, NOT_STORED, STORED, TOPOLOGY_DESCRIPTION, Path
 from jobs.errors import JobError
 from jobs.queries.verify_ledger import assignment_path
 from jobs.sources.admin import Admin
@@ -20,6 +20,7 @@ from jobs.sources.admin_answers import (
     ShareState,
     Topic,
     TopicPartitionId,
+    TopologyStatus,
 )
 from jobs.sources.broker import Broker, OffsetSpec
 from schemas import consumer_offsets, share_group_state
@@ -116,6 +117,9 @@ def description_facts(group: GroupDescription) -> dict[Path, Any]:
         facts["assignor",] = group.protocol_name
     if group.group_type == GroupType.STREAMS:
         facts["topology epoch",] = group.topology_epoch
+        if group.topology_status is not TopologyStatus.NOT_REQUESTED:
+            is_stored = group.topology_status is not TopologyStatus.NOT_STORED
+            facts[TOPOLOGY_DESCRIPTION] = STORED if is_stored else NOT_STORED
     facts["member count",] = len(group.members)
     for member in group.members:
         facts.update(_described_member(group.group_type, member))

@@ -9,6 +9,7 @@ from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.verify import (
     EXISTS,
+    TOPOLOGY_DESCRIPTION,
     Difference,
     Facts,
     Path,
@@ -338,8 +339,9 @@ def _is_refused(answer: GroupDescription | Refusal | None) -> bool:
 
 
 def _is_unknown(difference: Difference) -> bool:
-    """What brokers before 4.1 do not tell."""
-    return difference.path[-1] == "uses_classic_protocol" and difference.described is None
+    """What brokers before 4.1 do not tell, and those before 4.4."""
+    is_newer = difference.path[-1] == "uses_classic_protocol" or difference.path == TOPOLOGY_DESCRIPTION
+    return is_newer and difference.described is None
 
 
 def _differences_in(described: Facts, states: Sequence[Facts], paths: Collection[Path]) -> tuple[Difference, ...]:

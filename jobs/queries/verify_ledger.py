@@ -13,13 +13,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.history.rows import TOPOLOGY_DESCRIPTION_CHANGED
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey, key_partition
-from coordinator_core.verify import EXISTS, MEMBER_EXISTS, Facts, Path
+from coordinator_core.verify import (
+    EXISTS,
+    MEMBER_EXISTS,
+    NOT_STORED,
+    STORED,
+    TOPOLOGY_DESCRIPTION,
+    Facts,
+    Path,
+)
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt
 from jobs.queries.group_model import Row
-from jobs.queries.group_state import TELLING, Past, group_of, members_of
+from jobs.queries.group_state import RESTARTING_EVENTS, TELLING, Past, group_of, members_of
 from jobs.queries.newest_commits import newest_commits
 from schemas import consumer_offsets, share_group_state
 from schemas.group_types import GroupType
@@ -36,6 +45,8 @@ from schemas.tables.silver import (
 TARGET: Final = "TARGET"
 REVOKING: Final = "REVOKING"
 TOMBSTONE: Final = "TOMBSTONE"
+STORED_TOPOLOGY_EPOCH: Final = "stored_topology_epoch"
+NO_TOPOLOGY: Final = "-1"
 INITIALIZED: Final = "SHARE_PARTITIONS_INITIALIZED"
 NOT_SET: Final = -1
 
@@ -80,6 +91,9 @@ class GroupInWindow:
     members: list[Row] = field(default_factory=list)
     assignments: list[Row] = field(default_factory=list)
     events: list[Row] = field(default_factory=list)
+    descriptions: list[Row] = field(default_factory=list)
+    """Of streams groups, in the order of the log: events after which the broker's plugin has the description of another
+    topology, and those with which a group begins, which has none."""
 
     def states(self, names: Mapping[str, str]) -> list[Facts]:
         """The group's states in the window, one at least. `names`: of topic ids whose names the ledger lacks."""
@@ -97,7 +111,7 @@ class GroupInWindow:
         return found
 
     def _log_ends(self) -> list[int]:
-        offsets = {event["log_offset"] for event in self.events}
+        offsets = {event["log_offset"] for event in (*self.events, *self.descriptions)}
         for row in (*self.generations, *self.members, *self.assignments):
             offsets |= {row["from_log_offset"], row["to_log_offset"]}
         return _log_ends(offsets, self.window)
@@ -126,6 +140,7 @@ class GroupInWindow:
             facts["assignor",] = group.assignor
         if group.group_type == GroupType.STREAMS:
             facts["topology epoch",] = row["topology_epoch"]
+            facts[TOPOLOGY_DESCRIPTION] = self._description(log_end, row["topology_epoch"])
         facts["member count",] = len(members)
         epochs = {member.member_id: member.member_epoch for member in members}
         for member in member_rows:
@@ -133,6 +148,14 @@ class GroupInWindow:
         for assignment in assignments:
             facts.update(_assignment_fact(assignment, names))
         return facts
+
+    def _description(self, log_end: int, topology_epoch: int | None) -> str:
+        """Is the description of a topology stored at a log end?"""
+        stored = NO_TOPOLOGY
+        for event in self.descriptions:
+            if event["log_offset"] < log_end:
+                stored = event["details"].get(STORED_TOPOLOGY_EPOCH, NO_TOPOLOGY)
+        return STORED if stored == str(topology_epoch) else NOT_STORED
 
 
 @dataclass(slots=True)
@@ -229,6 +252,8 @@ class Ledger:
                 getattr(history, name).append(row)
         for group_id, events in self._events(found).items():
             found[group_id].events = events
+        for group_id, events in self._descriptions(found).items():
+            found[group_id].descriptions = events
         return found
 
     def committed_offsets(self) -> dict[str, OffsetHistory]:
@@ -353,11 +378,26 @@ class Ledger:
             for row in recent
             if row["group_id"] in histories and row["log_offset"] >= histories[row["group_id"]].window.from_end
         }
+        return self._events_of(moving, TELLING)
+
+    def _descriptions(self, histories: Mapping[str, GroupInWindow]) -> dict[str, list[Row]]:
+        """Events that tell of which topology a streams group has a description."""
+        streams = {
+            group_id
+            for group_id, history in histories.items()
+            if any(row["group_type"] == GroupType.STREAMS for row in history.generations)
+        }
+        events = self._events_of(streams, (*RESTARTING_EVENTS, TOPOLOGY_DESCRIPTION_CHANGED))
+        for of_group in events.values():
+            of_group.sort(key=lambda event: (event["log_offset"], event["event_index"]))
+        return events
+
+    def _events_of(self, group_ids: Collection[str], event_types: Collection[str]) -> dict[str, list[Row]]:
         events: dict[str, list[Row]] = defaultdict(list)
-        if moving:
-            of_moving = pc.field("group_id").isin(pa.array(sorted(moving)))
-            is_telling = pc.field("event_type").isin(pa.array(TELLING))
-            rows = self._silver.scan(GROUP_EVENTS, EVENT_COLUMNS, of_moving & is_telling)
+        if group_ids:
+            is_asked = pc.field("group_id").isin(pa.array(sorted(group_ids)))
+            is_telling = pc.field("event_type").isin(pa.array(sorted(event_types)))
+            rows = self._silver.scan(GROUP_EVENTS, EVENT_COLUMNS, is_asked & is_telling)
             for row in rows.to_pylist(maps_as_pydicts="strict"):
                 if self._is_home(consumer_offsets.TOPIC, row["group_id"], row["log_partition"]):
                     events[row["group_id"]].append(row)

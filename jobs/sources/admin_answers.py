@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Final, NamedTuple
 
+from coordinator_core.codec import Struct
 from jobs.sources.broker import error_name
 
 
@@ -110,6 +112,21 @@ class GroupMember:
     """Its assignment is in a form that cannot be read, and `assigned` is empty."""
 
 
+class TopologyStatus(IntEnum):
+    """What became of the question for the description of a topology (StreamsGroupTopologyDescriptionStatus)."""
+
+    NOT_REQUESTED = 0
+    NOT_STORED = 1
+    ERROR = 2
+    """The broker has one, and its plugin does not give it."""
+    AVAILABLE = 3
+
+    @classmethod
+    def _missing_(cls, _value: object) -> "TopologyStatus":
+        # of a newer release
+        return cls.NOT_REQUESTED
+
+
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
     """A group as its coordinator describes it. What its type of groups has not is None."""
@@ -124,6 +141,10 @@ class GroupDescription:
     group_epoch: int | None = None
     assignment_epoch: int | None = None
     topology_epoch: int | None = None
+    topology_status: TopologyStatus = TopologyStatus.NOT_REQUESTED
+    """Of the description of a streams group's topology; NOT_REQUESTED also from brokers before 4.4."""
+    topology_description: Struct | None = None
+    """`schemas.admin_protocol.TOPOLOGY_DESCRIPTION`, where the status is AVAILABLE."""
 
 
 class CommittedOffset(NamedTuple):

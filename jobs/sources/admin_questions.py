@@ -23,6 +23,7 @@ from jobs.sources.admin_answers import (
     ShareState,
     StateBatch,
     TopicPartitionId,
+    TopologyStatus,
 )
 from jobs.sources.api_request import ApiRequest
 from schemas import consumer_offsets, share_group_state
@@ -49,6 +50,8 @@ SINGLE_OFFSET_FETCH_VERSIONS: Final = (2, 7)
 """In these a request asks for one group; from 2 on for all its partitions (Kafka 0.10.2)."""
 OFFSET_FETCH_VERSION_MAX: Final = 9
 """From 10 topics go by id, and those which were deleted and have offsets still are left out."""
+TOPOLOGY_DESCRIPTION_VERSION_MIN: Final = 1
+"""Of StreamsGroupDescribe (Kafka 4.4)."""
 NO_LEADER_EPOCH: Final = -1
 MEMBER_OF_CLASSIC_PROTOCOL: Final = 0
 DEAD: Final = "Dead"
@@ -158,9 +161,17 @@ def _described(
                     protocol_name=getattr(it, "assignor_name", None),
                     group_epoch=it.group_epoch,
                     assignment_epoch=it.assignment_epoch,
-                    topology_epoch=it.topology.epoch if group_type == GroupType.STREAMS and it.topology else None,
+                    **(_topology(it) if group_type == GroupType.STREAMS else {}),
                 ),
             )
+
+
+def _topology(group: Struct) -> dict[str, Any]:
+    return {
+        "topology_epoch": group.topology.epoch if group.topology else None,
+        "topology_status": TopologyStatus(group.topology_description_status),
+        "topology_description": group.topology_description,
+    }
 
 
 def _consumer_member(member: Struct) -> GroupMember:
@@ -225,6 +236,20 @@ def _tasks(assignment: Struct) -> frozenset[AssignedPartition]:
     )
 
 
+STREAMS_GROUPS: Final = _of_groups(
+    lambda part: ApiRequest(STREAMS_GROUP_DESCRIBE, group_ids=tuple(part)),
+    lambda response: _described(response, GroupType.STREAMS, _streams_member),
+)
+STREAMS_GROUPS_SINCE_44: Final = _of_groups(
+    lambda part: ApiRequest(
+        STREAMS_GROUP_DESCRIBE,
+        min_version=TOPOLOGY_DESCRIPTION_VERSION_MIN,
+        group_ids=tuple(part),
+        include_topology_description=True,
+    ),
+    lambda response: _described(response, GroupType.STREAMS, _streams_member),
+)
+
 DESCRIPTIONS: Final[Mapping[str, Question[str, GroupDescription]]] = {
     GroupType.CLASSIC: _of_groups(
         lambda part: DescribeGroupsRequest(groups=list(part), include_authorized_operations=False, min_version=0),
@@ -238,10 +263,7 @@ DESCRIPTIONS: Final[Mapping[str, Question[str, GroupDescription]]] = {
         lambda part: ApiRequest(SHARE_GROUP_DESCRIBE, group_ids=tuple(part)),
         lambda response: _described(response, GroupType.SHARE, _share_member),
     ),
-    GroupType.STREAMS: _of_groups(
-        lambda part: ApiRequest(STREAMS_GROUP_DESCRIBE, group_ids=tuple(part)),
-        lambda response: _described(response, GroupType.STREAMS, _streams_member),
-    ),
+    GroupType.STREAMS: replace(STREAMS_GROUPS_SINCE_44, older=STREAMS_GROUPS),
 }
 """By type of groups."""
 

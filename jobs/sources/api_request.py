@@ -16,6 +16,7 @@ CORRELATION_ID_BYTES: Final = 4
 
 class ApiRequest:
     """One request. The fields of its message are keyword arguments; what is not given has Kafka's default.
+    `min_version`: the first version that can ask it, where that is not the first one declared.
 
     The answer to it is the response's struct, with the declared fields as attributes.
     """
@@ -25,11 +26,11 @@ class ApiRequest:
     _min_version: int | None = None
     _max_version: int | None = None
 
-    def __init__(self, api: tuple[Message, Message], **fields: Any) -> None:
+    def __init__(self, api: tuple[Message, Message], min_version: int = 0, **fields: Any) -> None:
         self._request, self._response = api
         self._fields = make(self._request, **fields)
         versions = message_versions(self._request)
-        self.min_version, self.max_version = versions[0], versions[-1]
+        self.min_version, self.max_version = max(versions[0], min_version), versions[-1]
         self.API_KEY = self._request.api_key
         self.API_VERSION: int | None = None
         self.name = self._request.name

@@ -247,6 +247,54 @@ def test_a_recording_of_a_44_broker(ledger: Ledger) -> None:
     assert causes(ledger, "t11-streams-static")[3] == ("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", "CERTAIN")
 
 
+def test_which_topology_the_plugin_has_a_description_of(ledger: Ledger) -> None:
+    """An event where it changes and nowhere else: uncertain while it is stored or deleted, -1 without one, which is
+    what a group begins with. No epoch comes of it."""
+    ledger.night(RECORDING / "logs")
+    rows = [row for row in ledger.rows("silver.group_events") if row["event_type"] == "TOPOLOGY_DESCRIPTION_CHANGED"]
+    rows.sort(key=lambda row: (row["group_id"], row["log_offset"]))
+    assert [(row["group_id"], row["generation"], dict(row["details"])["stored_topology_epoch"]) for row in rows] == [
+        ("t11-streams-static", 2, "-2"),
+        ("t11-streams-static", 2, "0"),
+        ("t12-streams-dynamic", 2, "-2"),
+        ("t12-streams-dynamic", 2, "0"),
+        ("t12-streams-dynamic", 6, "-2"),
+        ("t12-streams-dynamic", 6, "-1"),
+    ]
+    assert {dict(row["details"])["failed_topology_epoch"] for row in rows} == {"-1"}
+
+
+def test_a_description_is_that_of_the_group_which_got_it(tmp_path: Path) -> None:
+    """A group of the same id, made after the first one was deleted, begins without; one whose first records were
+    compacted has it at once; a night that ends between two records says each change once."""
+    key = {"group_id": "s"}
+
+    def metadata_record(epoch: int, stored: int, failed: int = -1) -> Operation:
+        value = {"epoch": epoch, "stored_description_topology_epoch": stored}
+        value["failed_description_topology_epoch"] = failed
+        return [encoded(RecordType.STREAMS_GROUP_METADATA, key, value)]
+
+    operations: list[Operation] = [
+        metadata_record(7, 4),
+        metadata_record(8, 4),
+        metadata_record(8, 4, 5),
+        [encoded(RecordType.STREAMS_GROUP_METADATA, key, None)],
+        metadata_record(2, -1),
+        metadata_record(2, -2),
+    ]
+    whole, nights = Ledger(tmp_path / "whole"), Ledger(tmp_path / "nights")
+    whole.night(written(operations, tmp_path / "logs"))
+    for number, end in enumerate((2, 5, 6), 1):
+        nights.night(written(operations[:end], tmp_path / str(number)), number=number)
+    for ledger in (whole, nights):
+        found = [
+            (generation, *map(dict(details).get, ("stored_topology_epoch", "failed_topology_epoch")))
+            for event_type, generation, _, details in events(ledger)
+            if event_type == "TOPOLOGY_DESCRIPTION_CHANGED"
+        ]
+        assert found == [(7, "4", "-1"), (8, "4", "5"), (2, "-2", "-1")]
+
+
 @pytest.mark.parametrize("cut", [1, 2])
 def test_nights_say_what_one_night_says(tmp_path: Path, cut: int) -> None:
     """The group before, by which a change of assignors shows, is kept from one night to the next."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.maven import jars_and_classes, jdk_tool
+from tests.maven import CACHE, jars_and_classes, jdk_tool
 
 HERE: Final = Path(__file__).resolve().parent
+VERSION: Final = "4.3.1"
 POM: Final = HERE / "pom.xml"
 SOURCES: Final = tuple(sorted((HERE / "java").glob("*.java")))
 LOG_CONFIGURATION: Final = HERE / "java" / "log4j2.xml"
@@ -48,4 +49,14 @@ class KafkaHome:
 def kafka_home() -> KafkaHome:
     """Find or make it. Raises Unavailable without a JDK, without Maven, or where Maven cannot fetch Kafka."""
     jars, classes = jars_and_classes("live-kafka", POM, SOURCES)
+    return KafkaHome(jdk_tool("java"), jars, classes)
+
+
+def clients_home(version: str) -> KafkaHome:
+    """The same clients, and Kafka's tools, of another release. Raises Unavailable."""
+    pom = CACHE / f"live-clients-{version}.xml"
+    CACHE.mkdir(exist_ok=True)
+    pom.write_text(POM.read_text().replace(VERSION, version))
+    sources = [path for path in SOURCES if path.stem != "LiveBroker"]
+    jars, classes = jars_and_classes(f"live-clients-{version}", pom, sources)
     return KafkaHome(jdk_tool("java"), jars, classes)

@@ -33,6 +33,7 @@ from jobs.sources.admin_answers import (
     StateBatch,
     Topic,
     TopicPartitionId,
+    TopologyStatus,
 )
 from jobs.sources.admin_questions import _classic_member
 from schemas.tables.bronze import COVERAGE
@@ -222,6 +223,54 @@ def test_no_state_of_the_time_is_moved_on_where_it_moved(warehouse: Warehouse) -
         ("MOVED_ON", "", "state", "Assigning", "Stable", None),
         ("DIFFERENT", "m1", "client_host", "/other", "/10.0.0.1", None),
     ]
+
+
+def test_whether_a_topology_is_described_is_compared(warehouse: Warehouse) -> None:
+    """A description of the topology of now is stored since offset 5, by the broker and by the log; a group made anew
+    under the same id has none. A broker without a plugin has none either, and one of before 4.4 does not tell."""
+    streams: dict[str, Any] = {"generation": 3, "assignment_epoch": 1, "state": "Empty", "topology_epoch": 2}
+
+    def stored(group_id: str, offset: int, epoch: int, event_index: int = 0) -> dict[str, Any]:
+        details = [("stored_topology_epoch", str(epoch)), ("failed_topology_epoch", "-1")]
+        return event(group_id, offset, "TOPOLOGY_DESCRIPTION_CHANGED", details=details, event_index=event_index)
+
+    write(
+        warehouse,
+        {
+            GENERATIONS: [
+                generation("s", 1, None, "STREAMS", **streams),
+                generation("new", 4, None, "STREAMS", **streams),
+                generation("other", 1, None, "STREAMS", **streams),
+            ],
+            EVENTS: [
+                *(event("s", 1, "GROUP_CREATED"), stored("s", 3, -2), stored("s", 5, 2)),
+                *(event("new", 1, "GROUP_CREATED"), stored("new", 1, 2, 1), event("new", 4, "GROUP_CREATED")),
+                *(event("other", 1, "GROUP_CREATED"), stored("other", 2, 1)),
+            ],
+        },
+    )
+
+    def verdicts(status: TopologyStatus, *window: int) -> dict[str, tuple[str, Any, str | None]]:
+        empty = [
+            GroupDescription(name, "STREAMS", "Empty", (), None, None, 3, 1, 2, status)
+            for name in ("s", "new", "other")
+        ]
+        asked = described(*window, descriptions={it.group_id: it for it in empty})
+        findings = judged(warehouse, asked)
+        return {it.thing.group_id: (it.verdict.name, it.field, it.reason) for it in findings}
+
+    equal, field = ("EQUAL", None, None), "topology description"
+    for status in (TopologyStatus.AVAILABLE, TopologyStatus.ERROR):
+        different = ("DIFFERENT", field, None)
+        assert verdicts(status) == {"s": equal, "new": different, "other": different}
+    assert verdicts(TopologyStatus.NOT_STORED) == {
+        "s": ("NOT_IN_LOG", field, Reason.DESCRIPTION_NOT_KEPT),
+        "new": equal,
+        "other": equal,
+    }
+    assert set(verdicts(TopologyStatus.NOT_REQUESTED).values()) == {equal}
+    for status in (TopologyStatus.AVAILABLE, TopologyStatus.NOT_STORED):  # it was stored while the broker was asked
+        assert verdicts(status, 5)["s"] == equal
 
 
 def test_offsets_of_the_time_of_asking(warehouse: Warehouse) -> None:
