@@ -29,8 +29,10 @@ from coordinator_core.errors import (
     CrcMismatch,
     EncodeError,
     InvalidBatch,
+    LaterKafka,
     TruncatedBatch,
     UnprintedFields,
+    UnprintedRecord,
     UnreadMetadataType,
 )
 from coordinator_core.formatter_output import (
@@ -60,6 +62,10 @@ UNKNOWN_LINE: Final = "UNKNOWN_LINE"
 """Code of a line which kafka-dump-log does not print."""
 
 PRINT_DATA: Final = "run kafka-dump-log with --print-data-log and the decoder of the topic"
+KEEP_BYTES: Final = (
+    "a later Kafka wrote it: read the segment files themselves (--segments), which keeps its bytes, and upgrade "
+    "Groupledger"
+)
 PRINT_ALL: Final = (
     "run kafka-dump-log of Kafka 4.0 or later on the same segment files, which prints all of it, or read the files "
     "themselves (--segments)"
@@ -451,11 +457,10 @@ class _Reader:
     def _unread(self, batch: _Batch, error: EncodeError, line_number: int, line: str, offset: int) -> Iterator[Dumped]:
         """A record line that does not tell its record."""
         batch.fault_count += 1
-        is_text = isinstance(error, UnprintedFields)
-        message = (
-            f"{error} by the kafka-dump-log of {_tool(batch)}: {PRINT_ALL}" if is_text else f"{error}: {PRINT_DATA}"
-        )
-        group_id = error.group_id if isinstance(error, UnprintedFields) else None
+        message = f"{error}: {KEEP_BYTES if isinstance(error, LaterKafka) else PRINT_DATA}"
+        if isinstance(error, UnprintedFields):
+            message = f"{error} by the kafka-dump-log of {_tool(batch)}: {PRINT_ALL}"
+        group_id = error.group_id if isinstance(error, UnprintedRecord) else None
         yield self._fault(NOT_PRINTED, message, line_number, line, offset, group_id)
         if batch.is_of_lines:
             yield from self._gap(offset, offset)

@@ -141,16 +141,24 @@ class EncodeError(CoreError):
     """The caller asked to encode a value which the wire format cannot hold."""
 
 
-class UnprintedFields(EncodeError):
-    """A tool printed a record without what makes it one. `group_id`: whose record it is, where that is known."""
+class UnprintedRecord(EncodeError):
+    """A tool's line does not give its record. `group_id`: whose record it is, where that is known."""
 
-    def __init__(self, message: str, group_id: str | None) -> None:
+    def __init__(self, message: str, group_id: str | None = None) -> None:
         super().__init__(message)
         self.group_id = group_id
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle with both arguments."""
         return type(self), (str(self), self.group_id)
+
+
+class UnprintedFields(UnprintedRecord):
+    """A tool printed a record without what makes it one."""
+
+
+class LaterKafka(UnprintedRecord):
+    """A record has a type, a version or a name that no release wrote which this version knows."""
 
 
 class TruncatedBatch(DecodeError):

@@ -23,8 +23,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from coordinator_core.codec import encode, encode_key, encode_metadata, encode_value
-from coordinator_core.errors import EncodeError, UnreadMetadataType
+from coordinator_core.codec import Struct, encode, encode_key, encode_metadata, encode_value
+from coordinator_core.errors import EncodeError, LaterKafka, UnreadMetadataType
 from coordinator_core.kafka_json import from_json
 from schemas import cluster_metadata, consumer_offsets, share_group_state, transaction_state, wire
 from schemas.client_protocols import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
@@ -79,19 +79,20 @@ def encode_formatter_json(
 ) -> tuple[bytes, bytes | None]:
     """Key and value of a record of a coordinator topic; a `value` of None is a tombstone.
 
-    Raises EncodeError for a type or version that is not declared, and for fields which the version does not have; those
-    that a later Kafka may have added to the value are put into `left_out` instead, where it is given.
+    Raises LaterKafka for a type or version that is not declared, EncodeError for fields which the version does not
+    have; those that a later Kafka may have added to the value are put into `left_out` instead, where it is given.
     """
     record_type = _number(key, "type")
     if record_type not in REGISTRY[topic]:
-        raise EncodeError(f"record type {record_type} is not one of {topic}")
+        raise LaterKafka(f"record type {record_type} is not one of {topic}")
     key_message, value_message = REGISTRY[topic][record_type]
-    key_bytes = encode_key(topic, record_type, from_json(_object(key, "data"), key_message, 0))
+    key_fields = from_json(_object(key, "data"), key_message, 0)
+    key_bytes = encode_key(topic, record_type, key_fields)
     if value is None:
         return key_bytes, None
     version = _number(value, "version")
     if version not in wire.message_versions(value_message):
-        raise EncodeError(f"{value_message.name} has no version {version}")
+        raise LaterKafka(f"{value_message.name} has no version {version}", _group_of(key_fields))
     data = _object(value, "data")
     if topic == consumer_offsets.TOPIC and record_type == RecordType.GROUP_METADATA:
         data = _with_client_protocols(data, assignment_version)
@@ -101,13 +102,18 @@ def encode_formatter_json(
     return key_bytes, encode_value(topic, record_type, version, fields)
 
 
+def _group_of(key: Struct) -> str | None:
+    """The group of a record, as the key of its type names it."""
+    return getattr(key, "group_id", None) or getattr(key, "group", None)
+
+
 def _with_status_code(data: Mapping[str, Json]) -> Mapping[str, Json]:
     """TransactionLogValue with its status as a code, whether the tool printed that or its name."""
     status = data.get(_TRANSACTION_STATUS)
     if not isinstance(status, str):
         return data
     if status not in _STATUS_BY_NAME:
-        raise EncodeError("a status which no transaction has")
+        raise LaterKafka("a status which no transaction has")
     return {**data, _TRANSACTION_STATUS: _STATUS_BY_NAME[status]}
 
 
@@ -142,7 +148,7 @@ def encode_metadata_json(node: Json, left_out: set[str] | None = None) -> bytes:
         raise UnreadMetadataType("a type of the metadata log which is not read")
     version = _number(node, "version")
     if version not in wire.message_versions(message):
-        raise EncodeError(f"{message.name} has no version {version}")
+        raise LaterKafka(f"{message.name} has no version {version}")
     return encode_metadata(message, from_json(_object(node, "data"), message, version, left_out=left_out), version)
 
 

@@ -312,7 +312,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--chain", choices=sorted(CHAINS), default="zookeeper")
     parser.add_argument("--release", action="append", help="in place of the chain; may be repeated")
     asked = parser.parse_args(words)
-    output: Path = asked.output
+    output: Path = asked.output.resolve()  # brokers run in folders of their own
     steps = read_steps(output) if output.exists() else []
     if not steps:
         steps = make_steps(output, asked.release or CHAINS[asked.chain], zookeeper=asked.chain == "zookeeper")

@@ -3,16 +3,22 @@ group Empty, names them. Early access writes such records: the consumer protocol
 Kafka's own tools cannot read them either. Of a dump these are records that an older kafka-dump-log does not print."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.dump_log_output import NOT_PRINTED
+from coordinator_core.errors import UnknownValueVersion
 from jobs.console.names import names_of
 from jobs.queries.as_of import SilverAt
 
+WHY: Final[Mapping[tuple[str, ...], str]] = {
+    (NOT_PRINTED,): "a kafka-dump-log of an older release, or of a later one, did not print what makes them",
+    (UnknownValueVersion.code,): "as those of a later Kafka",
+}
+"""By their codes."""
 VALUE: Final = "VALUE"
 FILE: Final = "FILE"
 """Lines of dumps; a group is named where it is one of records."""
@@ -61,8 +67,7 @@ def unread_records_text(unread: UnreadRecords) -> str:
         if unread.first_offset == unread.last_offset
         else f"between offsets {unread.first_offset} and {unread.last_offset}"
     )
-    is_of_dump = unread.codes == (NOT_PRINTED,)
-    why = "an older kafka-dump-log did not print all of them" if is_of_dump else "as those of early access releases"
+    why = WHY.get(unread.codes, "as those of early access releases")
     return (
         f"{unread.record_count:,} of its records in {unread.topic}-{unread.partition}, {offsets}, could not be read "
         f"({', '.join(unread.codes)}), {why}: what they say is not in this answer. They are in bronze.quarantine"

@@ -3,7 +3,11 @@
 import gzip
 from pathlib import Path
 
-from tests.cases.harness import CASES, Ledger
+import pytest
+
+from jobs.cli_enums import View
+from jobs.queries.describe import describe
+from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 
 CASE = CASES / "kafka-4.4"
 
@@ -32,3 +36,34 @@ def test_a_field_of_a_later_kafka_loses_no_record(tmp_path: Path) -> None:
         for ledger in (known, later)
     ]
     assert kinds[0] == kinds[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "becomes", "said"),
+    [
+        (
+            "__consumer_offsets",
+            'payload: {"version":"4"',
+            'payload: {"version":"5"',
+            "OffsetCommitValue has no version 5",
+        ),
+        ("__consumer_offsets", 'key: {"type":"22"', 'key: {"type":"42"', "record type 42 is not one of"),
+        ("__transaction_state", "PrepareCommit", "PrepareLater", "a status which no transaction has"),
+    ],
+)
+def test_what_a_later_kafka_prints_is_not_called_badly_printed(
+    ledger: Ledger, tmp_path: Path, name: str, found: str, becomes: str, said: str
+) -> None:
+    """A version, a type and a name that nobody here knows: the remedy is the segments, and no other decoder; describe
+    says of a group that records of it could not be read, where the key names it."""
+    night = ledger.night(dumps=(dumped(tmp_path / "d", name, found, becomes),))
+    messages = {row["message"].partition(": ")[2] for row in ledger.rows("bronze.quarantine")}
+    assert len(messages) == 1
+    [message] = messages
+    assert message.startswith(f"{said}") and "a later Kafka wrote it" in message and "--segments" in message
+    assert message in night.text
+    groups = {row["group_id"] for row in ledger.rows("bronze.quarantine")}
+    if "version 5" in said:
+        assert "k21-assignor" in groups
+        [it] = describe(ledger.warehouse, CLUSTER_ID, view=View.STATE, group_ids=["k21-assignor"])
+        assert it.note is not None and "could not be read (RECORD_NOT_PRINTED)" in it.note

@@ -57,6 +57,17 @@ def test_a_group_with_unread_records_is_described_with_a_note(ledger: Ledger, lo
     assert {row["group_id"] for row in ledger.rows("bronze.quarantine")} == {"seen", "unseen"}
 
 
+def test_a_version_of_a_later_kafka_is_not_called_early_access(ledger: Ledger, tmp_path: Path) -> None:
+    """GroupMetadata in version 9."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS)
+    _, key, _ = record(RecordType.GROUP_METADATA, {"group": "g"}, None)
+    log.put(encode_key(TOPIC, RecordType.GROUP_METADATA, key), b"\x00\x09", NOON_MS)
+    ledger.night(log.write(tmp_path / "logs"))
+    [it] = describe(ledger.warehouse, CLUSTER_ID, view=View.STATE, group_ids=["g"])
+    assert it.note is not None and "(UNKNOWN_VALUE_VERSION), as those of a later Kafka:" in it.note
+
+
 def test_a_group_of_unread_records_alone_is_not_just_missing(ledger: Ledger, logs: Path) -> None:
     """Of a group that no record tells of it is said that there are some, in both logs."""
     ledger.night(logs)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cases.small_logs import NOON_MS, SmallLog
+from tools import upgraded_log
 from tools.upgraded_log import TOPIC, ReleaseRun, compare, read_steps, tell
 
 MINUTE_MS = 60_000
@@ -45,3 +46,18 @@ def test_an_earlier_run_is_read_again(steps: list[ReleaseRun], tmp_path: Path) -
         facts = {"version": step.version, "at_ms": step.at_ms, "offsets": offsets}
         (tmp_path / folder / "answers.json").write_text(json.dumps(facts))
     assert read_steps(tmp_path) == steps
+
+
+def test_a_relative_folder_is_that_of_whoever_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers run in folders of their own, where its name would mean another one."""
+    made: list[Path] = []
+
+    def make_steps(output: Path, *_: object, **__: object) -> list[ReleaseRun]:
+        made.append(output)
+        return []
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(upgraded_log, "make_steps", make_steps)
+    monkeypatch.setattr(upgraded_log, "compare", lambda *_: [])
+    assert upgraded_log.main(["upgraded", "--chain", "kraft"]) == 0
+    assert made == [tmp_path / "upgraded"]
