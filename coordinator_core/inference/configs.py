@@ -38,6 +38,8 @@ ISOLATION_LEVEL: Final = "share.isolation.level"
 DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 DEAD_LETTERS_ENABLED: Final = "errors.deadletterqueue.group.enable"
 """Of a topic: without it brokers copy nothing there, whatever a group's config says."""
+DEAD_LETTER_PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
+"""Of brokers: they copy nothing to a topic whose name does not begin so, enabled or not."""
 DEAD_LETTER_RETRIES_MS: Final = 30_000
 """A broker that tries to copy a record tries again for less, and makes the topic meanwhile where it may."""
 CLEANUP_POLICY: Final = "cleanup.policy"
@@ -191,8 +193,8 @@ class Configs:
         return found
 
     def is_refused(self, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
-        """Whether the dead letter topic of a group is not enabled for groups, for each row, while a broker tries
-        to copy. False where the metadata log does not tell.
+        """Whether the dead letter topic of a group is not enabled for groups, or has a name that no broker takes,
+        for each row, while a broker tries to copy. False where the metadata log does not tell.
         """
         found = np.zeros(len(group), np.bool_)
         if not self._has_metadata_log:
@@ -203,8 +205,23 @@ class Configs:
             for code, topic in enumerate(timeline.values):
                 is_of_topic = (index == code) & (topic != "")
                 enabled = self._timelines.get((TOPIC, topic, DEAD_LETTERS_ENABLED))
-                found[rows] |= is_of_topic & ~_was_enabled(enabled, times)
+                found[rows] |= is_of_topic & (~_was_enabled(enabled, times) | self._is_misnamed(topic, times))
         return found
+
+    def _is_misnamed(self, topic: str, at_ms: I64) -> BoolArray:
+        """Whether a topic lacks the prefix that brokers ask of dead letter topics, by each of the values known."""
+        found = np.full(len(at_ms), bool(self._dead_letter_prefixes), np.bool_)
+        for place in self._dead_letter_prefixes:
+            timeline = self._timelines[place]
+            for ago_ms in (0, SETTLING_MS):
+                index = timeline.at(at_ms - ago_ms)
+                found &= _of_values(timeline, index, lambda prefix: not topic.startswith(prefix))
+        return found
+
+    @cached_property
+    def _dead_letter_prefixes(self) -> list[tuple[str, str, str]]:
+        """Where brokers have one: for all of them, or each its own."""
+        return sorted(place for place in self._timelines if place[0] == BROKER and place[2] == DEAD_LETTER_PREFIX)
 
     def was_compacted(self, topics: Sequence[str | None]) -> BoolArray:
         """Whether a topic was ever set to be compacted, as far as the log tells."""
@@ -229,6 +246,7 @@ class Configs:
         letters = (self._timelines.get((GROUP, group_id, DEAD_LETTER_TOPIC)) for group_id in group_ids)
         copied_to = sorted({topic for timeline in letters if timeline is not None for topic in timeline.values})
         places += [(TOPIC, topic, DEAD_LETTERS_ENABLED) for topic in copied_to]
+        places += self._dead_letter_prefixes if copied_to else []
         intervals = [(place, self._timelines[place].until(until_ms)) for place in places if place in self._timelines]
         single = sorted(self._of_single_brokers & {f"group.{name}" for name in names})
         return [intervals, single, self.was_compacted(topics).tolist()]

@@ -201,8 +201,9 @@ ARCHIVED_RECORDS = Table(
             "dead_letter",
             STRING,
             "What the log says of a copy on a dead letter topic: TRIED (the broker archives the record whatever came "
-            "of it) REFUSED (the topic is not enabled for groups) NOT_TRIED (the group has such a topic, and it was "
-            "given up without); null where the group has none or the log does not tell.",
+            "of it) REFUSED (the topic is not enabled for groups, or its name lacks the brokers' prefix) NOT_TRIED "
+            "(the group has such a topic, and it was given up without); null where the group has none or the log does "
+            "not tell.",
         ),
         LOG_PARTITION,
         IS_FORMER_SHARE_LOG_PARTITION,

@@ -88,3 +88,40 @@ def test_what_was_reported_is_between_what_was_logged() -> None:
     at_ms = np.array([5_000, 15_000, 25_000, 45_000], np.int64)
     found = Configs(rows).numbers("n", ("g",), np.zeros(4, np.int64), at_ms, -1)
     assert found.values.tolist() == [-1, 1, 2, 3]
+
+
+LETTERS = "errors.deadletterqueue."
+COPIED_TO = set_to("orders-dlq", 0, name=f"{LETTERS}topic.name")
+ENABLED = set_to("true", 0, name=f"{LETTERS}group.enable", resource=("TOPIC", "orders-dlq"))
+
+
+def prefix(value: str, since: int, until: int | None = None, *, broker: str = "") -> ConfigRow:
+    """What names of dead letter topics have to begin with."""
+    return set_to(value, since, until, name=f"{LETTERS}topic.name.prefix", resource=("BROKER", broker))
+
+
+@pytest.mark.parametrize(
+    ("rows", "refused"),
+    [
+        ([ENABLED], [False, False]),
+        ([], [True, True]),
+        ([ENABLED, prefix("dlq.", 0)], [True, True]),
+        ([ENABLED, prefix("", 0)], [False, False]),
+        ([ENABLED, prefix("orders", 0)], [False, False]),
+        ([ENABLED, prefix("", 0, 50_000), prefix("dlq.", 50_000)], [False, True]),
+        ([ENABLED, prefix("", 0, 59_500), prefix("dlq.", 59_500)], [False, False]),
+        ([ENABLED, prefix("dlq.", 0, broker="1"), prefix("dlq.", 0, broker="2")], [True, True]),
+        ([ENABLED, prefix("dlq.", 0, broker="1"), prefix("", 0, broker="2")], [False, False]),
+    ],
+)
+def test_which_dead_letter_topic_is_refused(rows: list[ConfigRow], refused: list[bool]) -> None:
+    """One that is not enabled, and one whose name no broker takes: where brokers differ it may be either."""
+    configs = Configs([COPIED_TO, *rows])
+    found = configs.is_refused(["g"], np.array([0, 0]), np.array([40_000, 60_000]))
+    assert found.tolist() == refused
+
+
+def test_another_prefix_is_asked_of_brokers_again() -> None:
+    """What is compared before an audit leaves a share group as it was."""
+    known = [Configs([COPIED_TO, ENABLED, prefix(text, 0)]).of_share_groups(["g"], [], 60_000) for text in ("", "dlq.")]
+    assert known[0] != known[1]
