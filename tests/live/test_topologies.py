@@ -41,7 +41,7 @@ def homes() -> Iterator[tuple[ReleaseHome, KafkaHome]]:
         pytest.skip(str(error))
 
 
-def told(address: str, warehouse: Path, group_id: str) -> tuple[str, list[str]]:
+def shown(address: str, warehouse: Path, group_id: str) -> tuple[str, list[str]]:
     """What describe --topology prints, and says."""
     out = io.StringIO()
     remarks = run_topology(settings_of(address, warehouse), group_ids=[group_id], output_format="table", out=out)
@@ -50,21 +50,21 @@ def told(address: str, warehouse: Path, group_id: str) -> tuple[str, list[str]]:
 
 def test_a_topology_that_an_application_described(homes: tuple[ReleaseHome, KafkaHome], tmp_path: Path) -> None:
     """describe prints what Kafka's own tool prints, and verify finds the broker and the log at one, also in a group
-    without a description; a plugin that lost it is told from a log that is wrong."""
+    without a description; a plugin that lost it does not make the log wrong."""
     broker_home, home = homes
     with ReleasedBroker(broker_home, tmp_path / "broker", settings={**CLIENT_SETTINGS, **PLUGIN}) as broker:
         address = broker.address
         with LiveClients(home, tmp_path / "clients", address) as clients:
             (group_id,) = clients.play(SEED, ["streams"], ("start", "settle", "process", "settle"))
             deadline = time.monotonic() + DESCRIBED_TIMEOUT_S
-            while not told(address, tmp_path, group_id)[0] and time.monotonic() < deadline:
+            while not shown(address, tmp_path, group_id)[0] and time.monotonic() < deadline:
                 time.sleep(0.5)
-            text, remarks = told(address, tmp_path, group_id)
+            text, remarks = shown(address, tmp_path, group_id)
             of_kafka = tool(home, address, group_id)
             first = verified(address, tmp_path / "first", lambda: ledger(tmp_path / "first", address))
             clients.kill()
         broker.upgrade(broker_home)
-        lost = told(address, tmp_path, group_id)
+        lost = shown(address, tmp_path, group_id)
         second = verified(address, tmp_path / "second", lambda: ledger(tmp_path / "second", address))
     assert (text, remarks) == (of_kafka, [])
     assert "Sub-topology: 1" in text

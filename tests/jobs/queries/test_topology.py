@@ -59,7 +59,7 @@ class FakeCluster(FakeBroker):
         return response(request._fields.group_ids, version)
 
 
-def told(
+def shown(
     monkeypatch: pytest.MonkeyPatch, cluster: FakeBroker, *names: str, output_format: str = "table"
 ) -> tuple[str, list[str]]:
     """What is printed, and said."""
@@ -82,8 +82,8 @@ def test_the_bytes_are_kafkas() -> None:
 
 def test_a_topology_is_printed_as_kafkas_tool_prints_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one group the very text; of one that has none it is said why."""
-    assert told(monkeypatch, FakeCluster(), "described") == (TEXT + "\n", [])
-    text, remarks = told(monkeypatch, FakeCluster(), *NAMES)
+    assert shown(monkeypatch, FakeCluster(), "described") == (TEXT + "\n", [])
+    text, remarks = shown(monkeypatch, FakeCluster(), *NAMES)
     assert text == f"Streams group 'described'\n{TEXT}\n"
     assert [it.partition(":")[0] for it in remarks] == ["failed", "none"]
     assert "could not fetch" in remarks[0] and "is stored" in remarks[1]
@@ -91,8 +91,8 @@ def test_a_topology_is_printed_as_kafkas_tool_prints_it(monkeypatch: pytest.Monk
 
 def test_rows_have_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its place, what it reads and writes, and its neighbours; the same rows as JSON and as CSV."""
-    as_json, _ = told(monkeypatch, FakeCluster(), "described", output_format="json")
-    as_csv, _ = told(monkeypatch, FakeCluster(), "described", output_format="csv")
+    as_json, _ = shown(monkeypatch, FakeCluster(), "described", output_format="json")
+    as_csv, _ = shown(monkeypatch, FakeCluster(), "described", output_format="csv")
     rows = {row["NODE"]: row for row in map(json.loads, as_json.splitlines())}
     assert [row["NODE"] for row in csv.DictReader(as_csv.splitlines())] == list(rows)
     assert (len(rows), {row["TOPOLOGY-EPOCH"] for row in rows.values()}) == (11, {3})
@@ -109,7 +109,7 @@ def test_an_older_broker_is_asked_as_before(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(described, GroupDescription)
     assert (described.group_epoch, described.topology_epoch) == (7, 3)
     assert (described.topology_status, cluster.included) == (TopologyStatus.NOT_REQUESTED, [False])
-    assert told(monkeypatch, cluster, "described")[1] == [
+    assert shown(monkeypatch, cluster, "described")[1] == [
         "described: its broker tells no topology description: brokers do since Kafka 4.4"
     ]
 
@@ -122,7 +122,7 @@ def test_a_status_of_a_newer_release_is_none_that_is_known() -> None:
 def test_a_group_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which was asked for by name."""
     with pytest.raises(NoSuchGroupError, match="no such group: nobody"):
-        told(monkeypatch, FakeCluster(), "nobody")
+        shown(monkeypatch, FakeCluster(), "nobody")
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_no_state_of_the_time_is_moved_on_where_it_moved(warehouse: Warehouse) -
 
 
 def test_whether_a_topology_is_described_is_compared(warehouse: Warehouse) -> None:
-    """A description of the topology of now is stored since offset 5, by the broker and by the log; a group made anew
+    """A description of the topology of now is stored since offset 5, by the broker and by the log; a group made again
     under the same id has none. A broker without a plugin has none either, and one of before 4.4 does not tell."""
     streams: dict[str, Any] = {"generation": 3, "assignment_epoch": 1, "state": "Empty", "topology_epoch": 2}
 
