@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
-from coordinator_core.inference.leave_reasons import CERTAIN, GUESS, LIKELY, LeaveReason
+from coordinator_core.inference.leave_reasons import CERTAIN, GUESS, LIKELY, REBALANCE_TIMEOUT, LeaveReason
 from coordinator_core.inference.reassignment import Movement
 from coordinator_core.kafka_versions import KafkaVersion, Since
 from schemas.group_types import GroupType
@@ -115,12 +115,21 @@ class GenerationStart(NamedTuple):
     """Does the metadata log show that a topic of which new partitions were assigned grew between the two?"""
     is_soon: bool = False
     """Did its join phase end within `LATE_METADATA_MS` of the generation before?"""
+    has_vanished: bool = False
+    """Did partitions lose their owner that the members which are left would have been assigned if they were there?"""
+    has_revoked: bool = False
+    """Did the generation before take partitions from members that stayed?"""
     is_late: bool = False
     """Did its join phase end when each member of the generation before had had its rebalance time-out to join again?"""
     least_release: KafkaVersion | None = None
     """The oldest release that may have written it, where the metadata log tells one."""
     previous_least_release: KafkaVersion | None = None
     """The same of the generation before it."""
+
+    @property
+    def is_waited_out(self) -> bool:
+        """Did members go only because they did not join again? Then something else had asked for that."""
+        return bool(self.leave_reasons) and {reason.method for reason in self.leave_reasons} == {REBALANCE_TIMEOUT}
 
     def has(self, event_type: str) -> bool:
         """Did the operation bring such an event?"""
@@ -301,7 +310,10 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
     previous = step.previous
     if previous is None or previous.group_type != GroupType.CLASSIC or not step.had_members or not step.member_count:
         return
-    if any(step.has(name) for name in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED")) or step.leave_reasons:
+    if any(step.has(name) for name in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED")):
+        return
+    if step.leave_reasons:
+        yield from _while_waited(step)
         return
     if step.row.protocol_type == CONNECT:
         yield from _by_configs(step)
@@ -318,6 +330,18 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
         yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if is_sure else LIKELY)
     elif protocols <= COOPERATIVE_PROTOCOLS and (has_new or (step.is_late and movement.came)):
         yield Cause("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)
+
+
+def _while_waited(step: GenerationStart) -> Iterable[Cause]:
+    """What had begun a rebalance in which members did not join again.
+
+    The partitions of those go to others. Where nobody has one of a topic that others ask for, there is no such
+    partition any more: cooperative assignors leave out only what a member that stays has to give up first.
+    """
+    if not step.is_waited_out or is_unread(step):
+        return
+    if step.has_vanished or step.movement.came > step.movement.came_back:
+        yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", LIKELY)
 
 
 def _is_metadata_late(step: GenerationStart) -> bool:
@@ -373,7 +397,11 @@ def _is_follow_up(step: GenerationStart) -> bool:
         return any(step.before_and_now(name)[0] for name in ("revoked_count", "has_error"))
     if step.is_late:  # partitions come back with a topic that is made again, too
         return False
-    return _may_be_cooperative(step.row) and bool(step.movement.came_back) and not is_unread(step)
+    if is_unread(step):
+        return False
+    if step.has_revoked and step.row.protocol_name in COOPERATIVE_PROTOCOLS:
+        return True
+    return _may_be_cooperative(step.row) and bool(step.movement.came_back)
 
 
 def _is_delay_over(step: GenerationStart) -> bool:

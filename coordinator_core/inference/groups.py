@@ -29,6 +29,7 @@ from coordinator_core.inference.days import (
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Removed
 from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group_facts, kept_commits
 from coordinator_core.inference.hosts import HostsNow, Moved
+from coordinator_core.inference.join_phases import JoinPhases
 from coordinator_core.inference.last_commit_times import Membership, Times, last_commit_times
 from coordinator_core.inference.leave_reasons import LeaveReasons, find_leave_reasons
 from coordinator_core.inference.life import GroupLife
@@ -127,7 +128,8 @@ def judge_group(
     if came_from is not None:
         owners, moved = with_past(owners, came_from, unread_places(life.generations)), moved_members(life, came_from)
     commit_times = last_commit_times(life.commits, owners, life.members, commit_times_before, place)
-    leave_reasons = find_leave_reasons(life, commit_times, settings, configs, departed_before)
+    join_phases = JoinPhases(life, owners, commit_times_before)
+    leave_reasons = find_leave_reasons(life, commit_times, join_phases, settings, configs, departed_before)
     rebalances = find_rebalances(life, owners, leave_reasons, settings, *unowned_before(came_from), configs)
     owners = [
         row if row.unowned_partition_ms == ms else row._replace(unowned_partition_ms=ms)

@@ -25,12 +25,11 @@ clients that close.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from statistics import median
 from typing import Final, NamedTuple
 
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
+from coordinator_core.inference.join_phases import RHYTHMS_MISSED_MAX, SILENT_FACTOR, JoinPhases, rhythm_ms
 from coordinator_core.inference.last_commit_times import Membership, Times
 from coordinator_core.inference.life import HEARTBEAT_MS, GroupLife
 from coordinator_core.inference.settings import InferenceSettings
@@ -42,6 +41,8 @@ UNKNOWN: Final = "UNKNOWN"
 
 SILENT_FOR_POLL_INTERVAL: Final = "SILENT_FOR_POLL_INTERVAL"
 """Method of departures of clients which no longer polled."""
+REBALANCE_TIMEOUT: Final = "REBALANCE_TIMEOUT"
+"""Method of departures of members that did not do in time what a rebalance asks of them."""
 
 CERTAIN: Final = "CERTAIN"
 LIKELY: Final = "LIKELY"
@@ -58,14 +59,8 @@ NO_SIGNS_OF_LIFE: Final = frozenset({"GROUP_CONVERTED", "GROUP_CREATED"})
 HEARTBEATS_PER_SESSION: Final = 3
 """Clients send a heartbeat at least three times in a session time-out, by default and by documented advice. So long may
 pass between a commit and the heartbeat before it, and between an expiry and the end of the join phase it begins."""
-SILENT_FACTOR: Final = 3
-"""Silent for so many times its usual interval: not its usual interval."""
 COMMIT_INTERVAL_MS: Final = 5_000
 """How often clients commit by default (auto.commit.interval.ms), where too few commits tell it."""
-RHYTHMS_MISSED_MAX: Final = 2
-"""A member that stops has made its last commit so many intervals ago, at most."""
-INTERVALS_MIN: Final = 2
-"""A member's rhythm is the median of its last intervals between commits, and of so many at least."""
 
 
 class LeaveReason(NamedTuple):
@@ -99,6 +94,7 @@ class LastSeen(NamedTuple):
 def find_leave_reasons(
     life: GroupLife,
     last_seen: Mapping[Membership, Times],
+    join_phases: JoinPhases,
     settings: InferenceSettings,
     configs: Configs = NO_CONFIGS,
     known_reasons: LeaveReasons | None = None,
@@ -108,7 +104,7 @@ def find_leave_reasons(
     `last_seen`: when they committed (`last_seen.last_commit_times`); `known_reasons`: what is known of some of them
     already.
     """
-    leave_reasons = _LeaveReasons(life, last_seen, settings, configs)
+    leave_reasons = _LeaveReasons(life, last_seen, join_phases, settings, configs)
     ended: dict[int, list[MemberRow]] = {}
     for member in life.members:
         if member.to_log_offset is not None and member.ended_by == LEFT_OR_EXPIRED:
@@ -133,8 +129,14 @@ class _LeaveReasons:
     """Members of one group that went, to be asked why."""
 
     def __init__(
-        self, life: GroupLife, last_seen: Mapping[Membership, Times], settings: InferenceSettings, configs: Configs
+        self,
+        life: GroupLife,
+        last_seen: Mapping[Membership, Times],
+        join_phases: JoinPhases,
+        settings: InferenceSettings,
+        configs: Configs,
     ) -> None:
+        self._join_phases = join_phases
         self._settings = settings
         self._configs = configs
         self._commit_times = last_seen
@@ -175,7 +177,7 @@ class _LeaveReasons:
         times = self._commit_times.get(membership_of(member), ())
         last_commit_ms = times[-1] if times else None
         known = [time for time in (by_record_ms, last_commit_ms) if time is not None]
-        return LastSeen(max(known, default=None), by_record_ms, _rhythm_ms(times))
+        return LastSeen(max(known, default=None), by_record_ms, rhythm_ms(times))
 
     def _has_step(self, previous: GenerationRow | None, now: GenerationRow) -> bool:
         """Did the time of the log go back between two generations, or did another leader take over, whose clock may
@@ -205,9 +207,17 @@ class _LeaveReasons:
         if last_seen.at_ms is None:
             return _unknown_reason(member)
         silent_ms = ended_at_ms - last_seen.at_ms
+        has_one_clock = is_classic and not self._has_step(previous, now)
+        if (
+            previous is not None
+            and has_one_clock
+            and last_seen.is_by_commit
+            and self._join_phases.has_run_out(member, previous, now, last_seen.at_ms, ended_at_ms)
+        ):
+            return LeaveReason(EXPIRED, REBALANCE_TIMEOUT, LIKELY)
         # a classic member's session begins again with each commit and each join phase: it cannot run out sooner, unless
         # it is dropped for not joining again
-        is_within = is_classic and silent_ms < min(timeouts) and not self._has_step(previous, now)
+        is_within = has_one_clock and silent_ms < min(timeouts)
         if is_within or _is_seen_within(session_ms, silent_ms):
             return LeaveReason(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
         return _by_silence(member, last_seen, silent_ms, session_ms, "SILENT_FOR_SESSION")
@@ -217,7 +227,7 @@ class _LeaveReasons:
         if self._is_away(member, ended_at_ms):
             return LeaveReason(EXPIRED, "STATIC_MEMBER_AWAY", LIKELY)
         if self._is_overdue(member, ended_at_ms):
-            return LeaveReason(EXPIRED, "REBALANCE_TIMEOUT", LIKELY)
+            return LeaveReason(EXPIRED, REBALANCE_TIMEOUT, LIKELY)
         session_ms = self._configs.session_timeout_ms(member.group_type, member.group_id, ended_at_ms)
         usual_ms = self._settings.modern_session_timeout_ms
         if self._has_missed_epoch(member, ended_at_ms, usual_ms if session_ms is None else session_ms):
@@ -348,9 +358,3 @@ def _events_by_member(events: Iterable[EventRow]) -> dict[str, list[EventRow]]:
 
 def _place(event: EventRow) -> int:
     return event.log_offset
-
-
-def _rhythm_ms(times: Times) -> int | None:
-    """Median of the intervals between the times."""
-    intervals = [later - time for time, later in pairwise(times)]
-    return int(median(intervals)) if len(intervals) >= INTERVALS_MIN else None

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow
+from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import ACTIVE, MembersAt, partition_of
 from schemas.group_types import GroupType
@@ -24,6 +24,14 @@ EAGER_PROTOCOLS: Final = frozenset({"range", "roundrobin", "sticky"})
 
 PlanKey = tuple[str, int]
 """Topic (its id where no name is known, subtopology for streams) and partition."""
+
+
+class Lost(NamedTuple):
+    """A partition that has no owner any more."""
+
+    key: PlanKey
+    owners: frozenset[str]
+    """Its last ones: member ids, or `INSTANCE` and the group instance id."""
 
 
 class Movement(NamedTuple):
@@ -39,12 +47,17 @@ class Movement(NamedTuple):
     """How many had none in the plan before."""
     came_back: int = 0
     """How many of those had an owner in some plan before that one."""
-    went: int = 0
-    """How many had an owner in the plan before, and have none now."""
+    lost: frozenset[Lost] = frozenset()
+    """Those that had an owner in the plan before, and have none now."""
     grown_topics: frozenset[str] = frozenset()
     """Topics of which a partition has an owner for the first time, and others had one in the plan before."""
     returned: int = 0
     """How many of those that came back had lost their owner by the plan before."""
+
+    @property
+    def went(self) -> int:
+        """How many had an owner in the plan before, and have none now."""
+        return len(self.lost)
 
     @property
     def stickiness(self) -> float | None:
@@ -134,7 +147,7 @@ class Plans:
             stayed=len(self._holders) - moved - new,
             came=came,
             came_back=came - new,
-            went=len(lost),
+            lost=frozenset(Lost(key, self._owners[key]) for key in lost),
             grown_topics=frozenset(grown),
             returned=returned,
         )
@@ -167,7 +180,12 @@ class Plans:
 
     def _identity(self, member_id: str, log_offset: int) -> str:
         member = self._members.at(member_id, log_offset)
-        return member_id if member is None or member.instance_id is None else f"{INSTANCE}{member.instance_id}"
+        return member_id if member is None else identity_of(member)
+
+
+def identity_of(member: MemberRow) -> str:
+    """A member's id; a static one's, whatever its id, by its instance."""
+    return member.member_id if member.instance_id is None else f"{INSTANCE}{member.instance_id}"
 
 
 def planned_rows(assignments: Iterable[AssignmentRow]) -> Iterator[tuple[PlanKey, AssignmentRow]]:

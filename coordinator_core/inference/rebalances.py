@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.causes import (
     LATE_METADATA_MS,
+    WHOLE_ASSIGNMENT_PROTOCOLS,
     Cause,
     GenerationStart,
     find_causes,
@@ -21,10 +22,10 @@ from coordinator_core.inference.causes import (
 )
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.last_commit_times import Membership
-from coordinator_core.inference.leave_reasons import LeaveReasons, membership_of
+from coordinator_core.inference.leave_reasons import REBALANCE_TIMEOUT, LeaveReasons, membership_of
 from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.owners import OwnerPlace
-from coordinator_core.inference.reassignment import Plans, sync_phase_ms
+from coordinator_core.inference.reassignment import Lost, Plans, identity_of, sync_phase_ms
 from coordinator_core.inference.rebalance_completion import completion_times
 from coordinator_core.inference.rollouts import by_others, find_rollouts, with_rollouts
 from coordinator_core.inference.rows import OwnerRow, RebalanceRow
@@ -33,6 +34,7 @@ from coordinator_core.inference.storms import with_storms
 from coordinator_core.inference.unowned import UnownedTime, Window, unowned_time
 from schemas.group_types import GroupType
 
+SUBSCRIPTION_CHANGED: Final = "SUBSCRIPTION_CHANGED"
 UNWRITTEN_GENERATION_MAX: Final = 1
 """A group which other records brought to life has this number at most before its first generation is written."""
 
@@ -112,6 +114,7 @@ def _steps(
     offsets = [event.log_offset for event in life.events]
     present = _Present(life.members)
     before: GenerationRow | None = None
+    revoked = False
     for row in life.generations:
         previous = before if before is not None and before.incarnation == row.incarnation else None
         begin = bisect_right(offsets, -1 if before is None else before.from_log_offset)
@@ -122,6 +125,12 @@ def _steps(
         movement = plans.movement(row, is_empty=not present.count)
         places = [it.from_log_offset for it in (previous, row) if it is not None]
         has_times = life.timeless.isdisjoint(places)
+        has_revoked = revoked and previous is not None
+        gone = {identity_of(member) for member in left}
+        # who no longer wants a topic gives its partitions up before it joins, and does not join again for that
+        is_wanted = all(event.event_type != SUBSCRIPTION_CHANGED for event in between)
+        revoked = row.group_type == GroupType.CLASSIC and is_wanted and any(it.owners - gone for it in movement.lost)
+        reasons = tuple(leave_reasons[membership_of(member)] for member in left)
         since = 0 if previous is None else bisect_left(offsets, begin_of(life.events, offsets, previous))
         yield (
             GenerationStart(
@@ -129,7 +138,7 @@ def _steps(
                 previous=previous,
                 events=tuple(event for event in between if event.at == row.valid_from),
                 since_previous=life.events[since : bisect_right(offsets, row.from_log_offset)],
-                leave_reasons=tuple(leave_reasons[membership_of(member)] for member in left),
+                leave_reasons=reasons,
                 member_count=present.count,
                 has_pattern=present.pattern_count > 0,
                 movement=movement,
@@ -140,7 +149,10 @@ def _steps(
                 has_gap=previous is not None and life.has_gap(previous.from_log_offset, row.from_log_offset),
                 has_grown=_has_grown(life, movement.grown_topics, previous, row),
                 is_soon=has_times and _is_soon(life, previous, row),
-                is_late=has_times and bool(movement.came_back) and _is_late(life, previous, row),
+                has_vanished=any(reason.method == REBALANCE_TIMEOUT for reason in reasons)
+                and _has_vanished(life.members, movement.lost, gone, row),
+                has_revoked=has_revoked,
+                is_late=has_times and bool(movement.came_back or has_revoked) and _is_late(life, previous, row),
                 least_release=configs.least_release(row.valid_from) if has_times else None,
                 previous_least_release=configs.least_release(previous.valid_from) if has_times and previous else None,
             ),
@@ -157,6 +169,18 @@ def _has_grown(life: GroupLife, topics: Iterable[str], previous: GenerationRow |
         return False
     return any(
         previous.valid_from < at_ms <= row.valid_from for topic in topics for at_ms in life.topic_growth.get(topic, ())
+    )
+
+
+def _has_vanished(members: Iterable[MemberRow], lost: Iterable[Lost], gone: Set[str], row: GenerationRow) -> bool:
+    """Did a generation lose partitions which its members would have been assigned if they were there? A cooperative one
+    may leave out what they had themselves."""
+    is_whole = row.protocol_name in WHOLE_ASSIGNMENT_PROTOCOLS
+    topics = {it.key[0] for it in lost if is_whole or it.owners <= gone}
+    return any(
+        not topics.isdisjoint(member.subscribed_topics or ())
+        for member in members
+        if topics and _is_there(member, row.from_log_offset)
     )
 
 
@@ -177,12 +201,12 @@ def _is_late(life: GroupLife, previous: GenerationRow | None, row: GenerationRow
     at, began_ms = previous.from_log_offset, row.valid_from if row.current_state_at is None else row.current_state_at
     if life.has_clock_step(at, row.from_log_offset) or life.has_leader_change(at, row.from_log_offset):
         return False
-    timeouts = [
-        member.rebalance_timeout_ms or 0
-        for member in life.members
-        if member.from_log_offset <= at and (member.to_log_offset is None or member.to_log_offset > at)
-    ]
+    timeouts = [member.rebalance_timeout_ms or 0 for member in life.members if _is_there(member, at)]
     return bool(timeouts) and began_ms - previous.valid_from > max(timeouts) > 0
+
+
+def _is_there(member: MemberRow, log_offset: int) -> bool:
+    return member.from_log_offset <= log_offset and (member.to_log_offset is None or member.to_log_offset > log_offset)
 
 
 def begin_of(events: Sequence[EventRow], offsets: Sequence[int], row: GenerationRow) -> int:

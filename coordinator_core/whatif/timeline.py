@@ -14,6 +14,7 @@ from coordinator_core.assignors import CLIENT_ASSIGNORS
 from coordinator_core.errors import WhatIfError
 from coordinator_core.history.rows import GenerationRow, MemberRow
 from coordinator_core.inference.configs import NO_CONFIGS, SESSION_TIMEOUTS, Configs
+from coordinator_core.inference.join_phases import JoinPhases
 from coordinator_core.inference.last_commit_times import last_commit_times
 from coordinator_core.inference.leave_reasons import LeaveReasons, find_leave_reasons
 from coordinator_core.inference.life import GroupLife
@@ -146,8 +147,9 @@ def timeline_of(
 def _departed(life: GroupLife, recorded: Recorded, configs: Configs) -> LeaveReasons:
     """Why members went, as gold has it."""
     settings = InferenceSettings(modern_session_timeout_ms=recorded.consumer_session_timeout_ms)
-    commit_times = last_commit_times(life.commits, partition_owners(life), life.members, {})
-    leave_reasons = find_leave_reasons(life, commit_times, settings, configs)
+    owners = partition_owners(life)
+    commit_times = last_commit_times(life.commits, owners, life.members, {})
+    leave_reasons = find_leave_reasons(life, commit_times, JoinPhases(life, owners, {}), settings, configs)
     return {**leave_reasons, **by_others(find_rollouts(life.members, leave_reasons, settings), leave_reasons)}
 
 

@@ -59,16 +59,6 @@ HAND_BACKS: Final = {
 RETRIED_MS: Final = 10_000
 """From the truth's time of a write to that of its record: a write is tried again while its leader is away."""
 
-KNOWN_GAPS: Final = frozenset(
-    {
-        ("topics-come-and-go", "classic-shop", 3),
-        ("topics-come-and-go", "cooperative-shop", 3),
-        ("topics-come-and-go", "cooperative-shop", 4),
-    }
-)
-"""Generations of which gold still says LIKELY what is not so. Members that commit and do not join again are dropped
-after the rebalance time-out: it calls that MEMBER_LEFT."""
-
 Place = tuple[str, str, int, int]
 """Group, topic, partition and offset."""
 
@@ -197,8 +187,6 @@ def test_causes_are_the_true_ones(judged: Judged, request: pytest.FixtureRequest
     assert {key for key, true in reasons.items() if true} <= {(row["group_id"], row["to_generation"]) for row in rows}
     wrong, missed, right, true_count = [], [], 0, 0
     for row in rows:
-        if (judged.name, row["group_id"], row["to_generation"]) in KNOWN_GAPS:
-            continue
         true = reasons[row["group_id"], row["to_generation"]]
         allowed = set().union(*(CAUSES_OF.get(reason, frozenset({reason})) for reason in true))
         named = set()

@@ -1,0 +1,123 @@
+"""Join phases of classic groups that ended at the rebalance time-out, since a member did not join again.
+
+A join phase ends when all members have joined again; at the latest at the rebalance time-out, the longest that one of
+its members asks for, and then the coordinator drops the others (GroupMetadataManager.completeClassicGroupJoin). The log
+has no beginning of a join phase. But clients commit nothing while they wait for an assignment, so of members that stay
+and commit often the first one falls silent when it joins: a rebalance time-out before the end.
+
+A member that went though it committed meanwhile, longer than a heartbeat after the beginning, was there and was asked
+to join. A client that stopped polling would have left in its own name before the end: its last poll was before it was
+asked. One that closed just then cannot be told from it.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+
+from coordinator_core.history.rows import GenerationRow, MemberRow
+from coordinator_core.inference.last_commit_times import Membership, Times, last_commit_times
+from coordinator_core.inference.life import HEARTBEAT_MS, GroupLife
+from coordinator_core.inference.rows import OwnerRow
+
+SILENT_FACTOR: Final = 3
+"""Silent for so many times its usual interval: not its usual interval."""
+RHYTHMS_MISSED_MAX: Final = 2
+"""A member that stops has made its last commit so many intervals ago, at most."""
+INTERVALS_MIN: Final = 2
+"""A member's rhythm is the median of its last intervals between commits, and of so many at least."""
+
+
+Row = TypeVar("Row", MemberRow, OwnerRow)
+
+
+def rhythm_ms(times: Times) -> int | None:
+    """Median of the intervals between the times; None of too few."""
+    intervals = [later - time for time, later in pairwise(times)]
+    return int(median(intervals)) if len(intervals) >= INTERVALS_MIN else None
+
+
+class JoinPhases:
+    """The join phases of one group. Ask in log order."""
+
+    def __init__(
+        self, life: GroupLife, owners: Iterable[OwnerRow], commit_times_before: Mapping[Membership, Times]
+    ) -> None:
+        """`commit_times_before`: of commits that `life` does not have (`last_commit_times`)."""
+        self._commits = life.commits
+        self._before = commit_times_before
+        self._members = _There(life.members)
+        self._owners = _There(owners)
+
+    def has_run_out(
+        self, member: MemberRow, previous: GenerationRow, now: GenerationRow, last_commit_ms: int, ended_at_ms: int
+    ) -> bool:
+        """Did the join phase of `now` end at the rebalance time-out, while a member that then went committed on?"""
+        committed_ago_ms = ended_at_ms - last_commit_ms + HEARTBEAT_MS
+        if not committed_ago_ms < (member.rebalance_timeout_ms or 0) <= ended_at_ms - previous.valid_from:
+            return False
+        there = self._members.at(previous.from_log_offset)
+        begun = self._members.begun_at(now.from_log_offset)
+        timeouts_ms = {max(row.rebalance_timeout_ms or 0 for row in rows) for rows in (there, [*there, *begun])}
+        silences = self._silences(there, previous, now, ended_at_ms)
+        if not silences:
+            return False
+        longest_ms, its_rhythm_ms = max(silences)
+        return any(
+            committed_ago_ms < timeout_ms <= ended_at_ms - previous.valid_from
+            and timeout_ms - HEARTBEAT_MS <= longest_ms <= timeout_ms + RHYTHMS_MISSED_MAX * its_rhythm_ms
+            for timeout_ms in timeouts_ms
+        )
+
+    def _silences(
+        self, there: Iterable[MemberRow], previous: GenerationRow, now: GenerationRow, ended_at_ms: int
+    ) -> list[tuple[int, int]]:
+        """How long each member that stays and had committed often was silent then, and its rhythm; nothing where one of
+        them was not."""
+        place, end = previous.from_log_offset, now.from_log_offset
+        staying = [row for row in there if row.to_log_offset is None or row.to_log_offset > end]
+        first, last = np.searchsorted(self._commits.log_offset, (place, end), "right")
+        times = last_commit_times(
+            self._commits.taken(slice(first, last)), self._owners.at(place), staying, self._before, place
+        )
+        silences = []
+        for own in times.values():
+            since = tuple(time for time in own if previous.valid_from < time <= ended_at_ms)
+            rhythm = rhythm_ms(since)
+            if rhythm is None:
+                continue
+            if ended_at_ms - since[-1] <= SILENT_FACTOR * rhythm:
+                return []
+            silences.append((ended_at_ms - since[-1], rhythm))
+        return silences
+
+
+class _There(Generic[Row]):
+    """The intervals that are open at a place in the log. Ask for one place after another."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows: Iterable[Row] = rows
+        self._open: list[Row] = []
+
+    @cached_property
+    def _next(self) -> deque[Row]:
+        return deque(sorted(self._rows, key=lambda row: (row.from_log_offset, row.member_id)))
+
+    def at(self, log_offset: int) -> list[Row]:
+        """Those that began there or before, and go on."""
+        while self._next and self._next[0].from_log_offset <= log_offset:
+            self._open.append(self._next.popleft())
+        self._open = [row for row in self._open if row.to_log_offset is None or row.to_log_offset > log_offset]
+        return self._open
+
+    def begun_at(self, log_offset: int) -> Iterator[Row]:
+        """Those that begin at a later place."""
+        for row in self._next:
+            if row.from_log_offset > log_offset:
+                return
+            if row.from_log_offset == log_offset:
+                yield row
