@@ -1,11 +1,17 @@
 """Two applications under one group.id: a finding of its own, in nights over simulated logs, against their truth."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from coordinator_core.assignors.server_group import GroupSpec, MemberSpec, subscription_type_of
+from coordinator_core.assignors.server_simple import assign_simple
+from coordinator_core.java.hash_codes import string_hash_code
+from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.simulate.scenario_file import parse_scenario
 from coordinator_core.simulate.simulation import Simulation
 from coordinator_core.simulate.truth import Facts, MemorySink
@@ -119,3 +125,82 @@ def test_members_have_partitions_of_their_own_topics_alone(lines: dict[str, list
         cause["reason"] for line in lines["generations"] if line["group"].endswith("-turns") for cause in line["causes"]
     }
     assert "SUBSCRIPTION_CHANGED" in causes
+
+
+Row = dict[str, Any]
+Owned = dict[str, dict[str, tuple[int, ...]]]
+"""Member id -> topic id -> partitions."""
+
+
+def held(rows: Iterable[Row], kind: str, at: datetime, *, is_before: bool = False) -> Owned:
+    """What members had at a time, from silver: just before its operation, or just after it."""
+    found: Owned = {}
+    for row in sorted(rows, key=lambda row: (row["topic_id"], row["partition"])):
+        begins, ends = row["valid_from"], row["valid_to"]
+        is_there = (
+            begins < at and (ends is None or ends >= at) if is_before else begins <= at and (ends is None or at < ends)
+        )
+        if row["assignment"] == kind and is_there:
+            topics = found.setdefault(row["member_id"], {})
+            topics[row["topic_id"]] = (*topics.get(row["topic_id"], ()), row["partition"])
+    return found
+
+
+def simple(had: Owned, subscribed: Mapping[str, tuple[str, ...]], initialized: Mapping[str, frozenset[int]]) -> Owned:
+    """What the core's SimpleAssignor gives them, less what is empty."""
+    members = {
+        member_id: MemberSpec(subscribed[member_id], had.get(member_id, {}))
+        for member_id in in_hash_order(subscribed, string_hash_code)
+    }
+    counts = {topic_id: len(numbers) for topic_id, numbers in initialized.items()}
+    counts |= {topic_id: counts.get(topic_id, 0) for topics in subscribed.values() for topic_id in topics}
+    given = assign_simple(GroupSpec(members, counts, subscription_type_of(members), initialized))
+    return {
+        member_id: kept
+        for member_id, topics in given.items()
+        if (kept := {topic_id: numbers for topic_id, numbers in topics.items() if numbers})
+    }
+
+
+@pytest.mark.parametrize("group", ["share-shared", "share-one", "share-turns"])
+def test_share_partitions_go_as_simple_assignor_gives_them(
+    ledger: Ledger, whole: tuple[Path, dict[str, list[Facts]]], lines: dict[str, list[Facts]], group: str
+) -> None:
+    """Each target in the log is what SimpleAssignor makes of the members' own topics and the target before; it gives no
+    member another topic, leaves out no partition, and is what the truth says that members took."""
+    ledger.night(whole[0])
+    ids = {line["topic"]: line["topic_id"] for line in lines["topics"]}
+    attributes, assignments, events = (
+        [row for row in ledger.rows(f"silver.{name}") if row["group_id"] == group]
+        for name in ("member_attributes", "member_assignments", "group_events")
+    )
+    initialized: dict[str, frozenset[int]] = {}
+    kinds = set()
+    for event in sorted(events, key=lambda row: (row["log_offset"], row["event_index"])):
+        at = event["at"]
+        if event["event_type"] == "SHARE_PARTITIONS_INITIALIZED":
+            details = dict(event["details"])
+            numbers = frozenset(map(int, details["partitions"].split(",")))
+            initialized[details["topic_id"]] = initialized.get(details["topic_id"], frozenset()) | numbers
+        if event["event_type"] != "TARGET_COMPUTED":
+            continue
+        subscribed = {
+            row["member_id"]: tuple(ids[name] for name in row["subscribed_topics"])
+            for row in attributes
+            if row["valid_from"] <= at and (row["valid_to"] is None or at < row["valid_to"])
+        }
+        target = held(assignments, "TARGET", at)
+        assert target == simple(held(assignments, "TARGET", at, is_before=True), subscribed, initialized)
+        assert all(set(topics) <= set(subscribed[member_id]) for member_id, topics in target.items())
+        wanted = {topic_id for topics in subscribed.values() for topic_id in topics}
+        assert {
+            (topic_id, number) for topics in target.values() for topic_id in topics for number in topics[topic_id]
+        } == {(topic_id, number) for topic_id in wanted & initialized.keys() for number in initialized[topic_id]}
+        kinds.add(subscription_type_of({it: MemberSpec(topics) for it, topics in subscribed.items()}))
+    assert "HETEROGENEOUS" in kinds
+    took = [line for line in lines["assignments"] if line["group"] == group and line["assigned"]]
+    assert took
+    for line in took:
+        at = datetime.fromtimestamp(line["ts_ms"] / 1000, attributes[0]["valid_from"].tzinfo)
+        owned = held(assignments, "CURRENT", at)[line["member_id"]]
+        assert owned == {topic_id: tuple(numbers) for topic_id, numbers in line["assigned"]}
