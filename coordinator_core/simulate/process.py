@@ -96,7 +96,9 @@ class Process:
         self._overdue: list[Send] = []
         """Requests whose time ran out while it was paused."""
         self._paused_interval_ms = 0
-        self._on_closed: Callable[[], None] | None = None
+        self._is_closing = False
+        self._when_gone: list[Callable[[], None]] = []
+        """To be called when the client is no more, however it ends."""
 
     # --- life ---
 
@@ -114,13 +116,14 @@ class Process:
 
     def stop(self, on_closed: Callable[[], None] | None = None) -> None:
         """Let the client close; then call `on_closed`."""
-        if self.client is None:
-            if on_closed is not None:
-                on_closed()
-            return
+        if on_closed is not None:
+            self._when_gone.append(on_closed)
         self.resume()
-        self._on_closed = on_closed
-        self._hand(Stop())
+        if self.client is None:
+            self._gone()
+        elif not self._is_closing:
+            self._is_closing = True
+            self._hand(Stop())
 
     def crash(self) -> None:
         """The client dies without a word. What it had sent is under way still."""
@@ -129,6 +132,7 @@ class Process:
                 self.group_id, self.client_id, self.client.positions(self._loop.now_ms), "CRASHED", self._loop.now_ms
             )
             self._end()
+            self._gone()
 
     def pause(self) -> None:
         """Stop the process, with all its threads, for a while."""
@@ -160,7 +164,7 @@ class Process:
         if self.client is not None:
             self._network.disconnected(self, self.client.member_id)
         self.client = None
-        self._is_paused = False
+        self._is_closing = self._is_paused = False
         self._buffered.clear()
         self._overdue.clear()
         self._unanswered.clear()
@@ -278,9 +282,12 @@ class Process:
         now_ms = self._loop.now_ms
         self._truth.gave(self.group_id, self.client_id, self.client.positions(now_ms), closed.reason, now_ms)
         self._end()
-        on_closed, self._on_closed = self._on_closed, None
-        if on_closed is not None:
-            on_closed()
+        self._gone()
+
+    def _gone(self) -> None:
+        waiting, self._when_gone = self._when_gone, []
+        for call in waiting:
+            call()
 
 
 PERFORM: dict[type[Action], Callable[[Process, Any], None]] = {

@@ -115,6 +115,24 @@ def test_a_member_that_does_not_poll_in_time_leaves_and_comes_back() -> None:
     assert all(line["next_offset"] <= 640 for line in lost)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "share", "streams"])
+@pytest.mark.parametrize("kind", ["stop", "crash"])
+def test_a_fault_may_strike_a_member_that_is_closing(protocol: str, kind: str) -> None:
+    """A deployment stops it as something else does, or is interrupted by a crash; it goes on with the next member, and
+    all are there in the end."""
+    faults = [
+        '[[fault]]\nkind = "rolling_deploy"\nat = "60s"\ngroup = "g"\nduration = "5s"\n',
+        *(
+            f'[[fault]]\nkind = "{kind}"\nat = "{60_000 + after_ms}ms"\ngroup = "g"\nmember = 0\nduration = "4s"\n'
+            for after_ms in (1, 2, 3)
+        ),
+    ]
+    group = GROUP.replace("members = 2", f'members = 2\nprotocol = "{protocol}"')
+    run = run_text(group + "".join(faults), minutes=3)
+    assert [line["client_id"] for line in run.lines("faults", fault="rolling_deploy")] == ["g-0", "g-1"]
+    assert len(run.lines("generations", group="g")[-1]["members"]) == 2
+
+
 def test_a_paused_member_is_a_zombie() -> None:
     """It still believes that it owns what the group gave to the other member when its session ended."""
     run = run_text(
