@@ -33,6 +33,21 @@ KAFKA_WORDS: Final = (
     "num.stream.threads",
     "num.standby.replicas",
     "client.tag.",
+    "share.acknowledgement.mode",
+    "ShareAcknowledge",
+    "share.acquire.mode",
+    "batch_optimized",
+    "by_duration",
+    "group.share.max.share.sessions",
+    "DelayedShareFetch",
+    "fetch lock",
+    "group.share.initialize.retry.interval.ms",
+    "AlterShareGroupOffsets",
+    "DeleteShareGroupOffsets",
+    "DeleteGroups",
+    "INCONSISTENT_GROUP_PROTOCOL",
+    "JoinGroup",
+    "TWO_APPLICATIONS",
 )
 
 

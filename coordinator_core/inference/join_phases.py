@@ -7,7 +7,7 @@ and commit often the first one falls silent when it joins: a rebalance time-out 
 
 A member that went though it committed meanwhile, longer than a heartbeat after the beginning, was there and was asked
 to join. A client that stopped polling would have left in its own name before the end: its last poll was before it was
-asked. One that closed just then cannot be told from it.
+asked. One that closed just then looks the same.
 """
 
 from collections import deque

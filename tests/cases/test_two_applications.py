@@ -132,7 +132,7 @@ Owned = dict[str, dict[str, tuple[int, ...]]]
 """Member id -> topic id -> partitions."""
 
 
-def held(rows: Iterable[Row], kind: str, at: datetime, *, is_before: bool = False) -> Owned:
+def owned_at(rows: Iterable[Row], kind: str, at: datetime, *, is_before: bool = False) -> Owned:
     """What members had at a time, from silver: just before its operation, or just after it."""
     found: Owned = {}
     for row in sorted(rows, key=lambda row: (row["topic_id"], row["partition"])):
@@ -189,8 +189,8 @@ def test_share_partitions_go_as_simple_assignor_gives_them(
             for row in attributes
             if row["valid_from"] <= at and (row["valid_to"] is None or at < row["valid_to"])
         }
-        target = held(assignments, "TARGET", at)
-        assert target == simple(held(assignments, "TARGET", at, is_before=True), subscribed, initialized)
+        target = owned_at(assignments, "TARGET", at)
+        assert target == simple(owned_at(assignments, "TARGET", at, is_before=True), subscribed, initialized)
         assert all(set(topics) <= set(subscribed[member_id]) for member_id, topics in target.items())
         wanted = {topic_id for topics in subscribed.values() for topic_id in topics}
         assert {
@@ -202,5 +202,5 @@ def test_share_partitions_go_as_simple_assignor_gives_them(
     assert took
     for line in took:
         at = datetime.fromtimestamp(line["ts_ms"] / 1000, attributes[0]["valid_from"].tzinfo)
-        owned = held(assignments, "CURRENT", at)[line["member_id"]]
+        owned = owned_at(assignments, "CURRENT", at)[line["member_id"]]
         assert owned == {topic_id: tuple(numbers) for topic_id, numbers in line["assigned"]}

@@ -27,6 +27,33 @@ def types_of(run: Run, offset_every: int) -> set[tuple[str, ...]]:
     return {tuple(types) for types in said.values()}
 
 
+def acknowledged_after_ms(run: Run, acknowledge_type: str) -> set[int]:
+    """How long after their delivery records were acknowledged so."""
+    given = {
+        (line["partition"], offset): line["ts_ms"]
+        for line in run.lines("deliveries")
+        for offset in range(line["first_offset"], line["last_offset"] + 1)
+    }
+    return {
+        line["ts_ms"] - given[line["partition"], line["first_offset"]]
+        for line in run.lines("acknowledgements", acknowledge_type=[acknowledge_type])
+    }
+
+
+@pytest.mark.parametrize(
+    ("acknowledge", "types"),
+    [("", {"ACCEPT"}), ('acknowledge = "explicit"\non_poison = "reject"\n', {"ACCEPT", "REJECT"})],
+    ids=["implicit", "explicit"],
+)
+def test_implicit_acknowledgement_accepts_whatever_the_poll_before_gave(acknowledge: str, types: set[str]) -> None:
+    """share.acknowledgement.mode: the next poll, 2 s later, tells it; only explicit members reject a poison record."""
+    run = run_text(GROUP + acknowledge, minutes=1, head={"rate = 40.0": "rate = 40.0\npoison_every = 20"})
+    said = {kind for line in run.lines("acknowledgements") for kind in line["acknowledge_type"]}
+    assert said == types
+    for kind in types:
+        assert {round(after_ms, -3) for after_ms in acknowledged_after_ms(run, kind)} == {2000}
+
+
 def test_a_renewed_lock_outlasts_the_duration() -> None:
     """RENEW: records acquired for two polls of 2 s under a lock of 3 s are accepted, and no lock runs out."""
     run = run_text(SLOW, minutes=2)
