@@ -5,6 +5,7 @@ Where names or types are others, a caller says so by an argument; nothing is gue
 as `kafka_log` and `bronze.record_batches` have them, are opened into records here.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -83,7 +84,6 @@ REMEDIES: Final[Mapping[str, str]] = {
     "partition": "F.col('partition').cast('int')",
     "offset": "F.col('offset').cast('bigint')",
     "timestamp": "F.to_timestamp('timestamp')",
-    "topic": "F.lit('__consumer_offsets')",
 }
 REMEDIES_OF_TIMES: Final[Mapping[str, str]] = {
     "timestamp_ntz": "F.to_timestamp('timestamp'), which takes it for a time of spark.sql.session.timeZone",
@@ -179,17 +179,26 @@ def read_records(records: DataFrame, columns: ColumnNames | None = None) -> Reco
 def _found(records: DataFrame, named: ColumnNames) -> dict[str, Column]:
     """The columns of `EXPECTED` that there are."""
     there = {name.lower(): name for name in records.columns}
+    counts = Counter(name.lower() for name in records.columns)
     found: dict[str, Column] = {}
     for name, expected in EXPECTED.items():
         chosen = named.get(name)
-        if isinstance(chosen, str):
-            if chosen.lower() not in there:
+        spelled: str | None
+        if chosen is None:
+            spelled = next((spelling for spelling in expected.names if spelling in there), None)
+        elif isinstance(chosen, str):
+            spelled = chosen.lower()
+            if spelled not in there:
                 raise RecordsError(f"columns takes {name} from {chosen!r}, and records have {_listed(records)}")
-            found[name] = records[_quoted(there[chosen.lower()])]
-        elif chosen is not None:
+        else:
             found[name] = chosen
-        elif spelled := next((there[spelling] for spelling in expected.names if spelling in there), None):
-            found[name] = records[_quoted(spelled)]
+            continue
+        if spelled is not None:
+            if counts[spelled] > 1:
+                raise RecordsError(
+                    f"records have column {spelled!r} {counts[spelled]} times, which names {name}: drop all but one"
+                )
+            found[name] = records[_quoted(there[spelled])]
         elif expected.is_required:
             raise RecordsError(
                 f"records have no column {name!r}: {expected.meaning}, {_types(expected)}. They "

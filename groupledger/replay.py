@@ -347,7 +347,7 @@ class Keyed:
             copies.where(F.col("least") != F.col("most")),
             where,
             CONFLICTING_COPIES,
-            "records of different content have this offset: the one with the least bytes was replayed",
+            "records of different content have this offset: of each key's, the one with the least bytes was replayed",
             payload=F.lit(None).cast("binary"),
         )
 

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
         "value binary",
         "key binary, value binary, _kafka_metadata_topic string, _kafka_metadata_partition int, "
         "_kafka_metadata_offset bigint, _kafka_metadata_timestamp bigint",
+        SPARK + ", kafka_offset bigint, kafka_offset int",
         "KEY binary, VALUE binary, PARTITION smallint, `OFFSET` int, TIMESTAMP timestamp",
     ],
 )
@@ -65,6 +66,13 @@ def test_usual_names_are_found(spark: SparkSession, schema: str) -> None:
             SPARK.replace("timestamp timestamp", "timestamp decimal(20,0)"),
             None,
             "F.col('timestamp').cast('bigint') where it is epoch milliseconds",
+        ),
+        (SPARK.replace("topic string", "topic binary"), None, "columns={'topic': ...}: F.col('topic').cast('string')"),
+        (SPARK + ", KEY binary", None, "records have column 'key' 2 times, which names key: drop all but one"),
+        (
+            SPARK + ", place bigint, Place bigint",
+            {"offset": "place"},
+            "records have column 'place' 2 times, which names offset: drop all but one",
         ),
         ("topic string, partition int, base_offset bigint, batch string", None, "column 'batch' of records holds no"),
     ],

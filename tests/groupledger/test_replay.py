@@ -204,6 +204,8 @@ def test_what_cannot_be_read_is_a_row(spark: SparkSession) -> None:
         ("OTHER_TOPIC", 0, 7),
         ("UNKNOWN_VALUE_VERSION", 0, 5),
     ]
+    [conflict] = replay.errors.where("code = 'CONFLICTING_COPIES'").collect()
+    assert "of each key's, the one with the least bytes was replayed" in str(conflict.message)
     commits = sorted((row.log_offset, row.committed_offset) for row in replay.commits.collect())
     assert commits == [(1, 5), (8, 5), (9, None), (10, 5), (13, 5), (14, 5), (15, 5)]
     assert groupledger.replay_share_partitions(spark.createDataFrame(rows, schema)).errors.count() == 1
