@@ -27,7 +27,7 @@ from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.delta.row_groups import row_groups_in_order
 from jobs.delta.scanner import Scanner
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 from jobs.sources.segments import DUMP, HEADER_COLUMNS
 from schemas.tables.bronze import RECORD_BATCHES
 

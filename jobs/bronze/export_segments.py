@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from coordinator_core.log.segment import parse_partition_folder
 from jobs.bronze.reader import rows_in_order
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import ExportError
 from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES

@@ -28,8 +28,9 @@ from jobs.console.output import time_text
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.filesystems import filesystem_of
 from jobs.delta.scanner import Scanner
+from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import SourceError
 from jobs.sources.segments import DUMP, U8, PartitionLog, Segment, as_array
 from schemas.tables.bronze import IDENTITIES, RECORD_BATCHES

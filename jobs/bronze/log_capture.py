@@ -35,8 +35,8 @@ from jobs.bronze.work import SETTLED, CaptureTask, LogWork, TaskDone, TopicCount
 from jobs.bronze.writer import LogWriter
 from jobs.delta.filesystems import delete_file
 from jobs.delta.part_files import WrittenFile
+from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import TableFile
 from jobs.sources.segments import (
     DUMP,
     SEGMENT,

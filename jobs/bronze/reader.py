@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.log.chunk import I64, U8, BoolArray
 from jobs.delta.scanner import Scanner
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 from jobs.sources.segments import CHUNK_BYTES_MAX
 
 COLUMNS: Final = ("base_offset", "batch", "source", "crc_valid", "is_transactional")

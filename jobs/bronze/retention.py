@@ -13,7 +13,8 @@ import pyarrow as pa
 from coordinator_core.coverage import union
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.delta.arrow_schemas import arrow_schema
-from jobs.delta.warehouse import MAINTAIN_APPLICATION, TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import MAINTAIN_APPLICATION, Warehouse
 from schemas.tables.state import DELETED_RANGES
 
 

@@ -13,7 +13,8 @@ from jobs.bronze.copies import Copies, capture_application
 from jobs.bronze.retention import deleted_ranges
 from jobs.bronze.work import SETTLED, TaskDone
 from jobs.bronze.writer import DAMAGED
-from jobs.delta.warehouse import OVERWRITE, TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.errors import CaptureConflict
 from schemas.tables import TABLES
 from schemas.tables.declare import Table

@@ -13,7 +13,7 @@ from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import DumpedRange, ReadFile
 from jobs.bronze.writer import CaptureRun
 from jobs.delta.part_files import PartTarget, WrittenFile
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 from jobs.errors import JobError
 from jobs.sources.segments import PartitionLog
 

@@ -13,7 +13,7 @@ from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.coverage import COMPACTED_TOPICS
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 from jobs.sources.segments import LogPlace, SegmentRead, to_record_batches
 from schemas.tables.bronze import RECORD_BATCHES
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 from coordinator_core.history.checkpoint import STATE_FORMAT
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.silver_format import SILVER_FORMAT
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.state import REPLAY_STARTS, RUNS
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from jobs.delta.arrow_columns import as_read
 from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.scanner import Scanner
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 from schemas.tables.declare import Table
 
 ORDER_COLUMNS: Final = ("base_offset", "log_partition")

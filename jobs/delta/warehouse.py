@@ -1,8 +1,8 @@
 """The one door for writes.
 
 Spark tasks write part files (`jobs.delta.part_files`) and return what they wrote (`WrittenFile`); the driver commits
-all files of a table in one Delta transaction (`Warehouse.commit`): by delta-rs, on every store. No row passes through
-the JVM.
+all files of a table in one Delta transaction (`Warehouse.commit`): by delta-rs, on every store, and on a local disk by
+`jobs.delta.local_log` where nothing but files is added and removed. No row passes through the JVM.
 
 Every commit carries an application id and a version, Delta's `txn` action: a version at or below the last one of its
 application is skipped, so a repeated run changes nothing. Part files which no commit names (a failed or repeated task)
@@ -14,12 +14,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from time import sleep
 from typing import Any, Final, TypeVar
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,13 +32,11 @@ from jobs.delta.arrow_schemas import (
     arrow_schema,
     delta_schema,
     statistics_columns,
-    stored_column,
     table_properties,
 )
 from jobs.delta.filesystems import delete_folder, filesystem_of
 from jobs.delta.former_names import (
     create_with_files,
-    former_columns,
     former_table,
     next_version,
     overwrite_with_files,
@@ -47,8 +44,9 @@ from jobs.delta.former_names import (
     set_statistics,
 )
 from jobs.delta.handles import Handles
+from jobs.delta.local_log import LocalLog, has_log
 from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
-from jobs.delta.scanner import Scanner
+from jobs.delta.table_files import TableFile, files_by_name, read_file
 from jobs.delta.times import epoch_ms
 from jobs.errors import WarehouseError, writing
 from jobs.faults import reached
@@ -94,21 +92,6 @@ class Committed:
     skipped: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """One file of a table's newest version."""
-
-    path: str
-    """Absolute path or URI, as `filesystem_of` takes it."""
-    size_bytes: int
-    row_count: int | None
-    """None where the writer kept no statistics."""
-    partition_values: Mapping[str, Any]
-    minimum: Mapping[str, Any] = field(default_factory=dict)
-    """By column, for `jobs.delta.arrow_schemas.statistics_columns`; a column without statistics is not in it."""
-    maximum: Mapping[str, Any] = field(default_factory=dict)
-
-
 class Warehouse:
     """The Delta tables under one folder or URI: `<root>/<layer>/<table>`.
 
@@ -138,6 +121,8 @@ class Warehouse:
         self._up_to_date: set[str] = set()
         """Tables found to have all their columns."""
         self._handles = Handles()
+        self._logs: dict[str, LocalLog] = {}
+        """By path of a table on a local disk."""
         self._listed: dict[str, tuple[int, dict[str, TableFile]]] = {}
         """By path of a table: a version of it, and its files by their paths in Delta's log."""
 
@@ -147,7 +132,10 @@ class Warehouse:
 
     def exists(self, table: Table) -> bool:
         """Is there a table?"""
-        return bool(DeltaTable.is_deltatable(self.path(table)))
+        path = self.path(table)
+        if "://" not in path and (path in self._logs or not has_log(path)):
+            return has_log(path)
+        return bool(DeltaTable.is_deltatable(path))
 
     def ensure(self, table: Table) -> None:
         """Create the table, with its comments, unless it is there. A table of the last release gets its new name, and
@@ -295,6 +283,9 @@ class Warehouse:
         """The newest version which this application committed to the table, or -1."""
         if not self.exists(table):
             return -1
+        log = self._log(table)
+        if log is not None:
+            return log.transaction_version(app_id)
         version = self._newest(table).transaction_version(app_id)
         return -1 if version is None else int(version)
 
@@ -311,7 +302,10 @@ class Warehouse:
         """What `function` gives for each item, each of a table of its own, in their order; what it raises first.
 
         Some at a time: most of what it takes is to wait for the store, and delta-rs lets go of Python's lock meanwhile.
+        One by one where processes take turns: each has a core, and a disk to wait for is none.
         """
+        if self._takes_turns:
+            return [function(item) for item in items]
         with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
             return list(pool.map(function, items))
 
@@ -449,7 +443,10 @@ class Warehouse:
     def version(self, table: Table) -> int:
         """The newest version of the table, or -1 where there is none."""
         stored = self._stored(table)
-        return -1 if stored is None else int(self._newest(stored).version())
+        if stored is None:
+            return -1
+        log = self._log(stored)
+        return int(self._newest(stored).version()) if log is None else log.version
 
     def has_version(self, table: Table, version: int) -> bool:
         """Can this version of the table still be read? Its log must be there, and no file of it vacuumed."""
@@ -465,7 +462,12 @@ class Warehouse:
     def files(self, table: Table, version: int | None = None) -> list[TableFile]:
         """The files of the table (its newest version, or the one given), for direct reading; none if no table."""
         stored = self._stored(table)
-        return [] if stored is None else self._files_of(self._at(stored, version), stored)
+        if stored is None:
+            return []
+        log = self._log(stored)
+        if log is not None and version in (None, log.version):
+            return list(log.files.values())
+        return list(self._files_of(self._at(stored, version), stored).values())
 
     def columns(self, table: Table, version: int | None = None, *, reader_version_max: int) -> list[str] | None:
         """The columns of a version as they are stored; None where readers must know more of Delta than they say."""
@@ -474,24 +476,14 @@ class Warehouse:
             return None
         return [field.name for field in delta.schema().fields]
 
-    def _files_of(self, delta: DeltaTable, table: Table) -> list[TableFile]:
-        """A file never changes: those of the version that was looked at last are known."""
+    def _files_of(self, delta: DeltaTable, table: Table) -> dict[str, TableFile]:
+        """By their paths in Delta's log; those of the version that was looked at last are known."""
         path, version = self.path(table), int(delta.version())
         last, known = self._listed.get(path, (-1, {}))
         if last != version:
-            actions = pa.table(delta.get_add_actions(flatten=True))
-            names = actions["path"].to_pylist()
-            unknown = [index for index, name in enumerate(names) if name not in known]
-            found = dict(
-                zip(
-                    (names[index] for index in unknown),
-                    _table_files(actions.take(pa.array(unknown, pa.int64())), path),
-                    strict=True,
-                )
-            )
-            known = {name: known[name] if name in known else found[name] for name in names}
+            known = files_by_name(delta, path, known)
             self._listed[path] = version, known
-        return list(known.values())
+        return known
 
     def read(
         self,
@@ -515,6 +507,16 @@ class Warehouse:
             rows = rows.filter(pc.equal(rows[name], pa.scalar(value, schema.field(name).type)))
         return rows.select(wanted).replace_schema_metadata(None)
 
+    def _log(self, table: Table) -> LocalLog | None:
+        """What the table's log says now; None of a store, where delta-rs is asked."""
+        path = self.path(table)
+        if "://" in path:
+            return None
+        log = self._logs.get(path)
+        if log is None or not log.catch_up():
+            log = self._logs[path] = LocalLog(path, table, self._handles.newest(path))
+        return log
+
     def _newest(self, table: Table) -> DeltaTable:
         """The table at its newest version."""
         return self._handles.newest(self.path(table))
@@ -534,6 +536,10 @@ class Warehouse:
         replace: Mapping[str, Any] | None,
         removed: Sequence[TableFile],
     ) -> Committed:
+        log = self._log(table)
+        committed = None if log is None else self._commit_to(log, table, files, app_id, version, mode, replace, removed)
+        if committed is not None:
+            return committed
         # One handle from the check to the commit: delta-rs does not compare application versions itself, but it
         # does refuse a commit when the same application committed after this handle was brought up to date.
         delta = self._newest(table)
@@ -550,9 +556,8 @@ class Warehouse:
         transactions = [Transaction(app_id, version)]
         if removed:
             # its own overwrite takes out whole partitions only
-            there = self._files_of(delta, table)
-            if not {file.path for file in removed} <= {file.path for file in there}:
-                raise WarehouseError(f"{table.full_name}: another run took files out meanwhile: run this one again")
+            there = self._files_of(delta, table).values()
+            _require_there(table, removed, there)
             others = (file for file in there if _is_in(file, replace or {})) if mode == OVERWRITE else ()
             removals = self._remove_actions(table, [*removed, *others], at=datetime.now(UTC), data_change=True)
             if mode == APPEND:
@@ -571,6 +576,34 @@ class Warehouse:
         if now.transaction_version(app_id) != version:
             raise WarehouseError(f"{table.full_name}: the commit of version {version} is not in the table")
         return Committed(int(now.version()), sum(file.row_count for file in files), skipped=False)
+
+    def _commit_to(
+        self,
+        log: LocalLog,
+        table: Table,
+        files: Sequence[WrittenFile],
+        app_id: str,
+        version: int,
+        mode: str,
+        replace: Mapping[str, Any] | None,
+        removed: Sequence[TableFile],
+    ) -> Committed | None:
+        """None where it is delta-rs's to commit."""
+        if log.transaction_version(app_id) >= version:
+            return Committed(log.version, 0, skipped=True)
+        _require_there(table, removed, log.files.values())
+        others = (file for file in log.files.values() if _is_in(file, replace or {})) if mode == OVERWRITE else ()
+        taken = {file.path: file for file in (*removed, *others)}
+        transactions = {app_id: version}
+        if removed and mode == APPEND:
+            transactions[MAINTAIN_APPLICATION] = log.transaction_version(MAINTAIN_APPLICATION) + 1
+        made = log.commit(
+            self._add_actions(table, files, data_change=True),
+            self._remove_actions(table, taken.values(), at=datetime.now(UTC), data_change=True),
+            transactions,
+            mode,
+        )
+        return None if made is None else Committed(made, sum(file.row_count for file in files), skipped=False)
 
     def _swap(
         self,
@@ -642,24 +675,9 @@ class Warehouse:
         ]
 
 
-def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table:
-    """Some columns of one file, with the declared types, partition columns included; nulls where the file has none."""
-    schema = arrow_schema(table)
-    stored = [name for name in columns if name not in table.partition_by]
-    with Scanner(file.path, use_threads=True) as scanner:
-        former = former_columns(table, stored, scanner)
-        rows = scanner.read([*stored, *former])
-        rows = rows.rename_columns([former.get(name, name) for name in rows.column_names])
-    arrays = []
-    for name in columns:
-        declared = schema.field(name)
-        if name in stored:
-            arrays.append(stored_column(rows, declared))
-        else:
-            scalar = pa.scalar(file.partition_values[name], declared.type)
-            # the row count of a projection without stored columns is in the footer alone
-            arrays.append(pa.chunked_array([pa.repeat(scalar, rows.num_rows)]))
-    return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(name) for name in columns]))
+def _require_there(table: Table, removed: Iterable[TableFile], there: Iterable[TableFile]) -> None:
+    if not {file.path for file in removed} <= {file.path for file in there}:
+        raise WarehouseError(f"{table.full_name}: another run took files out meanwhile: run this one again")
 
 
 def _is_in(file: TableFile, partitions: Mapping[str, Any]) -> bool:
@@ -668,25 +686,6 @@ def _is_in(file: TableFile, partitions: Mapping[str, Any]) -> bool:
         file.partition_values[name] in (value if isinstance(value, tuple) else (value,))
         for name, value in partitions.items()
     )
-
-
-def _table_files(actions: pa.Table, folder: str) -> Iterator[TableFile]:
-    names = actions.column_names
-
-    def named(prefix: str) -> list[tuple[str, str]]:
-        return [(name.removeprefix(prefix), name) for name in names if name.startswith(prefix)]
-
-    partitions, minima, maxima = named("partition."), named("min."), named("max.")
-    for action in actions.to_pylist():
-        yield TableFile(
-            # as in Delta's log: folders of partitions, which Spark's writer makes, are escaped there once more
-            path=f"{folder}/{unquote(action['path'])}",
-            size_bytes=action["size_bytes"],
-            row_count=action.get("num_records"),
-            partition_values={column: action[name] for column, name in partitions},
-            minimum={column: action[name] for column, name in minima if action[name] is not None},
-            maximum={column: action[name] for column, name in maxima if action[name] is not None},
-        )
 
 
 def _names(schemes: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, stored_column
 from jobs.delta.scanner import Scanner
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 from jobs.gold.task import AuditParts, AuditWork
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import LOG_ANOMALIES

@@ -20,8 +20,9 @@ from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.replay_runs import WholeRun, is_renamed_since
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver
+from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.gold.isolation import Lack, read_or
 from jobs.gold.share_reader import CountsById, counts_by_id, topic_growth, topic_partition_counts
 from jobs.silver.checkpoints import WATERMARK_COLUMNS, Watermark, read_watermarks, watermark_from

@@ -25,7 +25,7 @@ from jobs.delta.arrow_columns import codes_of, numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, text_columns
 from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION, PartTarget, PartWriter, WrittenFile
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 from jobs.gold.group_tables import EVERY_PLACE, GROUP_TABLES
 from jobs.gold.hosts import with_hosts
 from jobs.gold.isolation import Lack

@@ -21,7 +21,7 @@ from jobs.bronze.writer import BATCHES, is_damaged, offsets_of
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.delta.row_groups import row_groups_in_order
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
 

@@ -31,7 +31,8 @@ from jobs.delta.filesystems import delete_folder, filesystem_of
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.row_groups import row_groups_in_order
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import SettingsError, WarehouseError
 from jobs.operations.compaction import MERGED
 from jobs.operations.maintain import STAGING, clusters_of, nobody_else, writers_of

@@ -24,7 +24,8 @@ from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.filesystems import delete_folder, filesystem_of
 from jobs.delta.locks import only_one
 from jobs.delta.replay_runs import WholeRun, broken_off
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import SettingsError, WarehouseError
 from jobs.gold.audit import audit_application
 from jobs.operations.compaction import MergeWork, log_of, merge_files, merge_plan

@@ -44,8 +44,9 @@ from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.scanner import Scanner, dataset_of
+from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.gold.share_reader import counts_by_id, topic_partition_counts
 from jobs.queries.group_model import CommittedOffset, Group, Row, SampledEnd, ShareStart, TopicPartition, Untimed
 from jobs.queries.group_state import PAST_COLUMNS, TELLING, Past, by_group, group_of, members_of

@@ -38,7 +38,8 @@ from jobs.console.names import NAME_CHARACTERS_MAX, names_of, short, some_of
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.other_writers import ForeignWrite, written_by_others
 from jobs.delta.other_writers import lines as lines_of_others
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import Warehouse
 from jobs.silver.reader import SilverFiles
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.gold import (

@@ -24,7 +24,7 @@ from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.bronze.writer import DAMAGED
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.replay_runs import WholeRun
-from jobs.delta.warehouse import TableFile, read_file
+from jobs.delta.table_files import TableFile, read_file
 from schemas.tables.declare import Table
 from schemas.tables.state import GROUP_CHECKPOINTS, LOG_CHECKPOINTS, REPLAY_FAILURES, WATERMARKS
 

@@ -6,7 +6,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs.delta.replay_runs import WholeRun
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import Warehouse
 from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.plan import REMADE, REPLAY_TABLES, Plan
 from jobs.silver.tasks import NAMED_TABLES, TABLES_OF_TOPIC, Carried, ReplayDone

@@ -10,7 +10,8 @@ from coordinator_core.coverage import union
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.delta.replay_runs import WholeRun
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import Warehouse
 from jobs.silver.checkpoints import (
     EarlierCheckpoint,
     ReplayMode,

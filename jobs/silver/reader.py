@@ -18,7 +18,8 @@ from jobs.delta.arrow_columns import as_read, codes_of, columns_read, numbers_of
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.scanner import Scanner
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import Warehouse
 from jobs.silver.needed import NO_WATERMARKS, AuditWatermarks, SharedGroups, place_column
 from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET, Footer, Newest, OpenFile, SharedRows, shared_place
 from schemas.tables.declare import Table

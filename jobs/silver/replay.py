@@ -40,8 +40,9 @@ from jobs.delta.other_writers import later_writes, source_versions
 from jobs.delta.part_files import WrittenFile, write_parts
 from jobs.delta.replay_runs import Start, WholeRun, broken_off, earlier_runs
 from jobs.delta.silver_format import SILVER_FORMAT, other_version, silver_format
+from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import OVERWRITE, Committed, TableFile, Warehouse
+from jobs.delta.warehouse import OVERWRITE, Committed, Warehouse
 from jobs.errors import WarehouseError
 from jobs.settings import place_words
 from jobs.silver.checkpoints import ReplayMode, log_name, read_watermarks, saved_logs, watermarks_table

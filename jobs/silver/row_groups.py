@@ -10,7 +10,7 @@ from coordinator_core.inference.ordering import is_ascending
 from coordinator_core.log.chunk import I64, BoolArray
 from jobs.delta.part_files import LOG_PARTITION, TO_LOG_OFFSET
 from jobs.delta.scanner import Bounds, Scanner
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 
 LOG_OFFSET: Final = "log_offset"
 NO_LOG_PARTITION: Final = (0, -1)

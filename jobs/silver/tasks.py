@@ -53,7 +53,7 @@ from jobs.delta.core_tables import (
 from jobs.delta.filesystems import delete_file
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile, write_part
 from jobs.delta.row_groups import stored_rows
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 from jobs.errors import JobError
 from jobs.silver.checkpoints import SavedLog, log_name
 from jobs.silver.coordinator_keys import GroupKeys, ShareStateKeys

@@ -1,6 +1,7 @@
 """Rates of the live coordinators; segments to bronze and silver, side by side with Kafka's own dump tool; capture of
 a live cluster, side by side with that of the same segments; the Python API on raw records; what a night costs as the
-log grows (see `growth`), and where one key of it is out of proportion (see `skewed`).
+log grows (see `growth`) and where one key of it is out of proportion (see `skewed`);
+and what a nightly of many small clusters takes (see `fleet`).
 
     make bench LOGS=DIR            DIR holds <topic>-<partition>/*.log, as a broker's log directory does
 
@@ -23,7 +24,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.benchmarks import dataframes, executors, growth, live, live_capture, skewed
+from tests.benchmarks import dataframes, executors, fleet, growth, live, live_capture, skewed
 from tests.benchmarks.generate import OFFSETS_TOPIC, write_logs
 from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
 
@@ -126,6 +127,7 @@ def main() -> None:
         executors.compare_hot(options.turns, Path(scratch) / "hot")
         growth.tell(growth.measured(logs, Path(scratch) / "growth", growth.DAYS))
         skewed.compare(Path(scratch) / "skewed")
+        fleet.compare(Path(scratch) / "fleet")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 
 from jobs.bronze.capture import capture
 from jobs.delta.part_files import write_part
-from jobs.delta.warehouse import OVERWRITE, Warehouse, read_file
+from jobs.delta.table_files import read_file
+from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.gold.audit import audit
 from jobs.settings import Settings, load_settings
 from jobs.silver.hot_logs import CutRule

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from jobs.delta.arrow_schemas import spark_schema
 from jobs.delta.filesystems import spark_uri
 from jobs.delta.part_files import write_part, write_parts
-from jobs.delta.warehouse import OVERWRITE, TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES, Table
 from tests.conftest import takes_minutes

@@ -12,7 +12,8 @@ from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.copies import Rewrites
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.replay_runs import WholeRun
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import Warehouse
 from jobs.gold.plan import make_plan, removed_since_ms, unread_logs, works
 from jobs.gold.snapshot import (
     AUDIT_FORMAT,

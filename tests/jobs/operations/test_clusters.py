@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,8 @@ from jobs.operations.clusters import ClusterNight, night_of, run_clusters, worst
 from jobs.report.run import write_index
 from jobs.settings import Settings, load_clusters
 from schemas.tables import TABLES
+from schemas.tables.gold import GOLD_TABLES
+from schemas.tables.silver import SILVER_TABLES
 from tests.cases.harness import CASES
 from tests.conftest import takes_minutes
 from tests.recorded import RECORDINGS
@@ -137,23 +140,31 @@ def test_paths_of_a_cluster_start_at_its_file(tmp_path: Path) -> None:
     assert (one.segments, one.metrics_groups, one.cluster_id) == ((str(tmp_path / "logs"),), 7, "a")
 
 
-@takes_minutes
-def test_fifty_clusters_take_less_than_three_times_one(tmp_path: Path) -> None:
-    """Of the sample recording, one of them damaged: 49 whole, and something is missing of all."""
-    import time  # noqa: PLC0415
+def watched(settings: Settings, run_id: str, started_at: datetime) -> ClusterNight:
+    """A night, and the largest memory that its process has had so far."""
+    night = night_of(settings, run_id, started_at)
+    night.facts["peak_kib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return night
 
+
+@takes_minutes
+def test_fifty_clusters_in_one_nightly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the sample recording, one of them damaged: 49 are whole, with the tables that one has alone, something is
+    missing of all, and a process takes no more memory than for a few."""
+    monkeypatch.setattr(clusters, "night_of", watched)
     logs = RECORDINGS / "full-a" / "logs"
-    alone = listed(tmp_path, {"alone": logs})
-    started = time.perf_counter()
-    run_clusters(alone, run_id="r", started_at=AT, say=lambda _: None)
-    one = time.perf_counter() - started
+    alone = {f"alone{number}": logs for number in range(4)}
+    few = run_clusters(listed(tmp_path, alone), run_id="r", started_at=AT, say=lambda _: None, process_count=1)
     sources = {f"c{number:02}": logs for number in range(49)} | {"hurt": damaged(tmp_path)}
-    started = time.perf_counter()
     nights = run_clusters(listed(tmp_path, sources), run_id="r", started_at=AT, say=lambda _: None)
-    seconds = time.perf_counter() - started
-    print(f"one: {one:.1f} s, fifty: {seconds:.1f} s")
     assert [night.exit_code for night in nights] == [0] * 49 + [3]
-    assert rows(tmp_path, "gold.rebalances", "c00") == rows(tmp_path, "gold.rebalances", "alone")
+    assert worst(nights) == 3
+    peak = max(night.facts["peak_kib"] for night in few)
+    assert max(night.facts["peak_kib"] for night in nights) < 1.25 * peak
+    for table in (*SILVER_TABLES, *GOLD_TABLES):
+        expected = rows(tmp_path, table.full_name, "alone0")
+        for name in ("c00", "c24", "c48"):
+            assert rows(tmp_path, table.full_name, name) == expected, (table.full_name, name)
 
 
 def test_a_night_in_a_process_of_its_own_is_a_night(tmp_path: Path) -> None:

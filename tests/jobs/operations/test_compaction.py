@@ -11,7 +11,8 @@ import pytest
 
 from jobs.bronze.reader import read_log
 from jobs.delta.part_files import write_part
-from jobs.delta.warehouse import TableFile, Warehouse
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import Warehouse
 from jobs.operations.compaction import MergeWork, large_chunks, merge_files, merge_plan
 from schemas.tables.bronze import END_OFFSETS, RECORD_BATCHES
 from schemas.tables.silver import GROUP_EVENTS

@@ -12,7 +12,7 @@ from coordinator_core.inference.groups import judge_group
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.log_anomalies import NOT_JUDGED
 from coordinator_core.key_buckets import SLOT_COUNT, KeyBucket
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 from jobs.gold import audit_groups
 from jobs.gold.group_checkpoints import SavedGroups
 from jobs.silver import hot_logs

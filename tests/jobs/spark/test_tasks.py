@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from coordinator_core.log.scan import LOOK_BACK_BYTES
 from jobs.bronze.work import LogWork
-from jobs.delta.warehouse import TableFile
+from jobs.delta.table_files import TableFile
 from jobs.gold.plan import AuditPlan, new_bytes
 from jobs.silver.checkpoints import ReplayMode, Watermark
 from jobs.silver.tasks import LogFiles

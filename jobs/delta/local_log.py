@@ -1,0 +1,206 @@
+"""The log of a table on a local disk, read and written commit by commit.
+
+delta-rs opens a table. What was committed since is a small JSON file a commit, which is read here, and a commit of
+files is written here: to ask delta-rs each time, which reads the log again, was half of what a small night took. What
+is more than adding and removing files (another schema, other properties), the commit that makes a checkpoint, and one
+of which somebody else was faster are delta-rs's.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.table_files import TableFile, files_by_name, place_of
+from jobs.delta.times import epoch_ms
+from schemas.tables.declare import Table
+
+LOG: Final = "_delta_log"
+PROTOCOL: Final = (1, 2)
+"""Reader and writer versions of tables in which a commit of files needs nothing else."""
+BOUND_BY: Final = ("delta.invariants", "delta.appendOnly")
+"""What a table of that writer version may ask of rows and files; the ledger's have none."""
+CHECKPOINT_INTERVAL: Final = ("delta.checkpointInterval", 100)
+"""The property, and delta-rs's default."""
+PLAIN: Final = frozenset({"commitInfo", "add", "remove", "txn"})
+
+
+class LocalLog:
+    """The newest version of a table, as its log says it."""
+
+    def __init__(self, path: str, table: Table, delta: DeltaTable) -> None:
+        """`delta`: the table as delta-rs opened it just now."""
+        self._path = path
+        self._schema = arrow_schema(table)
+        self._delta = delta
+        self._changed_ns = -1
+        metadata = delta.metadata()
+        protocol = delta.protocol()
+        about = delta.schema().to_json() + json.dumps(metadata.configuration)
+        name, default = CHECKPOINT_INTERVAL
+        self._partition_by = list(metadata.partition_columns)
+        self._checkpoint_interval = int(metadata.configuration.get(name, default))
+        self._is_plain = (protocol.min_reader_version, protocol.min_writer_version) == PROTOCOL and not any(
+            word in about for word in BOUND_BY
+        )
+        self._transactions: dict[str, int] = {}
+        self.version = int(delta.version())
+        self.files: dict[str, TableFile] = files_by_name(delta, path, {})
+        """By their paths in the log."""
+
+    def catch_up(self) -> bool:
+        """Read what was committed since. False where delta-rs is to open the table again."""
+        changed_ns = _changed_ns(f"{self._path}/{LOG}")
+        # the folder's time is coarse: a commit in the same moment is seen by its file
+        if changed_ns == self._changed_ns and not self._has(self.version + 1):
+            return True
+        while (text := _text_of(self._commit_file(self.version + 1))) is not None:
+            if not self._apply(text):
+                return False
+            self.version += 1
+        # where Delta cleaned its log up, commits since may be in a checkpoint alone
+        is_whole = changed_ns is not None and self._has(self.version)
+        self._changed_ns = -1 if changed_ns is None else changed_ns
+        return is_whole
+
+    def transaction_version(self, app_id: str) -> int:
+        """The newest version which this application committed, or -1."""
+        if app_id not in self._transactions:
+            last = self._delta.transaction_version(app_id)
+            self._transactions[app_id] = -1 if last is None else int(last)
+        return self._transactions[app_id]
+
+    def commit(
+        self, added: Iterable[AddAction], removed: Iterable[RemoveAction], transactions: Mapping[str, int], mode: str
+    ) -> int | None:
+        """Put the next commit into the log, whole or not at all: its version. None where it is delta-rs's, and nothing
+        was changed."""
+        version = self.version + 1
+        # delta-rs makes the checkpoint, and cleans the log up, in the commit behind which there is to be one
+        if not self._is_plain or (version + 1) % self._checkpoint_interval == 0:
+            return None
+        made_at_ms = epoch_ms(datetime.now(UTC))
+        info = {
+            "timestamp": made_at_ms,
+            "operation": "WRITE",
+            "operationParameters": {"mode": mode.capitalize(), "partitionBy": _json(self._partition_by)},
+            "engineInfo": "groupledger",
+        }
+        actions = [
+            {"commitInfo": info},
+            *({"add": _add(action)} for action in added),
+            *({"remove": _remove(action)} for action in removed),
+            *(
+                {"txn": {"appId": app_id, "version": of, "lastUpdated": made_at_ms}}
+                for app_id, of in transactions.items()
+            ),
+        ]
+        temporary = Path(self._path, LOG, f"_commit_{uuid4().hex}.json.tmp")
+        try:
+            temporary.write_bytes("\n".join(map(_json, actions)).encode())
+            os.link(temporary, self._commit_file(version))
+        except FileExistsError:
+            return None
+        finally:
+            temporary.unlink(missing_ok=True)
+        self.catch_up()
+        return version
+
+    def _has(self, version: int) -> bool:
+        return os.access(self._commit_file(version), os.F_OK)
+
+    def _commit_file(self, version: int) -> str:
+        return f"{self._path}/{LOG}/{version:020}.json"
+
+    def _apply(self, text: str) -> bool:
+        for line in text.split("\n"):
+            if not line.strip():
+                continue
+            for kind, action in json.loads(line).items():
+                if kind not in PLAIN:
+                    return False
+                if kind == "add":
+                    self.files[action["path"]] = self._file_of(action)
+                elif kind == "remove":
+                    self.files.pop(action["path"], None)
+                elif kind == "txn":
+                    self._transactions[action["appId"]] = action["version"]
+        return True
+
+    def _file_of(self, action: Mapping[str, Any]) -> TableFile:
+        stats = json.loads(action.get("stats") or "{}")
+        return TableFile(
+            path=place_of(action["path"], self._path),
+            size_bytes=action["size"],
+            row_count=stats.get("numRecords"),
+            partition_values={name: self._value(name, text) for name, text in action["partitionValues"].items()},
+            minimum=self._bounds(stats.get("minValues")),
+            maximum=self._bounds(stats.get("maxValues")),
+        )
+
+    def _bounds(self, values: Mapping[str, Any] | None) -> dict[str, Any]:
+        return {name: self._bound(name, value) for name, value in (values or {}).items() if value is not None}
+
+    def _bound(self, name: str, value: Any) -> Any:
+        place = self._schema.get_field_index(name)
+        is_time = place >= 0 and pa.types.is_timestamp(self._schema.field(place).type)
+        return datetime.fromisoformat(value) if is_time else value
+
+    def _value(self, name: str, text: str | None) -> Any:
+        """A partition value of Delta's log: all are texts there."""
+        type_ = self._schema.field(name).type
+        return text if text is None or pa.types.is_string(type_) else pa.scalar(text).cast(type_).as_py()
+
+
+def has_log(path: str) -> bool:
+    """Is there a folder with a log at all? Asked hundreds of times a night: a `Path` costs more than it."""
+    return os.access(f"{path}/{LOG}", os.F_OK)
+
+
+def _add(action: AddAction) -> dict[str, Any]:
+    return {
+        "path": action.path,
+        "partitionValues": action.partition_values,
+        "size": action.size,
+        "modificationTime": action.modification_time,
+        "dataChange": action.data_change,
+        "stats": action.stats,
+    }
+
+
+def _remove(action: RemoveAction) -> dict[str, Any]:
+    return {
+        "path": action.path,
+        "deletionTimestamp": action.deletion_timestamp,
+        "dataChange": action.data_change,
+        "extendedFileMetadata": True,
+        "partitionValues": action.partition_values,
+        "size": action.size,
+    }
+
+
+def _json(value: Any) -> str:
+    # arrow-rs reads the escapes of some characters beyond the basic plane wrong
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _text_of(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+
+
+def _changed_ns(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_mtime_ns  # noqa: PTH116  (asked thousands of times a night: a Path costs more)
+    except OSError:
+        return None
