@@ -12,6 +12,10 @@ BATCH_BYTES_MAX: Final = 256 * 1024 * 1024
 QUARANTINE_BYTES_MAX: Final = 64 * 1024
 """How many bytes of what could not be read are kept in a quarantine row; the rest is named by position and size."""
 
+PARTED_BYTES_MAX: Final = 1024 * 1024
+"""How many bytes are kept of batches without a leader epoch in place of which those of another copy count: they come
+back where a newer epoch cuts that copy away. A tail that parts from the log is small; no log is kept twice."""
+
 NESTING_DEPTH_MAX: Final = 16
 """Coordinator messages nest four levels deep; more than this is a fault of a declaration."""
 

@@ -5,7 +5,8 @@ headers. Whatever the order in which copies come, the same batches are left. In 
 
 1. The leader epoch. From the offset on at which an epoch begins, no batch of an older epoch is of the log
    (`Lineage.is_cut`): followers truncate it when they see the new leader's epochs. A batch in which none is written
-   (message formats 0 and 1) has that of its own replica's checkpoint (`with_checkpoint_epochs`).
+   (message formats 0 and 1) has that of its own replica's checkpoint (`with_checkpoint_epochs`), or of another's that
+   has the same bytes. One of no known epoch that another keeps out counts again where that is cut away.
 2. An intact batch before a damaged one. Damaged batches are never compared: their headers prove nothing.
 3. A batch of the log before one that was packed from rows without headers. Records that only rows have are kept: in
    the batch that spans their offset, if there is one (`log/fill.py`).

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, intersect, merge_coverage, union
 from coordinator_core.errors import DecodeError, EncodeError
+from coordinator_core.limits import PARTED_BYTES_MAX
 from coordinator_core.log.batch import Record, build_batch, parse_header
-from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin
+from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, has_no_epoch
 from coordinator_core.log.fill import KeyValues, compare, with_records, without_records
 from coordinator_core.log.records import checksums_at, decode_chunk, iter_records, missing_offsets
 from coordinator_core.log_partitions import OffsetRange
@@ -142,9 +143,9 @@ class BronzeBatches:
             self._taken_out.setdefault(place, set()).add(base_offset)
         self.rows = self.rows.take(~is_out)
 
-    def cut_away(self, lineage: Lineage) -> list[tuple[BatchRows, str, bytes]]:
+    def cut_away(self, lineage: Lineage) -> list[tuple[BatchRows, str, list[bytes]]]:
         """Take out what is of a tail that the log does not have any more. The first batch of each tail, where that was
-        read, and its bytes."""
+        read, and the bytes of the first one, or of all where no leader epoch is written in them."""
         is_cut = lineage.is_cut(self.rows)
         if not is_cut.any():
             return []
@@ -154,7 +155,10 @@ class BronzeBatches:
             for row in np.flatnonzero(is_cut).tolist()
             if not (row and is_cut[row - 1] and epochs[row - 1] == epochs[row])
         ]
-        found = [(self.rows.take(np.array([row])), self.source(row), self.content(row)) for row in firsts]
+        found = [
+            (self.rows.take(np.array([row])), self.source(row), whole_tail(row, is_cut, epochs, self.content))
+            for row in firsts
+        ]
         self.take_out(is_cut)
         return found
 
@@ -380,6 +384,24 @@ class BronzeBatches:
     def _is_covered(self, offset: int) -> bool:
         at = int(np.searchsorted(self.rows.last_offset, offset, side="left"))
         return at < len(self.rows) and bool(self.rows.base_offset[at] <= offset)
+
+
+def whole_tail(
+    first: int, is_cut: NDArray[np.bool_], epochs: NDArray[np.int64], content: Callable[[int], bytes]
+) -> list[bytes]:
+    """The bytes of the batches of a tail from a row on; of the first one alone where a leader epoch is written in it:
+    no other copy has it without."""
+    found = [content(first)]
+    left = PARTED_BYTES_MAX - len(found[0])
+    row = first + 1
+    while has_no_epoch(found[0]) and row < len(epochs) and is_cut[row] and epochs[row] == epochs[first]:
+        data = content(row)
+        left -= len(data)
+        if left < 0:
+            break
+        found.append(data)
+        row += 1
+    return found
 
 
 def _rewritten(

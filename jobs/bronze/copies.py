@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import subtract
-from coordinator_core.log.copies import Lineage
+from coordinator_core.log.copies import UNKNOWN_EPOCH, Lineage, has_no_epoch
 from coordinator_core.log_partitions import LogPartition, OffsetRange
-from jobs.bronze.quarantine import COPIES_DIFFER
+from jobs.bronze.quarantine import COPIES_DIFFER, COPIES_PART
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.sources.segments import Segment
@@ -45,6 +45,32 @@ class ReadFile:
     def may_have_grown(self, file: Segment) -> bool:
         """Is the file larger now?"""
         return file.size_bytes > self.size_bytes and self.base_offset is not None
+
+
+OF_OLDER_EPOCH: Final = "goes on with leader epoch"
+OF_NO_EPOCH: Final = "of no known leader epoch"
+"""How a row of quarantine says which of two copies that part ways was left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Batches in which no leader epoch is written and in place of which those of another copy count."""
+
+    source: str
+    content: bytes
+    tail_epoch: int = UNKNOWN_EPOCH
+    """Their leader epoch, as the checkpoint of their replica has it, which a newer one cut away; unknown: others have
+    the same offsets, and should these be cut away, they count again."""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "LeftOut | None":
+        """From a row of quarantine about copies that part ways; None where it keeps no such batches."""
+        content, (_, is_tail, rest) = row["bytes"], row["message"].partition(f"{OF_OLDER_EPOCH} ")
+        if not content or not has_no_epoch(content):
+            return None
+        if is_tail:
+            return cls(row["source"], content, int(rest.partition(",")[0]))
+        return cls(row["source"], content) if f"{OF_NO_EPOCH}, than " in row["message"] else None
 
 
 DumpedRange = tuple[int, int, str]
@@ -76,6 +102,8 @@ class Copies:
     """At which offsets dumps of rows had records; ascending, disjoint."""
     left_out: Mapping[LogPartition, Sequence[bytes]] = field(default_factory=dict)
     """Records of dumps in place of which those of the log count, each as a batch: quarantine keeps them."""
+    parted: Mapping[LogPartition, Sequence[LeftOut]] = field(default_factory=dict)
+    """Batches without a leader epoch where copies part ways; quarantine keeps them, too."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> "Copies":
@@ -100,12 +128,18 @@ class Copies:
             found = row["from_offset"], row["to_offset"], row["source"]
             dumped.setdefault((row["topic"], row["partition"]), []).append(found)
         left_out: dict[LogPartition, list[bytes]] = {}
-        columns = ["topic", "partition", "code", "bytes"]
+        parted: dict[LogPartition, list[LeftOut]] = {}
+        columns = ["topic", "partition", "code", "bytes", "message", "source"]
         rows = warehouse.read(QUARANTINE, columns, where={"cluster_id": cluster_id})
-        for row in rows.filter(pc.equal(rows["code"], COPIES_DIFFER)).to_pylist():
-            if row["bytes"]:
-                left_out.setdefault((row["topic"], row["partition"]), []).append(row["bytes"])
-        return cls(lineages, files, {log: tuple(sorted(ranges)) for log, ranges in dumped.items()}, left_out)
+        of_copies = pc.is_in(rows["code"], value_set=pa.array([COPIES_DIFFER, COPIES_PART]))
+        for row in rows.filter(of_copies).to_pylist():
+            place = row["topic"], row["partition"]
+            if row["code"] == COPIES_PART:
+                if (found_parted := LeftOut.of(row)) is not None:
+                    parted.setdefault(place, []).append(found_parted)
+            elif row["bytes"]:
+                left_out.setdefault(place, []).append(row["bytes"])
+        return cls(lineages, files, {log: tuple(sorted(ranges)) for log, ranges in dumped.items()}, left_out, parted)
 
     def after(
         self,

@@ -28,6 +28,7 @@ from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.batches import BronzeBatches, covered_by, written_as_table_file
 from jobs.bronze.copies import ReadFile, with_dumped
 from jobs.bronze.coverage import COMPACTED_TOPICS, NOT_IN_DUMP, CoverageScan
+from jobs.bronze.offset_ranges import OffsetRanges
 from jobs.bronze.parted_copies import PartedCopies
 from jobs.bronze.quarantine import EPOCH_OUT_OF_ORDER, OVERLAPPING_BATCH
 from jobs.bronze.quarantine_rows import QuarantineRows
@@ -57,31 +58,6 @@ MISPLACED_MAX: Final = 1_000
 TORN: Final = TruncatedBatch.code
 
 
-class OffsetRanges:
-    """Ascending, disjoint offset ranges, to be asked often."""
-
-    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
-        self._firsts = np.array([first for first, _ in ranges], np.int64)
-        self._lasts = np.array([last for _, last in ranges], np.int64)
-
-    def last_from(self, first: int) -> int:
-        """The last offset up to which all from `first` on are in one of them; less than `first` where that is not."""
-        index = int(np.searchsorted(self._firsts, first, side="right")) - 1
-        return int(self._lasts[index]) if index >= 0 else -1
-
-    def compared(self, batches: BatchColumns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """(is within one range, overlaps with ranges without being within one), one bool a batch."""
-        if not len(self._firsts):
-            nothing = np.zeros(len(batches), np.bool_)
-            return nothing, nothing.copy()
-        nearest = np.searchsorted(self._firsts, batches.last_offset, side="right") - 1
-        overlaps = (nearest >= 0) & (self._lasts[nearest] >= batches.base_offset)
-        within = (
-            overlaps & (self._firsts[nearest] <= batches.base_offset) & (self._lasts[nearest] >= batches.last_offset)
-        )
-        return within, overlaps & ~within
-
-
 class LogCapture:
     """One log partition on its way into bronze: takes reads in the order of offsets, range by range."""
 
@@ -98,7 +74,7 @@ class LogCapture:
         self._observed: list[CoverageRange] = []
         self._writer = LogWriter(task.target, work, task.run)
         self._there = BronzeBatches(work.files)
-        self._parted = PartedCopies(self._there, self.quarantine)
+        self._parted = PartedCopies(self._there, self.quarantine, work.parted)
         self._lineage = Lineage() if work.lineage is None else work.lineage
         self._lineage_before = self._lineage
         self._probe: OffsetRange | None = None
@@ -296,7 +272,7 @@ class LogCapture:
         has_own_epoch = read.scan.batches.leader_epoch >= 0
         if not has_own_epoch.all():
             batches = with_checkpoint_epochs(read.scan.batches, self._own_checkpoint())
-            read = replace(read, scan=replace(read.scan, batches=batches))
+            read = self._parted.with_tail_epochs(replace(read, scan=replace(read.scan, batches=batches)))
         chosen, rejected, silent = self._choose(read, has_own_epoch)
         self._writer.write(read, chosen)
         self._scan.add(read, rejected, silent)
@@ -329,6 +305,18 @@ class LogCapture:
         self._known_ranges = OffsetRanges(self.known)
         gave = ((r.from_offset, r.to_offset) for r in self._observed if r.kind in SETTLED)
         self.settled = union([*self.settled, *gave])
+
+    def bring_back(self) -> None:
+        """Batches in place of which others counted come back where these were cut away."""
+        if not self._parted.has_cut:
+            return
+        self._add_written()
+        for read in self._parted.brought_back(self.work.dropped):
+            self.begin(None)
+            self.add(read)
+            self.end(None)
+            self.end_source()
+            self._add_written()
 
     def _compare_misplaced(self) -> None:
         """Whole batches out of their place hide nothing where bronze has the same ones."""

@@ -1,25 +1,43 @@
 """Where copies of one log partition part ways, as bronze.quarantine says it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from coordinator_core.coverage import subtract
+from coordinator_core.limits import PARTED_BYTES_MAX
 from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, has_no_epoch
+from coordinator_core.log.records import frame_chunk
+from coordinator_core.log.scan import scan_segment
 from coordinator_core.log_partitions import OffsetRange
-from jobs.bronze.batches import BronzeBatches
+from jobs.bronze.batches import BronzeBatches, whole_tail
+from jobs.bronze.copies import LeftOut
 from jobs.bronze.quarantine_rows import QuarantineRows
-from jobs.sources.segments import SegmentRead
+from jobs.sources.segments import Segment, SegmentRead, as_array
 
 
 class PartedCopies:
     """Says where a source and bronze part ways: in a tail that a newer leader epoch cut away, or without a known
     reason."""
 
-    def __init__(self, there: BronzeBatches, quarantine: QuarantineRows) -> None:
+    def __init__(self, there: BronzeBatches, quarantine: QuarantineRows, left_out: Iterable[LeftOut] = ()) -> None:
         self._there = there
         self._quarantine = quarantine
+        self.has_cut = False
+        """Was a tail taken out of bronze?"""
+        self._lost: dict[LeftOut, None] = {}
+        """Batches of no known leader epoch in place of which others count, in the order in which they were found."""
+        self._tail_epochs: dict[tuple[int, bytes], int] = {}
+        """Leader epochs that a checkpoint said of batches without one, by base offset and bytes: of tails."""
+        for it in left_out:
+            if it.tail_epoch == UNKNOWN_EPOCH:
+                self._lost[it] = None
+            else:
+                self._note_contents((batch for _, _, batch in _batches_of(it.content)), it.tail_epoch)
         self._doubtful_tails: list[tuple[dict[str, Any], OffsetRange, bytes]] = []
         """Rows of quarantine about tails in which no leader epoch is written, with their first batch."""
         self.checkpoints: dict[int, str] = {}
@@ -35,12 +53,13 @@ class PartedCopies:
         each."""
         firsts = []
         self._there.load()
-        for tail, path, content in self._there.cut_away(lineage):
+        for tail, path, contents in self._there.cut_away(lineage):
             first, last, epoch = int(tail.base_offset[0]), int(tail.last_offset[0]), int(tail.leader_epoch[0])
             newer = (*lineage.cut_by(epoch, last), source)
-            row = self._quarantine.add_tail(path, first, epoch, content, newer=newer)
-            self._note_tail(row, (first, last), content)
+            row = self._quarantine.add_tail(path, first, epoch, b"".join(contents), newer=newer)
+            self._note_tail(row, (first, last), epoch, contents)
             firsts.append(first)
+        self.has_cut = self.has_cut or bool(firsts)
         return firsts
 
     def note_tails(self, read: SegmentRead, come: BatchRows, is_cut: NDArray[np.bool_], lineage: Lineage) -> None:
@@ -49,38 +68,80 @@ class PartedCopies:
         for row in np.flatnonzero(is_cut).tolist():
             if row and is_cut[row - 1] and epochs[row - 1] == epochs[row]:
                 continue
-            content = read.content(row)
+            contents = whole_tail(row, is_cut, epochs, read.content)
             first, last, epoch = int(come.base_offset[row]), int(come.last_offset[row]), int(epochs[row])
             newer, start = lineage.cut_by(epoch, last)
             quarantined = self._quarantine.add_tail(
-                read.segment.path, first, epoch, content, newer=(newer, start, self._source_at(start, newer))
+                read.segment.path,
+                first,
+                epoch,
+                b"".join(contents),
+                newer=(newer, start, self._source_at(start, newer)),
             )
-            self._note_tail(quarantined, (first, last), content)
+            self._note_tail(quarantined, (first, last), epoch, contents)
 
     def take_out_own(self, read: SegmentRead, come: BatchRows, is_cut: NDArray[np.bool_]) -> int | None:
-        """Take out of bronze what it has of a tail from the same file, from before a checkpoint said its leader epoch.
-        The first offset of it."""
+        """Take out of bronze what it has of a tail without a leader epoch, from before a checkpoint said that: of the
+        same file, or the same bytes of a copy without a checkpoint. The first offset of it."""
         rows = self._there.rows
         at = np.searchsorted(rows.base_offset, come.base_offset[is_cut & ~come.has_own_epoch])
         at = at[at < len(rows)]
         at = at[(rows.leader_epoch[at] == UNKNOWN_EPOCH) & np.isin(rows.base_offset[at], come.base_offset[is_cut])]
-        own = [row for row in at.tolist() if self._there.source(row) == read.segment.path]
+        own = [row for row in at.tolist() if self._is_own(read, row)]
         if not own:
             return None
+        self.has_cut = True
         self._there.take_out(np.isin(np.arange(len(rows)), own))
         return int(rows.base_offset[own[0]])
 
     def note_parts(self, read: SegmentRead, come: BatchRows, parted: Sequence[tuple[int, int, bool]]) -> None:
         """Say where copies have other batches at the same offsets, and no leader epoch says why. Row of the one that
         comes, of the one that is there, and does the former count?"""
-        before = -2
-        for row, there, is_taken in parted:
-            before, is_again = row, row == before + 1
-            if is_again:
+        first = 0
+        for after in range(1, len(parted) + 1):
+            if after < len(parted) and parted[after][0] == parted[after - 1][0] + 1:
                 continue
+            row, there, is_taken = parted[first]
             one = read.segment.path, int(come.leader_epoch[row]), read.content(row)
             other = self._there.source(there), int(self._there.rows.leader_epoch[there]), self._there.content(there)
-            self._quarantine.add_other(int(come.base_offset[row]), *((other, one) if is_taken else (one, other)))
+            (source, epoch, content), kept = (other, one) if is_taken else (one, other)
+            if epoch == UNKNOWN_EPOCH:
+                content = self._lost_of(read, parted[first:after])
+                self._lost[LeftOut(source, content)] = None
+            self._quarantine.add_other(int(come.base_offset[row]), (source, epoch, content), kept)
+            first = after
+
+    def _lost_of(self, read: SegmentRead, parted: Sequence[tuple[int, int, bool]]) -> bytes:
+        """The bytes of those of some batches, of either copy, that do not count."""
+        found = bytearray()
+        for row, there, is_taken in parted:
+            content = self._there.without_fills(there)[0] if is_taken else read.content(row)
+            if len(found) + len(content) > PARTED_BYTES_MAX:
+                break
+            found += content
+        return bytes(found)
+
+    def with_tail_epochs(self, read: SegmentRead) -> SegmentRead:
+        """The same; a batch of no known leader epoch has that of the same bytes of a tail."""
+        batches = read.scan.batches
+        offsets = np.array([offset for offset, _ in self._tail_epochs], np.int64)
+        rows = np.flatnonzero((batches.leader_epoch < 0) & np.isin(batches.base_offset, offsets))
+        epochs = batches.leader_epoch.copy()
+        for row in rows.tolist():
+            key = int(batches.base_offset[row]), read.content(row)
+            epochs[row] = self._tail_epochs.get(key, UNKNOWN_EPOCH)
+        return replace(read, scan=replace(read.scan, batches=replace(batches, leader_epoch=epochs)))
+
+    def brought_back(self, dropped: Sequence[OffsetRange]) -> Iterator[SegmentRead]:
+        """Batches in place of which others counted, where bronze has nothing at their offsets any more. What was read
+        before is to be there when the next ones are asked for."""
+        for it in list(self._lost):
+            spans = [(first, last) for first, last, _ in _batches_of(it.content)]
+            if not subtract(spans, [*self._there.ranges, *dropped]):
+                continue
+            segment = Segment(it.source, it.source, spans[0][0], len(it.content), is_last=False)
+            data = pa.py_buffer(it.content)
+            yield SegmentRead(segment, data, scan_segment(as_array(data), base_offset=spans[0][0]))
 
     def take_back_tails_of_the_log(self) -> None:
         """A follower of before message format 2 had the batches of a newer epoch without an entry of its own: where
@@ -91,10 +152,21 @@ class PartedCopies:
             if at < len(self._there.rows) and self._there.content(at) == content:
                 self._quarantine.take_back(row)
 
-    def _note_tail(self, row: dict[str, Any], span: OffsetRange, content: bytes) -> None:
+    def _is_own(self, read: SegmentRead, row: int) -> bool:
+        """Is a batch of bronze of the file that is read, or is it the same in it?"""
+        if self._there.source(row) == read.segment.path:
+            return True
+        at = int(np.searchsorted(read.scan.batches.base_offset, self._there.rows.base_offset[row]))
+        return self._there.without_fills(row)[0] == read.content(at)
+
+    def _note_tail(self, row: dict[str, Any], span: OffsetRange, epoch: int, contents: Sequence[bytes]) -> None:
         """A row of quarantine about a tail: where a checkpoint says its epoch, other batches may contradict it."""
-        if has_no_epoch(content):
-            self._doubtful_tails.append((row, span, content))
+        if has_no_epoch(contents[0]):
+            self._doubtful_tails.append((row, span, contents[0]))
+            self._note_contents(contents, epoch)
+
+    def _note_contents(self, contents: Iterable[bytes], epoch: int) -> None:
+        self._tail_epochs |= {(int.from_bytes(content[:8]), content): epoch for content in contents}
 
     def _source_at(self, offset: int, leader_epoch: int) -> str:
         """Where bronze has the batch at an offset from; where that is of another epoch, the checkpoint that has it."""
@@ -104,3 +176,11 @@ class PartedCopies:
         if leader_epoch in self.checkpoints and not (is_there and self._there.rows.leader_epoch[row] == leader_epoch):
             return self.checkpoints[leader_epoch]
         return self._there.source(row) if is_there else "another source"
+
+
+def _batches_of(content: bytes) -> list[tuple[int, int, bytes]]:
+    """First and last offset and bytes of the whole batches among some bytes."""
+    found, _ = frame_chunk(content)
+    columns = (found.base_offset, found.last_offset, found.position, found.size)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [(first, last, content[start : start + size]) for first, last, start, size in rows]

@@ -71,6 +71,7 @@ def plan(
             lineage=bronze.copies.lineages.get(partition),
             dumped=tuple(bronze.copies.dumped.get(partition, ())),
             left_out=tuple(bronze.copies.left_out.get(partition, ())),
+            parted=tuple(bronze.copies.parted.get(partition, ())),
         )
         items.append(item)
     share_bytes = sum(item.size_bytes for item in items) // (TASKS_PER_CORE * core_count)

@@ -3,10 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.limits import PARTED_BYTES_MAX, QUARANTINE_BYTES_MAX
 from coordinator_core.log.batch import build_batch
 from coordinator_core.log.copies import UNKNOWN_EPOCH
 from jobs.bronze.batches import Difference
+from jobs.bronze.copies import OF_NO_EPOCH, OF_OLDER_EPOCH
 from jobs.bronze.quarantine import COPIES_DIFFER, COPIES_PART, EPOCH_OUT_OF_ORDER
 from jobs.bronze.writer import CaptureRun
 
@@ -45,13 +46,13 @@ class QuarantineRows:
     def add_tail(
         self, source: str, first: int, epoch: int, content: bytes, *, newer: tuple[int, int, str]
     ) -> dict[str, Any]:
-        """`source` goes on with an older leader epoch. `newer`: the newer epoch, where it begins, and which source has
-        it."""
+        """`source` goes on with an older leader epoch. `content`: its batches from there on, or the first one. `newer`:
+        the newer epoch, where it begins, and which source has it."""
         newer_epoch, start, newer_source = newer
         return self._add_resolved(
             source,
             code=COPIES_PART,
-            message=f"copies of the log part ways at offset {first}: {source} goes on with leader epoch {epoch}, and "
+            message=f"copies of the log part ways at offset {first}: {source} {OF_OLDER_EPOCH} {epoch}, and "
             f"leader epoch {newer_epoch} begins at offset {start} in {newer_source}",
             resolved_by=f"the newer leader epoch, {newer_epoch}, counts: what is older from there on was left out",
             offset=first,
@@ -67,12 +68,12 @@ class QuarantineRows:
         """Two sources have batches of other records at the same offsets. Of each its name, the leader epoch and the
         bytes."""
         (source, epoch, content), (other, other_epoch, _) = lost, kept
-        known = [f"leader epoch {it}" if it >= 0 else "no known leader epoch" for it in (epoch, other_epoch)]
+        known = [f"of leader epoch {it}" if it >= 0 else OF_NO_EPOCH for it in (epoch, other_epoch)]
         self._add_resolved(
             source,
             code=COPIES_PART,
-            message=f"copies of the log part ways at offset {first}: {source} has another batch there, of {known[0]}, "
-            f"than {other}, of {known[1]}; give the leader-epoch-checkpoint of both with their segments",
+            message=f"copies of the log part ways at offset {first}: {source} has another batch there, {known[0]}, "
+            f"than {other}, {known[1]}; give the leader-epoch-checkpoint of both with their segments",
             resolved_by=f"that of {other} counts, "
             + (
                 "by its leader epoch"
@@ -109,7 +110,7 @@ class QuarantineRows:
             stage="BATCH",
             code=code,
             message=message,
-            bytes=content[:QUARANTINE_BYTES_MAX],
+            bytes=content[: PARTED_BYTES_MAX if code == COPIES_PART else QUARANTINE_BYTES_MAX],
             resolved_at=self._seen_at,
             resolved_by=resolved_by,
             **values,

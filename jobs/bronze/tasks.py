@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coordinator_core.log_partitions import OffsetRange
-from jobs.bronze.log_capture import LogCapture, OffsetRanges
+from jobs.bronze.log_capture import LogCapture
+from jobs.bronze.offset_ranges import OffsetRanges
 from jobs.bronze.work import CaptureTask, TaskDone
 from jobs.errors import JobError
 from jobs.sources.segments import (
@@ -47,6 +48,7 @@ def _run(task: CaptureTask) -> TaskDone:
     if any(it.work.live is not None for it in captures):
         _capture_live(task, captures)
     for it in captures:
+        it.bring_back()
         for dump in it.work.dumps:
             _capture_dump(it, dump)
     for it in captures:

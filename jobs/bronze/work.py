@@ -10,7 +10,7 @@ from coordinator_core.coverage import CoverageKind, CoverageRange, subtract
 from coordinator_core.log.copies import Lineage
 from coordinator_core.log.scan import LOOK_BACK_BYTES
 from coordinator_core.log_partitions import LogPartition, OffsetRange
-from jobs.bronze.copies import DumpedRange, ReadFile
+from jobs.bronze.copies import DumpedRange, LeftOut, ReadFile
 from jobs.bronze.writer import CaptureRun
 from jobs.delta.part_files import PartTarget, WrittenFile
 from jobs.delta.table_files import TableFile
@@ -67,6 +67,8 @@ class LogWork:
     """At which offsets dumps of rows had records; ascending, disjoint."""
     left_out: tuple[bytes, ...] = ()
     """Records of dumps in place of which others count, each as a batch."""
+    parted: tuple[LeftOut, ...] = ()
+    """Batches without a leader epoch in place of which those of other copies count."""
 
     @property
     def has_unread(self) -> bool:

@@ -116,7 +116,7 @@ QUARANTINE = Table(
         Column("code", STRING, "What is wrong, as a code: CRC_MISMATCH, LENGTH_OUT_OF_BOUNDS, ..."),
         Column("message", STRING, "What is wrong, in words.", is_personal=True),
         Column("byte_position", BIGINT, "Where: in the file for stage FILE and BATCH, else in the value."),
-        Column("bytes", BINARY, "The bytes, at most 64 KiB.", is_personal=True),
+        Column("bytes", BINARY, "The bytes, at most 64 KiB; where copies part ways 1 MiB.", is_personal=True),
         Column("source", STRING, "File or broker."),
         Column("seen_at", TIMESTAMP, "Start of the run that met it."),
         Column("resolved_at", TIMESTAMP, "Start of the run since which it is no gap any more; null: it is one."),

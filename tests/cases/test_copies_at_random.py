@@ -41,6 +41,7 @@ epoch that a newer one cuts away."""
 WITHOUT_EPOCHS_FAILED_ONCE: Final = (774, 811)
 """The tail of a replica with a checkpoint came before a copy without one, which has the same offsets, and was cut away
 by the checkpoint of a third."""
+FEW_CHECKPOINTS_FAILED_ONCE: Final = ()
 NIGHTS_FAILED_ONCE: Final = (88,)
 """A damaged batch next to the record of a dump, which looked like a clock that went back."""
 PARTS: Final = 4
@@ -220,6 +221,15 @@ def in_formats(random: Random, log: Sequence[Written], formats: Sequence[tuple[i
 
 def copies_without_epochs(random: Random) -> list[Copy]:
     """The same of logs in whose batches leader epochs are missing; most copies have a checkpoint, some have none."""
+    return _without_epochs(random, checkpoint_share=0.8, short_share=0.2)
+
+
+def copies_of_few_checkpoints(random: Random) -> list[Copy]:
+    """The same; many copies have no checkpoint, and of a log that has one little may be there."""
+    return _without_epochs(random, checkpoint_share=0.5, short_share=0.6, least=3)
+
+
+def _without_epochs(random: Random, *, checkpoint_share: float, short_share: float, least: int = 2) -> list[Copy]:
     epoch_count = random.randint(2, 3)
     formats = sorted(random.choice([(0, False), (1, False), (2, False), (2, True)]) for _ in range(epoch_count))
     log: list[Written] = []
@@ -232,19 +242,19 @@ def copies_without_epochs(random: Random) -> list[Copy]:
         tail = batches_from(random, log[-1].last_offset + 1, random.randint(1, 4), epoch)
         tails.append((*log, *tail))
     copies = []
-    for index in range(random.randint(2, 4)):
+    for index in range(random.randint(least, 4)):
         epoch = random.randrange(epoch_count - 1) if index == 0 or random.random() < 0.3 else epoch_count - 1
         is_tail = epoch < epoch_count - 1
         batches = in_formats(random, tails[epoch] if is_tail else log, formats)
         if random.random() < 0.4:
             batches = cleaned(batches, random.randint(1, len(batches) - 1))
-        if random.random() < 0.2 and not is_tail:
+        if random.random() < short_share and not is_tail:
             batches = batches[: random.randint(1, len(batches))]
         own = tuple(it for it in starts[: epoch + 1] if it[1] <= batches[-1].last_offset)
         cuts = (random.randrange(1, len(batches)),) if len(batches) > 1 and random.random() < 0.4 else ()
         # where neither batch nor checkpoint says an epoch, only single messages can be compared one by one
         is_needed = (2, False) in formats or (is_tail and formats[-1][0] == 2)
-        has_checkpoint = random.random() < 0.8 or is_needed
+        has_checkpoint = random.random() < checkpoint_share or is_needed
         copies.append(Copy(batches, own if has_checkpoint else (), cuts=cuts))
     return copies
 
@@ -266,6 +276,14 @@ class Expected:
 def expected(copies: Sequence[Copy]) -> Expected:
     """By the rules of the documentation, with all copies at hand."""
     copies = [replace(copy, batches=tuple(it.of(copy.checkpoint) for it in copy.batches)) for copy in copies]
+    # of the same bytes in several copies, a checkpoint of one says the epoch of all
+    epochs: dict[bytes, int] = {}
+    for batch in (it for copy in copies for it in copy.batches if not it.has_epoch):
+        epochs[batch.data()] = max(batch.epoch, epochs.get(batch.data(), UNKNOWN_EPOCH))
+    copies = [
+        replace(copy, batches=tuple(replace(it, epoch=epochs.get(it.data(), it.epoch)) for it in copy.batches))
+        for copy in copies
+    ]
     logs = [copy for copy in copies if not copy.is_dump]
     intact = [batch for copy in logs for batch in copy.batches if not batch.is_damaged]
     checkpoint = max((copy.checkpoint for copy in logs), key=lambda it: (it[-1][0] if it else -1, len(it)), default=())
@@ -389,6 +407,15 @@ def test_so_do_those_in_whose_batches_no_leader_epoch_is_written(tmp_path: Path,
     for seed in dict.fromkeys((*range(part, COPY_SETS // 2, PARTS), *once)):
         random = Random(f"no epochs {seed}")
         compare_with_the_reference(tmp_path, seed, random, copies_without_epochs(random))
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_so_do_those_whose_checkpoints_come_in_other_nights(tmp_path: Path, part: int) -> None:
+    """A tail that a checkpoint cuts away in a later night leaves nothing behind and has hidden nothing."""
+    once = (it for it in FEW_CHECKPOINTS_FAILED_ONCE if it % PARTS == part)
+    for seed in dict.fromkeys((*range(part, COPY_SETS // 4, PARTS), *once)):
+        random = Random(f"few checkpoints {seed}")
+        compare_with_the_reference(tmp_path, seed, random, copies_of_few_checkpoints(random))
 
 
 def compare_with_the_reference(tmp_path: Path, seed: int, random: Random, copies: Sequence[Copy]) -> None:

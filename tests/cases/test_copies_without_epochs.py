@@ -124,3 +124,30 @@ def test_a_checkpoint_that_comes_later_says_the_epochs_of_batches_that_were_read
     rows = sorted(ledger.rows("bronze.record_batches"), key=lambda row: row["base_offset"])
     assert [row["leader_epoch"] for row in rows] == [0] * PARTED_AT + [1] * 3
     assert coverage(ledger) == [(0, 7, "CAPTURED")]
+
+
+OLD, NEW, SHORT = [0, 1, 2, 3, 4, 500, 501, 502], [0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 5]
+"""A tail that was cut away, the log, and as much of it as the copy has whose checkpoint tells of the newer epoch."""
+
+
+@pytest.mark.parametrize(("of_no_checkpoint", "wanted"), [(NEW, NEW), (OLD, SHORT)])
+@pytest.mark.parametrize("magic", [0, 2])
+def test_the_checkpoint_that_cuts_a_tail_may_come_in_a_later_night(
+    tmp_path: Path, magic: int, of_no_checkpoint: list[int], wanted: list[int]
+) -> None:
+    """Batches that a tail kept out count once it is cut away; the same bytes in a copy without a checkpoint are of that
+    tail. Whatever the order, though no copy comes twice."""
+    copies = {
+        "old": write_copy(tmp_path / "old", magic, OLD, CHECKPOINTS["old"]),
+        "none": write_copy(tmp_path / "none", magic, of_no_checkpoint),
+        "new": write_copy(tmp_path / "new", magic, SHORT, CHECKPOINTS["new"]),
+    }
+    tables = []
+    for number, order in enumerate(permutations(copies)):
+        folders = [copies[name] for name in order]
+        ledger = Ledger(tmp_path / f"warehouse-{number}")
+        nights(ledger, folders[:2], folders[2:]) if number % 2 else nights(ledger, *((folder,) for folder in folders))
+        assert committed(ledger) == wanted, order
+        assert coverage(ledger) == [(0, len(wanted) - 1, "CAPTURED")], order
+        tables.append(contents(ledger))
+    assert all(table == tables[0] for table in tables)
