@@ -149,12 +149,17 @@ def _transitions(
     left_at = places.left_at(SHARES_LOG)
     for log_partition in _log_partitions(files, SHARE_BATCH_TRANSITIONS, group_id):
         rows = files.read(SHARE_BATCH_TRANSITIONS, ["group_id", *Transition._fields], log_partition)
-        of_group = rows.filter(_is(rows, group_id))
+        of_group = list(rows_of(rows.filter(_is(rows, group_id)), Transition))
+        if not all(is_time(row.at) for row in of_group):
+            raise WhatIfJobError(
+                f"records of share group {group_id!r} bear no time, so nobody knows which setting was in force, nor how "
+                "long records were acquired: what other settings had done is not known"
+            )
         found += [
             row
-            for row in rows_of(of_group, Transition)
-            if (from_ms is None or (is_time(row.at) and row.at >= from_ms))
-            and (to_ms is None or (is_time(row.at) and row.at < to_ms))
+            for row in of_group
+            if (from_ms is None or row.at >= from_ms)
+            and (to_ms is None or row.at < to_ms)
             and row.at < left_at.get((_key(group_id, row), log_partition), END_OF_TIME)
         ]
     return sorted(found, key=lambda row: (row.topic_id, row.partition, row.log_offset, row.first_offset))

@@ -181,3 +181,17 @@ def test_history_has_what_has_no_time(tmp_path: Path) -> None:
     run_history(ledger.warehouse, CLUSTER_ID, group_id="g", from_ms=None, to_ms=None, output_format="table", out=out)
     assert out.getvalue().startswith("at no known time rebalance")
     assert events_of(ledger.warehouse, CLUSTER_ID, "share", from_ms=None, to_ms=None)
+
+
+@pytest.mark.parametrize("first_ms", [None, NOON_MS])
+def test_other_settings_of_share_groups_without_times_are_refused(tmp_path: Path, first_ms: int | None) -> None:
+    """Which setting was in force, and for how long records were acquired, nobody knows where a change bears no time."""
+    ledger, log = Ledger(tmp_path / "warehouse"), SmallLog(0, SHARE_TOPIC)
+    for epoch, at_ms in enumerate((first_ms, None, None)):
+        log.snapshot("share", at_ms, ((0, 9, 0, 1 + epoch), (10, 19, 2 * epoch, 1)), snapshot_epoch=epoch)
+    ledger.night(log.write(tmp_path / "logs"))
+    for changed in ("delivery.count.limit=2", "record.lock.duration.ms=20000", "partition.max.record.locks=300"):
+        question = asked([f"share.{changed}"], [], ledger.settings())
+        for from_ms in (None, NOON_MS - 1):
+            with pytest.raises(JobError, match="bear no time"):
+                whatif(ledger.warehouse, cluster_id=CLUSTER_ID, group_id="share", question=question, from_ms=from_ms)
