@@ -152,8 +152,8 @@ def _transitions(
         of_group = list(rows_of(rows.filter(_is(rows, group_id)), Transition))
         if not all(is_time(row.at) for row in of_group):
             raise WhatIfJobError(
-                f"records of share group {group_id!r} bear no time, so nobody knows which setting was in force, nor how "
-                "long records were acquired: what other settings had done is not known"
+                f"records of share group {group_id!r} bear no time, so nobody knows which setting was in force, nor "
+                "how long records were acquired: what other settings had done is not known"
             )
         found += [
             row
