@@ -144,7 +144,7 @@ def test_the_checkpoint_that_cuts_a_tail_may_come_in_a_later_night(
     }
     tables = []
     for number, order in enumerate(permutations(copies)):
-        folders = [copies[name] for name in order]
+        folders = tuple(copies[name] for name in order)
         ledger = Ledger(tmp_path / f"warehouse-{number}")
         nights(ledger, folders[:2], folders[2:]) if number % 2 else nights(ledger, *((folder,) for folder in folders))
         assert committed(ledger) == wanted, order
