@@ -69,7 +69,8 @@ class WhatIfRow(NamedTuple):
     not_served_ms_after_max: int | None = None
     moved_recorded: int | None = None
     unowned_ms_recorded: int | None = None
-    """Of a total: as gold.rebalances has them of the rebalances that were recorded."""
+    """Of a total: the sums of gold.rebalances, also of the first ones in the log, which cannot be played where their
+    members came before it."""
     deliveries_min: int | None = None
     deliveries_max: int | None = None
     """How many deliveries more (negative: fewer): of each offset of a range; of all records in a total."""
@@ -115,9 +116,16 @@ def answer_group(
     recorded = [in_gold[one.incarnation, one.generation] for one in timeline.rebalances]
     frame = (timeline.group_id, timeline.group_type)
     asked = " ".join(question.texts)
-    total = _total_row(frame, asked, answers, totals)._replace(
-        moved_recorded=_sum_of(row.partitions_moved for row in recorded),
-        unowned_ms_recorded=_sum_of(row.unowned_partition_ms for row in recorded),
+    # also of what cannot be played, since its members came before the log or the span: as gold adds it up
+    keys = {
+        (row.incarnation, row.generation)
+        for row in life.generations
+        if (from_ms is None or row.valid_from >= from_ms) and (to_ms is None or row.valid_from < to_ms)
+    }
+    of_span = [row for key, row in in_gold.items() if key in keys]
+    total = _total_row(frame, asked, answers, totals, len(of_span) - len(recorded))._replace(
+        moved_recorded=_sum_of(row.partitions_moved for row in of_span),
+        unowned_ms_recorded=_sum_of(row.unowned_partition_ms for row in of_span),
     )
     of_gold = dict(zip(((one.generation, one.at_ms) for one in timeline.rebalances), recorded, strict=True))
 
@@ -178,7 +186,11 @@ def _recorded_cause(answer: RebalanceAnswer, gold: RebalanceRow | None) -> str:
     return NO_CAUSE if gold is None or gold.cause == UNKNOWN else f"{gold.cause} ({gold.method})"
 
 
-def _total_row(frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAnswer], totals: Totals) -> WhatIfRow:
+def _total_row(
+    frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAnswer], totals: Totals, unplayed_count: int
+) -> WhatIfRow:
+    """`unplayed_count`: rebalances of the log that are in no answer."""
+    unplayed = f", {unplayed_count} not played since the log lacks the members' beginning" if unplayed_count else ""
     return WhatIfRow(
         *frame,
         TOTAL,
@@ -189,7 +201,8 @@ def _total_row(frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAn
         None,
         None,
         None,
-        f"{totals.reproduced_count} of {totals.recorded_count} rebalances reproduced, {totals.hypotheses} readings",
+        f"{totals.reproduced_count} of {totals.recorded_count} rebalances reproduced{unplayed}, "
+        f"{totals.hypotheses} readings",
         None,
         _counted(answer.verdict.value for answer in answers),
         None,

@@ -431,6 +431,20 @@ def test_what_is_played_is_counted_as_gold_counts() -> None:
     assert total.moved_before_min <= total.moved_recorded <= total.moved_before_max
 
 
+def test_a_total_has_the_numbers_of_gold_where_the_log_lacks_the_beginning() -> None:
+    """The first rebalance in a cleaned log cannot be played: it is said to be none of those listed, and the recorded
+    sums have it, as gold does."""
+    life = recorded_life(RECORDINGS / "full-a" / "logs", "k07-topics", 5)
+    gold = audit_group(life, InferenceSettings()).rebalances
+    *answers, total = answer_group(life, question_of(["group.consumer.session.timeout.ms=59000"]))
+    assert len([one for one in answers if one.generation is not None]) == len(gold) - 1
+    assert "1 not played" in total.recorded
+    assert total.unowned_ms_recorded == sum(row.unowned_partition_ms or 0 for row in gold) == 1607
+    first_ms = life.generations[1].valid_from
+    of_span = answer_group(life, question_of(["group.consumer.session.timeout.ms=59000"]), from_ms=first_ms)[-1]
+    assert of_span.unowned_ms_recorded == sum(row.unowned_partition_ms or 0 for row in gold[1:]) < 1607
+
+
 @pytest.mark.parametrize("silent_ms", [500, 45_000, 150_000])
 def test_why_a_member_went_is_what_gold_says(silent_ms: int) -> None:
     """One member committed last so long before it went: left, expired, or nobody knows, in both alike."""
