@@ -1,8 +1,8 @@
 """Where copies of one log partition part ways, as bronze.quarantine says it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,15 @@ from jobs.bronze.batches import BronzeBatches, whole_tail
 from jobs.bronze.copies import LeftOut
 from jobs.bronze.quarantine_rows import QuarantineRows
 from jobs.sources.segments import Segment, SegmentRead, as_array
+
+
+class _Lost(NamedTuple):
+    """Batches of one source, side by side, in place of which others count."""
+
+    offset: int
+    kept: tuple[str, int, bytes]
+    """What counts at the first of them: source, leader epoch and bytes."""
+    content: bytearray
 
 
 class PartedCopies:
@@ -97,29 +106,33 @@ class PartedCopies:
     def note_parts(self, read: SegmentRead, come: BatchRows, parted: Sequence[tuple[int, int, bool]]) -> None:
         """Say where copies have other batches at the same offsets, and no leader epoch says why. Row of the one that
         comes, of the one that is there, and does the former count?"""
-        first = 0
-        for after in range(1, len(parted) + 1):
-            if after < len(parted) and parted[after][0] == parted[after - 1][0] + 1:
+        run: dict[tuple[str, int], _Lost] = {}
+        before, full = -2, set[bool]()
+        for row, there, is_taken in parted:
+            if row != before + 1:
+                self._note_lost(run)
+                run, full = {}, set()
+            before = row
+            if is_taken in full:
                 continue
-            row, there, is_taken = parted[first]
             one = read.segment.path, int(come.leader_epoch[row]), read.content(row)
             other = self._there.source(there), int(self._there.rows.leader_epoch[there]), self._there.content(there)
             (source, epoch, content), kept = (other, one) if is_taken else (one, other)
-            if epoch == UNKNOWN_EPOCH:
-                content = self._lost_of(read, parted[first:after])
-                self._lost[LeftOut(source, content)] = None
-            self._quarantine.add_other(int(come.base_offset[row]), (source, epoch, content), kept)
-            first = after
+            found = run.setdefault((source, epoch), _Lost(int(come.base_offset[row]), kept, bytearray()))
+            if found.content and (epoch != UNKNOWN_EPOCH or len(found.content) + len(content) > PARTED_BYTES_MAX):
+                full.add(is_taken)
+                continue
+            found.content.extend(self._there.without_fills(there)[0] if is_taken else content)
+        self._note_lost(run)
 
-    def _lost_of(self, read: SegmentRead, parted: Sequence[tuple[int, int, bool]]) -> bytes:
-        """The bytes of those of some batches, of either copy, that do not count."""
-        found = bytearray()
-        for row, there, is_taken in parted:
-            content = self._there.without_fills(there)[0] if is_taken else read.content(row)
-            if len(found) + len(content) > PARTED_BYTES_MAX:
-                break
-            found += content
-        return bytes(found)
+    def _note_lost(self, run: Mapping[tuple[str, int], "_Lost"]) -> None:
+        """One row for each source whose batches do not count. Those of an epoch that is known are not of the log; of
+        others that is not known."""
+        for (source, epoch), it in run.items():
+            content = bytes(it.content)
+            if epoch == UNKNOWN_EPOCH:
+                self._lost[LeftOut(source, content)] = None
+            self._quarantine.add_other(it.offset, (source, epoch, content), it.kept)
 
     def with_tail_epochs(self, read: SegmentRead) -> SegmentRead:
         """The same; a batch of no known leader epoch has that of the same bytes of a tail."""

@@ -421,11 +421,14 @@ def test_so_do_those_whose_checkpoints_come_in_other_nights(tmp_path: Path, part
     once = (it for it in FEW_CHECKPOINTS_FAILED_ONCE if it % PARTS == part)
     for seed in dict.fromkeys((*range(part, COPY_SETS // 4, PARTS), *once)):
         random = Random(f"few checkpoints {seed}")
-        compare_with_the_reference(tmp_path, seed, random, copies_of_few_checkpoints(random))
+        compare_with_the_reference(tmp_path, seed, random, copies_of_few_checkpoints(random), may_lose_holes=True)
 
 
-def compare_with_the_reference(tmp_path: Path, seed: int, random: Random, copies: Sequence[Copy]) -> None:
-    """Capture copies in one run and in nights."""
+def compare_with_the_reference(
+    tmp_path: Path, seed: int, random: Random, copies: Sequence[Copy], *, may_lose_holes: bool = False
+) -> None:
+    """Capture copies in one run and in nights. `may_lose_holes`: what a copy said of a hole, while a tail without epochs
+    had a record there, is forgotten when that is cut away; it is MISSING then, as if nobody had seen it."""
     session = in_process()
     wanted = expected(copies)
     written = [copy.write(tmp_path / f"{seed}" / f"copy-{index}") for index, copy in enumerate(copies)]
@@ -449,6 +452,8 @@ def compare_with_the_reference(tmp_path: Path, seed: int, random: Random, copies
         assert {at for at, kind in reported.items() if kind == "CAPTURED"} == found.keys(), place
         assert {at for at, kind in reported.items() if kind == "COMPACTED"} <= wanted.compacted, place
         assert {at for at, kind in reported.items() if kind == "CORRUPT"} <= wanted.bad, place
+        if may_lose_holes:
+            reported = {at: kind for at, kind in reported.items() if kind not in ("COMPACTED", "MISSING")}
         said.append((reported, place))
     assert said[0][0] == said[1][0], said
 
