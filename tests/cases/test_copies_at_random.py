@@ -427,8 +427,8 @@ def test_so_do_those_whose_checkpoints_come_in_other_nights(tmp_path: Path, part
 def compare_with_the_reference(
     tmp_path: Path, seed: int, random: Random, copies: Sequence[Copy], *, may_lose_holes: bool = False
 ) -> None:
-    """Capture copies in one run and in nights. `may_lose_holes`: what a copy said of a hole, while a tail without epochs
-    had a record there, is forgotten when that is cut away; it is MISSING then, as if nobody had seen it."""
+    """Capture copies in one run and in nights. `may_lose_holes`: what a copy said of a hole at which a tail without
+    epochs had a record is forgotten once that is cut away: it is MISSING then, as if nobody had seen it."""
     session = in_process()
     wanted = expected(copies)
     written = [copy.write(tmp_path / f"{seed}" / f"copy-{index}") for index, copy in enumerate(copies)]
