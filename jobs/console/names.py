@@ -10,8 +10,8 @@ NAME_CHARACTERS_MAX: Final = 100
 
 
 def short(name: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
-    """A name as a line of text can take it."""
-    return printable(name)[:characters_max]
+    """A name as a line of text can take it; an empty one is seen to be there."""
+    return printable(name)[:characters_max] or "''"
 
 
 def some_of(texts: Iterable[str]) -> str:

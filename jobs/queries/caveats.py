@@ -200,5 +200,8 @@ def _undecided(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
         yield Caveat(
             (group_id,),
             f"{count:,} commits of transactions have no marker as far as the log was read: they are left out, and may "
-            "have been committed",
+            "have been committed"
+            if count > 1
+            else "1 commit of a transaction has no marker as far as the log was read: it is left out, and may have "
+            "been committed",
         )

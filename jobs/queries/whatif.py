@@ -34,6 +34,7 @@ from jobs.console.output import Value, time_text, write_answers, write_csv, writ
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WhatIfArgumentError, WhatIfJobError
 from jobs.gold.share_reader import configs
+from jobs.queries.in_log import require_in_any_log
 from jobs.settings import Settings, first_night, place_words
 from jobs.silver.bundles import group_lives
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind
@@ -86,6 +87,7 @@ def whatif(
     """The answers for one group. Raises WhatIfJobError, which says what to do."""
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise WhatIfArgumentError("--from must be before --to")
+    require_in_any_log(warehouse, cluster_id, from_ms, to_ms)
     files = SilverFiles.of(warehouse, (*GROUP_TABLES, SHARE_BATCH_TRANSITIONS, CONFIGS), cluster_id)
     known = configs(files)
     places = CoordinatorPartitions.newest(warehouse, cluster_id)

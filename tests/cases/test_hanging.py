@@ -75,5 +75,5 @@ def test_a_transaction_of_two_groups_is_one(ledger: Ledger, tmp_path: Path) -> N
     assert "found: 1 hanging transaction" in night.lines
     assert "hanging transactions: g (1), h (1): " in night.text
     assert night.facts["found"]["hanging_transaction_count"] == 1
-    with pytest.raises(NoSuchGroupError, match=r"g had no committed offsets then; 1 commits of transactions have no"):
+    with pytest.raises(NoSuchGroupError, match=r"g had no committed offsets then; 1 commit of a transaction has no"):
         restored(ledger, "g", "2100-01-01T00:00:00Z")

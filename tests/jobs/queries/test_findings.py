@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from jobs.console.names import names_of
 from jobs.delta.warehouse import Warehouse
 from jobs.queries import findings as findings_module
 from jobs.queries.findings import Findings, findings, lines
@@ -215,3 +216,8 @@ def test_millions_of_redeliveries_are_not_read(warehouse: Warehouse, monkeypatch
     found = findings(warehouse, CLUSTER)
     assert (found.redelivered_count, found.redelivered_times) == (None, 37)
     assert any("handed back or given out again: records 37 times" in line for line in lines(found))
+
+
+def test_an_empty_name_is_seen() -> None:
+    """A group id may be empty: a list of names has it all the same."""
+    assert names_of(["", "b"]) == "'', b"

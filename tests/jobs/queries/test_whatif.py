@@ -20,7 +20,7 @@ from coordinator_core.whatif.answer import TOTAL, WhatIfRow
 from jobs.console.progress import Steps
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import WhatIfArgumentError, WhatIfJobError
+from jobs.errors import ArgumentError, WhatIfArgumentError, WhatIfJobError
 from jobs.operations.nightly import DONE, run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.operations.simulate import simulate
@@ -196,6 +196,9 @@ def test_what_cannot_be_answered_is_reported(replayed: Replayed) -> None:
         replayed.ask("billing", "share.delivery.count.limit=3")
     with pytest.raises(WhatIfJobError, match="ask for its delivery limit"):
         replayed.ask("workers", "group.instance.id=static")
+    for span, words in (({"to_ms": 1_000}, "before the log begins"), ({"from_ms": 2**41}, "after the end")):
+        with pytest.raises(ArgumentError, match=f"{words}.* was read from"):
+            replayed.ask("billing", "group.instance.id=static", **span)
     with pytest.raises(WhatIfArgumentError, match="must be before"):
         replayed.ask("billing", "group.instance.id=static", from_ms=2, to_ms=1)
     with pytest.raises(WhatIfArgumentError, match="cannot be asked") as error:
