@@ -39,6 +39,10 @@ class InMemory(BronzeBatches):
         """The bytes of a batch."""
         return self._contents[int(self.rows.base_offset[row])]
 
+    def without_fills(self, row: int) -> tuple[bytes, bool]:
+        """Nothing was put into them."""
+        return self.content(row), False
+
     def source(self, row: int) -> str:
         """All of them have one source."""
         return "bronze's"
