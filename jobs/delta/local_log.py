@@ -54,7 +54,7 @@ class LocalLog:
         self._transactions: dict[str, int] = {}
         self.version = int(delta.version())
         self.files: dict[str, TableFile] = files_by_name(delta, path, {})
-        """By their paths in the log."""
+        """By their paths in the log; those of the newest commit first, as delta-rs lists them."""
 
     def catch_up(self) -> bool:
         """Read what was committed since. False where delta-rs is to open the table again."""
@@ -121,6 +121,7 @@ class LocalLog:
         return f"{self._path}/{LOG}/{version:020}.json"
 
     def _apply(self, text: str) -> bool:
+        added: dict[str, TableFile] = {}
         for line in text.split("\n"):
             if not line.strip():
                 continue
@@ -128,11 +129,12 @@ class LocalLog:
                 if kind not in PLAIN:
                     return False
                 if kind == "add":
-                    self.files[action["path"]] = self._file_of(action)
+                    added[action["path"]] = self._file_of(action)
                 elif kind == "remove":
                     self.files.pop(action["path"], None)
                 elif kind == "txn":
                     self._transactions[action["appId"]] = action["version"]
+        self.files = added | self.files
         return True
 
     def _file_of(self, action: Mapping[str, Any]) -> TableFile:

@@ -75,7 +75,7 @@ def states_of(output: ColumnarOutput) -> ShareStates:
         ),
         terminal_count=rows.acknowledged_count + rows.archived_count,
         is_complete=rows.is_complete,
-        last_persisted=np.full(len(rows), -1, np.int64),
+        last_persisted=np.full(len(rows.key), -1, np.int64),
     )
 
 
@@ -90,7 +90,7 @@ def transitions_of(output: ColumnarOutput) -> ShareTransitions:
         to_state=np.where(rows.has_to, rows.to_state, -1).astype(np.int8),
         to_delivery_count=np.where(rows.has_to, rows.to_delivery_count, -1).astype(np.int32),
         kind=rows.kind,
-        released=np.full(len(rows), -1, np.int8),
+        released=np.full(len(rows.key), -1, np.int8),
     )
 
 
