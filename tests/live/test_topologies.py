@@ -48,6 +48,7 @@ def shown(address: str, warehouse: Path, group_id: str) -> tuple[str, list[str]]
     return out.getvalue(), remarks
 
 
+@pytest.mark.skipif(not IS_TEST_LIVE, reason="a minute with a broker of 4.4: make test-live runs it")
 def test_a_topology_that_an_application_described(homes: tuple[ReleaseHome, KafkaHome], tmp_path: Path) -> None:
     """describe prints what Kafka's own tool prints, and verify finds the broker and the log at one, also in a group
     without a description; a plugin that lost it does not make the log wrong."""
