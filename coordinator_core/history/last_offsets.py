@@ -56,7 +56,8 @@ def is_of_old_coordinator(batches: BatchColumns) -> BoolArray:
 def deaths_with_last_offset(
     batches: BatchColumns, commits: CommitColumns, columnar: ColumnarOffsetReplay
 ) -> Iterator[Death]:
-    """Of a chunk that a columnar replay has just replayed. Open transactions do not count as offsets.
+    """Of a chunk that a columnar replay has just replayed. A group that an open transaction committed offsets of stays
+    (GroupMetadata.hasOffsets).
 
     From how many offsets a group has at the end of the chunk, and what came and went in it, follows how many it had at
     each moment.
@@ -85,6 +86,8 @@ def deaths_with_last_offset(
         # what is left after each change: all at the end, less what came after it
         left = counts[group] - (deltas.sum() - np.cumsum(deltas))
         dying = rows[(left == 0) & (deltas < 0) & is_old[rows]]
+        if len(dying):
+            dying = dying[~_is_in_transaction(group, commits.log_offset[dying], batches, commits, columnar)]
         yield from _deaths(group, dying, commits, columnar)
 
 
@@ -116,6 +119,24 @@ def outlived_by_offsets(
         came = int((commits.change[later] == kernels.CHANGE_FIRST).sum())
         if counts[code] - came + (len(later) - came) > 0:
             yield tombstone
+
+
+def _is_in_transaction(
+    group: int, places: I64, batches: BatchColumns, commits: CommitColumns, columnar: ColumnarOffsetReplay
+) -> BoolArray:
+    """For each place of the chunk: is a transaction open there that committed offsets of the group before?"""
+    pending, _ = columnar.pending_of(group)
+    rows = np.flatnonzero((commits.group == group) & commits.is_value & (commits.producer_id >= 0))
+    offsets, producers = commits.log_offset[rows], commits.producer_id[rows]
+    ends = np.full(len(rows), -1, np.int64)
+    for producer_id in np.unique(producers).tolist():
+        markers = batches.base_offset[batches.is_control & (batches.producer_id == producer_id)]
+        own = np.flatnonzero(producers == producer_id)
+        place = np.searchsorted(markers, offsets[own], side="right")
+        own, place = own[place < len(markers)], place[place < len(markers)]
+        ends[own] = markers[place]
+    is_open = [bool((pending < place).any() or ((offsets < place) & (place < ends)).any()) for place in places.tolist()]
+    return np.array(is_open, np.bool_)
 
 
 def _deaths(group: int, dying: I64, commits: CommitColumns, columnar: ColumnarOffsetReplay) -> Iterator[Death]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.codec import encode_key, encode_value, make
-from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.log.batch import Record, build_batch, build_marker
 from jobs.queries.as_of import SilverAt
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
@@ -100,3 +100,36 @@ def test_a_group_of_offsets_only_goes_with_its_last_one(
                 for ledger in (whole, nights)
             )
             assert once == twice, (name, cut)
+
+
+PRODUCER_ID = 7
+TRANSACTIONAL = {"producer_id": PRODUCER_ID, "producer_epoch": 0, "is_transactional": True}
+
+
+@pytest.mark.parametrize(("ends_before", "is_commit", "is_there"), [(False, True, True), (True, False, False)])
+def test_a_group_of_an_open_transaction_stays(
+    tmp_path: Path, ends_before: bool, is_commit: bool, is_there: bool
+) -> None:
+    """Its last plain offset goes while a transaction is open that committed another one: the old coordinator keeps it,
+    and the marker gives it that offset. An aborted transaction of before keeps nothing."""
+    data = log([commit("other")], [commit("ghost", 0)])
+    data.append(build_batch([Record(2, NOON_MS + 120_000, *commit("ghost", 1))], **TRANSACTIONAL))
+    end = [
+        build_marker(
+            offset=3 + (not ends_before),
+            timestamp_ms=NOON_MS + 180_000,
+            producer_id=PRODUCER_ID,
+            producer_epoch=0,
+            is_commit=is_commit,
+            coordinator_epoch=0,
+        )
+    ]
+    gone = [build_batch([Record(3 + ends_before, NOON_MS + 180_000, *commit("ghost", 0, None))])]
+    data += end + gone if ends_before else gone + end
+    for cut in range(2, len(data) + 1):
+        ledger = Ledger(tmp_path / f"cut-{cut}")
+        ledger.night(written(tmp_path / f"first-{cut}", data[:cut]))
+        ledger.night(written(tmp_path / f"second-{cut}", data), number=2)
+        assert groups_at_the_end(ledger) == ({"other", "ghost"} if is_there else {"other"}), cut
+        events = [row["event_type"] for row in ledger.rows("silver.group_events") if row["group_id"] == "ghost"]
+        assert events.count("GROUP_DELETED") == (not is_there), cut
