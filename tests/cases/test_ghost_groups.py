@@ -103,7 +103,6 @@ def test_a_group_of_offsets_only_goes_with_its_last_one(
 
 
 PRODUCER_ID = 7
-TRANSACTIONAL = {"producer_id": PRODUCER_ID, "producer_epoch": 0, "is_transactional": True}
 
 
 @pytest.mark.parametrize(("ends_before", "is_commit", "is_there"), [(False, True, True), (True, False, False)])
@@ -113,7 +112,14 @@ def test_a_group_of_an_open_transaction_stays(
     """Its last plain offset goes while a transaction is open that committed another one: the old coordinator keeps it,
     and the marker gives it that offset. An aborted transaction of before keeps nothing."""
     data = log([commit("other")], [commit("ghost", 0)])
-    data.append(build_batch([Record(2, NOON_MS + 120_000, *commit("ghost", 1))], **TRANSACTIONAL))
+    data.append(
+        build_batch(
+            [Record(2, NOON_MS + 120_000, *commit("ghost", 1))],
+            producer_id=PRODUCER_ID,
+            producer_epoch=0,
+            is_transactional=True,
+        )
+    )
     end = [
         build_marker(
             offset=3 + (not ends_before),
