@@ -77,9 +77,8 @@ METHODS: Final = (
 
 DEAD_LETTER_STATES: Final = ("TRIED", "REFUSED", "NOT_TRIED")
 """What the log says of the copy on a dead letter topic. TRIED: the broker tried to write one, and archived the record
-whatever came of it; REFUSED: it tried, and the topic is not enabled for groups, or lacks the
-brokers' prefix; NOT_TRIED: the group has a dead letter
-topic, and the record was given up without one."""
+whatever came of it; REFUSED: it tried, and the topic is not enabled for groups, or lacks the brokers' prefix;
+NOT_TRIED: the group has a dead letter topic, and the record was given up without one."""
 
 _CAUSE: Final = {name: index for index, name in enumerate(CAUSES)}
 _LIKELY_CAUSE: Final = {name: index for index, name in enumerate(LIKELY_CAUSES)}

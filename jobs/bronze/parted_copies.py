@@ -136,6 +136,8 @@ class PartedCopies:
 
     def with_tail_epochs(self, read: SegmentRead) -> SegmentRead:
         """The same; a batch of no known leader epoch has that of the same bytes of a tail."""
+        if not self._tail_epochs:
+            return read
         batches = read.scan.batches
         offsets = np.array([offset for offset, _ in self._tail_epochs], np.int64)
         rows = np.flatnonzero((batches.leader_epoch < 0) & np.isin(batches.base_offset, offsets))

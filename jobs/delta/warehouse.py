@@ -11,7 +11,7 @@ are no part of a table; VACUUM removes them.
 
 import fcntl
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -556,10 +556,8 @@ class Warehouse:
         transactions = [Transaction(app_id, version)]
         if removed:
             # its own overwrite takes out whole partitions only
-            there = self._files_of(delta, table).values()
-            _require_there(table, removed, there)
-            others = (file for file in there if _is_in(file, replace or {})) if mode == OVERWRITE else ()
-            removals = self._remove_actions(table, [*removed, *others], at=datetime.now(UTC), data_change=True)
+            taken = _taken_out(table, removed, self._files_of(delta, table).values(), mode, replace)
+            removals = self._remove_actions(table, taken, at=datetime.now(UTC), data_change=True)
             if mode == APPEND:
                 # maintain, which merges files while captures run, must not cross this commit
                 transactions.append(next_version(delta, MAINTAIN_APPLICATION))
@@ -591,15 +589,13 @@ class Warehouse:
         """None where it is delta-rs's to commit."""
         if log.transaction_version(app_id) >= version:
             return Committed(log.version, 0, skipped=True)
-        _require_there(table, removed, log.files.values())
-        others = (file for file in log.files.values() if _is_in(file, replace or {})) if mode == OVERWRITE else ()
-        taken = {file.path: file for file in (*removed, *others)}
+        taken = _taken_out(table, removed, log.files.values(), mode, replace)
         transactions = {app_id: version}
         if removed and mode == APPEND:
             transactions[MAINTAIN_APPLICATION] = log.transaction_version(MAINTAIN_APPLICATION) + 1
         made = log.commit(
             self._add_actions(table, files, data_change=True),
-            self._remove_actions(table, taken.values(), at=datetime.now(UTC), data_change=True),
+            self._remove_actions(table, taken, at=datetime.now(UTC), data_change=True),
             transactions,
             mode,
         )
@@ -675,9 +671,19 @@ class Warehouse:
         ]
 
 
-def _require_there(table: Table, removed: Iterable[TableFile], there: Iterable[TableFile]) -> None:
+def _taken_out(
+    table: Table,
+    removed: Sequence[TableFile],
+    there: Collection[TableFile],
+    mode: str,
+    replace: Mapping[str, Any] | None,
+) -> Collection[TableFile]:
+    """The files that a commit takes out, each once: those to be removed, and those whose rows it overwrites. Raises
+    WarehouseError where one to be removed is not there any more."""
     if not {file.path for file in removed} <= {file.path for file in there}:
         raise WarehouseError(f"{table.full_name}: another run took files out meanwhile: run this one again")
+    others = (file for file in there if _is_in(file, replace or {})) if mode == OVERWRITE else ()
+    return {file.path: file for file in (*removed, *others)}.values()
 
 
 def _is_in(file: TableFile, partitions: Mapping[str, Any]) -> bool:
