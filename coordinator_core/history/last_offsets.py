@@ -10,17 +10,28 @@ offsets stay until they expire. Who loads such a log has an empty group with the
 Which one wrote a batch shows in it: the old one numbers no records (base sequence -1, or a format without sequences),
 the new one numbers them from 0. A batch that was packed from a dump, without a leader epoch, shows neither: nothing is
 said of it.
+
+A transaction that aborts writes nothing of the group: a group that it leaves without offsets is one that no broker
+has which loads the log, and that the broker at work drops when it next looks for expired offsets. Here it goes at the
+marker.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coordinator_core.log.chunk import I64, BatchColumns, BoolArray
 from coordinator_core.offsets import kernels
 from coordinator_core.offsets.columnar import ColumnarOffsetReplay, CommitColumns
 
+WRITER_OLD: Final = 0
+WRITER_NEW: Final = 1
+_NEVER: Final = 2**63 - 1
+_ENDS_A_TRANSACTION: Final = (0, 1)
+"""Types of markers: abort and commit."""
 _NO_SEQUENCE: Final = -1
 _WITH_SEQUENCES: Final = 2
 """The first record format (magic) that has them, and leader epochs."""
@@ -31,8 +42,11 @@ class Death(NamedTuple):
 
     group_id: str
     log_offset: int
-    """Of its tombstone."""
+    """Of its tombstone, or of the marker that left the group no offset."""
     at_ms: int
+    event_index: int
+    """0 at a tombstone. Several groups may go at one marker: there it is how far the marker is behind the group's last
+    commit in the transaction, a number that no two groups have."""
     next_commit: tuple[int, int] | None
     """Log offset and time (epoch ms, -1: none) of the next commit to the group, where this chunk has one."""
 
@@ -48,47 +62,63 @@ class GroupTombstone(NamedTuple):
 
 def is_of_old_coordinator(batches: BatchColumns) -> BoolArray:
     """For each batch: did the coordinator of before Kafka 4.0 write it? False where it does not show."""
-    is_unnumbered = (batches.base_sequence == _NO_SEQUENCE) & (batches.leader_epoch >= 0) & (batches.producer_id < 0)
-    is_old: BoolArray = ~batches.is_control & ((batches.magic < _WITH_SEQUENCES) | is_unnumbered)
-    return is_old
+    is_plain = ~batches.is_control & (batches.producer_id < 0) & (batches.leader_epoch >= 0)
+    is_old: BoolArray = is_plain & (batches.base_sequence == _NO_SEQUENCE)
+    return is_old | (~batches.is_control & (batches.magic < _WITH_SEQUENCES))
+
+
+def is_of_new_coordinator(batches: BatchColumns) -> BoolArray:
+    """For each batch: did the coordinator since Kafka 4.0 write it? False where it does not show."""
+    is_new: BoolArray = ~batches.is_control & (batches.producer_id < 0) & (batches.base_sequence > _NO_SEQUENCE)
+    return is_new
+
+
+def writer_after(batches: BatchColumns, before: int) -> int:
+    """Which coordinator wrote last (`ColumnarOffsetReplay.writer`), given the one before these batches."""
+    shows = np.flatnonzero(is_of_old_coordinator(batches) | is_of_new_coordinator(batches))
+    if not len(shows):
+        return before
+    return WRITER_NEW if is_of_new_coordinator(batches)[shows[-1]] else WRITER_OLD
 
 
 def deaths_with_last_offset(
     batches: BatchColumns, commits: CommitColumns, columnar: ColumnarOffsetReplay
 ) -> Iterator[Death]:
-    """Of a chunk that a columnar replay has just replayed. A group that an open transaction committed offsets of stays
-    (GroupMetadata.hasOffsets).
+    """Of a chunk that a columnar replay has just replayed, while its `writer` is still that of before the chunk.
 
-    From how many offsets a group has at the end of the chunk, and what came and went in it, follows how many it had at
-    each moment.
+    A group goes where a tombstone takes its last offset, and where a transaction ends that leaves it none; it stays
+    while another transaction is open that committed offsets of it (GroupMetadata.hasOffsets). From how many offsets a
+    group has at the end of the chunk, and what came and went in it, follows how many it had at each moment.
     """
     is_taken = (commits.change == kernels.CHANGE_DELETE) & commits.previous_offset_valid
     # what a transaction deletes, which no coordinator writes, may be of an earlier chunk
-    deleted = np.flatnonzero(is_taken & (commits.producer_id < 0))
-    if not len(deleted):
+    may_end = is_taken & (commits.producer_id < 0)
+    may_end |= commits.is_value & (commits.producer_id >= 0) & (commits.outcome != kernels.OUTCOME_APPLIED)
+    if not may_end.any():
         return
-    batch = np.searchsorted(batches.base_offset, commits.log_offset[deleted], side="right") - 1
-    is_old = np.zeros(len(commits), np.bool_)
-    is_old[deleted] = is_of_old_coordinator(batches)[batch] & (batch >= 0)
+    is_old = _is_under_old_coordinator(batches, columnar.writer)
     if not is_old.any():
         return
-    groups = np.unique(commits.group[is_old])
-    counts = dict(zip(groups.tolist(), columnar.offset_counts(groups).tolist(), strict=True))
-    changed = np.flatnonzero(np.isin(commits.group, groups) & ((commits.change == kernels.CHANGE_FIRST) | is_taken))
-    # the records of one transaction are applied at one place
-    order = np.lexsort((commits.log_offset[changed], commits.applied_log_offset[changed], commits.group[changed]))
-    changed = changed[order]
-    starts = np.flatnonzero(np.diff(commits.group[changed], prepend=-1)).tolist()
-    for start, stop in zip(starts, [*starts[1:], len(changed)], strict=True):
-        rows = changed[start:stop]
-        group = int(commits.group[rows[0]])
-        deltas = np.where(commits.change[rows] == kernels.CHANGE_FIRST, 1, -1)
-        # what is left after each change: all at the end, less what came after it
-        left = counts[group] - (deltas.sum() - np.cumsum(deltas))
-        dying = rows[(left == 0) & (deltas < 0) & is_old[rows]]
-        if len(dying):
-            dying = dying[~_is_in_transaction(group, commits.log_offset[dying], batches, commits, columnar)]
-        yield from _deaths(group, dying, commits, columnar)
+    groups = np.unique(commits.group[may_end])
+    counts = columnar.offset_counts(groups).tolist()
+    rows = np.flatnonzero(np.isin(commits.group, groups))
+    rows = rows[np.argsort(commits.group[rows], kind="stable")]
+    markers = _markers(batches)
+    for count, rows_of_group in zip(counts, np.split(rows, _starts(commits.group[rows])[1:]), strict=True):
+        ends = _ends_of(rows_of_group, commits, markers)
+        is_place = np.isin(ends, ends[may_end[rows_of_group] & (ends < _NEVER)])
+        # of several rows that end at one place the last one; at a tombstone that is the tombstone
+        order = np.lexsort((-commits.log_offset[rows_of_group], ends))
+        order = order[is_place[order]]
+        places, first = np.unique(ends[order], return_index=True)
+        row = rows_of_group[order[first]]
+        batch = np.searchsorted(batches.base_offset, places, side="right") - 1
+        is_dying = is_old[batch] & (batch >= 0) & (_left_at(places, count, rows_of_group, is_taken, commits) == 0)
+        is_dying &= ~_is_in_transaction(places, rows_of_group, ends, commits, columnar)
+        at_ms = np.where(batches.is_control[batch], batches.max_timestamp_ms[batch], commits.recorded_at_ms[row])
+        index = places - commits.log_offset[row]
+        dying = zip(places[is_dying].tolist(), at_ms[is_dying].tolist(), index[is_dying].tolist(), strict=True)
+        yield from _deaths(int(commits.group[rows_of_group[0]]), dying, commits, columnar)
 
 
 def outlived_by_offsets(
@@ -121,26 +151,86 @@ def outlived_by_offsets(
             yield tombstone
 
 
+def _markers(batches: BatchColumns) -> Mapping[int, I64]:
+    """Log offsets of the markers of each producer, and behind them one that never comes."""
+    rows = np.flatnonzero(batches.is_control & np.isin(batches.control_type, _ENDS_A_TRANSACTION))
+    rows = rows[np.argsort(batches.producer_id[rows], kind="stable")]
+    found: defaultdict[int, I64] = defaultdict(lambda: np.full(1, _NEVER))
+    starts = _starts(batches.producer_id[rows])
+    for own in np.split(rows, starts[1:]) if len(rows) else ():
+        found[int(batches.producer_id[own[0]])] = np.append(batches.base_offset[own], _NEVER)
+    return found
+
+
+def _is_under_old_coordinator(batches: BatchColumns, before: int) -> BoolArray:
+    """For each batch: was the coordinator of before Kafka 4.0 at work there? A marker and a commit in a transaction
+    look the same of both: the last batch that shows it decides, and where none does, the old one is taken for it, for
+    the new one writes a tombstone of the group within minutes. Of batches without a leader epoch nothing is said."""
+    is_new = is_of_new_coordinator(batches)
+    shows = np.where(is_new | is_of_old_coordinator(batches), np.arange(len(batches)), -1)
+    last = np.maximum.accumulate(shows)
+    is_after_new = np.where(last >= 0, is_new[last], before == WRITER_NEW)
+    is_old: BoolArray = ~is_after_new & ((batches.leader_epoch >= 0) | (batches.magic < _WITH_SEQUENCES))
+    return is_old
+
+
+def _ends_of(rows: I64, commits: CommitColumns, markers: Mapping[int, I64]) -> I64:
+    """Where each of the rows of a group was decided: a commit in a transaction by its marker, or before it by a
+    tombstone; all others where they are."""
+    ends = commits.log_offset[rows].copy()
+    is_pending = commits.is_value[rows] & (commits.producer_id[rows] >= 0)
+    if not is_pending.any():
+        return ends
+    of_transactions = rows[is_pending]
+    offsets, producers = commits.log_offset[of_transactions], commits.producer_id[of_transactions]
+    found = np.full(len(of_transactions), _NEVER, np.int64)
+    for producer_id in np.unique(producers).tolist():
+        own = np.flatnonzero(producers == producer_id)
+        found[own] = markers[producer_id][np.searchsorted(markers[producer_id], offsets[own], side="right")]
+    replaced = np.flatnonzero(commits.outcome[of_transactions] == kernels.OUTCOME_SUPERSEDED)
+    for row in rows[~commits.is_value[rows]].tolist() if len(replaced) else ():
+        place, its = commits.log_offset[row], of_transactions[replaced]
+        is_its = (commits.topic[its] == commits.topic[row]) & (commits.partition[its] == commits.partition[row])
+        is_its &= (offsets[replaced] < place) & (place < found[replaced])
+        found[replaced[is_its]] = place
+    ends[is_pending] = found
+    return ends
+
+
+def _left_at(places: I64, count: int, rows: I64, is_taken: BoolArray, commits: CommitColumns) -> I64:
+    """How many offsets a group has behind each place, of the `count` that it has at the end of the chunk."""
+    changed = rows[(commits.change[rows] == kernels.CHANGE_FIRST) | is_taken[rows]]
+    # the records of one transaction are applied at one place
+    changed = changed[np.lexsort((commits.log_offset[changed], commits.applied_log_offset[changed]))]
+    deltas = np.where(commits.change[changed] == kernels.CHANGE_FIRST, 1, -1)
+    so_far = np.concatenate((np.zeros(1, np.int64), np.cumsum(deltas)))
+    left: I64 = count - so_far[-1] + so_far[np.searchsorted(commits.applied_log_offset[changed], places, side="right")]
+    return left
+
+
 def _is_in_transaction(
-    group: int, places: I64, batches: BatchColumns, commits: CommitColumns, columnar: ColumnarOffsetReplay
+    places: I64, rows: I64, ends: I64, commits: CommitColumns, columnar: ColumnarOffsetReplay
 ) -> BoolArray:
     """For each place of the chunk: is a transaction open there that committed offsets of the group before?"""
-    pending, _ = columnar.pending_of(group)
-    rows = np.flatnonzero((commits.group == group) & commits.is_value & (commits.producer_id >= 0))
-    offsets, producers = commits.log_offset[rows], commits.producer_id[rows]
-    ends = np.full(len(rows), -1, np.int64)
-    for producer_id in np.unique(producers).tolist():
-        markers = batches.base_offset[batches.is_control & (batches.producer_id == producer_id)]
-        own = np.flatnonzero(producers == producer_id)
-        place = np.searchsorted(markers, offsets[own], side="right")
-        own, place = own[place < len(markers)], place[place < len(markers)]
-        ends[own] = markers[place]
-    is_open = [bool((pending < place).any() or ((offsets < place) & (place < ends)).any()) for place in places.tolist()]
-    return np.array(is_open, np.bool_)
+    pending, _ = columnar.pending_of(int(commits.group[rows[0]]))
+    is_pending = ends > commits.log_offset[rows]
+    offsets, ends = commits.log_offset[rows][is_pending], ends[is_pending]
+    begun = np.searchsorted(np.sort(np.concatenate((offsets, pending))), places, side="left")
+    is_open: BoolArray = begun > np.searchsorted(np.sort(ends), places, side="right")
+    return is_open
 
 
-def _deaths(group: int, dying: I64, commits: CommitColumns, columnar: ColumnarOffsetReplay) -> Iterator[Death]:
-    if not len(dying):
+def _starts(values: NDArray[Any]) -> I64:
+    """Where each run of equal values begins."""
+    return np.flatnonzero(np.diff(values, prepend=values[:1] - 1))
+
+
+def _deaths(
+    group: int, dying: Iterable[tuple[int, int, int]], commits: CommitColumns, columnar: ColumnarOffsetReplay
+) -> Iterator[Death]:
+    """`dying`: log offset, time and event index of each death."""
+    dying = list(dying)
+    if not dying:
         return
     decided = np.flatnonzero((commits.group == group) & commits.is_value)
     at_ms = commits.recorded_at_ms[decided]
@@ -149,10 +239,9 @@ def _deaths(group: int, dying: I64, commits: CommitColumns, columnar: ColumnarOf
     times = np.concatenate((np.where(at_ms < 0, commits.commit_time_ms[decided], at_ms), pending_at_ms))
     order = np.argsort(offsets, kind="stable")
     offsets, times = offsets[order], times[order]
-    for row in dying.tolist():
-        log_offset = int(commits.log_offset[row])
+    for log_offset, died_at_ms, event_index in dying:
         place = int(np.searchsorted(offsets, log_offset, side="right"))
         next_commit = (int(offsets[place]), int(times[place])) if place < len(offsets) else None
         if next_commit is None:
             columnar.forget_touch(group)
-        yield Death(commits.groups[group], log_offset, int(commits.recorded_at_ms[row]), next_commit)
+        yield Death(commits.groups[group], log_offset, died_at_ms, event_index, next_commit)

@@ -18,6 +18,7 @@ from coordinator_core.errors import StateUnreadable
 from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import Settled
 from coordinator_core.interning import Interned
+from coordinator_core.offsets.columnar import NO_WRITER
 from coordinator_core.offsets.columnar import ColumnarState as ColumnarOffsetState
 from coordinator_core.offsets.kernels import KeyArrays, RowArrays
 from coordinator_core.share_state.columnar import ColumnarState as ColumnarShareState
@@ -32,7 +33,11 @@ _INTERNED: Final = ("keys", "groups", "topics", "topic_ids")
 
 def pack_offset_state(state: ColumnarOffsetState) -> bytes:
     """As bytes."""
-    arrays: dict[str, NDArray[Any]] = {"touched": state.group_touched, "carried_metadata": state.carried_metadata}
+    arrays: dict[str, NDArray[Any]] = {
+        "touched": state.group_touched,
+        "carried_metadata": state.carried_metadata,
+        "writer": np.array([state.writer], np.int8),
+    }
     for name in _INTERNED:
         interned: Interned = getattr(state, name)
         arrays |= {f"{name}.starts": interned.starts, f"{name}.data": interned.data}
@@ -51,6 +56,8 @@ def unpack_offset_state(packed: bytes) -> ColumnarOffsetState:
             group_touched=arrays["touched"],
             carried=RowArrays._make(arrays[f"row.{name}"] for name in RowArrays._fields),
             carried_metadata=arrays["carried_metadata"],
+            # an earlier release did not ask which coordinator wrote
+            writer=int(arrays["writer"].max(initial=NO_WRITER)) if "writer" in arrays else NO_WRITER,
         )
     except KeyError as error:
         raise StateUnreadable(f"the saved state of a columnar replay lacks {error}") from error

@@ -9,8 +9,9 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import merge
 from itertools import compress, pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,7 +21,13 @@ from coordinator_core.codec import Struct
 from coordinator_core.errors import DecodeError, ReplayFault, StateUnreadable, UnknownRecordType
 from coordinator_core.frozen import maker_of
 from coordinator_core.history.groups import GroupHistory
-from coordinator_core.history.last_offsets import Death, GroupTombstone, deaths_with_last_offset, outlived_by_offsets
+from coordinator_core.history.last_offsets import (
+    Death,
+    GroupTombstone,
+    deaths_with_last_offset,
+    outlived_by_offsets,
+    writer_after,
+)
 from coordinator_core.history.operations import LAST_OFFSET_GONE, GroupRecord, OffsetsDeleted, Operation
 from coordinator_core.history.rows import GroupRows, TopicName
 from coordinator_core.key_buckets import KeyBucket
@@ -40,6 +47,7 @@ from coordinator_core.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
 
 _NO_TOPIC_ID: Final = -1
+_EVENT_INDEX_MAX: Final = 2**31 - 1
 NO_TIME_MS: Final = -1
 _NOT_NAMED_MS: Final = 2**63 - 1
 KEY_CACHE_SIZE: Final = 16_384
@@ -72,6 +80,7 @@ class _Operations:
         self._last_offsets = last_offsets
         self._records: dict[int, list[GroupRecord]] = {}
         self._made: dict[int, Operation | OffsetsDeleted] = {}
+        self._between: list[tuple[int, Operation]] = []
 
     def __contains__(self, number: int) -> bool:
         return number in self._made
@@ -92,9 +101,19 @@ class _Operations:
         """Put in an operation that has no other records."""
         self._made[number] = deleted
 
+    def add_between(self, number: int, operation: Operation) -> None:
+        """Put in what a marker comes to, in front of the operation of a number."""
+        self._between.append((number, operation))
+
     def in_order(self) -> Iterator[Operation | OffsetsDeleted]:
         """In log order."""
-        return map(self._made.__getitem__, sorted(self._made))
+        made = map(self._made.__getitem__, sorted(self._made))
+        if not self._between:
+            return made
+        between = sorted(self._between, key=lambda it: (it[1].last_offset, it[1].group_id))
+        keyed = (((number, 1), self._made[number]) for number in sorted(self._made))
+        found = merge((((number, 0), operation) for number, operation in between), keyed, key=itemgetter(0))
+        return (operation for _, operation in found)
 
 
 class _Others(NamedTuple):
@@ -162,9 +181,10 @@ class OffsetsLogReplay:
         others = _decode_others(chunk, columnar, operations, self._decode_key)
         _add_touches(columnar, operations)
         deaths = _dead_and_made_again(
-            deaths_with_last_offset(chunk.batches, columnar.commits, self._columnar), columnar
+            deaths_with_last_offset(chunk.batches, columnar.commits, self._columnar), columnar, operations
         )
         _add_deleted_offsets(columnar, operations, {number for number, *_ in deaths})
+        self._columnar.writer = writer_after(chunk.batches, self._columnar.writer)
         for added in deaths:
             operations.add(*added)
         for tombstone in outlived_by_offsets(others.tombstones, chunk.batches, columnar.commits, self._columnar):
@@ -335,13 +355,22 @@ def _times_of(touches: Touches, commits: CommitColumns) -> I64:
     return times
 
 
-def _dead_and_made_again(deaths: Iterable[Death], columnar: ColumnarOutput) -> list[tuple[int, str, int, GroupRecord]]:
+def _dead_and_made_again(
+    deaths: Iterable[Death], columnar: ColumnarOutput, operations: _Operations
+) -> list[tuple[int, str, int, GroupRecord]]:
     """Groups of offsets only that went with their last one, and the commits that made them again: operation, group,
-    time and record."""
+    time and record. Those that went at a marker, which is part of no operation, are put in."""
     found = []
     for death in deaths:
         gone = GroupRecord(death.log_offset, RecordType.OFFSET_COMMIT, LAST_OFFSET_GONE, None)
         places = [(death.log_offset, death.at_ms, gone)]
+        if death.event_index:
+            number = int(np.searchsorted(columnar.operation_last_offset, death.log_offset))
+            index = min(death.event_index, _EVENT_INDEX_MAX)
+            operations.add_between(
+                number, Operation(death.group_id, death.at_ms, death.log_offset, [gone], event_index=index)
+            )
+            places.clear()
         if death.next_commit is not None:
             offset, at_ms = death.next_commit
             places.append((offset, at_ms, GroupRecord(offset, RecordType.OFFSET_COMMIT, None, None)))

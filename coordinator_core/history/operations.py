@@ -85,6 +85,8 @@ class Operation(NamedTuple):
     last_offset: int
     """Of the whole operation, offset commits included."""
     records: Sequence[GroupRecord]
+    event_index: int = 0
+    """Of its first event: where several groups have an operation at one place of the log, each has its own."""
 
 
 class OffsetsDeleted(NamedTuple):
@@ -155,7 +157,7 @@ class ReplayedOperation:
             _make_event(
                 (
                     offset,
-                    0,
+                    self.operation.event_index,
                     self.operation.group_id,
                     None if group is None else views.group_type(group),
                     event_type,

@@ -37,6 +37,7 @@ CHANGES: Final = ("FIRST", "ADVANCE", "REPEAT", "REWIND", "DELETE")
 
 _INT32_MAX: Final = 2**31 - 1
 _NO_BYTES: Final[U8] = np.frombuffer(b"", np.uint8)
+NO_WRITER: Final = -1
 _GROUP_KEY_PREFIX: Final = int(RecordType.GROUP_METADATA).to_bytes(2, "big")
 """A key which holds a group and nothing else: what the codec needs to read a group on its own."""
 
@@ -164,6 +165,8 @@ class ColumnarState:
     carried: RowArrays
     """The rows of open transactions."""
     carried_metadata: U8
+    writer: int = NO_WRITER
+    """Which coordinator wrote last, as `history.last_offsets` finds out."""
 
 
 class ColumnarOffsetReplay:
@@ -188,6 +191,8 @@ class ColumnarOffsetReplay:
         self._topic_id_texts: list[str] = []
         self._carried = RowArrays._make(column.copy() for column in start.carried)
         self._carried_metadata = start.carried_metadata
+        self.writer = start.writer
+        """Kept for who reads the batches."""
         self._fit()
         self._name()
 
@@ -203,6 +208,7 @@ class ColumnarOffsetReplay:
             group_touched=self._group_touched[: len(self._groups)].copy(),
             carried=RowArrays._make(column.copy() for column in self._carried),
             carried_metadata=self._carried_metadata,
+            writer=self.writer,
         )
 
     def offset_counts(self, groups: I32) -> I64:

@@ -10,7 +10,7 @@ from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.log.chunk import I32, U8, BoolArray
 from coordinator_core.log.kernels import read_only
 from coordinator_core.offsets import kernels
-from coordinator_core.offsets.columnar import ColumnarState, alone
+from coordinator_core.offsets.columnar import NO_WRITER, ColumnarState, alone
 from coordinator_core.offsets.kernels import KeyArrays, RowArrays
 
 
@@ -36,9 +36,11 @@ class _Joining:
         self._carried: list[RowArrays] = []
         self._metadata: list[U8] = []
         self._metadata_bytes = 0
+        self._writer = NO_WRITER
 
     def add(self, state: ColumnarState, bucket: KeyBucket | None) -> None:
         """The groups of a state that are in the bucket; no two states have groups in common."""
+        self._writer = state.writer  # the tasks of a log partition read the same batches
         is_own = np.ones(len(state.group_touched), np.bool_) if bucket is None else bucket.has_interned(state.groups)
         groups = _added(self._groups, state.groups, is_own)
         self._group_touched.append(state.group_touched[is_own])
@@ -83,6 +85,7 @@ class _Joining:
             group_touched=np.concatenate(self._group_touched),
             carried=carried,
             carried_metadata=metadata,
+            writer=self._writer,
         )
 
 

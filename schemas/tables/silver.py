@@ -228,7 +228,7 @@ GROUP_EVENTS = Table(
         CLUSTER_ID,
         as_key(LOG_PARTITION),
         LOG_OFFSET,
-        key("event_index", INT, "Counts the events of one record from 0."),
+        key("event_index", INT, "Counts the events of one record from 0; at a marker, from its group's commit."),
         Column("group_id", STRING, "The group."),
         Column("group_type", STRING, "CLASSIC CONSUMER SHARE STREAMS, after the event; null where not known."),
         Column("event_type", STRING, "GROUP_CREATED, MEMBER_JOINED, ... ANOMALY."),

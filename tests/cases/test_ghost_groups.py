@@ -1,11 +1,17 @@
-"""Groups of offsets only in logs of the coordinator before Kafka 4.0: they go with their last offset, unsaid."""
+"""Groups of offsets only in logs of the coordinator before Kafka 4.0: they go with their last offset, or with the
+transaction that would have given them one, unsaid."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from coordinator_core.codec import encode_key, encode_value, make
+from coordinator_core.history.log_checkpoint import pack_offset_state, unpack_offset_state
+from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
+from coordinator_core.history.rows import EventRow
 from coordinator_core.log.batch import Record, build_batch, build_marker
+from coordinator_core.log.records import decode_chunk
 from jobs.queries.as_of import SilverAt
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
@@ -139,3 +145,155 @@ def test_a_group_of_an_open_transaction_stays(
         assert groups_at_the_end(ledger) == ({"other", "ghost"} if is_there else {"other"}), cut
         events = [row["event_type"] for row in ledger.rows("silver.group_events") if row["group_id"] == "ghost"]
         assert events.count("GROUP_DELETED") == (not is_there), cut
+
+
+def in_transaction(offset: int, *records: tuple[bytes, bytes | None], producer_id: int = PRODUCER_ID) -> bytes:
+    """A batch of commits of a producer, which either coordinator writes so."""
+    rows = [Record(offset + place, NOON_MS + 1_000 * offset, *record) for place, record in enumerate(records)]
+    return build_batch(
+        rows, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True, leader_epoch=0
+    )
+
+
+def marker(offset: int, *, is_commit: bool = False, producer_id: int = PRODUCER_ID, leader_epoch: int = 0) -> bytes:
+    """The end of a producer's transaction."""
+    return build_marker(
+        offset=offset,
+        timestamp_ms=NOON_MS + 1_000 * offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        is_commit=is_commit,
+        coordinator_epoch=0,
+        leader_epoch=leader_epoch,
+    )
+
+
+def plain(offset: int, *records: tuple[bytes, bytes | None], sequence: int = OLD) -> bytes:
+    """A batch without a producer."""
+    rows = [Record(offset + place, NOON_MS + 1_000 * offset, *record) for place, record in enumerate(records)]
+    return build_batch(rows, leader_epoch=0, base_sequence=sequence)
+
+
+OTHER_ID = PRODUCER_ID + 1
+OPEN = (plain(0, commit("other")), in_transaction(1, commit("ghost", 0), commit("ghost", 1)))
+ABORTED = (*OPEN, marker(3))
+
+
+@pytest.mark.parametrize(
+    ("data", "is_there", "deleted_at"),
+    [
+        pytest.param(ABORTED, False, [3], id="aborted"),
+        pytest.param(OPEN, True, [], id="open"),
+        pytest.param((*OPEN, marker(3, is_commit=True)), True, [], id="committed"),
+        pytest.param((plain(0, commit("other"), sequence=NEW), *ABORTED[1:]), True, [], id="the-coordinator-since-4.0"),
+        pytest.param((*OPEN, plain(3, commit("other", 1), sequence=NEW), marker(4)), True, [], id="upgraded-before"),
+        pytest.param((*ABORTED, plain(4, commit("other", 1), sequence=NEW)), False, [3], id="upgraded-after"),
+        pytest.param(ABORTED[1:], False, [3], id="nothing-shows-who-wrote"),
+        pytest.param((*OPEN, marker(3, leader_epoch=-1)), True, [], id="packed-from-a-dump"),
+        pytest.param((*ABORTED, plain(4, commit("ghost", 2))), True, [3], id="made-again"),
+        pytest.param(
+            (*ABORTED, in_transaction(4, commit("ghost", 0)), marker(5, is_commit=True)),
+            True,
+            [3],
+            id="made-again-by-a-transaction",
+        ),
+        pytest.param((*ABORTED, in_transaction(4, commit("ghost", 0)), marker(5)), False, [3, 5], id="aborted-twice"),
+        pytest.param((plain(0, commit("ghost", 5)), *ABORTED[1:]), True, [], id="has-a-plain-offset"),
+        pytest.param((plain(0, classic("ghost", 4)), *ABORTED[1:]), True, [], id="a-group-with-generations"),
+        pytest.param(
+            (*OPEN, in_transaction(3, commit("ghost", 0), producer_id=OTHER_ID), marker(4)),
+            True,
+            [],
+            id="another-producer-is-still-open",
+        ),
+        pytest.param(
+            (
+                *OPEN,
+                in_transaction(3, commit("ghost", 0), producer_id=OTHER_ID),
+                marker(4),
+                marker(5, producer_id=OTHER_ID),
+            ),
+            False,
+            [5],
+            id="two-producers-abort",
+        ),
+        pytest.param(
+            (
+                *OPEN,
+                in_transaction(3, commit("ghost", 0), producer_id=OTHER_ID),
+                marker(4),
+                marker(5, producer_id=OTHER_ID, is_commit=True),
+            ),
+            True,
+            [],
+            id="one-aborts-and-one-commits",
+        ),
+        pytest.param(
+            (*OPEN, in_transaction(3, commit("ghost", 0, 9), commit("ghost", 1, 9)), marker(5)),
+            False,
+            [5],
+            id="overwritten-in-the-transaction",
+        ),
+        pytest.param(
+            (*OPEN, plain(3, commit("ghost", 0, None), commit("ghost", 1, None)), marker(5, is_commit=True)),
+            False,
+            [4],
+            id="deleted-while-open",
+        ),
+        pytest.param(
+            (plain(0, commit("ghost", 5)), *OPEN[1:], plain(3, commit("ghost", 5, None)), marker(4)),
+            False,
+            [4],
+            id="expired-while-open-and-aborted",
+        ),
+    ],
+)
+def test_a_group_that_a_transaction_leaves_without_offsets_goes(
+    data: tuple[bytes, ...], is_there: bool, deleted_at: list[int]
+) -> None:
+    """The old coordinator writes nothing of it, and drops it; however the log is cut into nights."""
+    nights = [_events_of("ghost", data[:cut], data[cut:]) for cut in range(len(data))]
+    events = nights[0]
+    lives = [event.event_type for event in events if event.event_type in {"GROUP_CREATED", "GROUP_DELETED"}]
+    assert lives == ["GROUP_CREATED", "GROUP_DELETED"] * len(deleted_at) + ["GROUP_CREATED"] * is_there
+    deleted = [(event.log_offset, event.at) for event in events if event.event_type == "GROUP_DELETED"]
+    assert deleted == [(offset, _time_of(data, offset)) for offset in deleted_at]
+    assert nights == [events] * len(data)
+
+
+def _events_of(group_id: str, *nights: tuple[bytes, ...]) -> list[EventRow]:
+    """What becomes of a group, night by night, each of which goes on from the bytes that the one before left."""
+    state, events = None, []
+    for night in nights:
+        replay = OffsetsLogReplay(state)
+        if night:
+            chunk = decode_chunk(np.frombuffer(b"".join(night), np.uint8), bytes_max=1 << 20)
+            events += [event for event in replay.feed(chunk).groups.events if event.group_id == group_id]
+        state = replay.export_state()
+        state = OffsetsLogState(unpack_offset_state(pack_offset_state(state.columnar)), state.groups)
+    return sorted(events, key=lambda event: (event.log_offset, event.event_index))
+
+
+def _time_of(data: tuple[bytes, ...], offset: int) -> int:
+    """Of a batch that has the offset: its first offset gives it."""
+    first = max(base for base in (int.from_bytes(batch[:8], "big") for batch in data) if base <= offset)
+    return NOON_MS + 1_000 * first
+
+
+def test_groups_that_go_at_one_marker_have_events_of_their_own(tmp_path: Path) -> None:
+    """Log offset and index of an event name one event, whoever else goes there."""
+    data = [
+        plain(0, commit("other")),
+        in_transaction(1, commit("ghost")),
+        in_transaction(2, commit("spook")),
+        marker(3),
+    ]
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.night(written(tmp_path / "logs", data))
+    assert groups_at_the_end(ledger) == {"other"}
+    places = {
+        row["group_id"]: (row["log_offset"], row["event_index"])
+        for row in ledger.rows("silver.group_events")
+        if row["event_type"] == "GROUP_DELETED"
+    }
+    assert places == {"ghost": (3, 2), "spook": (3, 1)}

@@ -172,6 +172,51 @@ def test_the_ledger_of_a_release_is_what_its_broker_says(release: Release, home:
     assert {row["topic"] for row in warehouse.read(TOPICS_TABLE).to_pylist()} >= topics
 
 
+OLD_COORDINATOR: Final = Release("3.5.2", settings={"offsets.retention.check.interval.ms": "500"})
+CLEANED_UP_S: Final = 3
+"""Some rounds of the check."""
+
+
+def test_groups_that_aborted_transactions_leave_empty_are_those_that_the_broker_drops(tmp_path: Path) -> None:
+    """Kafka before 4.0 drops a group of offsets only that has none after a transaction, and writes nothing of it: the
+    ledger lists the groups that the broker lists."""
+    root = tmp_path / "warehouse"
+    acts = {
+        "aborted": ("abort",),
+        "committed": ("commit",),
+        "aborted-then-committed": ("abort", "commit"),
+        "committed-then-aborted": ("commit", "abort"),
+        "aborted-twice": ("abort", "abort"),
+        "plain-and-aborted": ("plain", "abort"),
+        "member-and-aborted": ("member", "abort"),
+    }
+    with (
+        ReleasedBroker(
+            OLD_COORDINATOR.home(), tmp_path / "broker", settings={**CLIENT_SETTINGS, **OLD_COORDINATOR.settings}
+        ) as broker,
+        ReleasedClients(broker) as clients,
+    ):
+        clients.ask("produce", topic="t", partitions=1, count=9)
+        for group_id, ends in acts.items():
+            for end in ends:
+                if end == "plain":
+                    clients.ask("commit", group=group_id, topic="t", partition=0, offset=4)
+                elif end == "member":
+                    clients.ask("join", client=group_id, group=group_id, topic="t", protocol="classic")
+                    clients.ask("leave", client=group_id)
+                else:
+                    clients.ask("transact", id=group_id, group=group_id, topic="t", partition=0, offset=5, end=end)
+        time.sleep(CLEANED_UP_S)
+        said = broker.tool("kafka.admin.ConsumerGroupCommand", "--bootstrap-server", broker.address, "--list")
+        worst, rows = verified(
+            broker.address, root, lambda: Ledger(in_process(), root, bootstrap_servers=broker.address)
+        )
+    listed = set(said.split()) & acts.keys()
+    assert (worst, unequal(rows)) == (Verdict.EQUAL, [])
+    assert listed == {"committed", "aborted-then-committed", "committed-then-aborted", "plain-and-aborted"}
+    assert {it.group.group_id for it in describe(Warehouse(str(root)), CLUSTER_ID, view=View.STATE)} == listed
+
+
 NON_EMPTY_GROUP: Final = 68
 GROUP_ID_NOT_FOUND: Final = 69
 DELETED_KINDS: Final = ("classic-range", "consumer-uniform", "share", "streams", "offsets")
