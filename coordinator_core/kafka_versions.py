@@ -75,6 +75,10 @@ class Since(Enum):
     """A rule of the coordinators, and the first release that follows it."""
 
     METADATA_HASH = KafkaVersion(4, 1), "groups other than classic keep a hash of their topics, none without topics"
+    SHARE_STATE_COUNTS_COMPLETE = (
+        KafkaVersion(4, 2),
+        "the state of a share partition has its delivery complete count (KIP-1226)",
+    )
     EPOCHS_BEGIN_AT_1 = KafkaVersion(4, 3), "a fresh group has epoch 1, so that its first change writes 2 (ModernGroup)"
     STREAMS_ASSIGNMENT_CONFIGS = (
         KafkaVersion(4, 3),

@@ -132,12 +132,13 @@ def initialize_state(view: View, key: SharePartitionKey, request: InitializePart
     Source: ShareCoordinatorShard.initializeState, ShareGroupOffset.fromRequest.
     """
     before = view.shard.share_partitions.get(key)
+    has_count = Since.SHARE_STATE_COUNTS_COMPLETE.holds_in(view.config.kafka_version)
     snapshot = ShareSnapshot(
         snapshot_epoch=0 if before is None else before.snapshot_epoch + 1,
         state_epoch=request.state_epoch,
         leader_epoch=0,
         start_offset=request.start_offset,
-        delivery_complete_count=UNKNOWN_COUNT if request.start_offset == UNSET_OFFSET else 0,
+        delivery_complete_count=0 if has_count and request.start_offset != UNSET_OFFSET else UNKNOWN_COUNT,
         create_timestamp_ms=view.now_ms,
         write_timestamp_ms=view.now_ms,
         state_batches=(),
@@ -208,8 +209,10 @@ def _with_progress_of(state: SharePartition, request: WritePartition, version: K
     """A write that lowers neither start offset nor delivery complete count, where the release sees to that.
 
     Of a write from below the start offset the count is of a state that is over; at the same start offset, two writes
-    may have come in the wrong order.
+    may have come in the wrong order. Before Kafka 4.2 no count is written.
     """
+    if not Since.SHARE_STATE_COUNTS_COMPLETE.holds_in(version):
+        return replace(request, delivery_complete_count=UNKNOWN_COUNT)
     if not Since.SHARE_WRITES_KEEP_PROGRESS.holds_in(version) or request.start_offset > state.start_offset:
         return request
     count = state.delivery_complete_count

@@ -172,7 +172,9 @@ def test_the_ledger_of_a_release_is_what_its_broker_says(release: Release, home:
     assert {row["topic"] for row in warehouse.read(TOPICS_TABLE).to_pylist()} >= topics
 
 
-OLD_COORDINATOR: Final = Release("3.5.2", settings={"offsets.retention.check.interval.ms": "500"})
+OLD_COORDINATOR: Final = Release(
+    "3.5.2", settings={"auto.create.topics.enable": "true", "offsets.retention.check.interval.ms": "500"}
+)
 CLEANED_UP_S: Final = 3
 """Some rounds of the check."""
 

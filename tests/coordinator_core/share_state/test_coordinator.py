@@ -326,6 +326,20 @@ def test_since_4_4_a_write_keeps_progress(
     assert value.state_batches == (StateBatch(expected[0], 13, 2, 1),)
 
 
+@pytest.mark.parametrize("updates", [0, 500])
+@pytest.mark.parametrize(("version", "count"), [((4, 1), -1), ((4, 2), 3)])
+def test_since_4_2_the_state_has_a_complete_count(version: tuple[int, int], count: int, updates: int) -> None:
+    """Before, neither a first snapshot nor what follows has one, whatever is asked."""
+    live = Live(version=KafkaVersion(*version), updates=updates)
+    live.initialize()
+    assert live.values()[0].delivery_complete_count == min(count, 0)
+    live.write()
+    assert live.values()[0].delivery_complete_count == count
+    live.read(8)
+    assert live.values()[0].delivery_complete_count == count
+    assert live.run("read_state_summary", ReadPartition(0, -1)).delivery_complete_count == count
+
+
 def test_since_4_4_an_older_state_epoch_has_another_message() -> None:
     """The same error code, and a text that is not of share groups alone."""
     live = Live(version=NEW)
