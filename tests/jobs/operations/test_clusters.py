@@ -1,9 +1,13 @@
 """nightly of many clusters in one warehouse: what happens to one happens to no other, and the worst is said."""
 
+import gc
 import os
 import re
 import resource
 import signal
+import subprocess
+import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +25,7 @@ from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES
 from tests.cases.harness import CASES
-from tests.conftest import takes_minutes
+from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.recorded import RECORDINGS
 
 AT: Final = datetime(2026, 11, 26, tzinfo=UTC)
@@ -106,6 +110,50 @@ def test_a_first_page_is_over_all_reports(tmp_path: Path) -> None:
     links = re.findall('href="([^"]*)"', text)
     assert links == ["x-a%252Fb%253Fc.html", "x-calm.html"]
     assert all((file.parent / unquote(link)).is_file() for link in links)
+
+
+def what_is_loaded(settings: Settings, _run_id: str, _started_at: datetime) -> ClusterNight:
+    """In place of a night: had its process loaded what a night needs before anybody asked, for good?"""
+    is_ahead = "jobs.operations.cluster_night" in sys.modules and gc.get_freeze_count() > 0
+    facts = {"ledger": {"total": {"record_count": 1}}, "found": {"headline": ""}, "is_ahead": is_ahead}
+    return ClusterNight(settings.cluster_id, 0, 0.1, (), facts)
+
+
+def test_a_process_is_forked_from_one_that_has_loaded_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a night needs is loaded once, and the command itself, which only waits, loads nothing of it."""
+    monkeypatch.setattr(clusters, "night_of", what_is_loaded)
+    sources = dict.fromkeys(("a", "b"), CASES / "D2a" / "logs")
+    nights = run_clusters(listed(tmp_path, sources), run_id="r", started_at=AT, say=lambda _: None, process_count=2)
+    assert [night.facts["is_ahead"] for night in nights] == [True, True]
+    code = "import sys, jobs.operations.clusters; print({'pyarrow', 'deltalake', 'numba', 'pyspark'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_its_processes_end_with_the_command(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C is one line, and nobody begins another cluster; of a command that was killed no process stays behind."""
+    listed(tmp_path, {f"c{count}": CASES / "D2a" / "logs" for count in range(40)})
+    with subprocess.Popen(
+        [sys.executable, "-m", "jobs", "nightly", "--all-clusters"],
+        env={**os.environ, "GROUPLEDGER_CONFIG": str(tmp_path / "groupledger.toml")},
+        cwd=PROJECT_ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stderr is not None and ": done in " in process.stderr.readline()
+            # the terminal sends Ctrl-C to all of them, the system kills one
+            (os.killpg if number is signal.SIGINT else os.kill)(process.pid, number)
+            # the pipe is open as long as one of them lives
+            _, said = process.communicate(timeout=60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert said.count(": done in ") < 30 and "Traceback" not in said
+    if number is signal.SIGINT:
+        assert (process.returncode, said.splitlines()[-1]) == (130, "interrupted")
 
 
 def killed_or_done(settings: Settings, _run_id: str, _started_at: datetime) -> ClusterNight:

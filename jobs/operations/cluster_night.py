@@ -1,0 +1,80 @@
+"""The night of one cluster of a list, in the process that it has (`jobs.operations.clusters`)."""
+
+from datetime import UTC, datetime
+from functools import cache
+from io import StringIO
+from time import perf_counter
+from typing import Final
+
+from deltalake.exceptions import DeltaError
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from jobs.console.output import printable
+from jobs.console.progress import Steps
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import JobError, WarehouseError
+from jobs.operations.clusters import ClusterNight
+from jobs.operations.metrics import Metrics
+from jobs.operations.nightly import FAILED, run_nightly
+from jobs.operations.run_context import RunContext
+from jobs.queries.sql import one_line
+from jobs.settings import Settings
+from jobs.spark.in_driver import in_driver
+from jobs.spark.worker_memory import few_cycles
+from schemas.tables import TABLES
+
+LINE_WIDTH: Final = 160
+
+
+class _Lines(Steps):
+    """What a nightly says in lines; nobody sees its tables, which take a twentieth of a small night to draw."""
+
+    def table(self, table: RichTable) -> None:
+        """Not drawn: its numbers are in the facts."""
+
+
+@cache
+def _warehouse(root: str, codec: str, codecs: tuple[tuple[str, str], ...]) -> Warehouse:
+    """The warehouse as this process knows it: its next cluster opens no table again."""
+    return Warehouse(root, codec=codec, codecs=dict(codecs), takes_turns=True)
+
+
+def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNight:
+    """The night of one cluster, in this process."""
+    began = perf_counter()
+    out = StringIO()
+    steps = _Lines(console=Console(file=out, width=LINE_WIDTH, highlight=False, emoji=False))
+    error = ""
+    try:
+        warehouse = _warehouse(settings.warehouse, settings.codec, tuple(settings.codecs.items()))
+        metrics = Metrics(
+            warehouse,
+            cluster_id=settings.cluster_id,
+            run_id=run_id,
+            clock=lambda: datetime.now(UTC),
+            textfile=settings.metrics_textfile,
+            groups_max=settings.metrics_groups,
+            say=steps.say,
+        )
+        with few_cycles():
+            code = run_nightly(RunContext(in_driver(), warehouse, settings, run_id, started_at, steps, metrics))
+    except Exception as raised:
+        code, text = FAILED, one_line(raised)
+        _warehouse.cache_clear()
+        error = printable(text if isinstance(raised, JobError) else f"{type(raised).__name__}: {text}")
+    lines = tuple(out.getvalue().splitlines())
+    return ClusterNight(settings.cluster_id, code, perf_counter() - began, lines, steps.facts, error)
+
+
+def checkpoint(root: str) -> list[str]:
+    """Put what the logs of the tables say into a file each. What could not be done, in lines."""
+    warehouse = Warehouse(root, takes_turns=True)
+    lines = []
+    for table in TABLES.values():
+        if warehouse.exists(table):
+            try:
+                warehouse.checkpoint(table)
+            except (DeltaError, OSError, WarehouseError) as error:
+                lines.append(f"no checkpoint of {table.full_name}, all else goes on: {printable(str(error))}")
+    return lines
