@@ -140,14 +140,15 @@ def _at_once(
         max_tasks_per_child=CLUSTERS_A_PROCESS,
     )
     try:
-        futures: list[Future[ClusterNight] | Future[list[str]]] = []
+        futures: list[Future[Any]] = []
         for count, settings in enumerate(clusters, 1):
             futures.append(pool.submit(night_of, settings, run_id, started_at))
             if count % CHECKPOINT_EVERY == 0:
                 futures.append(pool.submit(checkpoint, settings.warehouse))
         for future in as_completed(futures):
             try:
-                yield future.result()
+                done: ClusterNight | list[str] = future.result()
+                yield done
             except BrokenProcessPool:
                 if len(clusters) > 1:
                     continue
