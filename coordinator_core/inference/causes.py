@@ -111,6 +111,8 @@ class GenerationStart(NamedTuple):
     """Does the log not tell what one of them subscribes to?"""
     has_gap: bool = False
     """Is a part of the log missing between the generation before and this one?"""
+    may_have_others: bool = False
+    """May it have members whose records cannot be read?"""
     has_grown: bool = False
     """Does the metadata log show that a topic of which new partitions were assigned grew between the two?"""
     is_soon: bool = False
@@ -218,10 +220,10 @@ def _by_events(step: GenerationStart) -> Iterable[Cause]:
     """What the step's own records prove."""
     if step.has("GROUP_CONVERTED"):
         yield Cause("GROUP_CONVERTED", "CONVERTED", CERTAIN)
-    if not step.member_count:
+    if not step.member_count and not step.may_have_others:
         # one that had none before may have had some that are in no record
         yield Cause("GROUP_EMPTIED", "NO_MEMBERS_LEFT", CERTAIN if step.had_members else LIKELY)
-    elif _is_first(step):
+    elif step.member_count and _is_first(step):
         yield Cause("FIRST", "FIRST_GENERATION", CERTAIN)
     for event_type in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED"):
         if step.has(event_type):
@@ -268,9 +270,9 @@ def _by_metadata(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cau
         )
         has_owned = step.movement.total > step.movement.came
         # a static member that comes back may subscribe to other topics, which alone changes the hash too
-        is_guess = (is_unwritten and has_owned) or step.has("STATIC_MEMBER_REPLACED")
+        is_guess = (is_unwritten and has_owned) or step.has("STATIC_MEMBER_REPLACED") or step.may_have_others
         yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", GUESS if is_guess else CERTAIN)
-    elif step.row.group_type == GroupType.CONSUMER and not step.row.metadata_hash:
+    elif step.row.group_type == GroupType.CONSUMER and not step.row.metadata_hash and not step.may_have_others:
         yield Cause("PARTITIONS_CHANGED", "NOTHING_ELSE_LEFT", LIKELY)
 
 
@@ -293,7 +295,7 @@ def _by_assignor(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cau
         # a release before 4.4 would have done the same without it
         yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, GUESS)
         return
-    is_sure = not step.has_pattern and not has_tie
+    is_sure = not step.has_pattern and not has_tie and not step.may_have_others
     has_hash = step.previous is not None and bool(step.previous.metadata_hash)
     yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, CERTAIN if is_sure and has_hash else LIKELY)
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from coordinator_core.history.rows import EventRow, GenerationRow
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Deletions, Removed
-from coordinator_core.inference.life import NONE_MS, GroupCommits, GroupLife
+from coordinator_core.inference.life import NONE_MS, WHOLE, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import ByPartition, by_partition
 from coordinator_core.inference.rows import AnomalyRow, OwnerRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -86,7 +86,7 @@ def find_anomalies(
     commits = life.commits
     if not len(commits) or not (is_new is None or is_new.any()):
         return []
-    groups = GenerationsAt(life.generations, life.events)
+    groups = GenerationsAt(life.generations, life.events, life.unread_from)
     verdicts: dict[int, Verdict] = {}
     # later lines have the last word: what says more comes later
     stays = stalled(commits, applied_by_partition(commits), settings) if stays is None else stays
@@ -113,7 +113,11 @@ def find_anomalies(
 class GenerationsAt:
     """Generations of a group, to be asked by place in the log."""
 
-    def __init__(self, generations: Iterable[GenerationRow], events: Iterable[EventRow]) -> None:
+    def __init__(
+        self, generations: Iterable[GenerationRow], events: Iterable[EventRow], unread_from: int = WHOLE
+    ) -> None:
+        """`unread_from`: as `GroupLife` has it. From there on nobody knows that the group is empty."""
+        self._unread_from = unread_from
         # an interval counts from the last record of its operation; a group is empty from the first record that created
         # it
         created: dict[int, list[int]] = {}
@@ -173,13 +177,14 @@ class GenerationsAt:
         index = bisect_right(self._begins, log_offset) - 1
         if index < 0 or log_offset >= self._to[index] or self._is_unknown[index]:
             return None
-        return bool(self._is_empty[index])
+        is_empty = bool(self._is_empty[index])
+        return None if is_empty and log_offset >= self._unread_from else is_empty
 
     def emptied_rows(self, log_offsets: I64) -> Iterator[tuple[int, int]]:
         """Which of some ascending places are within each interval without members of a group which had some: the first
         one, and the end, exclusive."""
         for index in _rows(self._is_empty & self._had_members):
-            ends = self._to[index], *self._from[index + 1 : index + 2]
+            ends = self._to[index], *self._from[index + 1 : index + 2], self._unread_from
             first, end = np.searchsorted(log_offsets, (self._from[index], min(ends))).tolist()
             if first < end:
                 yield first, end
@@ -188,6 +193,8 @@ class GenerationsAt:
         """Where the newest interval begins, if nobody is in the group then and it had members before; else -1."""
         newest = self._rows[-1] if self._rows else None
         if newest is None or newest.to_log_offset is not None or newest.member_count or newest.generation <= 0:
+            return -1
+        if self._unread_from < WHOLE:
             return -1
         return self._begins[-1]
 

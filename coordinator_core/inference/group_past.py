@@ -44,7 +44,7 @@ from coordinator_core.inference.days import UNKNOWN_TYPE, DayCounts
 from coordinator_core.inference.deletions import TOGETHER_MS
 from coordinator_core.inference.last_commit_times import Membership, Times, add_owner_commit_times, latest_of, times_of
 from coordinator_core.inference.leave_reasons import LeaveReason, LeaveReasons, membership_of
-from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits, GroupLife
+from coordinator_core.inference.life import COMMIT_COLUMNS, WHOLE, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import ByPartition
 from coordinator_core.inference.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -150,6 +150,8 @@ class GroupBefore:
     def require_enough(self, life: GroupLife, settings: InferenceSettings) -> None:
         """Raises PastTooShort where what was said before may change, or more of it would be needed."""
         past, commits = self.past, life.commits
+        if self.from_log_offset <= life.unread_from < WHOLE:
+            raise PastTooShort("from a new record on nobody knows its members")
         if self.watermark is not None:
             require_watermark(life, self.watermark, settings, commits.log_offset[self.is_new])
         if past.first_log_offset < 0:
@@ -218,7 +220,7 @@ def group_facts(
     """What is to be kept of a group, judged from its beginning or `before` on, and of members to be asked after that
     are needed behind a settled place."""
     commits, past = life.commits, None if before is None else before.past
-    groups = GenerationsAt(life.generations, life.events)
+    groups = GenerationsAt(life.generations, life.events, life.unread_from)
     emptied_since = groups.emptied_since()
     is_plain = (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
     has_committed_empty = emptied_since >= 0 and bool((is_plain & (commits.log_offset >= emptied_since)).any())

@@ -109,6 +109,9 @@ class GroupLife(NamedTuple):
     own clock, and loads the group with new time-outs."""
     gaps: tuple[int, ...] = ()
     """Where parts of its log partition begin that were never captured or cannot be read, ascending."""
+    unread_from: int = WHOLE
+    """The first of its records that cannot be read, as those of early access releases: from there on it may have
+    members that no other record names."""
     topic_growth: Mapping[str, Sequence[int]] = NO_GROWTH
     """By topic, when (ms) it got more partitions, as far as the metadata log shows it."""
     partition_counts: PartitionCounts = NO_PARTITION_COUNTS
@@ -120,8 +123,10 @@ class GroupLife(NamedTuple):
         return bisect_right(changes, from_log_offset) < bisect_right(changes, to_log_offset)
 
     def has_gap(self, from_log_offset: int, to_log_offset: int) -> bool:
-        """Is a part of the log missing between two places? Then anything may have happened there."""
-        return bisect_right(self.gaps, from_log_offset) < bisect_right(self.gaps, to_log_offset)
+        """Is a part of the log missing between two places, or can records of the group not be read from there on? Then
+        anything may have happened there."""
+        is_missing = bisect_right(self.gaps, from_log_offset) < bisect_right(self.gaps, to_log_offset)
+        return is_missing or from_log_offset < self.unread_from <= to_log_offset
 
     def has_clock_step(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Did the time go back behind a place and up to another? Then their times do not tell how long it was."""

@@ -147,6 +147,7 @@ def _steps(
                 is_timeless=row.group_type != GroupType.CLASSIC and row.from_log_offset in life.timeless,
                 has_unread=present.unread_count > 0,
                 has_gap=previous is not None and life.has_gap(previous.from_log_offset, row.from_log_offset),
+                may_have_others=row.from_log_offset >= life.unread_from,
                 has_grown=_has_grown(life, movement.grown_topics, previous, row),
                 is_soon=has_times and _is_soon(life, previous, row),
                 has_vanished=any(reason.method == REBALANCE_TIMEOUT for reason in reasons)

@@ -191,10 +191,11 @@ def _judge_plain(
     Where that fails, each of them is to be judged alone: there it shows which one cannot be.
     """
     found = bundle.commits if commits is None else commits
+    unread = work.unread.get(bundle.log_partition, {})
+    beginnings = {group_id: begun for group_id, begun in bundle.beginnings().items() if group_id not in unread}
+    whole_to = work.whole_to.get(bundle.log_partition, WHOLE)
     try:
-        plain = judge_simple_groups(
-            found, bundle.beginnings(), bundle.known(), work.inference, work.whole_to.get(bundle.log_partition, WHOLE)
-        )
+        plain = judge_simple_groups(found, beginnings, bundle.known() | unread.keys(), work.inference, whole_to)
     except MemoryError:
         raise
     except Exception:
@@ -253,9 +254,11 @@ class _Made:
     def of_log(self, life: GroupLife) -> GroupLife:
         """The same, with what is to be known of its log partition."""
         work, log_partition = self._work, self._log_partition
+        unread_from = work.unread.get(log_partition, {}).get(life.group_id, WHOLE)
         return life._replace(
             clock_steps=self._clock_steps,
-            whole_to=work.whole_to.get(log_partition, WHOLE),
+            whole_to=min(work.whole_to.get(log_partition, WHOLE), unread_from),
+            unread_from=unread_from,
             leader_changes=work.leader_changes.get(log_partition, ()),
             gaps=work.gaps.get(log_partition, ()),
             topic_growth=work.topic_growth,

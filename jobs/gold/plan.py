@@ -107,6 +107,7 @@ def works(
             bucket=part[0].bucket,
             whole_to=_of_topic(snapshot.seen.whole_to, topic),
             gaps=_of_topic(snapshot.seen.gaps, topic),
+            unread=_of_topic(snapshot.seen.unread, topic),
             holes=_of_topic(snapshot.seen.holes, topic),
             not_replayed=_of_topic(not_replayed, topic),
             leader_changes=_of_topic(snapshot.seen.leader_changes, topic),

@@ -9,6 +9,8 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
 
+import pyarrow.compute as pc
+
 from coordinator_core.coverage import CoverageKind
 from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.configs import SESSION_TIMEOUTS
@@ -31,7 +33,7 @@ from jobs.silver.plan import captured_files
 from jobs.silver.reader import SilverFiles
 from jobs.silver.replay_failures import FailuresByLog, read_failures
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
-from schemas.tables.bronze import COVERAGE, END_OFFSETS
+from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
 from schemas.tables.state import AUDITED_LOGS, GROUP_CHECKPOINTS, LEADER_EPOCHS
 
@@ -157,6 +159,8 @@ class LogsSeen:
     """Where leader epochs begin, as the batches that were read show it."""
     holes: Mapping[LogPartition, tuple[int, ...]] = field(default_factory=dict)
     """Where parts begin that are not there, whatever the reason."""
+    unread: Mapping[LogPartition, Mapping[str, int]] = field(default_factory=dict)
+    """By group, the first of its records in each that cannot be read."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> "LogsSeen":
@@ -180,7 +184,18 @@ class LogsSeen:
             {log: tuple(sorted(offsets)) for log, offsets in gaps.items()},
             {log: tuple(sorted(offsets)) for log, offsets in changes.items()},
             {log: tuple(sorted(offsets)) for log, offsets in missing.items()},
+            _unread(warehouse, of_cluster),
         )
+
+
+def _unread(warehouse: Warehouse, of_cluster: Mapping[str, str]) -> dict[LogPartition, dict[str, int]]:
+    rows = warehouse.read(QUARANTINE, ["topic", "partition", "offset", "group_id", "resolved_at"], where=of_cluster)
+    is_unread = pc.and_(pc.is_valid(rows["group_id"]), pc.is_valid(rows["offset"]))
+    found: dict[LogPartition, dict[str, int]] = {}
+    for row in rows.filter(pc.and_(is_unread, pc.is_null(rows["resolved_at"]))).to_pylist():
+        of_log = found.setdefault((row["topic"], row["partition"]), {})
+        of_log[row["group_id"]] = min(row["offset"], of_log.get(row["group_id"], row["offset"]))
+    return found
 
 
 _GAP_KINDS: Final = frozenset({CoverageKind.MISSING.name, CoverageKind.CORRUPT.name})

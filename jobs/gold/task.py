@@ -82,6 +82,8 @@ class AuditWork:
     it."""
     gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """By log partition, where parts of it begin that were never captured or cannot be read."""
+    unread: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    """By log partition and group, the first of its records that cannot be read."""
     holes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """By log partition, where parts of it begin that are not there, whatever the reason."""
     leader_changes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core.codec import encode_key, make
+from coordinator_core.codec import encode_key, encode_value, make
 from jobs.cli_enums import View
 from jobs.errors import NoSuchGroupError
 from jobs.queries.describe import describe
@@ -101,3 +101,42 @@ def test_what_was_read_after_all_is_not_said(ledger: Ledger, tmp_path: Path) -> 
         ledger.warehouse, CLUSTER_ID, topic="in", partition=0, at_ms=None, output_format="table", out=StringIO()
     )
     assert said == ["no group was ever assigned partition 0 of topic in, as far as the log tells"]
+
+
+EPOCH_MS = 60_000
+
+
+def epoch_of(group_id: str, epoch: int) -> tuple[bytes, bytes]:
+    """Key and value of ConsumerGroupMetadata."""
+    kind = RecordType.CONSUMER_GROUP_METADATA
+    _, key, value = record(kind, {"group_id": group_id}, {"epoch": epoch})
+    assert value is not None
+    return encode_key(TOPIC, kind, key), encode_value(TOPIC, kind, 0, value)
+
+
+def of_early_access(log: SmallLog, group_id: str, epochs: int) -> None:
+    """Epochs of a consumer group, each with a member in a form of its own, and commits of that member."""
+    for epoch in range(1, epochs + 1):
+        at_ms = NOON_MS + EPOCH_MS * epoch
+        unread_member(log, group_id, f"m{epoch}")
+        log.put(*epoch_of(group_id, epoch), at_ms)
+        log.commit(group_id, 0, 5 * epoch, at_ms + 1)
+        log.commit(group_id, 1, 5 * epoch, at_ms + 1)
+
+
+@pytest.mark.parametrize("cuts", [(), (3,), (1, 5, 9)], ids=str)
+def test_a_group_with_unread_members_is_not_called_empty(tmp_path: Path, cuts: tuple[int, ...]) -> None:
+    """Its commits are not said to be put there without members, nor its rebalances to have emptied it; one that is
+    empty still is."""
+    log = SmallLog()
+    of_early_access(log, "early", 3)
+    log.put(*epoch_of("empty", 2), NOON_MS)
+    log.commit("empty", 0, 5, NOON_MS + 1)
+    ledger, batches = Ledger(tmp_path / "warehouse"), log.batches
+    for number, cut in enumerate((*cuts, len(batches)), 1):
+        log.batches = batches[:cut]
+        ledger.night(log.write(tmp_path / f"logs-{number}"), number=number)
+    found = {(row["group_id"], row["kind"], row["was_group_empty"]) for row in ledger.rows("gold.commit_anomalies")}
+    assert found == {("empty", "EMPTY_GROUP_RESET", True)}
+    causes = {row["group_id"]: row["causes"] for row in ledger.rows("gold.rebalances") if row["group_id"] == "early"}
+    assert causes == {"early": ["UNKNOWN"]}
