@@ -330,7 +330,7 @@ def _refuse_numbered_dumps(warehouse: Warehouse, cluster_id: str, sources: Sourc
     others += [(log.topic, "") for log in sources.live]
     # Delta's statistics keep the beginning of a text alone, so the column itself is read
     rows = warehouse.read(RECORD_BATCHES, ["topic", "source"], where={"cluster_id": cluster_id})
-    captured = rows.group_by(["topic", "source"]).aggregate([])
+    captured = rows.group_by(["topic", "source"], use_threads=False).aggregate([])
     others += zip(captured["topic"].to_pylist(), captured["source"].to_pylist(), strict=True)
     for topic, source in others:
         if topic in numbered and source != numbered[topic]:

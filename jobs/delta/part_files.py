@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from math import isnan
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -274,6 +275,9 @@ def write_parts(target: PartTarget, rows: pa.Table, name: str = "part") -> list[
         return []
     if not partition_by:
         return [write_part(target, rows, name)]
+    distinct = [pc.unique(rows[column]).to_pylist() for column in partition_by]
+    if all(len(values) == 1 for values in distinct):
+        return [write_part(target, rows, name, dict(zip(partition_by, chain.from_iterable(distinct), strict=True)))]
     written = []
     for values in rows.group_by(partition_by).aggregate([]).to_pylist():
         mask = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -12,6 +12,9 @@ from jobs.delta.arrow_schemas import arrow_schema, stored_column
 from jobs.delta.former_names import former_columns
 from jobs.delta.scanner import Scanner
 from schemas.tables.declare import Table
+
+THREADS_BYTES_MIN: Final = 1 << 20
+"""Of a file whose columns are read side by side: to hand them out takes longer than to read those of a smaller one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table
     """Some columns of one file, with the declared types, partition columns included; nulls where the file has none."""
     schema = arrow_schema(table)
     stored = [name for name in columns if name not in table.partition_by]
-    with Scanner(file.path, use_threads=True) as scanner:
+    with Scanner(file.path, use_threads=file.size_bytes >= THREADS_BYTES_MIN) as scanner:
         former = former_columns(table, stored, scanner)
         rows = scanner.read([*stored, *former])
         rows = rows.rename_columns([former.get(name, name) for name in rows.column_names])

@@ -95,5 +95,5 @@ def open_commits(pending: pa.Table) -> list[OpenCommits]:
             row["log_offset_max"],
             row["log_offset_count"],
         )
-        for row in pending.group_by(key).aggregate(counts).to_pylist()
+        for row in pending.group_by(key, use_threads=False).aggregate(counts).to_pylist()
     ]

@@ -5,8 +5,6 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-import pyarrow.compute as pc
-
 from coordinator_core.ledger import LedgerCounts
 from jobs.bronze.capture import CaptureSummary, capture
 from jobs.bronze.coverage import hole_count
@@ -251,7 +249,7 @@ def tell_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> Non
     found = findings(warehouse, settings.cluster_id)
     steps.facts["found"] = found.as_json()
     options = options_of(settings)
-    clusters = pc.unique(warehouse.read(RUNS, ["cluster_id"])["cluster_id"])
+    clusters = {file.partition_values["cluster_id"] for file in warehouse.files(RUNS)}
     if CLUSTER_OPTION not in options and len(clusters) > 1:
         # SQL shows all clusters unless one is named: the rows would be more than were counted
         options += [CLUSTER_OPTION, settings.cluster_id]

@@ -221,8 +221,12 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     odd = gold.read(
         LOG_ANOMALIES, ["rule", "category", "details", "group_id", "at", "log_partition", "log_offset", "ordinal"]
     )
-    rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(["group_id", "rollout_id"])
-    given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by("group_id")
+    rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(
+        ["group_id", "rollout_id"], use_threads=False
+    )
+    given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by(
+        "group_id", use_threads=False
+    )
     # connectors and tasks are no topics
     of_topics = pc.invert(pc.is_in(causes["method"], pa.array(NOT_GROWN)))
     hanging = gold.read(HANGING_TRANSACTIONS, ["group_id", "producer_id"])
@@ -302,7 +306,7 @@ def _causes(rebalances: pa.Table) -> pa.Table:
 
 def _rows_by_group(rows: pa.Table) -> tuple[tuple[str, int], ...]:
     """Groups and how many rows they have, most first."""
-    return _most_first(rows.group_by("group_id").aggregate([([], "count_all")]), "count_all")
+    return _most_first(rows.group_by("group_id", use_threads=False).aggregate([([], "count_all")]), "count_all")
 
 
 def _emptied(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
@@ -369,7 +373,7 @@ def _client_notes(rows: pa.Table) -> tuple[tuple[str, int], ...]:
     protocol, not by client ids, which are names of applications: these are named together."""
     groups: dict[tuple[str, str], set[str]] = {}
     clients: dict[tuple[str, str], set[str]] = {}
-    for row in rows.group_by(["details", "group_id"]).aggregate([]).to_pylist():
+    for row in rows.group_by(["details", "group_id"], use_threads=False).aggregate([]).to_pylist():
         found = CLIENTS_OF_NOTE.fullmatch(row["details"])
         kind = (found["what"], found["protocol"]) if found else (row["details"], "")
         groups.setdefault(kind, set()).add(row["group_id"])
@@ -452,10 +456,10 @@ def _most_on_a_day(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
     day = pc.floor_temporal(rebalances["started_at"], unit="day")
     days = (
         pa.table({"group_id": rebalances["group_id"], "day": day})
-        .group_by(["group_id", "day"])
+        .group_by(["group_id", "day"], use_threads=False)
         .aggregate([([], "count_all")])
     )
-    most = days.group_by("group_id").aggregate([("count_all", "max")])
+    most = days.group_by("group_id", use_threads=False).aggregate([("count_all", "max")])
     return _most_first(most, "count_all_max")
 
 

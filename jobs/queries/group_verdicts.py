@@ -192,7 +192,7 @@ def _add(seen: Mapping[str, Seen], name: str, rows: pa.Table, amounts: pa.Chunke
     if amounts is None:
         amounts = pa.chunked_array([pa.repeat(1, rows.num_rows)])
     table = pa.table({"group_id": rows["group_id"], "at": rows["at"], "amount": amounts})
-    sums = table.group_by("group_id").aggregate([("amount", "sum"), ("at", "min")])
+    sums = table.group_by("group_id", use_threads=False).aggregate([("amount", "sum"), ("at", "min")])
     columns = sums["group_id"].to_pylist(), numbers_of(sums["amount_sum"]).tolist(), epoch_ms_column(sums["at_min"])
     for group_id, amount, first_ms in zip(*columns, strict=True):
         of_group = seen[group_id]
@@ -232,12 +232,12 @@ def _newest_lags(gold: WholeAudit) -> Mapping[str, int]:
     rows = rows.append_column("known", pc.coalesce(rows["lag"], rows["lag_min"]))
     lasts = _newest_rows(rows.filter(pc.is_valid(rows["known"])))
     lags = pa.table({"group_id": lasts["group_id"], "lag": pc.max_element_wise(lasts["known"], 0)})
-    sums = lags.group_by("group_id").aggregate([("lag", "sum")])
+    sums = lags.group_by("group_id", use_threads=False).aggregate([("lag", "sum")])
     return dict(zip(sums["group_id"].to_pylist(), sums["lag_sum"].to_pylist(), strict=True))
 
 
 def _newest_rows(rows: pa.Table) -> pa.Table:
     """Of each group and partition the row that is last in the log."""
     places = ["group_id", "topic", "partition"]
-    newest = rows.group_by(places).aggregate([("log_offset", "max")])
+    newest = rows.group_by(places, use_threads=False).aggregate([("log_offset", "max")])
     return rows.join(newest, [*places, "log_offset"], [*places, "log_offset_max"], join_type="inner")

@@ -130,7 +130,7 @@ def merged_keys(parts: Iterable[pa.Table]) -> pa.Table:
     schema = arrow_schema(COORDINATOR_KEYS)
     empty = pa.schema([schema.field(name).remove_metadata() for name in TABLE_COLUMNS]).empty_table()
     rows = pa.concat_tables([empty, *(part.select(list(TABLE_COLUMNS)).cast(empty.schema) for part in parts)])
-    earliest = rows.group_by(list(PLACE_COLUMNS)).aggregate([("began_at", "min")])
+    earliest = rows.group_by(list(PLACE_COLUMNS), use_threads=False).aggregate([("began_at", "min")])
     earliest = earliest.rename_columns({"began_at_min": "began_at"}).select(list(TABLE_COLUMNS))
     return earliest.cast(empty.schema).sort_by([(name, "ascending") for name in PLACE_COLUMNS])
 
@@ -152,7 +152,7 @@ def of_log(rows: pa.Table, topic: str, log_partition: int) -> pa.Table:
 def in_several(rows: pa.Table) -> pa.Table:
     """Rows of keys that have records in several log partitions."""
     key = ["log_topic", *KEY_COLUMNS]
-    counts = rows.group_by(key).aggregate([("log_partition", "count")])
+    counts = rows.group_by(key, use_threads=False).aggregate([("log_partition", "count")])
     several = counts.filter(pc.greater(counts["log_partition_count"], 1))
     if not several.num_rows:
         return rows.slice(0, 0)

@@ -152,7 +152,7 @@ class ParquetFileWriter:
         if name in self._statistics:
             meta.append(nested(12, _statistics(page)))
         data = struct(meta, *_chunk_head(page.leaf, page.encoding, codec))
-        group.chunks.append(struct([i64(2, start), Field(3, STRUCT, data)]))
+        group.chunks.append(struct([i64(2, start), (3, STRUCT, data)]))
 
     def _pays(self, page: Page) -> bool:
         """Is a page compressed? As its begin says, where there is much of it."""
@@ -213,7 +213,7 @@ def _chunk_head(leaf: Leaf, encoding: Encoding, codec: int) -> tuple[bytes, int]
         list_of(3, BINARY, [uvarint(len(name.encode())) + name.encode() for name in leaf.path]),
         i32(4, codec),
     ]
-    return open_struct(fields), fields[-1].number
+    return open_struct(fields), fields[-1][0]
 
 
 def _statistics(page: Page) -> list[Field]:

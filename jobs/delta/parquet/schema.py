@@ -50,7 +50,7 @@ _TIMESTAMP_TYPE: Final = (
 
 
 def _small_type(converted: int, bits: int) -> tuple[Field, ...]:
-    return (i32(6, converted), nested(10, [nested(10, [Field(1, I8, bytes([bits])), boolean(2, value=True)])]))
+    return (i32(6, converted), nested(10, [nested(10, [(1, I8, bytes([bits])), boolean(2, value=True)])]))
 
 
 class _Written(NamedTuple):
