@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator_core.codec import encode_key, encode_value, make
 from coordinator_core.history.log_checkpoint import pack_offset_state, unpack_offset_state
@@ -16,6 +18,7 @@ from jobs.queries.as_of import SilverAt
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
 from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.small_logs import SmallLog
 
 NOON_MS = 1_500_000_000_000
 OLD, NEW = -1, 0
@@ -297,3 +300,61 @@ def test_groups_that_go_at_one_marker_have_events_of_their_own(tmp_path: Path) -
         if row["event_type"] == "GROUP_DELETED"
     }
     assert places == {"ghost": (3, 2), "spook": (3, 1)}
+
+
+Act = tuple[str, str, int, bool]
+"""What happens, group, partition or producer, and whether a transaction commits."""
+ACTS = st.tuples(
+    st.sampled_from(("commit", "delete", "delete", "transact", "transact", "end", "end", "generation")),
+    st.sampled_from("ab"),
+    st.sampled_from((0, 1)),
+    st.booleans(),
+)
+
+
+def groups_of_broker(acts: list[Act]) -> set[str]:
+    """Who has offsets, or a transaction that may give it some, or a generation (GroupMetadata.scala)."""
+    offsets: set[tuple[str, int]] = set()
+    open_: dict[int, set[tuple[str, int]]] = {0: set(), 1: set()}
+    kept: set[str] = set()
+    for number, (act, group, place, is_commit) in enumerate(acts):
+        if act == "commit":
+            offsets.add((group, place))
+        elif act == "delete":
+            for found in (offsets, *open_.values()):
+                found.discard((group, place))
+        elif act == "transact":
+            open_[number % 2].add((group, place))
+        elif act == "end":
+            offsets |= open_[place] if is_commit else set()
+            open_[place].clear()
+        else:
+            kept.add(group)
+    return kept | {group for found in (offsets, *open_.values()) for group, _ in found}
+
+
+@given(
+    acts=st.lists(ACTS, min_size=1, max_size=30), magics=st.lists(st.sampled_from((1, 2)), min_size=30), cut=st.data()
+)
+def test_groups_of_any_story_are_those_of_the_broker(acts: list[Act], magics: list[int], cut: st.DataObject) -> None:
+    """Plain and transactional commits, tombstones and markers, in formats that an upgrade mixes; cut anywhere."""
+    batches = []
+    for offset, (act, group, place, is_commit) in enumerate(acts):
+        if act == "transact":
+            batches.append(in_transaction(offset, commit(group, place), producer_id=offset % 2))
+        elif act == "end":
+            batches.append(marker(offset, producer_id=place, is_commit=is_commit))
+        else:
+            log = SmallLog()
+            log.next_offset = offset
+            record = classic(group, 4) if act == "generation" else commit(group, place, None if act == "delete" else 5)
+            log.put(*record, NOON_MS + 1_000 * offset, magic=magics[offset])
+            batches += log.batches
+    place = cut.draw(st.integers(0, len(batches)))
+    there = set()
+    for group_id in "ab":
+        events = _events_of(group_id, tuple(batches))
+        assert _events_of(group_id, tuple(batches[:place]), tuple(batches[place:])) == events
+        lives = [event.event_type for event in events if event.event_type in {"GROUP_CREATED", "GROUP_DELETED"}]
+        there |= {group_id} if lives[-1:] == ["GROUP_CREATED"] else set()
+    assert there == groups_of_broker(acts)
