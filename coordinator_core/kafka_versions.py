@@ -75,6 +75,10 @@ class Since(Enum):
     """A rule of the coordinators, and the first release that follows it."""
 
     METADATA_HASH = KafkaVersion(4, 1), "groups other than classic keep a hash of their topics, none without topics"
+    COMMITS_KEEP_TOPIC_IDS = (
+        KafkaVersion(4, 1),
+        "OffsetCommitValue has version 4, with the topic's id (KIP-848); before, version 3 without",
+    )
     SHARE_STATE_COUNTS_COMPLETE = (
         KafkaVersion(4, 2),
         "the state of a share partition has its delivery complete count (KIP-1226)",

@@ -137,7 +137,7 @@ def _commit(
                 key = OffsetKey(group.group_id, topic.name, partition.partition_index)
                 topic_id = topic.topic_id if have_topic_ids else ZERO_UUID
                 committed = _committed(partition, topic_id, context.now_ms, expire_timestamp_ms)
-                records.append(offset_commit_record(key, committed))
+                records.append(offset_commit_record(key, committed, context.config.kafka_version))
             partitions.append(PartitionError(partition.partition_index, code))
         answers.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, tuple(partitions)))
 

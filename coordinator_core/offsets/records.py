@@ -4,19 +4,22 @@ from typing import Final
 
 from coordinator_core.codec import Struct, make
 from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.kafka_versions import KafkaVersion, Since
 from coordinator_core.offsets.replay import NO_EXPIRE_TIMESTAMP, NO_LEADER_EPOCH, ZERO_UUID
 from coordinator_core.offsets.state import CommittedOffset, OffsetKey
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 
 VALUE_VERSION: Final = 4
+VALUE_VERSION_WITHOUT_TOPIC_ID: Final = 3
 EXPIRING_VALUE_VERSION: Final = 1
 """The only version that can hold an expiry."""
 
 
-def offset_commit_record(key: OffsetKey, committed: CommittedOffset) -> CoordinatorRecord:
-    """The record of a commit; `record_offset` is not in it."""
+def offset_commit_record(key: OffsetKey, committed: CommittedOffset, kafka_version: KafkaVersion) -> CoordinatorRecord:
+    """The record of a commit as a release writes it; `record_offset` is not in it."""
     expires = committed.expire_timestamp_ms is not None
+    keeps_topic_id = Since.COMMITS_KEEP_TOPIC_IDS.holds_in(kafka_version) and not expires
     value = make(
         OFFSET_COMMIT_VALUE,
         offset=committed.committed_offset,
@@ -24,9 +27,10 @@ def offset_commit_record(key: OffsetKey, committed: CommittedOffset) -> Coordina
         metadata=committed.metadata,
         commit_timestamp=committed.commit_timestamp_ms,
         expire_timestamp=committed.expire_timestamp_ms if expires else NO_EXPIRE_TIMESTAMP,
-        topic_id=ZERO_UUID if committed.topic_id is None or expires else committed.topic_id,
+        topic_id=committed.topic_id if committed.topic_id is not None and keeps_topic_id else ZERO_UUID,
     )
-    version = EXPIRING_VALUE_VERSION if expires else VALUE_VERSION
+    version = VALUE_VERSION if keeps_topic_id else VALUE_VERSION_WITHOUT_TOPIC_ID
+    version = EXPIRING_VALUE_VERSION if expires else version
     return CoordinatorRecord(RecordType.OFFSET_COMMIT, _key(key), value, version)
 
 

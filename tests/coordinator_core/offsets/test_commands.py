@@ -8,6 +8,7 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.operation import Context, Outcome
 from coordinator_core.coordinator.records import Producer
 from coordinator_core.coordinator.rules import CheckPartition, OffsetCommitter
+from coordinator_core.kafka_versions import KNOWN_VERSIONS, KafkaVersion
 from coordinator_core.offsets.messages import (
     DeletedTopic,
     ListGroupsRequest,
@@ -411,3 +412,21 @@ def test_nothing_expires_in_a_rebalance() -> None:
     clients.wait(RETENTION_MS)
     assert clients.fired == ["join-g", "join-g", "expire-group-metadata"]
     assert keys(clients) == [("u", 0)]
+
+
+@pytest.mark.parametrize(("version", "value_version", "topic_id"), [((4, 0), 3, "A" * 22), ((4, 1), 4, TOPIC_ID)])
+def test_since_4_1_a_commit_keeps_the_topic_id(version: tuple[int, int], value_version: int, topic_id: str) -> None:
+    """In version 4 of its value; version 3 has no room for it, and the offset in force has none either."""
+    clients = Clients(kafka_version=KafkaVersion(*version))
+    clients.commit(topic_id=TOPIC_ID)
+    [record] = (entry.record for entry in clients.records)
+    assert record.value is not None
+    assert (record.value_version, record.value.topic_id) == (value_version, topic_id)
+
+
+def test_a_commit_with_an_expiry_has_the_version_of_it_in_each_release() -> None:
+    """Version 1, which has neither leader epoch nor topic id."""
+    for version in KNOWN_VERSIONS:
+        clients = Clients(kafka_version=version)
+        clients.commit(topic_id=TOPIC_ID, retention_time_ms=1_000, api_version=4)
+        assert [entry.record.value_version for entry in clients.records] == [1], version
