@@ -121,7 +121,9 @@ def _all_clusters(
         check_client(settings)
     from jobs.console.progress import Steps  # noqa: PLC0415
     from jobs.operations.clusters import run_clusters, worst  # noqa: PLC0415
+    from jobs.spark.run_folder import use_run_folder  # noqa: PLC0415
 
+    use_run_folder()
     run, steps = Run.start(), Steps()
     nights = run_clusters(clusters, run_id=run.run_id, started_at=run.started_at, say=steps.say)
     code = worst(nights)

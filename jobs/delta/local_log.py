@@ -9,8 +9,10 @@ of which somebody else was faster are delta-rs's.
 import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from time import time
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,6 +21,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.scanner import Scanner
 from jobs.delta.table_files import TableFile, files_by_name, place_of
 from jobs.delta.times import epoch_ms
 from schemas.tables.declare import Table
@@ -31,6 +34,12 @@ BOUND_BY: Final = ("delta.invariants", "delta.appendOnly")
 CHECKPOINT_INTERVAL: Final = ("delta.checkpointInterval", 100)
 """The property, and delta-rs's default."""
 PLAIN: Final = frozenset({"commitInfo", "add", "remove", "txn"})
+TEMPORARY: Final = ("_commit_", ".json.tmp")
+"""How the name of a commit begins and ends that is not in the log yet, here as in delta-rs."""
+ASKED_MAX: Final = 2
+"""Applications of which delta-rs is asked; then the log is read for all of them."""
+TEMPORARY_SECONDS_MAX: Final = 3600
+"""Whose commit it is does not live any more."""
 
 
 class LocalLog:
@@ -51,8 +60,10 @@ class LocalLog:
         self._is_plain = (protocol.min_reader_version, protocol.min_writer_version) == PROTOCOL and not any(
             word in about for word in BOUND_BY
         )
-        self._transactions: dict[str, int] = {}
         self.version = int(delta.version())
+        self._transactions: dict[str, int] = {}
+        self._asked_count = 0
+        self._is_cleared = False
         self.files: dict[str, TableFile] = files_by_name(delta, path, {})
         """By their paths in the log; those of the newest commit first, as delta-rs lists them."""
 
@@ -73,7 +84,17 @@ class LocalLog:
 
     def transaction_version(self, app_id: str) -> int:
         """The newest version which this application committed, or -1."""
+        if self._asked_count > ASKED_MAX:
+            return self._transactions.get(app_id, -1)
         if app_id not in self._transactions:
+            # delta-rs reads its log again for each application, and many clusters have one each
+            self._asked_count += 1
+            if self._asked_count > ASKED_MAX:
+                every = _transactions(f"{self._path}/{LOG}", self.version)
+                if every is not None:
+                    self._transactions = every
+                    return self.transaction_version(app_id)
+                self._asked_count = 0
             last = self._delta.transaction_version(app_id)
             self._transactions[app_id] = -1 if last is None else int(last)
         return self._transactions[app_id]
@@ -103,7 +124,8 @@ class LocalLog:
                 for app_id, of in transactions.items()
             ),
         ]
-        temporary = Path(self._path, LOG, f"_commit_{uuid4().hex}.json.tmp")
+        self._clear()
+        temporary = Path(self._path, LOG, uuid4().hex.join(TEMPORARY))
         try:
             temporary.write_bytes("\n".join(map(_json, actions)).encode())
             os.link(temporary, self._commit_file(version))
@@ -113,6 +135,17 @@ class LocalLog:
             temporary.unlink(missing_ok=True)
         self.catch_up()
         return version
+
+    def _clear(self) -> None:
+        """Delete, once, what commits left that were killed."""
+        if self._is_cleared:
+            return
+        self._is_cleared = True
+        begin, end = TEMPORARY
+        for file in Path(self._path, LOG).glob(f"{begin}*{end}"):
+            with suppress(OSError):
+                if time() - file.stat().st_mtime > TEMPORARY_SECONDS_MAX:
+                    file.unlink()
 
     def _has(self, version: int) -> bool:
         return os.access(self._commit_file(version), os.F_OK)
@@ -165,6 +198,34 @@ class LocalLog:
 def has_log(path: str) -> bool:
     """Is there a folder with a log at all? Asked hundreds of times a night: a `Path` costs more than it."""
     return os.access(f"{path}/{LOG}", os.F_OK)
+
+
+def _transactions(log: str, version: int) -> dict[str, int] | None:
+    """The newest version that each application committed up to a version of the table. None where the log is not a
+    checkpoint of one file and the commits behind it."""
+    found: dict[str, int] = {}
+    commits = range(version + 1)
+    if (text := _text_of(f"{log}/_last_checkpoint")) is not None:
+        try:
+            commits = range(json.loads(text)["version"] + 1, version + 1)
+        except (KeyError, ValueError):
+            # half written: only a hint to readers, who may do without it
+            return None
+        path = f"{log}/{commits.start - 1:020}.checkpoint.parquet"
+        if not os.access(path, os.F_OK):
+            return None
+        with Scanner(path) as scanner:
+            rows = scanner.read(["txn.appId", "txn.version"]) if "txn" in scanner.schema.names else None
+        made = [] if rows is None else rows["txn"].drop_null().to_pylist()
+        found = {one["appId"]: one["version"] for one in made}
+    for number in commits:
+        if (text := _text_of(f"{log}/{number:020}.json")) is None:
+            return None
+        for line in text.split("\n"):
+            if line.startswith('{"txn"'):
+                made_by = json.loads(line)["txn"]
+                found[made_by["appId"]] = made_by["version"]
+    return found
 
 
 def _add(action: AddAction) -> dict[str, Any]:

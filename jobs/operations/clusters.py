@@ -19,6 +19,8 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
+from multiprocessing.context import BaseContext
+from multiprocessing.forkserver import ensure_running
 from typing import Any, Final
 
 from jobs import PACKAGE
@@ -131,11 +133,9 @@ def _at_once(
     clusters: Sequence[Settings], run_id: str, started_at: datetime, process_count: int
 ) -> Iterator[ClusterNight | list[str]]:
     """Nights of those whose process lived; of one cluster alone in any case."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", f"{PACKAGE}.operations.clusters_ahead"])
     pool = ProcessPoolExecutor(
         min(process_count, len(clusters)) or 1,
-        context,
+        _context(),
         initializer=_end_with_the_command,
         max_tasks_per_child=CLUSTERS_A_PROCESS,
     )
@@ -160,6 +160,18 @@ def _at_once(
     finally:
         # whoever breaks it off waits for nobody who has not begun
         pool.shutdown(cancel_futures=True)
+
+
+def _context() -> BaseContext:
+    """How processes are begun: forked from one that has loaded all, where that one can be had."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["__main__", f"{PACKAGE}.operations.clusters_ahead"])
+    try:
+        ensure_running()
+    except OSError:
+        # its socket is in the temporary folder, and paths of sockets are short
+        return multiprocessing.get_context("spawn")
+    return context
 
 
 def _end_with_the_command() -> None:

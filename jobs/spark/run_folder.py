@@ -4,13 +4,13 @@ A process that is killed cleans nothing up, and neither does its JVM. So all of 
 keeps locked, and each run deletes the folders of processes that are no more.
 """
 
-import atexit
 import fcntl
 import os
 import shlex
 import shutil
 import tempfile
 from contextlib import suppress
+from multiprocessing.util import Finalize
 from pathlib import Path
 from time import time
 from typing import Final
@@ -19,6 +19,8 @@ PREFIX: Final = "groupledger-"
 UNFINISHED: Final = ".new-groupledger-"
 """Name of a folder that its process has not locked yet."""
 UNFINISHED_SECONDS_MAX: Final = 3600
+AFTER_ALL: Final = -200
+"""When the folder goes, as a process ends: after multiprocessing's own folder in it, which has -100."""
 SUBMIT_ARGS: Final = "PYSPARK_SUBMIT_ARGS"
 JVM_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 """Spark puts them before `spark.driver.extraJavaOptions`, which stay the user's."""
@@ -37,7 +39,7 @@ def use_run_folder() -> Path:
     base = Path(tempfile.gettempdir())
     delete_abandoned(base)
     folder = _locked_folder(base)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=AFTER_ALL)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     options = f"{JVM_OPTIONS}=-Djava.io.tmpdir={folder}"
     os.environ[SUBMIT_ARGS] = f"--conf {shlex.quote(options)} {os.environ.get(SUBMIT_ARGS, 'pyspark-shell')}"

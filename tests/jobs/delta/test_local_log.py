@@ -76,6 +76,54 @@ def test_a_log_says_what_delta_rs_reads_in_it(warehouse: Warehouse) -> None:
     assert all(file.minimum["recorded_at"].utcoffset() is not None for file in reader.files(COMMITS))
 
 
+@pytest.mark.parametrize("at", [None, 0, 4, 9])
+def test_a_log_knows_who_committed(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, at: int | None) -> None:
+    """From the checkpoint and the commits behind it, whoever wrote them: delta-rs is asked for few applications."""
+    warehouse.ensure(COMMITS)
+    for number in range(10):
+        if number == at:
+            warehouse.checkpoint(COMMITS)
+        warehouse.write(COMMITS, commits(number), app_id=f"a{number % 3}", version=number)
+    write_deltalake(path_of(warehouse), commits(99), mode="append")
+    delta = DeltaTable(path_of(warehouse))
+    names = ["a0", "a1", "a2", "none"]
+    expected = [-1 if (version := delta.transaction_version(name)) is None else version for name in names]
+    assert expected == [9, 7, 8, -1]
+    log = log_of(warehouse)
+    assert [log.transaction_version(name) for name in ("x", "y")] == [-1, -1]
+    monkeypatch.setattr(DeltaTable, "transaction_version", None)
+    assert [log.transaction_version(name) for name in names] == expected
+
+
+def test_where_commits_are_gone_delta_rs_is_asked(warehouse: Warehouse) -> None:
+    """What the first commits said, without a checkpoint that is named or of one file, is delta-rs's to tell."""
+    warehouse.write(COMMITS, commits(1), app_id="a", version=5)
+    warehouse.checkpoint(COMMITS)
+    folder = Path(path_of(warehouse), "_delta_log")
+    (folder / "00000000000000000001.json").unlink()
+    named = json.loads((folder / "_last_checkpoint").read_text())
+    for last in (None, "", "{}", json.dumps({**named, "version": 0})):
+        (folder / "_last_checkpoint").unlink()
+        log = log_of(warehouse)
+        if last is not None:
+            (folder / "_last_checkpoint").write_text(last)
+        assert [log.transaction_version(name) for name in ("x", "y", "a", "z")] == [-1, -1, 5, -1]
+        (folder / "_last_checkpoint").touch()
+
+
+def test_what_a_killed_commit_left_is_deleted(warehouse: Warehouse) -> None:
+    """By the next run that commits to the table; a young one may be of a commit under way."""
+    warehouse.write(COMMITS, commits(1), app_id="a", version=1)
+    folder = Path(path_of(warehouse), "_delta_log")
+    old, young, other = (folder / name for name in ("_commit_a.json.tmp", "_commit_b.json.tmp", "_commit_a.json"))
+    for file in (old, young, other):
+        file.write_bytes(b"{}")
+    for file in (old, other):
+        os.utime(file, (0, 0))
+    Warehouse(warehouse.root).write(COMMITS, commits(2), app_id="a", version=2)
+    assert (old.exists(), young.exists(), other.exists()) == (False, True, True)
+
+
 def test_a_table_is_opened_once(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many commits there are, of this process and of others."""
     opened: list[str] = []

@@ -4,9 +4,11 @@ import gc
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +23,7 @@ from jobs.operations import clusters
 from jobs.operations.clusters import ClusterNight, night_of, run_clusters, worst
 from jobs.report.run import write_index
 from jobs.settings import Settings, load_clusters
+from jobs.spark.run_folder import delete_abandoned
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES
@@ -130,13 +133,17 @@ def test_a_process_is_forked_from_one_that_has_loaded_all(tmp_path: Path, monkey
     assert done.stdout == "set()\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_its_processes_end_with_the_command(tmp_path: Path, number: signal.Signals) -> None:
-    """Ctrl-C is one line, and nobody begins another cluster; of a command that was killed no process stays behind."""
+@pytest.mark.parametrize(("number", "folder"), [(signal.SIGINT, ""), (signal.SIGKILL, ""), (signal.SIGKILL, "n" * 100)])
+def test_its_processes_end_with_the_command(tmp_path: Path, number: signal.Signals, folder: str) -> None:
+    """Ctrl-C is one line, and nobody begins another cluster; of a command that was killed no process stays behind, and
+    no file that the next one does not clear; where the path of the temporary folder is long for a socket, too."""
+    short = tempfile.mkdtemp(dir="/tmp")
+    temporary = Path(short, folder)
+    temporary.mkdir(exist_ok=True)
     listed(tmp_path, {f"c{count}": CASES / "D2a" / "logs" for count in range(40)})
     with subprocess.Popen(
         [sys.executable, "-m", "jobs", "nightly", "--all-clusters"],
-        env={**os.environ, "GROUPLEDGER_CONFIG": str(tmp_path / "groupledger.toml")},
+        env={**os.environ, "GROUPLEDGER_CONFIG": str(tmp_path / "groupledger.toml"), "TMPDIR": str(temporary)},
         cwd=PROJECT_ROOT,
         stderr=subprocess.PIPE,
         text=True,
@@ -154,6 +161,12 @@ def test_its_processes_end_with_the_command(tmp_path: Path, number: signal.Signa
     assert said.count(": done in ") < 30 and "Traceback" not in said
     if number is signal.SIGINT:
         assert (process.returncode, said.splitlines()[-1]) == (130, "interrupted")
+        assert not [*temporary.iterdir()]
+    else:
+        assert [*temporary.iterdir()]
+        delete_abandoned(temporary)
+        assert not [*temporary.iterdir()]
+    shutil.rmtree(short)
 
 
 def killed_or_done(settings: Settings, _run_id: str, _started_at: datetime) -> ClusterNight:
