@@ -57,6 +57,9 @@ class Reason(StrEnum):
     DESCRIPTION_NOT_KEPT = "DESCRIPTION_NOT_KEPT"
     """The log says that the description of a topology was stored. The broker's plugin may have lost it since, and a
     broker that has no plugin any more tells none."""
+    NOT_DROPPED_YET = "NOT_DROPPED_YET"
+    """A transaction left a group without offsets. The coordinator of before Kafka 4.0 writes nothing of that, and drops
+    the group when it next looks for expired offsets (offsets.retention.check.interval.ms)."""
     STREAMS_NOT_READY = "STREAMS_NOT_READY"
     """Whether all topics of a streams group are there is in the cluster's metadata: a coordinator which loaded the
     group looks there at the next heartbeat."""

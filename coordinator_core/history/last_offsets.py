@@ -118,7 +118,7 @@ def deaths_with_last_offset(
         at_ms = np.where(batches.is_control[batch], batches.max_timestamp_ms[batch], commits.recorded_at_ms[row])
         index = places - commits.log_offset[row]
         dying = zip(places[is_dying].tolist(), at_ms[is_dying].tolist(), index[is_dying].tolist(), strict=True)
-        yield from _deaths(int(commits.group[rows_of_group[0]]), dying, commits, columnar)
+        yield from _deaths(rows_of_group, dying, commits, columnar)
 
 
 def outlived_by_offsets(
@@ -226,13 +226,14 @@ def _starts(values: NDArray[Any]) -> I64:
 
 
 def _deaths(
-    group: int, dying: Iterable[tuple[int, int, int]], commits: CommitColumns, columnar: ColumnarOffsetReplay
+    rows: I64, dying: Iterable[tuple[int, int, int]], commits: CommitColumns, columnar: ColumnarOffsetReplay
 ) -> Iterator[Death]:
-    """`dying`: log offset, time and event index of each death."""
+    """Of the group that rows are of. `dying`: log offset, time and event index of each death."""
     dying = list(dying)
     if not dying:
         return
-    decided = np.flatnonzero((commits.group == group) & commits.is_value)
+    group = int(commits.group[rows[0]])
+    decided = rows[commits.is_value[rows]]
     at_ms = commits.recorded_at_ms[decided]
     pending_offsets, pending_at_ms = columnar.pending_of(group)
     offsets = np.concatenate((commits.log_offset[decided], pending_offsets))

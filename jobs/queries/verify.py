@@ -117,6 +117,7 @@ def verify(warehouse: Warehouse, cluster_id: str, asked: Asked, admin: Admin) ->
         behind=behind,
         unlisted=admin.describe_groups(unlisted),
         hidden=hidden,
+        left_empty=ledger.left_empty(asked.descriptions.keys() - groups.keys()),
         former=ledger.former,
     )
     findings = [*judge.groups(groups), *judge.offsets(offsets), *judge.shares(shares, ledger.initialized())]

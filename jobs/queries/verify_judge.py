@@ -79,6 +79,12 @@ def _nothing(_: Difference) -> None:
     """Nothing explains a difference, nothing is lacking."""
 
 
+def _not_dropped_yet(_: Difference) -> Reason:
+    """Explains all there is of a group that nobody but the broker knows."""
+    return Reason.NOT_DROPPED_YET
+
+
+EMPTY: Final = "Empty"
 OF_ALL_MEMBERS: Final = frozenset({"state", "member count", "assignor", "protocol_name"})
 """Facts of a group which hang on who is in it."""
 
@@ -97,7 +103,7 @@ class Judge:
     capture, `behind` which of them go on at the broker;
     `former` are log partitions with records of a group or share partition, by coordinator topic and key, for which the
     broker looks elsewhere; `unlisted` is what the broker says when it is asked for groups which it did not list;
-    `hidden` are topics which this principal may not describe.
+    `hidden` are topics which this principal may not describe; `left_empty` are groups that went at a marker.
     """
 
     def __init__(
@@ -109,6 +115,7 @@ class Judge:
         behind: Mapping[LogPartition, str],
         unlisted: Mapping[str, GroupDescription | Refusal],
         hidden: Collection[str] = (),
+        left_empty: Collection[str] = (),
         former: Mapping[tuple[str, str], Collection[int]] | None = None,
     ) -> None:
         self._asked = asked
@@ -117,6 +124,7 @@ class Judge:
         self._behind = behind
         self._unlisted = unlisted
         self._hidden = frozenset(hidden)
+        self._left_empty = frozenset(left_empty)
         self._former = former or {}
         self._names = {it.topic_id: it.topic for it in asked.topics.values() if it.topic_id is not None}
 
@@ -138,7 +146,9 @@ class Judge:
                 yield Finding(Verdict.CANNOT_TELL, Thing(What.GROUP, group_id), reason=reason)
                 continue
             state = None if isinstance(answer, Refusal) else answer.state
-            explain = partial(explain_group, described_state=state, topic_ids=frozenset(self._names))
+            explain: Explain = partial(explain_group, described_state=state, topic_ids=frozenset(self._names))
+            if group_id in self._left_empty and group_id not in known and state == EMPTY:
+                explain = _not_dropped_yet
             lacks = self._lacks_deletions(group_id, known[group_id].begun, unlike) if group_id in known else _nothing
             log = self._asked.group_log(group_id)
             of_before = self._of_before(log, group_id)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.history.rows import TOPOLOGY_DESCRIPTION_CHANGED
+from coordinator_core.history.rows import GROUP_DELETED, TOPOLOGY_DESCRIPTION_CHANGED
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey, key_partition
 from coordinator_core.verify import (
@@ -255,6 +255,17 @@ class Ledger:
         for group_id, events in self._descriptions(found).items():
             found[group_id].descriptions = events
         return found
+
+    def left_empty(self, group_ids: Collection[str]) -> frozenset[str]:
+        """Those of some groups that a transaction left without offsets, so that they went at its marker: nothing else
+        was written there, and the first event of a record has index 0."""
+        found = set()
+        for group_id, events in self._events_of(group_ids, ("GROUP_CREATED", GROUP_DELETED, "OFFSETS_DELETED")).items():
+            last = max(events, key=lambda event: (event["log_offset"], event["event_index"]))
+            is_alone = [event["log_offset"] for event in events].count(last["log_offset"]) == 1
+            if last["event_type"] == GROUP_DELETED and last["event_index"] and is_alone:
+                found.add(group_id)
+        return frozenset(found)
 
     def committed_offsets(self) -> dict[str, OffsetHistory]:
         """Committed offsets by group."""

@@ -15,6 +15,7 @@ from coordinator_core.history.rows import EventRow
 from coordinator_core.log.batch import Record, build_batch, build_marker
 from coordinator_core.log.records import decode_chunk
 from jobs.queries.as_of import SilverAt
+from jobs.queries.verify_ledger import Ledger as VerifyLedger
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
 from tests.cases.harness import CLUSTER_ID, Ledger
@@ -300,6 +301,23 @@ def test_groups_that_go_at_one_marker_have_events_of_their_own(tmp_path: Path) -
         if row["event_type"] == "GROUP_DELETED"
     }
     assert places == {"ghost": (3, 2), "spook": (3, 1)}
+
+
+def test_verify_knows_the_groups_that_a_broker_may_not_have_dropped_yet(tmp_path: Path) -> None:
+    """Those that a marker left without offsets, not those that went with a tombstone or came back."""
+    data = [
+        plain(0, commit("gone")),
+        *(in_transaction(1 + number, commit(group)) for number, group in enumerate(("ghost", "back", "committed"))),
+        marker(4),
+        plain(5, commit("back")),
+        plain(6, commit("gone", 0, None)),
+        in_transaction(7, commit("committed")),
+        marker(8, is_commit=True),
+    ]
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(written(tmp_path / "logs", data))
+    silver = VerifyLedger(ledger.warehouse, CLUSTER_ID, {})
+    assert silver.left_empty({"gone", "ghost", "back", "committed", "nobody"}) == {"ghost"}
 
 
 Act = tuple[str, str, int, bool]

@@ -430,6 +430,22 @@ def test_a_group_that_was_deleted_meanwhile(warehouse: Warehouse) -> None:
     assert [it[0] for it in unequal(judged(warehouse, described(descriptions={"g": listed})))] == ["DIFFERENT"]
 
 
+@pytest.mark.parametrize(
+    ("event_index", "state", "verdict"),
+    [(2, "Empty", "NOT_IN_LOG"), (2, "Stable", "DIFFERENT"), (0, "Empty", "DIFFERENT")],
+)
+def test_a_group_that_the_broker_has_not_dropped_yet(
+    warehouse: Warehouse, event_index: int, state: str, verdict: str
+) -> None:
+    """It went at a marker, where an old coordinator writes nothing; not at a tombstone, and nobody came since."""
+    deleted = event("g", 6, "GROUP_DELETED", event_index=event_index)
+    write(warehouse, {GENERATIONS: [generation("g", 1, 6, protocol_type="")], EVENTS: [deleted]})
+    listed = GroupDescription("g", "CLASSIC", state, (), "", "")
+    found = unequal(judged(warehouse, described(descriptions={"g": listed})))
+    assert {it[0] for it in found} == {verdict}
+    assert {it[-1] for it in found} == {Reason.NOT_DROPPED_YET if verdict == "NOT_IN_LOG" else None}
+
+
 def test_a_group_which_the_ledger_lacks(warehouse: Warehouse) -> None:
     """One finding, and not one for each of its members."""
     write(warehouse, {COMMITS: []})
