@@ -1,6 +1,9 @@
 # One command each: `make test` is what the checks run, `make check` what a commit should pass.
 PYTHON := .venv/bin/python
 
+# a process that compiles a module leaves it compiled for the next: tests start hundreds
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: test-env test test-live check bench fuzz faults mutants package-test reference docs
 
 test-env: ## The environment with what tests and checks need.

@@ -55,6 +55,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
 
 
+def pytest_collection_finish() -> None:
+    """Modules and thousands of tests stay to the end: the garbage collector looks at them no more."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Any:
     """`make test` distributes files so that one JVM does."""
