@@ -36,7 +36,7 @@ def test_group_types_are_no_text() -> None:
 def test_a_shared_type_has_one_definition() -> None:
     """Every other module imports it."""
     shared = {"LogPartition", "OffsetRange", "GroupType", "GroupHistory"}
-    found = []
+    found: list[str] = []
     for _, module in modules(*PACKAGES):
         for node in module.body:
             defined = {node.name} if isinstance(node, ast.ClassDef) else set[str]()
