@@ -38,7 +38,7 @@ TEMPORARY: Final = ("_commit_", ".json.tmp")
 """How the name of a commit begins and ends that is not in the log yet, here as in delta-rs."""
 ASKED_MAX: Final = 2
 """Applications of which delta-rs is asked; then the log is read for all of them."""
-TEMPORARY_SECONDS_MAX: Final = 3600
+UNFINISHED_SECONDS_MAX: Final = 3600
 """Whose commit it is does not live any more."""
 
 
@@ -124,28 +124,20 @@ class LocalLog:
                 for app_id, of in transactions.items()
             ),
         ]
-        self._clear()
+        if not self._is_cleared:
+            delete_unfinished(self._path, age_seconds_min=UNFINISHED_SECONDS_MAX)
+            self._is_cleared = True
         temporary = Path(self._path, LOG, uuid4().hex.join(TEMPORARY))
         try:
             temporary.write_bytes("\n".join(map(_json, actions)).encode())
             os.link(temporary, self._commit_file(version))
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):
+            # somebody was faster, or an erasure took all that was unfinished
             return None
         finally:
             temporary.unlink(missing_ok=True)
         self.catch_up()
         return version
-
-    def _clear(self) -> None:
-        """Delete, once, what commits left that were killed."""
-        if self._is_cleared:
-            return
-        self._is_cleared = True
-        begin, end = TEMPORARY
-        for file in Path(self._path, LOG).glob(f"{begin}*{end}"):
-            with suppress(OSError):
-                if time() - file.stat().st_mtime > TEMPORARY_SECONDS_MAX:
-                    file.unlink()
 
     def _has(self, version: int) -> bool:
         return os.access(self._commit_file(version), os.F_OK)
@@ -193,6 +185,15 @@ class LocalLog:
         """A partition value of Delta's log: all are texts there."""
         type_ = self._schema.field(name).type
         return text if text is None or pa.types.is_string(type_) else pa.scalar(text).cast(type_).as_py()
+
+
+def delete_unfinished(path: str, *, age_seconds_min: float) -> None:
+    """Delete what commits that were killed left in a table's log: their rows' bounds are in it."""
+    begin, end = TEMPORARY
+    for file in Path(path, LOG).glob(f"{begin}*{end}"):
+        with suppress(OSError):
+            if time() - file.stat().st_mtime >= age_seconds_min:
+                file.unlink()
 
 
 def has_log(path: str) -> bool:

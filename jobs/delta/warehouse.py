@@ -44,7 +44,7 @@ from jobs.delta.former_names import (
     set_statistics,
 )
 from jobs.delta.handles import Handles
-from jobs.delta.local_log import LocalLog, has_log
+from jobs.delta.local_log import LocalLog, delete_unfinished, has_log
 from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
 from jobs.delta.table_files import TableFile, files_by_name, read_file
 from jobs.delta.times import epoch_ms
@@ -426,11 +426,13 @@ class Warehouse:
             DeltaTable(self.path(table)).create_checkpoint()
 
     def forget_history(self, table: Table) -> None:
-        """Leave nothing of the table but its newest version: neither files, nor what Delta's log says of others.
+        """Leave nothing of the table but its newest version: neither files, nor what a log says of others, made or not.
 
         Whoever reads an older version fails.
         """
         self.vacuum(table, retention_hours=0)
+        if "://" not in self.root:
+            delete_unfinished(self.path(table), age_seconds_min=0)
         delta = DeltaTable(self.path(table))
         properties = delta.metadata().configuration
         delta.alter.set_table_properties(dict.fromkeys(LOG_RETENTION, "interval 0 seconds"))

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.delta.handles import Handles
-from jobs.delta.local_log import LocalLog
+from jobs.delta.local_log import LocalLog, delete_unfinished
 from jobs.delta.part_files import write_parts
 from jobs.delta.table_files import files_by_name
 from jobs.delta.warehouse import MAINTAIN_APPLICATION, OVERWRITE, Warehouse
@@ -122,6 +122,24 @@ def test_what_a_killed_commit_left_is_deleted(warehouse: Warehouse) -> None:
         os.utime(file, (0, 0))
     Warehouse(warehouse.root).write(COMMITS, commits(2), app_id="a", version=2)
     assert (old.exists(), young.exists(), other.exists()) == (False, True, True)
+
+
+def test_an_erasure_leaves_nothing_that_is_unfinished(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However young: bounds of rows are in it. A commit that loses its file so is made by delta-rs."""
+    warehouse.write(COMMITS, commits(1), app_id="a", version=1)
+    unfinished = Path(path_of(warehouse), "_delta_log", "_commit_b.json.tmp")
+    unfinished.write_bytes(b"{}")
+    warehouse.forget_history(COMMITS)
+    assert not unfinished.exists()
+    link = os.link
+
+    def meanwhile(source: Path, name: str) -> None:
+        delete_unfinished(path_of(warehouse), age_seconds_min=0)
+        link(source, name)
+
+    monkeypatch.setattr(os, "link", meanwhile)
+    warehouse.write(COMMITS, commits(2), app_id="a", version=2)
+    assert sorted(warehouse.read(COMMITS, ["log_offset"])["log_offset"].to_pylist()) == [1, 2]
 
 
 def test_a_table_is_opened_once(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
