@@ -80,7 +80,8 @@ def hash_bytes(data: U8, position: int, length: int) -> np.uint64:
 
 
 @inlined
-def _equal_bytes(left: U8, left_position: int, right: U8, right_position: int, length: int) -> bool:
+def equal_bytes(left: U8, left_position: int, right: U8, right_position: int, length: int) -> bool:
+    """Are so many bytes the same in two places? Eight bytes a step."""
     at, other = np.uint64(left_position), np.uint64(right_position)
     for _ in range(length >> 3):
         if le64(left, at) != le64(right, other):
@@ -108,7 +109,7 @@ def find_in(slots: I32, hashes: U64, starts: I64, pool: U8, data: U8, position: 
             return NOT_FOUND
         if hashes[key_id] == value:
             start = starts[key_id]
-            if starts[key_id + 1] - start == length and _equal_bytes(pool, start, data, position, length):
+            if starts[key_id + 1] - start == length and equal_bytes(pool, start, data, position, length):
                 return key_id
         slot = (slot + _ONE) & mask
 
@@ -135,7 +136,7 @@ def intern(table: InternTable, data: U8, position: int, length: int) -> int:
             break
         if table.hashes[key_id] == value:
             start = table.starts[key_id]
-            if table.starts[key_id + 1] - start == length and _equal_bytes(table.pool, start, data, position, length):
+            if table.starts[key_id + 1] - start == length and equal_bytes(table.pool, start, data, position, length):
                 return key_id
         slot = (slot + _ONE) & mask
     new_id = int(table.size[0])

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from coordinator_core.interning import equal_bytes
 from coordinator_core.log.chunk import I32, U8
 from coordinator_core.log.kernels import compiled
 
@@ -297,10 +298,7 @@ def text_runs(offsets: I32, data: U8, valid: U8, heads: I32, lengths: I32) -> in
             continue
         start = offsets[index]
         length = offsets[index + 1] - start
-        byte = 0 if length == head_length else -1
-        while 0 <= byte < length:
-            byte = byte + 1 if data[start + byte] == data[head + byte] else -1
-        if byte == length:
+        if length == head_length and equal_bytes(data, start, data, head, length):
             lengths[count - 1] += 1
             continue
         head, head_length = start, length
