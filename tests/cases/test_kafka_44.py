@@ -9,6 +9,7 @@ import pytest
 from coordinator_core import codec
 from coordinator_core.codec import decode_key, decode_value
 from coordinator_core.coordinator.records import AppendedRecord, CoordinatorRecord, encode_record
+from coordinator_core.frozen import with_fields
 from coordinator_core.kafka_versions import KafkaVersion
 from coordinator_core.log.batch import Record, build_batch
 from coordinator_core.replay import replay_record
@@ -205,6 +206,34 @@ def test_other_assignment_configs_make_an_epoch(ledger: Ledger, tmp_path: Path) 
     assert causes(ledger)[1:] == [("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", "CERTAIN")]
     changed = [row for row in ledger.rows("silver.group_events") if row["event_type"] == "ASSIGNMENT_CONFIGS_CHANGED"]
     assert [dict(row["details"])["to"] for row in changed] == ['{"num.standby.replicas": "1"}']
+
+
+@pytest.mark.parametrize(
+    ("level", "confidence"),
+    [
+        pytest.param(None, "GUESS", id="no-metadata-log"),
+        pytest.param(29, "GUESS", id="4.2-may-have-left-them-out"),
+        pytest.param(30, "CERTAIN", id="4.3-had-none"),
+    ],
+)
+def test_first_assignment_configs_may_be_those_of_an_upgrade(
+    ledger: Ledger, tmp_path: Path, level: int | None, confidence: str
+) -> None:
+    """Kafka before 4.3 kept none: that there are some now proves a change only where 4.3 wrote the epoch before."""
+    clients = StreamsClients(kafka_version=V43)
+    clients.enter("a")
+    records = [
+        with_fields(entry, record=with_fields(entry.record, value=with_fields(value, last_assignment_configs=())))
+        if (value := entry.record.value) is not None and hasattr(value, "last_assignment_configs")
+        else entry
+        for entry in clients.records
+    ]
+    clients.coordinator.group_settings[GROUP] = {"streams_num_standby_replicas": 1}
+    since = len(records)
+    clients.beat("a")
+    logs = written([bytes_of(records), bytes_of(clients.records[since:])], tmp_path / "logs")
+    ledger.night(logs if level is None else metadata_log(logs, [(-1, level)]))
+    assert causes(ledger)[1:] == [("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", confidence)]
 
 
 def test_an_epoch_for_a_task_that_is_lacking_is_a_refinement(ledger: Ledger, tmp_path: Path) -> None:
