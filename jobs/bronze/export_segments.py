@@ -20,7 +20,7 @@ from coordinator_core.log.segment import parse_partition_folder
 from jobs.bronze.reader import rows_in_order
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import ExportError
+from jobs.errors import ExportError, writing
 from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
 
@@ -95,6 +95,11 @@ def export_segments(
 
 def export_log(work: ExportWork) -> Exported:
     """Write the segments of one log partition, a few row groups at a time. Repeating it gives the same files."""
+    with writing("segments", work.folder):
+        return _export_log(work)
+
+
+def _export_log(work: ExportWork) -> Exported:
     writer = _SegmentWriter(Path(work.folder))
     batch_count = 0
     try:

@@ -88,10 +88,15 @@ def spark_uri(path: str) -> str:
 def write_whole(file: Path, data: bytes) -> None:
     """Write a local file, all of it or nothing: who opens it meanwhile reads what was there before."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}-", delete=False) as out:
-        out.write(data)
-    Path(out.name).chmod(0o666 & ~_umask())
-    Path(out.name).replace(file)
+    number, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
+    try:
+        with os.fdopen(number, "wb") as out:
+            out.write(data)
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink()
+        raise
 
 
 def _umask() -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.delta.warehouse import LOCKS, Warehouse
-from jobs.errors import WarehouseError
+from jobs.errors import WarehouseError, writing
 
 LOCK_BYTES_MAX: Final = 200
 
@@ -32,9 +32,12 @@ def only_one(
         yield
         return
     folder = Path(warehouse.root) / LOCKS
-    folder.mkdir(parents=True, exist_ok=True)
     name = f"{job}-{sha256(cluster_id.encode()).hexdigest()[:16]}.lock"
-    with (folder / name).open("a+b") as file:
+    with writing("a lock", str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+        # nothing is kept back: to close it could only fail again
+        file = (folder / name).open("a+b", buffering=0)
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -44,8 +47,8 @@ def only_one(
                 f"another {job} of cluster {cluster_id!r} is at work on this warehouse ({owner}): "
                 "run this one when it has ended"
             ) from None
-        file.truncate(0)
         by = "" if holder is None else f", by {holder}"
-        file.write(f"process {os.getpid()}, since {since.isoformat(timespec='seconds')}{by}".encode())
-        file.flush()
+        with writing("a lock", str(folder)):
+            file.truncate(0)
+            file.write(f"process {os.getpid()}, since {since.isoformat(timespec='seconds')}{by}".encode())
         yield

@@ -223,7 +223,7 @@ class Warehouse:
 
     @contextmanager
     def _writing(self, table: Table) -> Iterator[None]:
-        with self._turn(table), writing(table.full_name, self.path(table)):
+        with writing(table.full_name, self.path(table)), self._turn(table):
             yield
 
     @contextmanager

@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from jobs.console.output import printable
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import JobError, WarehouseError
+from jobs.errors import JobError, WarehouseError, is_no_space, no_space_text
 from jobs.operations.clusters import ClusterNight
 from jobs.operations.metrics import Metrics
 from jobs.operations.nightly import FAILED, run_nightly
@@ -62,7 +62,8 @@ def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNi
     except Exception as raised:
         code, text = FAILED, one_line(raised)
         _warehouse.cache_clear()
-        error = printable(text if isinstance(raised, JobError) else f"{type(raised).__name__}: {text}")
+        more = text if isinstance(raised, JobError) else f"{type(raised).__name__}: {text}"
+        error = printable(no_space_text(raised, text) if is_no_space(raised) else more)
     lines = tuple(out.getvalue().splitlines())
     return ClusterNight(settings.cluster_id, code, perf_counter() - began, lines, steps.facts, error)
 

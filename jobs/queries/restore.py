@@ -289,7 +289,13 @@ def _cells(row: Restored) -> tuple[Value, ...]:
 def _write_new(path: Path, text: str) -> None:
     try:
         with path.open("x", encoding="utf-8", newline="") as file:
-            file.write(text)
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                # a part of it would reset some partitions alone, and keep the next try from its name
+                path.unlink()
+                raise
     except FileExistsError as error:
         raise JobError(f"{path} is there already: name a new file, or remove it first") from error
     except OSError as error:

@@ -3,6 +3,7 @@
 import errno
 import pickle
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,18 @@ import pytest
 import typer
 from deltalake.exceptions import DeltaError
 
+from jobs.bronze.export_segments import ExportWork, export_log
 from jobs.cli import outcome
 from jobs.delta import part_files
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.filesystems import write_whole
+from jobs.delta.locks import only_one
 from jobs.delta.part_files import PartTarget, PartWriter
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.warehouse import LOCKS, Warehouse
 from jobs.errors import JobError, NoSpaceLeft, is_no_space
+from jobs.operations.clusters import night_of
+from jobs.queries.restore import _write_new
+from jobs.settings import load_settings
 from schemas.tables.state import RUNS
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -78,6 +85,81 @@ def test_deltas_log_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(NoSpaceLeft, match=r"cannot write state\.runs in .*/state/runs\. Free") as raised:
         warehouse.commit(RUNS, [], app_id="a", version=1)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_locks_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_commit: bool) -> None:
+    """What is to be written when a file of a lock cannot be made is named as well."""
+    warehouse = Warehouse(str(tmp_path), takes_turns=True)
+    mkdir = Path.mkdir
+
+    def full(self: Path, *words: Any, **options: Any) -> None:
+        if self.name == LOCKS:
+            raise FULL
+        mkdir(self, *words, **options)
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    if is_commit:
+        with pytest.raises(NoSpaceLeft, match=r"cannot write state\.runs in .*/state/runs\. Free"):
+            warehouse.commit(RUNS, [], app_id="a", version=1)
+    else:
+        since = datetime(2026, 11, 26, tzinfo=UTC)
+        with (
+            pytest.raises(NoSpaceLeft, match=r"cannot write a lock in .*/_locks\. Free"),
+            only_one(warehouse, "replay", "c", since=since),
+        ):
+            raise AssertionError("without a lock")
+
+
+def test_a_file_is_written_whole_or_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk what was there stays, and no part of the new one."""
+    file = tmp_path / "report.html"
+    write_whole(file, b"before")
+
+    def full(*_: Any) -> None:
+        raise FULL
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(file, b"after")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("report.html", b"before")]
+
+
+def test_a_part_of_a_file_that_resets_offsets_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would reset some partitions alone, and keep the next try from its name."""
+    file = tmp_path / "reset.csv"
+
+    def on_a_full_disk(self: Path, *_: Any, **__: Any) -> Any:
+        self.touch()
+        return open("/dev/full", "w", encoding="utf-8")  # noqa: PTH123  (`Path.open` is replaced)
+
+    monkeypatch.setattr(Path, "open", on_a_full_disk)
+    with pytest.raises(JobError, match=r"cannot write .*reset\.csv: No space left on device"):
+        _write_new(file, "g,t,0,1\n")
+    assert not file.exists()
+
+
+def test_an_export_on_a_full_disk_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of the log partition."""
+
+    def full(*_: Any) -> None:
+        raise FULL
+
+    monkeypatch.setattr("jobs.bronze.export_segments.rows_in_order", full)
+    with pytest.raises(NoSpaceLeft, match=r"cannot write segments in .*/t-0\. Free"):
+        export_log(ExportWork("t", 0, (), str(tmp_path / "t-0")))
+
+
+def test_a_night_of_a_list_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its line says so, wherever that was."""
+
+    def full(*_: Any) -> None:
+        raise FULL
+
+    monkeypatch.setattr("jobs.operations.cluster_night.run_nightly", full)
+    settings = load_settings({"cluster_id": "c", "warehouse": str(tmp_path)}, environment={})
+    night = night_of(settings, "r", datetime(2026, 11, 26, tzinfo=UTC))
+    assert night.error.startswith("no space left on device: free some, ")
 
 
 def failing(error: Exception) -> Callable[[], int]:
