@@ -9,6 +9,7 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import zlib
@@ -142,10 +143,15 @@ def checksum(files: Iterable[Path]) -> str:
     return f"{crc:08x}-{size}"
 
 
+INTERRUPTED: Final = (-signal.SIGINT, 128 + signal.SIGINT)
+"""Exit codes of a command that Ctrl-C has ended: as the system tells it, and as shells and Java do."""
+
+
 def run_logged(
     command: Sequence[str | Path], log: Path, failure: str, environment: Mapping[str, str], cwd: Path | None = None
 ) -> None:
-    """Run a command with its output in a file. Raises BootstrapError, after the last lines of the file, if it fails."""
+    """Run a command with its output in a file. Raises BootstrapError, after the last lines of the file, if it fails;
+    KeyboardInterrupt where Ctrl-C has ended it: that says what there is to say."""
     with log.open("wb") as file:
         try:
             done = subprocess.run(
@@ -160,6 +166,8 @@ def run_logged(
             )
         except OSError as error:
             raise BootstrapError(FAILED, f"{failure}: {command[0]} cannot be run ({error.strerror})") from None
+    if done.returncode in INTERRUPTED:
+        raise KeyboardInterrupt
     if done.returncode:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         say("\n".join(lines[-LOG_LINES_SHOWN:]))

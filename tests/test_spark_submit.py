@@ -818,3 +818,14 @@ def test_the_real_thing(tmp_path: Path) -> None:
     assert nothing.returncode == 1
     assert "no tables in" in nothing.stderr
     assert "Traceback" not in nothing.stderr
+
+
+@pytest.mark.parametrize("ends", ["os.kill(os.getpid(), signal.SIGINT)", "sys.exit(130)"])
+def test_a_step_of_set_up_that_ctrl_c_ends_shows_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ends: str
+) -> None:
+    """Steps run in threads, and each process gets the signal: the one line is that of bootstrap.py."""
+    command = [sys.executable, "-c", f"import os, signal, sys; print('its output', flush=True); {ends}"]
+    with pytest.raises(KeyboardInterrupt):
+        set_up.run_logged(command, tmp_path / "log", "it failed", os.environ)
+    assert capsys.readouterr() == ("", "")
