@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.coordinator.image import Topic
+from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.coordinator.operation import Outcome
+from coordinator_core.kafka_versions import KafkaVersion
 from coordinator_core.share.live import ShareLive
 from coordinator_core.share.messages import (
     AlterOffsetsPartition,
@@ -17,6 +18,7 @@ from coordinator_core.share.messages import (
     DeleteOffsetsTopic,
     DeleteShareGroupOffsetsRequest,
     DeleteShareState,
+    InitializeShareState,
     ShareStatePartitions,
 )
 from tests.coordinator_core.coordinator.clients import GROUP
@@ -60,6 +62,14 @@ def delete(clients: ShareClients, *topics: str) -> Outcome:
     return clients.ask("initiate_delete_share_group_offsets", DeleteShareGroupOffsetsRequest(GROUP, names))
 
 
+def answer_wanted(outcome: Outcome) -> InitializeShareState:
+    """What a heartbeat lets be initialised."""
+    assert outcome.error is None
+    wanted = outcome.response.initialize_share_state
+    assert isinstance(wanted, InitializeShareState)
+    return wanted
+
+
 # --- initialisation ---
 
 
@@ -85,6 +95,18 @@ def test_partitions_which_could_not_be_initialised_are_tried_again() -> None:
     assert wanted is not None
     assert (wanted.partitions, wanted.state_epoch) == ({FOO: (0, 1, 2)}, 2)
     assert wanted.start_offsets == {FOO: -1}
+
+
+@pytest.mark.parametrize(("version", "start_offset"), [((4, 3), -1), ((4, 4), 0)], ids=["4.3", "4.4"])
+def test_since_4_4_new_partitions_of_a_known_topic_begin_at_0(version: tuple[int, int], start_offset: int) -> None:
+    """So that nothing is lost that was written before the group noticed them; those of a new topic begin at -1."""
+    clients = ShareClients(kafka_version=KafkaVersion(*version))
+    first = answer_wanted(clients.try_heartbeat("a", 0, "foo"))
+    clients.initialized({FOO: (0, 1, 2)})
+    clients.coordinator.image = image_of([Topic("foo", FOO, 5)])
+    second = answer_wanted(clients.try_heartbeat("a", clients.share_group.members["a"].member_epoch))
+    assert (first.start_offsets, second.start_offsets) == ({FOO: -1}, {FOO: start_offset})
+    assert second.partitions == {FOO: (3, 4)}
 
 
 @pytest.mark.parametrize("partitions", [{}, {BAR: (0,)}])
