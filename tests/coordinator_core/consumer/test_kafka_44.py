@@ -69,3 +69,19 @@ def test_a_member_that_changes_its_instance_id_gives_up_the_one_before(version: 
     found: Map[str, str] = Map({"i": "m", "j": "m"})
     assert set(without_former_instance_id(found, "i", "j", version)) == keeps
     assert without_former_instance_id(found, "i", "i", version) is found
+
+
+@pytest.mark.parametrize(("version", "count"), [(V43, 2), (V44, 1)], ids=["4.3", "4.4"])
+def test_an_equal_target_of_a_replaced_static_member_is_written_once(version: KafkaVersion, count: int) -> None:
+    """It comes back as another member and subscribes to one more topic, which does not exist."""
+    members = Members(kafka_version=version)
+    members.join("m", "a", instance_id="i")
+    members.beat("m", epoch=-2, instance_id="i")
+    members.join("n", "a", "nothing", instance_id="i")
+    targets = [
+        entry.record.value
+        for entry in members.records
+        if entry.record.record_type == RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER and entry.record.value
+    ]
+    assert len(targets) == count
+    assert all(target == targets[0] for target in targets)
