@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.kafka_versions import KafkaVersion
 from coordinator_core.streams.live import LiveStreamsGroups
 from coordinator_core.streams.messages import (
     Endpoint,
     KeyValue,
+    RequestSubtopology,
+    RequestTopology,
     StatusCode,
     StreamsGroupHeartbeatRequest,
     TaskIds,
@@ -28,7 +31,7 @@ from coordinator_core.streams.state import (
 from coordinator_core.streams.sticky_assignor import MemberSpec, SubtopologySpec, assign_tasks
 from schemas.consumer_offsets import RecordType as T
 from tests.coordinator_core.coordinator.clients import GROUP
-from tests.coordinator_core.streams.streams_clients import StreamsClients, error_of, response_of, statuses
+from tests.coordinator_core.streams.streams_clients import TOPIC_ID, StreamsClients, error_of, response_of, statuses
 
 V43, V44 = KafkaVersion(4, 3), KafkaVersion(4, 4)
 AWAY, GONE = -2, -1
@@ -256,3 +259,28 @@ def test_the_standby_goes_to_who_is_further() -> None:
     members[1] = MemberSpec("b", "q", TaskAssignment({}, {"0": (0,)}))
     targets = assign_tasks(members, {"0": SubtopologySpec(1, True)}, 1, V44)
     assert [member_id for member_id, target in targets.items() if target.standby] == ["b"]
+
+
+@pytest.mark.parametrize(("version", "are_own"), [(V43, False), (V44, True)], ids=["4.3", "4.4"])
+def test_endpoints_name_partitions_that_the_topic_has(version: KafkaVersion, are_own: bool) -> None:
+    """Of two members that share four tasks over a topic with two partitions."""
+    clients = clients_of(version)
+    image = image_of([Topic("in", TOPIC_ID, 4), Topic("few", "AAAAAAAAAAAAAAAAAAAAAw", 2)])
+    clients.coordinator.update_metadata(image, ["few"], now_ms=clients.now_ms)
+    topology = RequestTopology(0, (RequestSubtopology("0", ("in", "few")),))
+    clients.enter("a", topology=topology, user_endpoint=Endpoint("h", 1))
+    clients.enter("b", topology=topology, user_endpoint=Endpoint("h", 2))
+    clients.beat("a")
+    clients.owning("a", *clients.tasks("a"))
+    clients.beat("b")
+    assert sorted(len(clients.tasks(member_id)) for member_id in "ab") == [2, 2]
+    response = response_of(clients.enter("c", topology=topology))
+    named = [
+        partition
+        for endpoint in response.partitions_by_user_endpoint or ()
+        for found in endpoint.active_partitions
+        if found.topic == "few"
+        for partition in found.partitions
+    ]
+    assert (sorted(named) == [0, 1]) == are_own
+    assert are_own or max(named) > 1
