@@ -14,7 +14,7 @@ from jobs.bronze.coverage import COMPACTED_TOPICS
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.delta.table_files import TableFile
-from jobs.sources.segments import LogPlace, SegmentRead, same_text, to_record_batches
+from jobs.sources.segments import LogPlace, SegmentRead, to_record_batches
 from schemas.tables.bronze import RECORD_BATCHES
 
 BATCHES: Final = "batches"
@@ -125,13 +125,12 @@ class LogWriter:
         self._next_offset = int(read.scan.batches.last_offset[rows][-1]) + 1
 
     def _with_run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        count = batch.num_rows
         of_run = {
-            "captured_at": pa.repeat(pa.scalar(self._run.captured_at, TIMESTAMP_TYPE), count),
-            "capture_id": same_text(self._run.capture_id, count),
-            "redacted_at": pa.nulls(count, TIMESTAMP_TYPE),
-            "filled_offsets": pa.nulls(count, FILLED_TYPE),
+            "captured_at": pa.scalar(self._run.captured_at, TIMESTAMP_TYPE),
+            "capture_id": pa.scalar(self._run.capture_id),
+            "redacted_at": pa.scalar(None, TIMESTAMP_TYPE),
+            "filled_offsets": pa.scalar(None, FILLED_TYPE),
         }
-        for name, column in of_run.items():
-            batch = batch.append_column(name, column)
+        for name, value in of_run.items():
+            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
         return batch

@@ -22,7 +22,7 @@ reader has `pushFilters`, and then gives wrong rows in silence; this reader has 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -60,7 +60,6 @@ from jobs.sources.log_offsets import (
 )
 from jobs.sources.segments import (
     ADDED_BY_CAPTURE,
-    SOURCE_SCHEMA,
     PartitionLog,
     find_partitions,
     read_segment,
@@ -337,7 +336,7 @@ def _read(part: InputPartition) -> Iterator[pa.RecordBatch]:
         case BrokerPart():
             with Broker.connect(part.address, timeout_ms=part.timeout_ms) as broker:
                 for chosen, read in read_ranges(broker, [part.chosen], fetch_bytes_max=part.fetch_bytes_max):
-                    yield from _plain(to_record_batches(read, chosen))
+                    yield from to_record_batches(read, chosen)
         case RangesPart(rows):
             yield pa.RecordBatch.from_pylist(rows, schema=RANGES_SCHEMA)
 
@@ -351,9 +350,4 @@ def _read_segments(part: LogPart) -> Iterator[pa.RecordBatch]:
         rows = next_offset > part.from_offset
         if part.to_offset is not None:
             rows &= next_offset <= part.to_offset
-        yield from _plain(to_record_batches(read, part.log, rows))
-
-
-def _plain(coded: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """As Spark takes them."""
-    return (rows.cast(SOURCE_SCHEMA) for rows in coded)
+        yield from to_record_batches(read, part.log, rows)

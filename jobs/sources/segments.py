@@ -61,16 +61,6 @@ SOURCE_SCHEMA: Final = pa.schema(
 )
 """Rows of this source: bronze.record_batches without what a capture adds."""
 
-CODED_SCHEMA: Final = pa.schema(
-    [
-        field.with_type(pa.dictionary(pa.int8(), pa.string()))
-        if field.name in {"topic", "source", "source_kind"}
-        else field
-        for field in SOURCE_SCHEMA
-    ]
-)
-"""The same, texts that all rows of a segment share being coded: nobody need look at each."""
-
 HEADER_COLUMNS: Final = (
     "leader_epoch",
     "producer_id",
@@ -253,7 +243,7 @@ def as_array(data: pa.Buffer) -> U8:
 def to_record_batches(
     read: SegmentRead, log: LogPlace, rows: NDArray[np.bool_] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of a segment as rows of CODED_SCHEMA, in log order, at most CHUNK_BYTES_MAX at a time.
+    """The batches of a segment as rows of SOURCE_SCHEMA, in log order, at most CHUNK_BYTES_MAX at a time.
 
     `rows` chooses batches, one bool each.
     """
@@ -298,7 +288,7 @@ def _rows(read: SegmentRead, log: LogPlace, first: int, last: int) -> pa.RecordB
     control_type = batches.control_type[part]
     codec = batches.codec[part]
     columns: dict[str, pa.Array] = {
-        "topic": same_text(log.topic, count),
+        "topic": pa.repeat(pa.scalar(log.topic), count),
         "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), count),
         "base_offset": pa.array(batches.base_offset[part]),
         "last_offset": pa.array(batches.last_offset[part]),
@@ -318,18 +308,13 @@ def _rows(read: SegmentRead, log: LogPlace, first: int, last: int) -> pa.RecordB
         "batch": pa.Array.from_buffers(
             pa.binary(), count, [None, pa.py_buffer(positions), read.data.slice(start, end - start)]
         ),
-        "source": same_text(read.segment.path, count),
-        "source_kind": same_text(read.segment.source_kind, count),
+        "source": pa.repeat(pa.scalar(read.segment.path), count),
+        "source_kind": pa.repeat(pa.scalar(read.segment.source_kind), count),
         "crc_valid": pa.array(read.scan.crc_valid[part]),
     }
     if not read.segment.has_header:
         columns |= {name: pa.nulls(count, SOURCE_SCHEMA.field(name).type) for name in HEADER_COLUMNS}
-    return pa.RecordBatch.from_arrays([columns[name] for name in CODED_SCHEMA.names], schema=CODED_SCHEMA)
-
-
-def same_text(text: str, count: int) -> pa.DictionaryArray:
-    """A column of one text, coded."""
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array([text]))
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in SOURCE_SCHEMA], schema=SOURCE_SCHEMA)
 
 
 def _names(names: pa.Array, codes: NDArray[np.int8] | NDArray[np.bool_], is_known: NDArray[np.bool_]) -> pa.Array:

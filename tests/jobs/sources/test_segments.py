@@ -11,14 +11,7 @@ import pytest
 from coordinator_core.log import scan
 from jobs.errors import SourceError
 from jobs.sources import segments
-from jobs.sources.segments import (
-    CODED_SCHEMA,
-    SOURCE_SCHEMA,
-    PartitionLog,
-    find_partitions,
-    read_segment,
-    to_record_batches,
-)
+from jobs.sources.segments import SOURCE_SCHEMA, PartitionLog, find_partitions, read_segment, to_record_batches
 from tests.jobs.builders import batch, damaged, write_segment
 from tests.recorded import RECORDINGS
 
@@ -29,7 +22,7 @@ NAMES = sorted(path.parent.name for path in RECORDINGS.glob("*/logs"))
 def rows_of(log: PartitionLog) -> pa.Table:
     """All rows of a log partition."""
     parts = [batch for segment in log.segments for batch in to_record_batches(read_segment(segment), log)]
-    return pa.Table.from_batches(parts, schema=CODED_SCHEMA).cast(SOURCE_SCHEMA)
+    return pa.Table.from_batches(parts, schema=SOURCE_SCHEMA)
 
 
 @pytest.mark.parametrize("name", NAMES)
