@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from coordinator_core.whatif.answer import WhatIfRow
+from jobs import exit_codes
 from jobs.cli import app as cli
 from jobs.cli import outcome, session
 from jobs.cli.help_texts import SUMMARIES
@@ -61,7 +62,7 @@ class Reported(NamedTuple):
 def job(*words: str) -> str:
     """Run a job in this process; what it printed."""
     with redirect_stdout(io.StringIO()) as out:
-        assert cli.main(words) == outcome.DONE
+        assert cli.main(words) == exit_codes.DONE
     return out.getvalue()
 
 
@@ -136,7 +137,7 @@ def test_every_command_is_one(page: str, monkeypatch: pytest.MonkeyPatch, capsys
             continue
         for words in our_jobs(example.code):
             if words[:1] != ["--set-up"]:
-                assert cli.main(words) in (outcome.PARSED, outcome.DONE), f"{words}: {capsys.readouterr().err}"
+                assert cli.main(words) in (outcome.PARSED, exit_codes.DONE), f"{words}: {capsys.readouterr().err}"
         for words in commands(example.code):
             if words[0] == "make":
                 assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), words
@@ -148,7 +149,9 @@ def test_commands_in_the_text_are_ones(monkeypatch: pytest.MonkeyPatch, capsys: 
     for page, text in PAGES.items():
         for line in re.findall(r"`(\./spark-submit\.sh [a-z][^`]*)`", text):
             for words in our_jobs(line):
-                assert cli.main(words) in (outcome.PARSED, outcome.DONE), f"{page}: {line}: {capsys.readouterr().err}"
+                assert cli.main(words) in (outcome.PARSED, exit_codes.DONE), (
+                    f"{page}: {line}: {capsys.readouterr().err}"
+                )
 
 
 @pytest.mark.spark

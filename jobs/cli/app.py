@@ -21,7 +21,6 @@ from jobs.cli.help_texts import ROOT_EPILOG, SUMMARIES, epilog
 from jobs.cli.history import groups, history
 from jobs.cli.maintain import maintain
 from jobs.cli.nightly import nightly
-from jobs.cli.outcome import DONE, FAILED
 from jobs.cli.owner import owner
 from jobs.cli.replay import replay
 from jobs.cli.report import report
@@ -33,6 +32,7 @@ from jobs.cli.whatif import whatif
 from jobs.cli.where import where
 from jobs.cli_enums import Shell
 from jobs.console.command_name import COMPLETE, ENTRY
+from jobs.exit_codes import DONE, FAILED
 
 
 class InOrder(TyperGroup):

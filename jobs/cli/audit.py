@@ -22,9 +22,10 @@ from jobs.cli.options import (
     ValuesOption,
     WarehouseOption,
 )
-from jobs.cli.outcome import DONE, INCOMPLETE, run_job
+from jobs.cli.outcome import run_job
 from jobs.cli.session import start_run
 from jobs.cli_enums import Format, Listing
+from jobs.exit_codes import DONE, INCOMPLETE
 
 
 def audit(

@@ -20,10 +20,11 @@ from jobs.cli.options import (
     TopicOption,
     WarehouseOption,
 )
-from jobs.cli.outcome import DONE, print_facts, run_job
+from jobs.cli.outcome import print_facts, run_job
 from jobs.cli.session import Run, start_run
 from jobs.cli_enums import SummaryFormat
 from jobs.errors import SettingsError
+from jobs.exit_codes import DONE
 from jobs.settings import Settings, require_source
 
 

@@ -6,9 +6,10 @@ import typer
 
 from jobs.cli.arguments import reading_settings
 from jobs.cli.options import ClusterOption, DebugOption, FormatOption, WarehouseOption
-from jobs.cli.outcome import DONE, run_job, say
+from jobs.cli.outcome import run_job, say
 from jobs.cli.readable import open_tables
 from jobs.cli_enums import Format
+from jobs.exit_codes import DONE
 
 
 def changes(

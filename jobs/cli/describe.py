@@ -17,10 +17,11 @@ from jobs.cli.options import (
     TimezoneOption,
     WarehouseOption,
 )
-from jobs.cli.outcome import DONE, run_job, say
+from jobs.cli.outcome import run_job, say
 from jobs.cli.readable import open_tables, remarks_in_log
 from jobs.cli_enums import Format, Tool, View
 from jobs.errors import SettingsError
+from jobs.exit_codes import DONE
 
 
 def describe(

@@ -6,9 +6,10 @@ import typer
 
 from jobs.cli.arguments import reading_settings
 from jobs.cli.options import ClusterOption, DebugOption, SummaryFormatOption, TopicOption, WarehouseOption
-from jobs.cli.outcome import DONE, print_facts, run_job
+from jobs.cli.outcome import print_facts, run_job
 from jobs.cli.session import start_run
 from jobs.cli_enums import SummaryFormat
+from jobs.exit_codes import DONE
 
 
 def export_segments(

@@ -14,9 +14,10 @@ from jobs.cli.options import (
     ToOption,
     WarehouseOption,
 )
-from jobs.cli.outcome import DONE, run_job, say
+from jobs.cli.outcome import run_job, say
 from jobs.cli.readable import open_tables, remarks_in_log
 from jobs.cli_enums import Format
+from jobs.exit_codes import DONE
 
 
 def history(

@@ -7,10 +7,11 @@ import typer
 
 from jobs.cli.arguments import settings_of
 from jobs.cli.options import DebugOption, SummaryFormatOption, WarehouseOption
-from jobs.cli.outcome import DONE, print_facts, run_job
+from jobs.cli.outcome import print_facts, run_job
 from jobs.cli.session import start_run
 from jobs.cli_enums import SummaryFormat
 from jobs.errors import SettingsError
+from jobs.exit_codes import DONE
 
 
 def maintain(

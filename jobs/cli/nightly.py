@@ -19,10 +19,11 @@ from jobs.cli.options import (
     TopicOption,
     WarehouseOption,
 )
-from jobs.cli.outcome import DONE, FAILED, INCOMPLETE, facts_of, print_facts, run_job
+from jobs.cli.outcome import facts_of, print_facts, run_job
 from jobs.cli.session import Run, start_run
 from jobs.cli_enums import SummaryFormat
 from jobs.errors import ArgumentError
+from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 from jobs.settings import CLUSTER_PLACE, load_clusters, require_source
 
 if TYPE_CHECKING:

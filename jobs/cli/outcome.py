@@ -10,18 +10,12 @@ import typer
 
 from jobs.cli_enums import SummaryFormat
 from jobs.errors import JobError, is_no_space, no_space_text
+from jobs.exit_codes import DONE, FAILED, INTERRUPTED
 
 if TYPE_CHECKING:
     from jobs.cli.session import Run
     from jobs.console.progress import Steps
     from jobs.operations.run_context import RunContext
-
-DONE: Final = 0
-FAILED: Final = 1
-WRONG_ARGUMENTS: Final = 2
-INCOMPLETE: Final = 3
-"""Done, but something was quarantined or is missing."""
-INTERRUPTED: Final = 130
 
 PARSE_ONLY: Final = "GROUPLEDGER_PARSE_ONLY"
 """Set by bootstrap.py, which reads the command line first without Spark: wrong arguments and --help need none."""

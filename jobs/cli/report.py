@@ -15,10 +15,11 @@ from jobs.cli.options import (
     ToOption,
     WarehouseOption,
 )
-from jobs.cli.outcome import DONE, print_facts, run_job
+from jobs.cli.outcome import print_facts, run_job
 from jobs.cli.readable import open_tables
 from jobs.cli.session import Run
 from jobs.cli_enums import SummaryFormat
+from jobs.exit_codes import DONE
 
 
 def report(

@@ -6,9 +6,10 @@ import typer
 
 from jobs.cli.arguments import moment_of, reading_settings
 from jobs.cli.options import TIME_HELP, ClusterOption, DebugOption, FormatOption, TimezoneOption, WarehouseOption
-from jobs.cli.outcome import DONE, run_job, say
+from jobs.cli.outcome import run_job, say
 from jobs.cli.readable import open_tables, remarks_in_log
 from jobs.cli_enums import Format
+from jobs.exit_codes import DONE
 
 
 def restore(

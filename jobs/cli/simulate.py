@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from jobs.cli.options import DebugOption, FormatOption, KafkaVersionOption
-from jobs.cli.outcome import DONE, run_job
+from jobs.cli.outcome import run_job
 from jobs.cli_enums import Format
+from jobs.exit_codes import DONE
 
 
 def simulate(

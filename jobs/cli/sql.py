@@ -7,11 +7,12 @@ import typer
 
 from jobs.cli.arguments import settings_of
 from jobs.cli.options import DebugOption, FormatOption, WarehouseOption
-from jobs.cli.outcome import DONE, run_job, say
+from jobs.cli.outcome import run_job, say
 from jobs.cli.readable import no_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Engine, Format
 from jobs.errors import JobError, SettingsError
+from jobs.exit_codes import DONE
 
 
 def sql(

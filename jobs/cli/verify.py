@@ -14,11 +14,12 @@ from jobs.cli.options import (
     GroupsOption,
     WarehouseOption,
 )
-from jobs.cli.outcome import DONE, FAILED, INCOMPLETE, run_job, say
+from jobs.cli.outcome import run_job, say
 from jobs.cli.readable import open_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Format
 from jobs.errors import JobError
+from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 
 if TYPE_CHECKING:
     from jobs.delta.warehouse import Warehouse

@@ -15,9 +15,10 @@ from jobs.cli.options import (
     ToOption,
     WarehouseOption,
 )
-from jobs.cli.outcome import DONE, run_job
+from jobs.cli.outcome import run_job
 from jobs.cli.readable import open_tables
 from jobs.cli_enums import Format
+from jobs.exit_codes import DONE
 
 
 def whatif(

@@ -14,9 +14,10 @@ from jobs.console.output import printable
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, WarehouseError, is_no_space, no_space_text
+from jobs.exit_codes import FAILED
 from jobs.operations.clusters import ClusterNight
 from jobs.operations.metrics import Metrics
-from jobs.operations.nightly import FAILED, run_nightly
+from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.queries.sql import one_line
 from jobs.settings import Settings

@@ -26,11 +26,9 @@ from typing import Any, Final
 from jobs import PACKAGE
 from jobs.console.names import short
 from jobs.console.output import printable
+from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 from jobs.settings import Settings
 
-DONE: Final = 0
-FAILED: Final = 1
-INCOMPLETE: Final = 3
 WORST_LAST: Final = (DONE, INCOMPLETE, FAILED)
 """Exit codes of a cluster."""
 CLUSTERS_A_PROCESS: Final = 100

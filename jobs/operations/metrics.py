@@ -22,12 +22,12 @@ from coordinator_core.ledger import LedgerCounts
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
+from jobs.exit_codes import FAILED
 from schemas.tables.state import RUN_METRICS
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-FAILED: Final = 1
 ATTEMPTS: Final = 3
 """Two jobs of a cluster may end at the same moment; each writes a row of its own."""
 

@@ -13,6 +13,7 @@ from jobs.console.command_name import command
 from jobs.console.names import short
 from jobs.console.progress import Steps, size_text, summary_table
 from jobs.delta.warehouse import Warehouse
+from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 from jobs.gold.audit import audit
 from jobs.operations.ledger import ledger_line, total, unknown_fields_line
 from jobs.operations.metrics import job_of
@@ -27,13 +28,9 @@ from jobs.silver.replay_failures import failure_text
 from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.state import REPLAY_FAILURES, RUNS
 
-DONE: Final = 0
-FAILED: Final = 1
 CLUSTER_OPTION: Final = "--cluster-id"
 COVERAGE_QUERY: Final = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
 FAILURES_SHOWN_MAX: Final = 5
-INCOMPLETE: Final = 3
-"""Done, but something was quarantined or is missing."""
 
 
 def run_nightly(run: RunContext) -> int:

@@ -12,6 +12,7 @@ import pytest
 import typer
 from deltalake.exceptions import DeltaError
 
+from jobs import exit_codes
 from jobs.bronze.export_segments import ExportWork, export_log
 from jobs.cli import outcome
 from jobs.delta import part_files
@@ -190,7 +191,7 @@ def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str], error: Exce
     with pytest.raises(typer.Exit) as exited:
         outcome.run_job(failing(error), debug=False)
     lines = capsys.readouterr().err.splitlines()
-    assert exited.value.exit_code == outcome.FAILED
+    assert exited.value.exit_code == exit_codes.FAILED
     assert len(lines) == 1 and lines[0].startswith("error: no space left on device: ") and said in lines[0]
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import Row, SparkSession
 from rich.console import Console
 
 from coordinator_core.whatif.answer import WhatIfRow
+from jobs import exit_codes
 from jobs.bronze.export_segments import export_segments
 from jobs.cli import app as cli
 from jobs.cli import outcome
@@ -115,7 +116,7 @@ def test_lines_of_a_log_stay_lines(ledger: Warehouse, tmp_path: Path, capfd: pyt
     asked = [word for name in HOSTILE for word in ("--group", f"{name}?")]
     options = ["--warehouse", ledger.root, "--cluster-id", CLUSTER]
     for job in (["describe"], ["restore", "--at", "2026-01-01"], ["report", "--output", str(tmp_path / "r.html")]):
-        assert cli.main([*job, *options, *asked]) == outcome.FAILED
+        assert cli.main([*job, *options, *asked]) == exit_codes.FAILED
         [*remarks, error, rest] = capfd.readouterr().err.split("\n")
         assert all(line.startswith("captured and not replayed yet: ") and line.isprintable() for line in remarks)
         assert (error[:7], rest, error.isprintable()) == ("error: ", "", True)

@@ -16,7 +16,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from jobs import __version__
+from jobs import __version__, exit_codes
 from jobs.cli import app as cli
 from jobs.cli import completion, outcome, session
 from jobs.cli.help_texts import EXAMPLES, SUMMARIES
@@ -90,7 +90,7 @@ def test_every_example_is_a_command(
     assert EXAMPLES[job]
     for _, words in EXAMPLES[job]:
         assert shlex.split(words)[0] == job
-        assert cli.main(shlex.split(words)) in (outcome.PARSED, outcome.DONE), capsys.readouterr().err
+        assert cli.main(shlex.split(words)) in (outcome.PARSED, exit_codes.DONE), capsys.readouterr().err
 
 
 def test_every_job_gives_json() -> None:
@@ -302,7 +302,7 @@ def test_what_was_done_is_one_object_for_another_program(
     summary = CaptureSummary(counts, 0, 1, 1, 0.1, notes=("no names",))
     monkeypatch.setattr(session, "open_session", lambda *_, **__: (None, warehouse, Steps()))
     monkeypatch.setattr(nightly, "capture", lambda *_, **__: summary)
-    assert cli.main(["capture", "--format", "json"]) == outcome.INCOMPLETE
+    assert cli.main(["capture", "--format", "json"]) == exit_codes.INCOMPLETE
     reported = capsys.readouterr()
     facts = json.loads(reported.out)
     assert reported.out.count("\n") == 1
@@ -318,14 +318,14 @@ def test_what_was_done_is_one_object_for_another_program(
         "missing_log_partitions": {},
     }
     assert "captured" in reported.err and "no names" in reported.err
-    assert cli.main(["capture"]) == outcome.INCOMPLETE
+    assert cli.main(["capture"]) == exit_codes.INCOMPLETE
     assert capsys.readouterr().out == ""
 
 
 def test_a_warehouse_that_is_not_there_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody owned it, as far as no table tells: that would be believed."""
     nowhere = str(tmp_path / "nowhere")
-    assert cli.main(["owner", "--topic", "t", "--partition", "0", "--warehouse", nowhere]) == outcome.FAILED
+    assert cli.main(["owner", "--topic", "t", "--partition", "0", "--warehouse", nowhere]) == exit_codes.FAILED
     reported = capsys.readouterr()
     assert (reported.out, reported.err.count("\n")) == ("", 1)
     assert (
@@ -360,8 +360,8 @@ def test_relative_times_go_by_the_zone_that_is_named(tmp_path: Path, capsys: pyt
     cli.main(["owner", *where, "--at", "yesterday 03:12", "--timezone", "Asia/Tokyo"])
     said = capsys.readouterr().err
     assert re.search(r"^yesterday 03:12 is .*T18:12:00.000Z \(Asia/Tokyo\)$", said, re.MULTILINE)
-    assert cli.main(["owner", *where, "--at", "now", "--timezone", "Mars"]) == outcome.WRONG_ARGUMENTS
-    assert cli.main(["owner", *where, "--at", "someday"]) == outcome.WRONG_ARGUMENTS
+    assert cli.main(["owner", *where, "--at", "now", "--timezone", "Mars"]) == exit_codes.WRONG_ARGUMENTS
+    assert cli.main(["owner", *where, "--at", "someday"]) == exit_codes.WRONG_ARGUMENTS
 
 
 @pytest.mark.parametrize(("parse_only", "said"), [(None, "interrupted\n"), ("1", "")])

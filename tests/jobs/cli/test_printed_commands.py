@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from jobs import exit_codes
 from jobs.cli import app as cli
 from jobs.cli import outcome, session
 from jobs.cli.help_texts import EXAMPLES
@@ -39,7 +40,7 @@ def parses(words: list[str], monkeypatch: pytest.MonkeyPatch) -> bool:
     """Does the command line take these words?"""
     with monkeypatch.context() as patch:
         patch.setenv(outcome.PARSE_ONLY, "1")
-        return cli.main(words) in (outcome.PARSED, outcome.DONE)
+        return cli.main(words) in (outcome.PARSED, exit_codes.DONE)
 
 
 def commands_in(text: str) -> Iterator[list[str]]:
@@ -159,13 +160,13 @@ def test_printed_commands_run(
     for words in commands:
         assert words[-4:] == ["--warehouse", str(ledger_of_a_night.root), "--cluster-id", CLUSTER_ID]
         if words[0] == "report":
-            assert cli.main(words) == outcome.DONE, capsys.readouterr().err
+            assert cli.main(words) == exit_codes.DONE, capsys.readouterr().err
         else:
             assert parses(words, monkeypatch), words
     assert Path("report.html").is_file()
     with monkeypatch.context() as patch:
         patch.setenv("GROUPLEDGER_WAREHOUSE", str(ledger_of_a_night.root))
-        assert cli.main(["describe", "--cluster-id", CLUSTER_ID]) == outcome.DONE
+        assert cli.main(["describe", "--cluster-id", CLUSTER_ID]) == exit_codes.DONE
 
 
 RUN_AS_IT_IS: Final = frozenset({"sql", "audit", "replay", "report"})
@@ -214,7 +215,7 @@ def test_every_printed_command_runs(
     monkeypatch.setattr(sql, "Catalogue", lambda _session, _tables, *, cluster_id, may_write: catalogue(cluster_id))
     for words in commands:
         assert words[len(words) - len(options) :] == options
-        assert cli.main(words) in (outcome.DONE, outcome.INCOMPLETE), (words, capsys.readouterr().err)
+        assert cli.main(words) in (exit_codes.DONE, exit_codes.INCOMPLETE), (words, capsys.readouterr().err)
         assert "Traceback" not in capsys.readouterr().err
 
 

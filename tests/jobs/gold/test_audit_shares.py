@@ -9,7 +9,8 @@ from rich.console import Console
 
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
-from jobs.operations.nightly import DONE, run_nightly
+from jobs.exit_codes import DONE
+from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import load_settings
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES

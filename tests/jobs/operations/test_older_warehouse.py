@@ -24,9 +24,10 @@ from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver, silver_format
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
+from jobs.exit_codes import DONE
 from jobs.gold.snapshot import AUDIT_FORMAT
 from jobs.operations.erase import KEY_BYTES, erase
-from jobs.operations.nightly import DONE, run_audit
+from jobs.operations.nightly import run_audit
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings
 from jobs.silver.checkpoints import Watermark, read_watermarks, watermarks_table

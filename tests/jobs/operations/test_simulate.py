@@ -18,7 +18,8 @@ from rich.console import Console
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ScenarioFileError, SimulateError
-from jobs.operations.nightly import DONE, run_nightly
+from jobs.exit_codes import DONE
+from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.operations.simulate import simulate
 from jobs.settings import load_settings

@@ -21,7 +21,8 @@ from jobs.console.progress import Steps
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, WhatIfArgumentError, WhatIfJobError
-from jobs.operations.nightly import DONE, run_nightly
+from jobs.exit_codes import DONE
+from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.operations.simulate import simulate
 from jobs.queries.whatif import asked, tell, whatif

@@ -15,8 +15,9 @@ from jobs.delta.locks import only_one
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.warehouse import Committed, Warehouse
 from jobs.errors import WarehouseError
+from jobs.exit_codes import DONE
 from jobs.operations.maintain import maintain
-from jobs.operations.nightly import DONE, run_replay
+from jobs.operations.nightly import run_replay
 from jobs.operations.run_context import RunContext
 from jobs.settings import with_options
 from jobs.silver.checkpoints import log_name

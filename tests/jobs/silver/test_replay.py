@@ -15,7 +15,8 @@ from coordinator_core import codec
 from coordinator_core.log.batch import Record, build_batch
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
-from jobs.operations.nightly import DONE, INCOMPLETE, run_nightly, run_replay
+from jobs.exit_codes import DONE, INCOMPLETE
+from jobs.operations.nightly import run_nightly, run_replay
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings, load_settings
 from schemas.consumer_offsets import RecordType
