@@ -13,7 +13,8 @@ said of it.
 
 A transaction that aborts writes nothing of the group: a group that it leaves without offsets is one that no broker
 has which loads the log, and that the broker at work drops when it next looks for expired offsets. Here it goes at the
-marker.
+marker. In a log partition of transactions alone no batch shows who wrote it: there it goes unless its commits have
+values of Kafka 4.1 or later. One of 4.0 goes there some minutes before the coordinator writes its tombstone.
 """
 
 from collections import defaultdict
@@ -33,6 +34,8 @@ _NEVER: Final = 2**63 - 1
 _ENDS_A_TRANSACTION: Final = (0, 1)
 """Types of markers: abort and commit."""
 _NO_SEQUENCE: Final = -1
+_VERSION_OF_NEW: Final = 4
+"""The first version of OffsetCommitValue that no coordinator of before 4.0 writes: that of Kafka 4.1."""
 _WITH_SEQUENCES: Final = 2
 """The first record format (magic) that has them, and leader epochs."""
 
@@ -96,8 +99,10 @@ def deaths_with_last_offset(
     may_end |= commits.is_value & (commits.producer_id >= 0) & (commits.outcome != kernels.OUTCOME_APPLIED)
     if not may_end.any():
         return
-    is_old = _is_under_old_coordinator(batches, columnar.writer)
-    if not is_old.any():
+    writers = _writers(batches, columnar.writer)
+    has_epoch = (batches.leader_epoch >= 0) | (batches.magic < _WITH_SEQUENCES)
+    may_be_old = has_epoch & (writers != WRITER_NEW)
+    if not may_be_old.any():
         return
     groups = np.unique(commits.group[may_end])
     counts = columnar.offset_counts(groups).tolist()
@@ -113,7 +118,11 @@ def deaths_with_last_offset(
         places, first = np.unique(ends[order], return_index=True)
         row = rows_of_group[order[first]]
         batch = np.searchsorted(batches.base_offset, places, side="right") - 1
-        is_dying = is_old[batch] & (batch >= 0) & (_left_at(places, count, rows_of_group, is_taken, commits) == 0)
+        is_dying = may_be_old[batch] & (batch >= 0)
+        # where no batch shows who wrote, a value may
+        of_new = ends[commits.value_version[rows_of_group] >= _VERSION_OF_NEW]
+        is_dying &= (writers[batch] == WRITER_OLD) | ~np.isin(places, of_new)
+        is_dying &= _left_at(places, count, rows_of_group, is_taken, commits) == 0
         is_dying &= ~_is_in_transaction(places, rows_of_group, ends, commits, columnar)
         at_ms = np.where(batches.is_control[batch], batches.max_timestamp_ms[batch], commits.recorded_at_ms[row])
         index = places - commits.log_offset[row]
@@ -162,16 +171,14 @@ def _markers(batches: BatchColumns) -> Mapping[int, I64]:
     return found
 
 
-def _is_under_old_coordinator(batches: BatchColumns, before: int) -> BoolArray:
-    """For each batch: was the coordinator of before Kafka 4.0 at work there? A marker and a commit in a transaction
-    look the same of both: the last batch that shows it decides, and where none does, the old one is taken for it, for
-    the new one writes a tombstone of the group within minutes. Of batches without a leader epoch nothing is said."""
+def _writers(batches: BatchColumns, before: int) -> I64:
+    """For each batch: which coordinator was at work there, given the one before all of them? A marker and a commit in a
+    transaction look the same of both: the last batch that shows it decides."""
     is_new = is_of_new_coordinator(batches)
     shows = np.where(is_new | is_of_old_coordinator(batches), np.arange(len(batches)), -1)
     last = np.maximum.accumulate(shows)
-    is_after_new = np.where(last >= 0, is_new[last], before == WRITER_NEW)
-    is_old: BoolArray = ~is_after_new & ((batches.leader_epoch >= 0) | (batches.magic < _WITH_SEQUENCES))
-    return is_old
+    writers: I64 = np.where(last >= 0, np.where(is_new[last], WRITER_NEW, WRITER_OLD), before)
+    return writers
 
 
 def _ends_of(rows: I64, commits: CommitColumns, markers: Mapping[int, I64]) -> I64:

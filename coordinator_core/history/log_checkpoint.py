@@ -20,7 +20,7 @@ from coordinator_core.history.simple_log import Settled
 from coordinator_core.interning import Interned
 from coordinator_core.offsets.columnar import NO_WRITER
 from coordinator_core.offsets.columnar import ColumnarState as ColumnarOffsetState
-from coordinator_core.offsets.kernels import KeyArrays, RowArrays
+from coordinator_core.offsets.kernels import NOTHING, KeyArrays, RowArrays
 from coordinator_core.share_state.columnar import ColumnarState as ColumnarShareState
 from coordinator_core.share_state.layouts import BATCH, KEY, RANGE, STATE, as_numbers, as_rows
 
@@ -50,14 +50,16 @@ def unpack_offset_state(packed: bytes) -> ColumnarOffsetState:
     """From the bytes of `pack_offset_state`. Raises StateUnreadable for any other."""
     arrays = _unpack(packed)
     try:
+        # an earlier release did not ask which coordinator wrote
+        arrays.setdefault("writer", np.array([NO_WRITER], np.int8))
+        arrays.setdefault("row.value_version", np.full(len(arrays["row.key"]), NOTHING, np.int8))
         return ColumnarOffsetState(
             **{name: Interned(arrays[f"{name}.starts"], arrays[f"{name}.data"]) for name in _INTERNED},
             key_arrays=KeyArrays._make(arrays[f"key.{name}"] for name in KeyArrays._fields),
             group_touched=arrays["touched"],
             carried=RowArrays._make(arrays[f"row.{name}"] for name in RowArrays._fields),
             carried_metadata=arrays["carried_metadata"],
-            # an earlier release did not ask which coordinator wrote
-            writer=int(arrays["writer"].max(initial=NO_WRITER)) if "writer" in arrays else NO_WRITER,
+            writer=int(arrays["writer"].max(initial=NO_WRITER)),
         )
     except KeyError as error:
         raise StateUnreadable(f"the saved state of a columnar replay lacks {error}") from error

@@ -73,6 +73,8 @@ class CommitColumns:
     commit_time_ms: I64
     expire_time_ms: I64
     expire_time_valid: BoolArray
+    value_version: I8
+    """Of OffsetCommitValue; -1 of a tombstone."""
     recorded_at_ms: I64
     """The record's own timestamp; -1 where it has none."""
     producer_id: I64
@@ -422,6 +424,7 @@ class ColumnarOffsetReplay:
         committed = committed_offset_of(value, offset=int(chunk.records.offset[record]))
         metadata = committed.metadata.encode()
         rows.is_value[row] = True
+        rows.value_version[row] = decoded.version
         rows.committed_offset[row] = committed.committed_offset
         rows.metadata_position[row] = ~len(pool)
         rows.metadata_length[row] = len(metadata)
@@ -489,6 +492,7 @@ class ColumnarOffsetReplay:
             commit_time_ms=rows.commit_time_ms,
             expire_time_ms=rows.expire_time_ms,
             expire_time_valid=rows.expire_time_ms != kernels.NOTHING,
+            value_version=rows.value_version,
             recorded_at_ms=rows.recorded_at_ms,
             producer_id=rows.producer_id,
             is_transactional=rows.is_transactional,

@@ -57,10 +57,10 @@ TYPE_LAST: Final = 23
 _CONTROL_ABORT: Final = 0
 _CONTROL_COMMIT: Final = 1
 
-ParsedValue = tuple[bool, int, int, int, int, int, int, int]
+ParsedValue = tuple[bool, int, int, int, int, int, int, int, int]
 """Whether the layout was a known one, committed offset, leader epoch, metadata position and length, commit
-time, expire time, topic id position; the last four or five may be NOTHING."""
-_NO_VALUE: Final[ParsedValue] = (False, 0, NOTHING, 0, 0, 0, NOTHING, NOTHING)
+time, expire time, topic id position, version; the last five or six may be NOTHING."""
+_NO_VALUE: Final[ParsedValue] = (False, 0, NOTHING, 0, 0, 0, NOTHING, NOTHING, NOTHING)
 """A tombstone's row."""
 _UNUSUAL: Final = _NO_VALUE
 """Not a known layout: for the codec, which starts from the row of a tombstone."""
@@ -123,6 +123,7 @@ class RowArrays(NamedTuple):
     metadata_length: I32
     commit_time_ms: I64
     expire_time_ms: I64
+    value_version: I8
     outcome: I8
     applied_log_offset: I64
     applied_at_ms: I64
@@ -253,6 +254,7 @@ def _parse_value(data: U8, position: int, length: int, record_type: int) -> Pars
         commit_time_ms,
         expire_time_ms,
         topic_id_position,
+        version,
     )
 
 
@@ -326,7 +328,7 @@ def parse_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls 
     producer_id, producer, is_transactional = rows.producer_id, rows.producer, rows.is_transactional
     is_value, committed_offset, leader_epoch = rows.is_value, rows.committed_offset, rows.leader_epoch
     metadata_position, metadata_length = rows.metadata_position, rows.metadata_length
-    commit_time_ms, expire_time_ms = rows.commit_time_ms, rows.expire_time_ms
+    commit_time_ms, expire_time_ms, value_version = rows.commit_time_ms, rows.expire_time_ms, rows.value_version
 
     for i in range(record, len(offset)):
         batch = batch_index[i]
@@ -401,6 +403,7 @@ def parse_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls 
         metadata_length[row] = value[4]
         commit_time_ms[row] = value[5]
         expire_time_ms[row] = value[6]
+        value_version[row] = value[8]
         log_offset[row] = offset[i]
         recorded_at_ms[row] = timestamp_ms[i]
         producer_id[row] = batch_producer_id[batch]
@@ -626,6 +629,7 @@ def empty_rows(count: int) -> RowArrays:
     types = {
         "is_transactional": np.bool_,
         "is_value": np.bool_,
+        "value_version": np.int8,
         "outcome": np.int8,
         "change": np.int8,
         "has_previous": np.bool_,

@@ -26,7 +26,7 @@ OLD, NEW = -1, 0
 """Base sequences that the two coordinators write."""
 
 
-def commit(group: str, partition: int = 0, offset: int | None = 5) -> tuple[bytes, bytes | None]:
+def commit(group: str, partition: int = 0, offset: int | None = 5, *, version: int = 3) -> tuple[bytes, bytes | None]:
     """Key and value of an offset commit; of its tombstone, where there is no offset."""
     key_message, value_message = REGISTRY[TOPIC][RecordType.OFFSET_COMMIT]
     key = encode_key(
@@ -35,7 +35,7 @@ def commit(group: str, partition: int = 0, offset: int | None = 5) -> tuple[byte
     if offset is None:
         return key, None
     value = make(value_message, offset=offset, metadata="", commit_timestamp=NOON_MS)
-    return key, encode_value(TOPIC, RecordType.OFFSET_COMMIT, 3, value)
+    return key, encode_value(TOPIC, RecordType.OFFSET_COMMIT, version, value)
 
 
 def classic(group: str, generation: int) -> tuple[bytes, bytes]:
@@ -193,6 +193,9 @@ ABORTED = (*OPEN, marker(3))
         pytest.param((*OPEN, plain(3, commit("other", 1), sequence=NEW), marker(4)), True, [], id="upgraded-before"),
         pytest.param((*ABORTED, plain(4, commit("other", 1), sequence=NEW)), False, [3], id="upgraded-after"),
         pytest.param(ABORTED[1:], False, [3], id="nothing-shows-who-wrote"),
+        pytest.param(
+            (in_transaction(1, commit("ghost", version=4)), marker(2)), True, [], id="a-value-shows-who-wrote"
+        ),
         pytest.param((*OPEN, marker(3, leader_epoch=-1)), True, [], id="packed-from-a-dump"),
         pytest.param((*ABORTED, plain(4, commit("ghost", 2))), True, [3], id="made-again"),
         pytest.param(

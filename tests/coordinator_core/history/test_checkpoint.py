@@ -27,6 +27,7 @@ from coordinator_core.history.rows import GroupRows, TopicKey
 from coordinator_core.log.chunk import RecordChunk
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.log.scan import scan_segment
+from coordinator_core.offsets.columnar import NO_WRITER
 from coordinator_core.share_state.columnar import ColumnarShareReplay
 from tests.coordinator_core.group_records import Record, any_records
 from tests.coordinator_core.offsets.reference import Row, rows_of
@@ -210,6 +211,16 @@ def test_a_changed_byte_of_a_columnar_replay_is_noticed(place: int) -> None:
     packed[place] ^= 1
     with pytest.raises(StateUnreadable, match="damaged"):
         unpack_offset_state(bytes(packed))
+
+
+def test_a_columnar_replay_of_an_earlier_release_is_read() -> None:
+    """It kept neither which coordinator wrote last nor versions of values: both are not known."""
+    columns = msgpack.unpackb(pack_offset_state(OffsetsLogReplay().export_state().columnar)[4:])
+    del columns["writer"], columns["row.value_version"]
+    earlier = msgpack.packb(columns)
+    state = unpack_offset_state(crc32(earlier).to_bytes(4, "big") + earlier)
+    assert state.writer == NO_WRITER
+    assert [len(column) for column in state.carried] == [0] * len(state.carried)
 
 
 @pytest.mark.parametrize("columns", [{"a": ("|O", (1,), b"12345678")}, {"a": ("<i8", (2,), b"12345678")}, ["a"], {}])
