@@ -121,10 +121,6 @@ class Since(Enum):
         KafkaVersion(4, 4),
         "new partitions of topics that a share group knows are initialised with start offset 0, not -1",
     )
-    OFFSETS_OF_ALL_GROUPS_EXPIRE = (
-        KafkaVersion(4, 4),
-        "offsets expire whether or not their group may be deleted with them",
-    )
     STREAMS_HAVE_STATIC_MEMBERS = (
         KafkaVersion(4, 4),
         "streams groups have static members, and a full one lets members in that it knows",

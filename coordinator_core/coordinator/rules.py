@@ -85,7 +85,7 @@ class GroupRules(Protocol[Context_contra]):
         ...
 
     def should_expire(self, group: Any) -> bool:
-        """Whether its offsets expire at all."""
+        """Whether its offsets expire, and the group with the last of them."""
         ...
 
     def expiration_base(self, group: Any) -> BaseTimestamp | None:

@@ -310,8 +310,7 @@ def expire_group_metadata(context: Context) -> Result:
     for group_id in context.coordinator.group_ids():
         group = context.group(group_id)
         rules = context.coordinator.rules_of(group)
-        may_go = rules.should_expire(group)
-        if not may_go and not Since.OFFSETS_OF_ALL_GROUPS_EXPIRE.holds_in(context.config.kafka_version):
+        if not rules.should_expire(group):
             continue
         keys = committed.get(group_id, [])
         base = rules.expiration_base(group)
@@ -321,7 +320,7 @@ def expire_group_metadata(context: Context) -> Result:
             if base is not None and not rules.is_subscribed_to(group, key.topic) and _is_expired(context, key, base)
         ]
         records.extend(offset_commit_tombstone(key) for key in expired)
-        if len(expired) == len(keys) and group_id not in open_groups and may_go and rules.is_empty(group):
+        if len(expired) == len(keys) and group_id not in open_groups and rules.is_empty(group):
             records.extend(rules.tombstones(context, group))
     schedule_expiration(context)
     return Result(tuple(records), is_atomic=False)
