@@ -5,7 +5,7 @@ reading goes on at the next place where a whole batch with a valid checksum star
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import numpy as np
@@ -150,6 +150,37 @@ def scan_segment(
         skipped=tuple((start, stop) for start, stop, _ in skipped),
         next_offset=next_offset,
         end_position=position,
+    )
+
+
+def without_misplaced_end(scan: SegmentScan, data: U8, *, offset_end: int, first_timestamp_ms: int) -> SegmentScan:
+    """The scan of a segment behind which another one begins, at `offset_end` and with a record of that time: where its
+    last batch alone reaches behind that, and is older, the base offset in its header is damaged, which no checksum
+    covers. It is then a finding of stage FILE. (Where the cleaner merged segments, and a copy still has the later one
+    of them, what reaches behind its beginning is not older.)
+    """
+    batches = scan.batches
+    if not len(batches) or not scan.crc_valid[-1] or batches.base_offset[-1] < offset_end:
+        return scan
+    next_offset = int(batches.last_offset[-2]) + 1 if len(batches) > 1 else min(scan.next_offset, offset_end)
+    if next_offset > offset_end or not 0 <= batches.max_timestamp_ms[-1] < first_timestamp_ms:
+        return scan
+    start, size = int(batches.position[-1]), int(batches.size[-1])
+    finding = Finding(
+        stage="FILE",
+        code=InvalidBatch.code,
+        message=f"the batch has offset {int(batches.base_offset[-1])}, and the next segment, whose records are later, "
+        f"begins with {offset_end}: the header is damaged, where no checksum covers it; {size} bytes skipped",
+        byte_position=start,
+        payload=data[start : start + min(size, QUARANTINE_BYTES_MAX)].tobytes(),
+    )
+    return replace(
+        scan,
+        batches=_rows(batches, len(batches) - 1),
+        crc_valid=scan.crc_valid[:-1],
+        findings=tuple(sorted([*scan.findings, finding], key=lambda it: it.byte_position or 0)),
+        skipped=(*scan.skipped, (start, start + size)),
+        next_offset=next_offset,
     )
 
 

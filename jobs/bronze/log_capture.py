@@ -24,6 +24,7 @@ from coordinator_core.log.copies import (
 )
 from coordinator_core.log.fill import is_same_but_for_latest_time, uncompressed
 from coordinator_core.log.records import checksums_at, crc_valid_batches, frame_chunk
+from coordinator_core.log.scan import without_misplaced_end
 from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.batches import BronzeBatches, covered_by, written_as_table_file
 from jobs.bronze.copies import ReadFile, with_dumped
@@ -41,6 +42,7 @@ from jobs.delta.times import epoch_ms
 from jobs.sources.segments import (
     DUMP,
     SEGMENT,
+    FirstBatch,
     Segment,
     SegmentRead,
     as_array,
@@ -88,7 +90,7 @@ class LogCapture:
         """Of the replica that is being read: leader epochs and their first offsets; None: not read yet."""
         self._epoch_before = UNKNOWN_EPOCH
         """The highest leader epoch that was read of the source."""
-        self._epoch_after: int | None = None
+        self._follower = FirstBatch()
         """That with which the next segment begins."""
         self._disproved: set[tuple[int, int]] = set()
         """(leader epoch, base offset) of batches of bronze whose headers are damaged."""
@@ -207,9 +209,18 @@ class LogCapture:
             from_offset=from_offset,
         )
 
-    def expect(self, offset_end: int | None, leader_epoch: int | None) -> None:
-        """The segment that is read next ends before this offset, and goes on with this epoch; None: not known."""
-        self._end, self._epoch_after = offset_end, leader_epoch
+    def expect(self, offset_end: int | None, follower: FirstBatch) -> None:
+        """The segment that is read next ends before this offset (None: not known), and goes on with this batch."""
+        self._end, self._follower = offset_end, follower
+
+    def without_misplaced_end(self, read: SegmentRead) -> SegmentRead:
+        """The same; a last batch that cannot be where its header says is among the bytes that are no batches."""
+        if self._end is None or self._follower.timestamp_ms is None:
+            return read
+        scan = without_misplaced_end(
+            read.scan, as_array(read.data), offset_end=self._end, first_timestamp_ms=self._follower.timestamp_ms
+        )
+        return read if scan is read.scan else replace(read, scan=scan)
 
     def leave_out(self, unreported: Sequence[OffsetRange]) -> None:
         """Offsets that a dump has and does not tell."""
@@ -291,7 +302,7 @@ class LogCapture:
 
     def end_source(self) -> None:
         """The next source need not give what this one gave."""
-        self._epoch_before, self._epoch_after, self._end = UNKNOWN_EPOCH, None, None
+        self._epoch_before, self._follower, self._end = UNKNOWN_EPOCH, FirstBatch(), None
         self._checkpoint_file, self._checkpoint = None, None
         writer = self._writer
         self._damaged_written |= writer.damaged_files
@@ -416,7 +427,7 @@ class LogCapture:
         rows = np.flatnonzero(crc_valid & (batches.leader_epoch >= 0))
         epochs = batches.leader_epoch[rows].astype(np.int64)
         is_odd = np.zeros(len(batches), np.bool_)
-        is_odd[rows[out_of_order(epochs, self._epoch_before, self._epoch_after)]] = True
+        is_odd[rows[out_of_order(epochs, self._epoch_before, self._follower.leader_epoch)]] = True
         for row in rows[self._is_damaged_twin(read, rows)].tolist():
             is_odd[row] = True
         known = batches.leader_epoch[rows[~is_odd[rows]]]

@@ -15,11 +15,12 @@ from jobs.bronze.work import CaptureTask, TaskDone
 from jobs.errors import JobError
 from jobs.sources.segments import (
     UNREADABLE_FILE,
+    FirstBatch,
     PartitionLog,
     Segment,
     SegmentRead,
     begins_without_epoch,
-    read_first_epoch,
+    read_first_batch,
     read_segment,
 )
 
@@ -69,8 +70,8 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
     next_offset_min = 0
     for index, segment in enumerate(log.segments):
         end = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else capture.work.offset_end
-        follower = log.segments[index + 1] if index + 1 < len(log.segments) else None
-        capture.expect(end, None if follower is None else read_first_epoch(follower))
+        follower = read_first_batch(log.segments[index + 1]) if index + 1 < len(log.segments) else FirstBatch()
+        capture.expect(end, follower)
         settled_to = settled_from(segment.base_offset)
         was_read = capture.was_read(segment)
         if is_new_checkpoint and segment.path in capture.work.read_files and begins_without_epoch(segment):
@@ -89,6 +90,7 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
             capture.end(segment.base_offset)
             capture.begin(log.log_start_offset)
             continue
+        read = capture.without_misplaced_end(read)
         if read.is_end:
             capture.end(segment.base_offset)
             capture.begin(log.log_start_offset, int(read.scan.batches.base_offset[0]))

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from coordinator_core.errors import InvalidCheckpoint
+from coordinator_core.log.batch import HAS_DELETE_HORIZON
 from coordinator_core.log.copies import has_no_epoch
 from coordinator_core.log.kernels import HEADER_BYTES_V2
 from coordinator_core.log.scan import LOOK_BACK_BYTES, WINDOW_BYTES, SegmentScan, keep, scan_end, scan_segment
@@ -362,13 +363,23 @@ def read_leader_epochs(file: Segment) -> tuple[tuple[int, int], ...]:
         return ()
 
 
-def read_first_epoch(segment: Segment) -> int | None:
-    """The leader epoch of a segment's first batch; None where none is written in it, and where it cannot be read."""
+class FirstBatch(NamedTuple):
+    """What the header of a segment's first batch says. None: it does not say it, or cannot be read."""
+
+    leader_epoch: int | None = None
+    timestamp_ms: int | None = None
+    """Of its first record."""
+
+
+def read_first_batch(segment: Segment) -> FirstBatch:
+    """From the header of a segment's first batch, in the message format that has leader epochs."""
     header = _first_header(segment)
     if len(header) < HEADER_BYTES_V2 or header[16] != 2:
-        return None
+        return FirstBatch()
     epoch = int.from_bytes(header[12:16], "big", signed=True)
-    return epoch if epoch >= 0 else None
+    timestamp_ms = int.from_bytes(header[27:35], "big", signed=True)
+    is_horizon = header[22] & HAS_DELETE_HORIZON
+    return FirstBatch(epoch if epoch >= 0 else None, None if is_horizon or timestamp_ms < 0 else timestamp_ms)
 
 
 def begins_without_epoch(segment: Segment) -> bool:

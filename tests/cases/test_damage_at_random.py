@@ -261,3 +261,41 @@ def test_a_damaged_leader_epoch_cuts_nothing_away(
     rows = warehouse.read(TABLES["bronze.quarantine"]).to_pylist()
     assert {row["code"] for row in rows} == {"EPOCH_OUT_OF_ORDER"}
     assert all(row["resolved_at"] is not None for row in rows)
+
+
+@pytest.mark.parametrize("put_right", PUT_RIGHT)
+@pytest.mark.parametrize("bit", [3, 4, 10, 21, 30])
+def test_the_next_segment_disproves_a_damaged_base_offset(tmp_path: Path, bit: int, put_right: str) -> None:
+    """Of the last batch of a segment, which no checksum covers and nothing behind it in the file."""
+    session = in_process()
+    data = with_epoch(LOG, {})
+    good = [(0, data[:3]), (3, data[3:])]
+    phantom = (2 ^ 1 << bit).to_bytes(8, "big") + data[2][8:]
+    bad = [(0, b"".join([*data[:2], phantom])), (3, b"".join(data[3:]))]
+    nights = nights_of(tmp_path, good, bad, put_right)
+    warehouse = Warehouse(str(tmp_path / "warehouse"))
+    for number, night in enumerate(nights):
+        before_night(tmp_path, good, put_right, number)
+        options = {"cluster_id": "c", "warehouse": warehouse.root, "segments": tuple(map(str, night))}
+        at = NIGHT + timedelta(days=number)
+        settings = load_settings(options, environment={})
+        capture(session, warehouse, settings, capture_id=f"night-{number}", captured_at=at)
+        if number == 0 and put_right in ("in place", "second folder"):
+            assert coverage(warehouse) == {at: "CORRUPT" if at == 2 else "CAPTURED" for at in range(6)}
+    assert [row[:2] for row in bronze(warehouse)] == [(it.base_offset, it.base_offset) for it in LOG]
+    assert coverage(warehouse) == dict.fromkeys(range(6), "CAPTURED")
+    rows = warehouse.read(TABLES["bronze.quarantine"]).to_pylist()
+    assert {row["code"] for row in rows} == {"INVALID_BATCH"}
+    assert all(row["resolved_at"] is not None for row in rows) == (put_right == "in place")
+
+
+def test_a_merged_segment_before_one_that_it_holds_is_no_damage(tmp_path: Path) -> None:
+    """A copy made without deletion: the cleaner merged two segments, of whose batches one in each is left."""
+    data = with_epoch(LOG, {})
+    write(tmp_path / "mirror", [(0, data[1] + data[4]), (3, b"".join(data[3:]))])
+    warehouse = Warehouse(str(tmp_path / "warehouse"))
+    options = {"cluster_id": "c", "warehouse": warehouse.root, "segments": (str(tmp_path / "mirror"),)}
+    capture(in_process(), warehouse, load_settings(options, environment={}), capture_id="night", captured_at=NIGHT)
+    assert [row[0] for row in bronze(warehouse)] == [1, 4, 5]
+    messages = warehouse.read(TABLES["bronze.quarantine"])["message"].to_pylist()
+    assert not [it for it in messages if "header is damaged" in it]
