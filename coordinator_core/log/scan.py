@@ -153,14 +153,18 @@ def scan_segment(
     )
 
 
-def without_misplaced_end(scan: SegmentScan, data: U8, *, offset_end: int, first_timestamp_ms: int) -> SegmentScan:
+def without_misplaced_end(
+    scan: SegmentScan, data: U8, *, offset_end: int | None, first_timestamp_ms: int | None
+) -> SegmentScan:
     """The scan of a segment behind which another one begins, at `offset_end` and with a record of that time: where its
     last batch alone reaches behind that, and is older, the base offset in its header is damaged, which no checksum
     covers. It is then a finding of stage FILE. (Where the cleaner merged segments, and a copy still has the later one
     of them, what reaches behind its beginning is not older.)
     """
     batches = scan.batches
-    if not len(batches) or not scan.crc_valid[-1] or batches.base_offset[-1] < offset_end:
+    if offset_end is None or first_timestamp_ms is None or not len(batches) or not scan.crc_valid[-1]:
+        return scan
+    if batches.base_offset[-1] < offset_end:
         return scan
     next_offset = int(batches.last_offset[-2]) + 1 if len(batches) > 1 else min(scan.next_offset, offset_end)
     if next_offset > offset_end or not 0 <= batches.max_timestamp_ms[-1] < first_timestamp_ms:

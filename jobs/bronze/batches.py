@@ -124,6 +124,16 @@ class BronzeBatches:
         for part in parts:
             self.rows = self.rows.with_others(part)
 
+    def has_good_ones(self, offsets: NDArray[np.int64], is_asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """For each of some offsets: is it that of an intact batch? False of those which are not asked for."""
+        is_there = np.zeros(len(offsets), np.bool_)
+        for index in np.flatnonzero(is_asked).tolist():
+            offset = int(offsets[index])
+            self.load(offset, offset)
+            row = int(np.searchsorted(self.rows.base_offset, offset, side="right")) - 1
+            is_there[index] = row >= 0 and self.rows.last_offset[row] >= offset
+        return is_there
+
     def add(self, files: Iterable[TableFile]) -> None:
         """Files which this run has written and closed."""
         for file in files:

@@ -31,16 +31,20 @@ def merged_coverage(
     """What was seen, merged into the coverage of the cluster; nothing is CORRUPT any more where that was put right."""
     seen: dict[LogPartition, list[CoverageRange]] = {}
     rebuilt: dict[LogPartition, tuple[CoverageRange, ...]] = {}
+    replaced: dict[LogPartition, list[OffsetRange]] = {}
     for result in done:
         for partition, ranges in result.coverage:
             seen.setdefault(partition, []).extend(ranges)
         rebuilt |= result.rebuilt
+        for partition, claimed in result.replaced.items():
+            replaced.setdefault(partition, []).extend(claimed)
     merged: dict[LogPartition, Sequence[CoverageRange]] = dict(bronze.coverage)
     for partition, observed in seen.items():
         together = [*_but_right(bronze.coverage.get(partition, ()), put_right.get(partition, ())), *observed]
         if partition in rebuilt:
             now = _but_unreadable(rebuilt[partition], together)
             together = [*now, *_left_of(together, now)]
+        together = list(_but_claimed(together, replaced.get(partition, ())))
         of_the_log = _but_cut(together, lineages.get(partition, Lineage()))
         merged[partition] = complete_coverage(merge_coverage(of_the_log, ()), observed_at_ms=observed_at_ms)
     return merged
@@ -53,6 +57,15 @@ def _but_right(ranges: Sequence[CoverageRange], right: Sequence[OffsetRange]) ->
             yield r
             continue
         for first, last in subtract([(r.from_offset, r.to_offset)], right):
+            yield replace(r, from_offset=first, to_offset=last)
+
+
+def _but_claimed(ranges: Iterable[CoverageRange], claimed: Sequence[OffsetRange]) -> Iterator[CoverageRange]:
+    """The same, but for what headers of damaged batches claim in place of which good ones are there: how far such a one
+    reaches nobody knows but its header, which may be what is damaged."""
+    for r in ranges:
+        is_claim = r.kind is CoverageKind.CORRUPT and r.reason == coverage_rows.CRC_MISMATCH
+        for first, last in subtract([(r.from_offset, r.to_offset)], claimed if is_claim else ()):
             yield replace(r, from_offset=first, to_offset=last)
 
 

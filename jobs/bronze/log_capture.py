@@ -24,7 +24,6 @@ from coordinator_core.log.copies import (
 )
 from coordinator_core.log.fill import is_same_but_for_latest_time, uncompressed
 from coordinator_core.log.records import checksums_at, crc_valid_batches, frame_chunk
-from coordinator_core.log.scan import without_misplaced_end
 from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.batches import BronzeBatches, covered_by, written_as_table_file
 from jobs.bronze.copies import ReadFile, with_dumped
@@ -34,7 +33,7 @@ from jobs.bronze.parted_copies import PartedCopies
 from jobs.bronze.quarantine import EPOCH_OUT_OF_ORDER, OVERLAPPING_BATCH
 from jobs.bronze.quarantine_rows import QuarantineRows
 from jobs.bronze.work import SETTLED, CaptureTask, LogWork, TaskDone, TopicCount
-from jobs.bronze.writer import LogWriter
+from jobs.bronze.writer import LogWriter, is_damaged, offsets_of
 from jobs.delta.filesystems import delete_file
 from jobs.delta.part_files import WrittenFile
 from jobs.delta.table_files import TableFile
@@ -42,7 +41,6 @@ from jobs.delta.times import epoch_ms
 from jobs.sources.segments import (
     DUMP,
     SEGMENT,
-    FirstBatch,
     Segment,
     SegmentRead,
     as_array,
@@ -90,7 +88,7 @@ class LogCapture:
         """Of the replica that is being read: leader epochs and their first offsets; None: not read yet."""
         self._epoch_before = UNKNOWN_EPOCH
         """The highest leader epoch that was read of the source."""
-        self._follower = FirstBatch()
+        self._epoch_after: int | None = None
         """That with which the next segment begins."""
         self._disproved: set[tuple[int, int]] = set()
         """(leader epoch, base offset) of batches of bronze whose headers are damaged."""
@@ -105,7 +103,7 @@ class LogCapture:
         """Of the dump that is being read."""
         self._written: list[WrittenFile] = []
         self._ranges: list[OffsetRange] = []
-        self._damaged_written: dict[int, WrittenFile] = {}
+        self._damaged_written: dict[int, tuple[int, WrittenFile]] = {}
         self._scan: CoverageScan | None = None
         self._count = done.topics.setdefault(work.topic, TopicCount())
         self._count.partition_count += work.offset_end is None
@@ -209,18 +207,9 @@ class LogCapture:
             from_offset=from_offset,
         )
 
-    def expect(self, offset_end: int | None, follower: FirstBatch) -> None:
-        """The segment that is read next ends before this offset (None: not known), and goes on with this batch."""
-        self._end, self._follower = offset_end, follower
-
-    def without_misplaced_end(self, read: SegmentRead) -> SegmentRead:
-        """The same; a last batch that cannot be where its header says is among the bytes that are no batches."""
-        if self._end is None or self._follower.timestamp_ms is None:
-            return read
-        scan = without_misplaced_end(
-            read.scan, as_array(read.data), offset_end=self._end, first_timestamp_ms=self._follower.timestamp_ms
-        )
-        return read if scan is read.scan else replace(read, scan=scan)
+    def expect(self, offset_end: int | None, leader_epoch: int | None) -> None:
+        """The segment that is read next ends before this offset, and goes on with this epoch; None: not known."""
+        self._end, self._epoch_after = offset_end, leader_epoch
 
     def leave_out(self, unreported: Sequence[OffsetRange]) -> None:
         """Offsets that a dump has and does not tell."""
@@ -302,7 +291,7 @@ class LogCapture:
 
     def end_source(self) -> None:
         """The next source need not give what this one gave."""
-        self._epoch_before, self._follower, self._end = UNKNOWN_EPOCH, FirstBatch(), None
+        self._epoch_before, self._epoch_after, self._end = UNKNOWN_EPOCH, None, None
         self._checkpoint_file, self._checkpoint = None, None
         writer = self._writer
         self._damaged_written |= writer.damaged_files
@@ -358,10 +347,8 @@ class LogCapture:
             self._parted.take_back_tails_of_the_log()
         place = self.work.topic, self.work.partition
         done, target = self._done, self._task.target
-        bad = [offset for offset in self._damaged - self._damaged_written.keys() if _is_in(offset, self._intact)]
-        for offset in [offset for offset in self._damaged_written if _is_in(offset, self._intact)]:
-            delete_file(f"{target.folder}/{self._damaged_written.pop(offset).path}")
-            self._count.batch_count -= 1
+        bad, replaced = self._without_damaged()
+        done.replaced.setdefault(place, []).extend(replaced)
         files = self._written
         if self._there.has_changes:
             self._add_written()
@@ -394,7 +381,7 @@ class LogCapture:
                     self._say_holes([(first, last) for first, last, source in self._dumped if source == uri], known)
             for file in discarded:
                 delete_file(file.path)
-        done.files += [*files, *self._damaged_written.values()]
+        done.files += [*files, *(file for _, file in self._damaged_written.values())]
         # not merged yet: what a tail shows that was cut away must not hide what the log shows
         done.coverage.append((place, tuple(self._observed)))
         done.known.setdefault(place, []).extend(self._ranges)
@@ -408,6 +395,22 @@ class LogCapture:
         if self._lineage != self.work.lineage:
             before = done.lineages.get(place)
             done.lineages[place] = self._lineage if before is None else before.merged(self._lineage)
+
+    def _without_damaged(self) -> tuple[list[int], list[OffsetRange]]:
+        """Delete damaged batches of this run in place of which good ones are there. (base offsets of those that were in
+        bronze before, which are to be taken out; offsets that nobody but all these claims)"""
+        bad = [offset for offset in self._damaged - self._damaged_written.keys() if _is_in(offset, self._intact)]
+        replaced: list[OffsetRange] = []
+        for offset in [offset for offset in self._damaged_written if _is_in(offset, self._intact)]:
+            last_offset, file = self._damaged_written.pop(offset)
+            replaced.append((offset, last_offset))
+            delete_file(f"{self._task.target.folder}/{file.path}")
+            self._count.batch_count -= 1
+        stored = [offsets_of(it) for it in self.work.files if it.row_count and is_damaged(it)]
+        replaced += [span for span in stored if span[0] in bad]
+        claimed = [span for span in stored if span[0] not in bad]
+        claimed += [(offset, last_offset) for offset, (last_offset, _) in self._damaged_written.items()]
+        return bad, subtract(replaced, claimed)
 
     def _add_written(self) -> None:
         """Files of this run are among those which are there."""
@@ -427,7 +430,7 @@ class LogCapture:
         rows = np.flatnonzero(crc_valid & (batches.leader_epoch >= 0))
         epochs = batches.leader_epoch[rows].astype(np.int64)
         is_odd = np.zeros(len(batches), np.bool_)
-        is_odd[rows[out_of_order(epochs, self._epoch_before, self._follower.leader_epoch)]] = True
+        is_odd[rows[out_of_order(epochs, self._epoch_before, self._epoch_after)]] = True
         for row in rows[self._is_damaged_twin(read, rows)].tolist():
             is_odd[row] = True
         known = batches.leader_epoch[rows[~is_odd[rows]]]
@@ -539,6 +542,8 @@ class LogCapture:
         is_bad_here = np.isin(batches.base_offset, sorted(self._damaged)) if self._damaged else nothing
         taken_damaged = ~crc_valid & ~is_known & ~is_partial & ~is_bad_here & is_here
         self._note_intact(batches, crc_valid & ~is_cut)
+        # how far a damaged batch reaches its header alone says: where bronze has a good one, that says it
+        silent |= self._there.has_good_ones(batches.base_offset, ~crc_valid & (is_known | is_partial))
         probed = self._is_probed(read)
         if probed is None and read.is_end and count:
             probed = 0

@@ -6,8 +6,10 @@ kept: memory is bounded by one read, and by the headers of what two sources both
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from coordinator_core.log.scan import without_misplaced_end
 from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.log_capture import LogCapture
 from jobs.bronze.offset_ranges import OffsetRanges
@@ -19,6 +21,7 @@ from jobs.sources.segments import (
     PartitionLog,
     Segment,
     SegmentRead,
+    as_array,
     begins_without_epoch,
     read_first_batch,
     read_segment,
@@ -71,7 +74,7 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
     for index, segment in enumerate(log.segments):
         end = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else capture.work.offset_end
         follower = read_first_batch(log.segments[index + 1]) if index + 1 < len(log.segments) else FirstBatch()
-        capture.expect(end, follower)
+        capture.expect(end, follower.leader_epoch)
         settled_to = settled_from(segment.base_offset)
         was_read = capture.was_read(segment)
         if is_new_checkpoint and segment.path in capture.work.read_files and begins_without_epoch(segment):
@@ -90,7 +93,10 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
             capture.end(segment.base_offset)
             capture.begin(log.log_start_offset)
             continue
-        read = capture.without_misplaced_end(read)
+        scan = without_misplaced_end(
+            read.scan, as_array(read.data), offset_end=end, first_timestamp_ms=follower.timestamp_ms
+        )
+        read = replace(read, scan=scan)
         if read.is_end:
             capture.end(segment.base_offset)
             capture.begin(log.log_start_offset, int(read.scan.batches.base_offset[0]))

@@ -162,6 +162,8 @@ class TaskDone:
     """Offsets which the files span, damaged batches aside."""
     damaged: dict[LogPartition, set[int]] = field(default_factory=dict)
     """Base offsets of damaged batches written."""
+    replaced: dict[LogPartition, list[OffsetRange]] = field(default_factory=dict)
+    """Offsets that headers of damaged batches claim in place of which good ones are in bronze now."""
     removed: list[TableFile] = field(default_factory=list)
     """Files of bronze that go: what is left of them is in `files`."""
     changed: dict[LogPartition, int] = field(default_factory=dict)

@@ -52,8 +52,8 @@ class LogWriter:
         self._run = run
         self._values = {"cluster_id": run.cluster_id, "topic": log.topic, "partition": log.partition}
         self.files: list[WrittenFile] = []
-        self.damaged_files: dict[int, WrittenFile] = {}
-        """Those of damaged batches, by base offset."""
+        self.damaged_files: dict[int, tuple[int, WrittenFile]] = {}
+        """Those of damaged batches, by base offset, with the last offset that the header claims."""
         self._writer: PartWriter | None = None
         self._next_offset = -1
         self._first_offset = -1
@@ -73,11 +73,12 @@ class LogWriter:
         for row in np.flatnonzero(chosen & ~valid).tolist():
             only = np.zeros(len(chosen), np.bool_)
             only[row] = True
-            self.damaged.add(int(read.scan.batches.base_offset[row]))
+            base_offset, last_offset = int(read.scan.batches.base_offset[row]), int(read.scan.batches.last_offset[row])
+            self.damaged.add(base_offset)
             with PartWriter(self._target, DAMAGED, self._values) as writer:
                 for batch in to_record_batches(read, self._log, only):
                     writer.write(self._with_run(batch))
-                self.damaged_files[int(read.scan.batches.base_offset[row])] = writer.close()
+                self.damaged_files[base_offset] = last_offset, writer.close()
         skips_end = max((end for _, end in read.scan.skipped), default=-1)
         if len(chosen):
             self._may_continue = bool((chosen & valid)[-1]) and skips_end < read.scan.end_position

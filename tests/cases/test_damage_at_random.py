@@ -299,3 +299,27 @@ def test_a_merged_segment_before_one_that_it_holds_is_no_damage(tmp_path: Path) 
     assert [row[0] for row in bronze(warehouse)] == [1, 4, 5]
     messages = warehouse.read(TABLES["bronze.quarantine"])["message"].to_pylist()
     assert not [it for it in messages if "header is damaged" in it]
+
+
+@pytest.mark.parametrize("put_right", PUT_RIGHT)
+@pytest.mark.parametrize("delta", [1, 300, 2**20])
+def test_what_a_damaged_header_claims_goes_with_its_batch(tmp_path: Path, delta: int, put_right: str) -> None:
+    """How many offsets the last batch of a log has, its header alone says, and there is the damage."""
+    session = in_process()
+    data = with_epoch(LOG, {})
+    # after base offset, length, epoch, magic, checksum and attributes
+    claiming = data[5][:23] + delta.to_bytes(4, "big") + data[5][27:]
+    good, bad = [(0, data)], [(0, b"".join([*data[:5], claiming]))]
+    warehouse = Warehouse(str(tmp_path / "warehouse"))
+    for number, night in enumerate(nights_of(tmp_path, good, bad, put_right)):
+        before_night(tmp_path, good, put_right, number)
+        options = {"cluster_id": "c", "warehouse": warehouse.root, "segments": tuple(map(str, night))}
+        at = NIGHT + timedelta(days=number)
+        settings = load_settings(options, environment={})
+        capture(session, warehouse, settings, capture_id=f"night-{number}", captured_at=at)
+        if number == 0 and put_right in ("in place", "second folder"):
+            assert coverage(warehouse) == {at: "CAPTURED" if at < 5 else "CORRUPT" for at in range(6 + delta)}
+    assert [row[:2] for row in bronze(warehouse)] == [(it.base_offset, it.base_offset) for it in LOG]
+    assert coverage(warehouse) == dict.fromkeys(range(6), "CAPTURED")
+    rows = warehouse.read(TABLES["bronze.quarantine"]).to_pylist()
+    assert [(row["code"], row["resolved_at"] is None) for row in rows] == [("CRC_MISMATCH", False)]
