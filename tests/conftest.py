@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ for compiled in (PROJECT_ROOT / ".cache" / "numba").glob("*/.compiled"):
 for classes in (PROJECT_ROOT / ".cache").glob("classes-*.jsa"):
     # where a job has left Spark's classes, no JVM of the tests reads them one by one
     os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile='{classes}' -Xlog:cds=off -Xlog:cds+dynamic=off")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # so a shell starts what runs in its background: processes of tests would ignore Ctrl-C, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 from hypothesis import settings as hypothesis_settings
