@@ -78,10 +78,7 @@ def is_of_new_coordinator(batches: BatchColumns) -> BoolArray:
 
 def writer_after(batches: BatchColumns, before: int) -> int:
     """Which coordinator wrote last (`ColumnarOffsetReplay.writer`), given the one before these batches."""
-    shows = np.flatnonzero(is_of_old_coordinator(batches) | is_of_new_coordinator(batches))
-    if not len(shows):
-        return before
-    return WRITER_NEW if is_of_new_coordinator(batches)[shows[-1]] else WRITER_OLD
+    return int(_writers(batches, before)[-1]) if len(batches) else before
 
 
 def deaths_with_last_offset(

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.bronze.capture import capture
+from jobs.bronze.capture import CaptureSummary, capture
 from jobs.delta.warehouse import Warehouse
 from jobs.settings import load_settings
 from schemas.consumer_offsets import TOPIC
@@ -124,6 +124,14 @@ def nights_of(root: Path, good: Segments, bad: list[tuple[int, bytes]], put_righ
     return nights[put_right]
 
 
+def capture_night(warehouse: Warehouse, number: int, folders: Sequence[Path]) -> CaptureSummary:
+    """Capture the segments of some folders; a night begins a day after the one before."""
+    options = {"cluster_id": "c", "warehouse": warehouse.root, "segments": tuple(map(str, folders))}
+    settings = load_settings(options, environment={})
+    at = NIGHT + timedelta(days=number)
+    return capture(in_process(), warehouse, settings, capture_id=f"night-{number}", captured_at=at)
+
+
 def before_night(root: Path, good: Segments, put_right: str, number: int) -> None:
     """The file is put right."""
     if put_right == "in place" and number == 1:
@@ -161,7 +169,6 @@ def a_set(seed: int) -> tuple[Segments, list[tuple[int, bytes]], str, str]:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_what_was_damaged_and_put_right_is_as_the_good_log_alone(tmp_path: Path, part: int) -> None:
     """bronze and coverage are those of the good log, and all that was quarantined is resolved."""
-    session = in_process()
     wrong = []
     for seed in sorted({*range(part, DAMAGE_SETS, PARTS)} - UNDECIDABLE):
         good, bad, kind, put_right = a_set(seed)
@@ -173,11 +180,7 @@ def test_what_was_damaged_and_put_right_is_as_the_good_log_alone(tmp_path: Path,
             for number, night in enumerate(folders):
                 if name == "damaged":
                     before_night(root, good, put_right, number)
-                sources = tuple(map(str, night))
-                options = {"cluster_id": "c", "warehouse": warehouse.root, "segments": sources}
-                settings = load_settings(options, environment={})
-                at = NIGHT + timedelta(days=number)
-                summary = capture(session, warehouse, settings, capture_id=f"night-{number}", captured_at=at)
+                summary = capture_night(warehouse, number, night)
             rows = warehouse.read(TABLES["bronze.quarantine"]).to_pylist()
             still_open = [row for row in rows if row["resolved_at"] is None]
             found.append((bronze(warehouse), coverage(warehouse), still_open, summary.is_clean))
@@ -241,7 +244,6 @@ def test_a_damaged_leader_epoch_cuts_nothing_away(
     tmp_path: Path, damage: dict[int, int], cut: int | None, is_in_place: bool
 ) -> None:
     """No checksum covers it: an epoch that falls, or that the same bytes have not elsewhere, is damaged."""
-    session = in_process()
     data = with_epoch(LOG, damage)
     segments = [(0, b"".join(data[:cut])), *([(cut, b"".join(data[cut:]))] if cut else [])]
     write(tmp_path / "bad", segments)
@@ -251,10 +253,7 @@ def test_a_damaged_leader_epoch_cuts_nothing_away(
         folder = tmp_path / ("bad" if is_in_place or number == 0 else "good")
         if number:
             write(folder, [(0, b"".join(with_epoch(longer, {})))])
-        options = {"cluster_id": "c", "warehouse": warehouse.root, "segments": (str(folder),)}
-        settings = load_settings(options, environment={})
-        at = NIGHT + timedelta(days=number)
-        capture(session, warehouse, settings, capture_id=f"night-{number}", captured_at=at)
+        capture_night(warehouse, number, (folder,))
         if number == 0 and 5 not in damage:
             assert {at for at, kind in coverage(warehouse).items() if kind == "CORRUPT"} == damage.keys()
     assert [row[:3] for row in bronze(warehouse)] == [(it.base_offset, it.base_offset, it.epoch) for it in longer]
@@ -267,7 +266,6 @@ def test_a_damaged_leader_epoch_cuts_nothing_away(
 @pytest.mark.parametrize("bit", [3, 4, 10, 21, 30])
 def test_the_next_segment_disproves_a_damaged_base_offset(tmp_path: Path, bit: int, put_right: str) -> None:
     """Of the last batch of a segment, which no checksum covers and nothing behind it in the file."""
-    session = in_process()
     data = with_epoch(LOG, {})
     good = [(0, data[:3]), (3, data[3:])]
     phantom = (2 ^ 1 << bit).to_bytes(8, "big") + data[2][8:]
@@ -276,10 +274,7 @@ def test_the_next_segment_disproves_a_damaged_base_offset(tmp_path: Path, bit: i
     warehouse = Warehouse(str(tmp_path / "warehouse"))
     for number, night in enumerate(nights):
         before_night(tmp_path, good, put_right, number)
-        options = {"cluster_id": "c", "warehouse": warehouse.root, "segments": tuple(map(str, night))}
-        at = NIGHT + timedelta(days=number)
-        settings = load_settings(options, environment={})
-        capture(session, warehouse, settings, capture_id=f"night-{number}", captured_at=at)
+        capture_night(warehouse, number, night)
         if number == 0 and put_right in ("in place", "second folder"):
             assert coverage(warehouse) == {at: "CORRUPT" if at == 2 else "CAPTURED" for at in range(6)}
     assert [row[:2] for row in bronze(warehouse)] == [(it.base_offset, it.base_offset) for it in LOG]
@@ -294,8 +289,7 @@ def test_a_merged_segment_before_one_that_it_holds_is_no_damage(tmp_path: Path) 
     data = with_epoch(LOG, {})
     write(tmp_path / "mirror", [(0, data[1] + data[4]), (3, b"".join(data[3:]))])
     warehouse = Warehouse(str(tmp_path / "warehouse"))
-    options = {"cluster_id": "c", "warehouse": warehouse.root, "segments": (str(tmp_path / "mirror"),)}
-    capture(in_process(), warehouse, load_settings(options, environment={}), capture_id="night", captured_at=NIGHT)
+    capture_night(warehouse, 0, (tmp_path / "mirror",))
     assert [row[0] for row in bronze(warehouse)] == [1, 4, 5]
     messages = warehouse.read(TABLES["bronze.quarantine"])["message"].to_pylist()
     assert not [it for it in messages if "header is damaged" in it]
@@ -305,7 +299,6 @@ def test_a_merged_segment_before_one_that_it_holds_is_no_damage(tmp_path: Path) 
 @pytest.mark.parametrize("delta", [1, 300, 2**20])
 def test_what_a_damaged_header_claims_goes_with_its_batch(tmp_path: Path, delta: int, put_right: str) -> None:
     """How many offsets the last batch of a log has, its header alone says, and there is the damage."""
-    session = in_process()
     data = with_epoch(LOG, {})
     # after base offset, length, epoch, magic, checksum and attributes
     claiming = data[5][:23] + delta.to_bytes(4, "big") + data[5][27:]
@@ -313,10 +306,7 @@ def test_what_a_damaged_header_claims_goes_with_its_batch(tmp_path: Path, delta:
     warehouse = Warehouse(str(tmp_path / "warehouse"))
     for number, night in enumerate(nights_of(tmp_path, good, bad, put_right)):
         before_night(tmp_path, good, put_right, number)
-        options = {"cluster_id": "c", "warehouse": warehouse.root, "segments": tuple(map(str, night))}
-        at = NIGHT + timedelta(days=number)
-        settings = load_settings(options, environment={})
-        capture(session, warehouse, settings, capture_id=f"night-{number}", captured_at=at)
+        capture_night(warehouse, number, night)
         if number == 0 and put_right in ("in place", "second folder"):
             assert coverage(warehouse) == {at: "CAPTURED" if at < 5 else "CORRUPT" for at in range(6 + delta)}
     assert [row[:2] for row in bronze(warehouse)] == [(it.base_offset, it.base_offset) for it in LOG]
