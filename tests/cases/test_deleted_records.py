@@ -6,10 +6,8 @@ from typing import Final
 import pytest
 
 from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.simulation import Simulation
-from coordinator_core.simulate.truth import MemorySink
-from jobs.operations.simulate import write_log
 from tests.cases.harness import Ledger
+from tests.cases.simulated import simulate_into
 
 SCENARIO: Final = """
 name = "deleted"
@@ -64,11 +62,7 @@ offset = 2300
 @pytest.mark.parametrize(("version", "has_count"), [("4.1", False), ("4.2", True)])
 def test_deleted_records_moved_the_start_offset(tmp_path: Path, version: str, has_count: bool) -> None:
     """With a delivery complete count, which Kafka writes since 4.2, and without."""
-    sink = MemorySink()
-    simulation = Simulation(parse_scenario(SCENARIO.format(version=version), "deleted.toml"), sink)
-    simulation.run()
-    for log, topic_id in simulation.logs():
-        write_log(tmp_path / "logs", log, topic_id, simulation.scenario.cluster.segment_bytes)
+    sink = simulate_into(tmp_path / "logs", parse_scenario(SCENARIO.format(version=version), "deleted.toml"))
     ledger = Ledger(tmp_path / "warehouse")
     assert ledger.night(tmp_path / "logs").exit_code == 0
     counts = {row["delivery_complete_count"] for row in ledger.rows("silver.share_partition_states")}

@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import Final
 
 from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.simulation import Simulation
-from coordinator_core.simulate.truth import MemorySink
-from jobs.operations.simulate import write_log
 from tests.cases.harness import Ledger
+from tests.cases.simulated import simulate_into
 from tests.conftest import PROJECT_ROOT
 
 SCENARIO: Final = PROJECT_ROOT / "scenarios" / "racks.toml"
@@ -30,10 +28,7 @@ RACKS: Final = {
 def test_members_have_their_racks_in_silver(ledger: Ledger, tmp_path: Path) -> None:
     """In groups of each protocol; and no rebalance of a group that only racks moved has a cause for CERTAIN."""
     scenario = parse_scenario(SCENARIO.read_text(encoding="utf-8"), SCENARIO.name)
-    simulation = Simulation(scenario, MemorySink())
-    simulation.run()
-    for log, topic_id in simulation.logs():
-        write_log(tmp_path / "logs", log, topic_id, scenario.cluster.segment_bytes)
+    simulate_into(tmp_path / "logs", scenario)
     night = ledger.night(tmp_path / "logs")
     assert night.exit_code == 0, night.text
     found = {(row["client_id"], row["rack_id"]) for row in ledger.rows("silver.member_attributes")}

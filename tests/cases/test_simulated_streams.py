@@ -7,11 +7,10 @@ from typing import Final
 import pytest
 
 from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.simulation import Simulation
 from coordinator_core.simulate.truth import MemorySink
-from jobs.operations.simulate import write_log
 from jobs.queries.owner import find_owners
 from tests.cases.harness import Ledger
+from tests.cases.simulated import simulate_into
 from tests.conftest import PROJECT_ROOT
 
 SCENARIO: Final = PROJECT_ROOT / "scenarios" / "streams.toml"
@@ -28,12 +27,8 @@ CAUSES_OF: Final = {
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[MemorySink, Path]:
     """The truth of the scenario, and its logs."""
     scenario = parse_scenario(SCENARIO.read_text(encoding="utf-8"), SCENARIO.name)
-    sink, logs = MemorySink(), tmp_path_factory.mktemp("streams")
-    simulation = Simulation(scenario, sink)
-    simulation.run()
-    for log, topic_id in simulation.logs():
-        write_log(logs, log, topic_id, scenario.cluster.segment_bytes)
-    return sink, logs
+    logs = tmp_path_factory.mktemp("streams")
+    return simulate_into(logs, scenario), logs
 
 
 def test_counts_may_be_learned_later(ledger: Ledger, simulated: tuple[MemorySink, Path], tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from typing import Any, Final
 import pytest
 
 from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.simulation import Simulation
-from coordinator_core.simulate.truth import Facts, MemorySink
-from jobs.operations.simulate import write_log
+from coordinator_core.simulate.truth import Facts
 from tests.cases.harness import Ledger
+from tests.cases.simulated import simulate_into
 from tests.conftest import PROJECT_ROOT
 
 SCENARIO: Final = PROJECT_ROOT / "scenarios" / "topics-come-and-go.toml"
@@ -22,13 +21,8 @@ Truth = dict[str, list[Facts]]
 
 def simulated(folder: Path, duration_s: int = 720) -> Truth:
     """The logs of so much of the story; its truth."""
-    sink = MemorySink()
     scenario = parse_scenario(SCENARIO.read_text(encoding="utf-8"), SCENARIO.name)
-    simulation = Simulation(replace(scenario, duration_ms=1000 * duration_s), sink)
-    simulation.run()
-    for log, topic_id in simulation.logs():
-        write_log(folder, log, topic_id, scenario.cluster.segment_bytes)
-    return sink.lines
+    return simulate_into(folder, replace(scenario, duration_ms=1000 * duration_s)).lines
 
 
 @pytest.fixture(scope="module")

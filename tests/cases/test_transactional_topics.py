@@ -7,10 +7,9 @@ from typing import Any, Final
 import pytest
 
 from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.simulation import Simulation
-from coordinator_core.simulate.truth import Facts, MemorySink
-from jobs.operations.simulate import write_log
+from coordinator_core.simulate.truth import Facts
 from tests.cases.harness import Ledger
+from tests.cases.simulated import simulate_into
 
 UNIT: Final = 7
 """Offsets of a transaction: six records and the marker."""
@@ -55,11 +54,8 @@ def _lines(logs: tuple[Path, dict[str, list[Facts]]]) -> dict[str, list[Facts]]:
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[Facts]]]:
     """The logs of the story, and its truth."""
-    sink, folder = MemorySink(), tmp_path_factory.mktemp("logs")
-    simulation = Simulation(parse_scenario(SCENARIO, "transactional.toml"), sink)
-    simulation.run()
-    for log, topic_id in simulation.logs():
-        write_log(folder, log, topic_id, simulation.scenario.cluster.segment_bytes)
+    folder = tmp_path_factory.mktemp("logs")
+    sink = simulate_into(folder, parse_scenario(SCENARIO, "transactional.toml"))
     return folder, sink.lines
 
 

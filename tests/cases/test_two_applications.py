@@ -13,10 +13,9 @@ from coordinator_core.assignors.server_simple import assign_simple
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.simulation import Simulation
-from coordinator_core.simulate.truth import Facts, MemorySink
-from jobs.operations.simulate import write_log
+from coordinator_core.simulate.truth import Facts
 from tests.cases.harness import Ledger
+from tests.cases.simulated import simulate_into
 from tests.conftest import PROJECT_ROOT
 
 SCENARIO: Final = PROJECT_ROOT / "scenarios" / "two-applications.toml"
@@ -26,15 +25,10 @@ PROTOCOLS: Final = ("classic", "consumer", "share")
 
 def simulated(folder: Path, duration_s: int) -> dict[str, list[Facts]]:
     """The logs of so much of the story; its truth."""
-    sink = MemorySink()
     scenario = replace(
         parse_scenario(SCENARIO.read_text(encoding="utf-8"), SCENARIO.name), duration_ms=1000 * duration_s
     )
-    simulation = Simulation(scenario, sink)
-    simulation.run()
-    for log, topic_id in simulation.logs():
-        write_log(folder, log, topic_id, scenario.cluster.segment_bytes)
-    return sink.lines
+    return simulate_into(folder, scenario).lines
 
 
 def found(ledger: Ledger) -> list[dict[str, Any]]:

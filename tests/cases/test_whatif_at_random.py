@@ -9,9 +9,9 @@ import pytest
 
 from coordinator_core.simulate.scenario import Scenario
 from jobs.errors import WhatIfJobError
-from jobs.operations.simulate import write_log
 from jobs.queries.whatif import asked, whatif
 from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.simulated import write_logs
 from tests.cases.whatif_stories import Asked, Figures, asked_of, judge, random_scenario
 from tests.coordinator_core.whatif.recorded import Simulated
 
@@ -27,8 +27,7 @@ LIKELY_LEAST: Final = 0.95
 
 def night(world: Simulated, ledger: Ledger, folder: Path) -> None:
     """The logs of a world, through a nightly."""
-    for log, topic_id in world.simulation.logs():
-        write_log(folder / "logs", log, topic_id, world.simulation.scenario.cluster.segment_bytes)
+    write_logs(folder / "logs", world.simulation)
     done = ledger.night(folder / "logs")
     assert done.exit_code == 0, done.text
 

@@ -1,0 +1,23 @@
+"""Logs of simulated scenarios, as folders of segments, with the truth beside them."""
+
+from pathlib import Path
+
+from coordinator_core.simulate.scenario import Scenario
+from coordinator_core.simulate.simulation import Simulation
+from coordinator_core.simulate.truth import MemorySink
+from jobs.operations.simulate import write_log
+
+
+def simulate_into(folder: Path, scenario: Scenario) -> MemorySink:
+    """Run a scenario and write its logs; its truth."""
+    sink = MemorySink()
+    simulation = Simulation(scenario, sink)
+    simulation.run()
+    write_logs(folder, simulation)
+    return sink
+
+
+def write_logs(folder: Path, simulation: Simulation) -> None:
+    """All logs of a simulation that has run."""
+    for log, topic_id in simulation.logs():
+        write_log(folder, log, topic_id, simulation.scenario.cluster.segment_bytes)
