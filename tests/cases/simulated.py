@@ -1,4 +1,4 @@
-"""Logs of simulated scenarios, as folders of segments, with the truth beside them."""
+"""Logs of simulated scenarios, as folders of segments, with what each coordinator knew."""
 
 from pathlib import Path
 
