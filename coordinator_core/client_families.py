@@ -1,20 +1,20 @@
-"""Clients of one kind, by their client ids: instances of one service differ in what a machine made up."""
+"""Groups client ids by family: instances of one service differ only in the words that a machine generated."""
 
 import re
 from functools import lru_cache
 from typing import Final
 
 RANDOM_LETTERS_MIN: Final = 5
-"""A word of so many letters, none a vowel, is none: Kubernetes names pods so."""
+"""A word of at least this many letters without a vowel counts as generated: Kubernetes names pods like that."""
 VOWELS: Final = frozenset("aeiouyAEIOUY")
 _WORDS: Final = re.compile(r"[^\W_]+")
 _KNOWN_MAX: Final = 1 << 14
-"""Client ids whose family is remembered."""
+"""How many client ids the cache of families holds."""
 
 
 @lru_cache(_KNOWN_MAX)
 def client_family(client_id: str) -> tuple[str, ...]:
-    """The words of a client id that instances of one service have in common: those that no machine made up."""
+    """The words of a client id that instances of one service share: all but the generated ones."""
     return tuple(word for word in _WORDS.findall(client_id) if not _is_made_up(word))
 
 

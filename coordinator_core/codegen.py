@@ -1,6 +1,8 @@
-"""A function written as Python source, line by line, and compiled: for what runs too often to be put together of calls.
+"""Builds a function as Python source, line by line, and compiles it: for code that runs too often to be composed of
+calls.
 
-As dataclasses and attrs make their methods. No text of a log ever gets into the source: a declaration decides it alone.
+dataclasses and attrs make their methods the same way. Only declarations decide the source; no text of a log gets into
+it.
 """
 
 import linecache
@@ -10,7 +12,7 @@ from typing import Any
 
 
 class Source:
-    """The lines of one function, and the objects that they name."""
+    """The lines of one function, and the objects that these lines refer to."""
 
     def __init__(self, signature: str) -> None:
         """`signature`: `name(argument, ...)`."""
@@ -25,7 +27,7 @@ class Source:
 
     @contextmanager
     def indented(self) -> Iterator[None]:
-        """Lines that are added here are one level deeper than the line before."""
+        """Indent the lines added inside this block by one level."""
         self._depth += 1
         try:
             yield
@@ -33,13 +35,13 @@ class Source:
             self._depth -= 1
 
     def name(self, kind: str, value: Any) -> str:
-        """A name of this function alone for an object: what it is, and a number."""
+        """Bind an object to a new name, unique in this function. Returns the name: `kind` and a number."""
         name = f"{kind}_{len(self._names)}"
         self._names[name] = value
         return name
 
     def compiled(self, title: str) -> Callable[..., Any]:
-        """The function. Its lines show in a traceback, under `title`."""
+        """Compile the function. A traceback shows its lines under `title`."""
         text = "\n".join([f"def {self._signature}:", *self._lines, ""])
         file = f"<{title}>"
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

@@ -1,9 +1,8 @@
-"""What of a log partition was seen and what was not: an algebra of offset ranges.
+"""Which offsets of a log partition were captured and which were not: an algebra of offset ranges.
 
-Two coverages merge offset by offset, the better knowledge winning (CAPTURED over CORRUPT over COMPACTED over
-MISSING; a hole within an intact batch over CORRUPT),
-so the order in which captures happen does not matter, and seeing the same again changes nothing. Completed, a coverage
-says one thing of each offset from 0 to the last one known.
+Two coverages merge offset by offset, and the better knowledge wins: CAPTURED over CORRUPT over COMPACTED over MISSING;
+a hole within an intact batch wins over CORRUPT. So the order of captures does not matter, and capturing the same range
+again changes nothing. A complete coverage has exactly one kind for each offset from 0 to the last known one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,24 +16,24 @@ OFFSET_MAX: Final = 2**63 - 1
 
 
 class CoverageKind(IntEnum):
-    """What is known of an offset; a greater value is better knowledge."""
+    """What is known about an offset. A greater value is better knowledge."""
 
     MISSING = 0
-    """Never seen: before the first capture, or between two."""
+    """Never read: it lies before the first capture, or between two captures."""
     COMPACTED = 1
-    """A hole inside a captured range: the log was there, the record was not any more."""
+    """A hole inside a captured range: the log was read there, and compaction had removed the record."""
     CORRUPT = 2
-    """Its bytes were there and could not be trusted."""
+    """Its bytes were read and are damaged."""
     CAPTURED = 3
-    """Its record, or the marker, is in bronze."""
+    """Its record or marker is in bronze."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageRange:
-    """Consecutive offsets of which one thing is known. `to_offset` is inclusive; times are epoch milliseconds.
+    """Consecutive offsets of one kind. `to_offset` is inclusive; times are epoch milliseconds.
 
-    Only CAPTURED ranges have timestamps: those of their batches, None where these had none; `with_times` derives those
-    of what is missing between them. `observed_at_ms` is the start of the run which first saw it so.
+    Only CAPTURED ranges have timestamps: those of their batches, None where the batches have none. `with_times` derives
+    times for the ranges between them. `observed_at_ms` is the start of the run that first saw the range as this kind.
     """
 
     from_offset: int
@@ -45,7 +44,7 @@ class CoverageRange:
     first_timestamp_ms: int | None = None
     last_timestamp_ms: int | None = None
     leader_epoch: int | None = None
-    """Of a hole, or of what is damaged: the epoch of the batch behind it in the copy that shows it. None: not known."""
+    """For a hole or a damaged range: the epoch of the batch after it, in the copy that shows it. None if unknown."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.from_offset <= self.to_offset <= OFFSET_MAX:
@@ -58,11 +57,11 @@ class CoverageRange:
 BEFORE_FIRST: Final = "before the first captured offset"
 BETWEEN: Final = "between two captures"
 IN_BATCH: Final = "compaction took the record out of its batch"
-"""Reason of a hole within an intact batch: a damaged copy of that batch says nothing against it."""
+"""Reason of a hole within an intact batch. A damaged copy of that batch does not contradict it."""
 
 
 def merge_coverage(old: Iterable[CoverageRange], new: Iterable[CoverageRange]) -> tuple[CoverageRange, ...]:
-    """Both together: disjoint and ascending. Idempotent, commutative and associative."""
+    """Merge two coverages into disjoint, ascending ranges. Idempotent, commutative and associative."""
     ranges = [*old, *new]
     captured = _union_of_captured(r for r in ranges if r.kind is CoverageKind.CAPTURED)
     others = [r for r in ranges if r.kind is not CoverageKind.CAPTURED]
@@ -70,10 +69,10 @@ def merge_coverage(old: Iterable[CoverageRange], new: Iterable[CoverageRange]) -
 
 
 def complete_coverage(ranges: Iterable[CoverageRange], *, observed_at_ms: int) -> tuple[CoverageRange, ...]:
-    """Disjoint ranges with MISSING ones between them, from offset 0 to the last offset there is.
+    """Fill the gaps with MISSING ranges, from offset 0 to the last known offset. Returns disjoint ranges.
 
-    A gap which was there before keeps its time; whether it lies before the first captured offset or between two
-    captures is decided again, since a later capture may have come before it.
+    A gap that was known before keeps its time. Its reason (before the first captured offset, or between two captures)
+    is decided again, since a later capture may have read offsets before it.
     """
     ascending = sorted(ranges, key=lambda r: r.from_offset)
     if not ascending:
@@ -90,8 +89,9 @@ def with_times(
 ) -> Iterator[tuple[CoverageRange, int | None, int | None]]:
     """Each of some ascending ranges, with the times (epoch ms) between which its records were written.
 
-    Those of a captured range are its own. What is MISSING or CORRUPT was written after the last captured batch before
-    it and before the first one after it, None where there is none. A COMPACTED hole has none: the record was obsolete.
+    A captured range has its own times. A MISSING or CORRUPT range was written after the last captured batch before it
+    and before the first captured batch after it; a side without such a batch is None. A COMPACTED hole has no times:
+    its record was obsolete.
     """
     after: list[int | None] = []
     first_after: int | None = None
@@ -119,7 +119,9 @@ def _relabelled(r: CoverageRange, first_captured: int) -> CoverageRange:
 
 
 def subtract(ranges: Iterable[tuple[int, int]], holes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Offset ranges less others; both ends inclusive everywhere, any order in, ascending and disjoint out."""
+    """Subtract offset ranges from others. Both ends are inclusive; the input may be in any order, the result is
+    ascending and disjoint.
+    """
     result: list[tuple[int, int]] = []
     cuts = union(holes)
     index = 0
@@ -131,7 +133,7 @@ def subtract(ranges: Iterable[tuple[int, int]], holes: Iterable[tuple[int, int]]
                 result.append((position, cut_first - 1))
             position = max(position, cut_last + 1)
             if cut_last > last:
-                break  # it reaches into the next range
+                break  # this cut reaches into the next range
             index += 1
         if position <= last:
             result.append((position, last))
@@ -139,13 +141,13 @@ def subtract(ranges: Iterable[tuple[int, int]], holes: Iterable[tuple[int, int]]
 
 
 def intersect(a: Iterable[tuple[int, int]], b: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The offsets which are in both; both ends inclusive."""
+    """The offsets that are in both. Both ends are inclusive."""
     ranges = union(a)
     return subtract(ranges, subtract(ranges, b))
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same offsets as ascending, disjoint ranges which do not touch; both ends inclusive."""
+    """The same offsets as ascending ranges that neither overlap nor adjoin. Both ends are inclusive."""
     result: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if result and first <= result[-1][1] + 1:
@@ -156,7 +158,7 @@ def union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _union_of_captured(ranges: Iterable[CoverageRange]) -> list[CoverageRange]:
-    """Captured ranges, those which touch or overlap joined into one."""
+    """Captured ranges, with those joined that adjoin or overlap."""
     result: list[CoverageRange] = []
     for r in sorted(ranges, key=lambda r: r.from_offset):
         if not result or r.from_offset > result[-1].to_offset + 1:
@@ -183,14 +185,15 @@ def _greatest(a: int | None, b: int | None) -> int | None:
 
 
 def _rank(r: CoverageRange) -> tuple[int, int, int, str]:
-    """Ascending: better knowledge first, then the newer leader epoch, which is cut away last, then the earlier sight,
-    then the reason, so that ties have one winner."""
+    """Sort key for overlapping ranges: better knowledge first, then the newer leader epoch, which is truncated last,
+    then the earlier observation, then the reason, so that ties have one winner."""
     epoch = OFFSET_MAX if r.leader_epoch is None else r.leader_epoch
     return -2 * int(r.kind) - 3 * (r.reason == IN_BATCH), -epoch, r.observed_at_ms, r.reason or ""
 
 
 def _best_pieces(ranges: list[CoverageRange]) -> Iterator[CoverageRange]:
-    """Of overlapping ranges the best at each offset: a sweep over all ends, the best open range on top of a heap."""
+    """The best of overlapping ranges at each offset: a sweep over all ends, with the best open range on top of a
+    heap."""
     ascending = sorted(ranges, key=lambda r: r.from_offset)
     ends = sorted({r.from_offset for r in ranges} | {r.to_offset + 1 for r in ranges})
     opened: list[tuple[tuple[int, int, int, str], int]] = []
@@ -206,7 +209,7 @@ def _best_pieces(ranges: list[CoverageRange]) -> Iterator[CoverageRange]:
 
 
 def _joined(ranges: Iterable[CoverageRange]) -> Iterator[CoverageRange]:
-    """Neighbours that say the same made one."""
+    """Merge neighbouring ranges that are alike."""
     current: CoverageRange | None = None
     for r in ranges:
         if current is not None and current.to_offset + 1 == r.from_offset and _rank(current) == _rank(r):

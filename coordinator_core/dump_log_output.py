@@ -1,15 +1,15 @@
-"""What kafka-dump-log prints of segments, back to record batches.
+"""Rebuilds record batches from what kafka-dump-log prints of segments.
 
-    kafka-dump-log --files .../__consumer_offsets-0/00000000000000000000.log --print-data-log --offsets-decoder
+  kafka-dump-log --files .../__consumer_offsets-0/00000000000000000000.log --print-data-log --offsets-decoder
 
-A header line tells everything of a batch but the base timestamp, which is the first record's (or the delete horizon,
-which the line has); markers are printed in full. So a batch that was not compressed comes back to the byte, and the
-checksum in its header line proves it: `DumpedBatch.is_exact`. A batch that was compressed is packed without
-compression. What the tool does not tell is said: records which it could not decode, or printed without a decoder.
+A header line has all fields of a batch but the base timestamp. That is the first record's (or the delete horizon, which
+the line has); markers are printed in full. So a batch that was not compressed is rebuilt byte for byte, and the
+checksum in its header line proves it: `DumpedBatch.is_exact`. A batch that was compressed is rebuilt without
+compression. Records that the tool could not decode, or printed without a decoder, are reported as faults.
 
-Older tools print less. Before 3.8 keys and values are text (`dump_log_text.py`), those of transactions before 4.0. A
-text with a line break in it goes on in the next line. Before 2.4 tombstones come without their key. Before 2.2 record
-lines have no header line before them: those of one position are one batch, whose leader epoch is unknown.
+Older tools print less. Before 3.8 keys and values are text (`dump_log_text.py`), for transactions before 4.0. A text
+with a line break continues on the next line. Before 2.4 tombstones are printed without their key. Before 2.2 record
+lines have no header line before them: the lines of one position are one batch, whose leader epoch is unknown.
 
 Source: DumpLogSegments (dumpLog, printBatchLevel, printRecordMetadata, printRecordContents, printControlRecord), and
 the output of the tools of 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.0.1 to 2.4.1, 2.8.2, 3.5.2, 3.8.1 and later.
@@ -51,15 +51,15 @@ from schemas.control_records import LEADER_CHANGE_MESSAGE
 from schemas.registry import REGISTRY
 
 DUMPED_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Text of the record lines of one batch. A batch has at most max.message.bytes (1 MiB), and JSON takes a few times the
-bytes it tells; far above that a dump is no dump."""
+"""Bound on the text of one batch's record lines. A batch has at most max.message.bytes (1 MiB), and JSON takes a few
+times as many bytes; a text far above that is not from kafka-dump-log."""
 
 NOT_PRINTED: Final = "RECORD_NOT_PRINTED"
 """Code of a record whose line has no readable key and value."""
 NO_PARTITION: Final = "no line says which log partition this is"
 NO_OFFSET_AND_TIME: Final = "the record is printed without offset and time"
 UNKNOWN_LINE: Final = "UNKNOWN_LINE"
-"""Code of a line which kafka-dump-log does not print."""
+"""Code of a line that kafka-dump-log does not print."""
 
 PRINT_DATA: Final = "run kafka-dump-log with --print-data-log and the decoder of the topic"
 KEEP_BYTES: Final = (
@@ -78,7 +78,7 @@ PRINT_DEEP: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DumpedBatch:
-    """A batch, rebuilt."""
+    """A batch, rebuilt from its lines."""
 
     topic: str
     partition: int
@@ -86,36 +86,36 @@ class DumpedBatch:
     last_offset: int
     data: bytes
     is_exact: bool
-    """The batch itself, to the byte: its checksum is the one which the tool printed."""
+    """The batch equals the original byte for byte: its checksum is the one that the tool printed."""
     record_count: int
     """Records that were rebuilt."""
     unread_count: int
-    """Records of the metadata log left out, because this project does not read their types."""
+    """Records of the metadata log that are left out, because this project does not read their types."""
     left_out: tuple[tuple[str, int], ...] = ()
-    """Names of fields of a later Kafka that are left out, and of how many records."""
+    """Fields of a later Kafka that are left out: name, and number of records that have it."""
     text_count: int = 0
-    """Records that were printed as text, which leaves fields out."""
+    """Records that were printed as text, which lacks some fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedFault:
-    """Something of a dump which is in no batch."""
+    """A part of a dump that could not become part of a batch."""
 
     code: str
     message: str
     line_number: int
-    """From 1."""
+    """Counts from 1."""
     topic: str | None
     partition: int | None
     offset: int | None = None
     text: str = ""
     group_id: str | None = None
-    """The group whose record it is, as far as the line says it."""
+    """The group of the record, where the line names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedGap:
-    """Offsets of a batch whose records are not printed: another dump, or the log itself, may have them."""
+    """Offsets of a batch whose records are not printed. Another dump, or the log itself, may have them."""
 
     topic: str
     partition: int
@@ -127,10 +127,10 @@ Dumped = DumpedBatch | DumpedFault | DumpedGap
 
 
 def read_dump_log_output(lines: Iterable[tuple[int, str]], *, log: tuple[str, int] | None = None) -> Iterator[Dumped]:
-    """Batches and faults of the lines of a dump, each with its number.
+    """Batches and faults from the numbered lines of a dump.
 
-    `log`: topic and partition of what comes before the first line `Dumping .../<topic>-<partition>/...`, or where that
-    line names a file without its folder.
+    `log`: topic and partition of the lines before the first `Dumping .../<topic>-<partition>/...`, or of a file that
+    such a line names without its folder.
     """
     reader = _Reader(log)
     for line_number, line in lines:
@@ -145,24 +145,24 @@ class _Batch:
     line_number: int
     header: Mapping[str, str]
     records: list[tuple[Record, Any, Any]] = field(default_factory=list)
-    """Each with the printed key and value it was made of."""
+    """Each record, with the printed key and value it was made from."""
     text_bytes: int = 0
     unread_offsets: list[int] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-    """Fields of a later Kafka, and how many records have them."""
+    """Fields of a later Kafka, and how many records have each."""
     fault_count: int = 0
-    """Record lines that do not tell their record."""
+    """Record lines from which no record could be made."""
     has_next_lines: bool = True
     """False after a fault that makes the rest of the batch unusable."""
     is_of_lines: bool = False
-    """Of record lines alone: the first of them is `header`."""
+    """The batch has record lines only, no header line: `header` comes from the first record line."""
     text_count: int = 0
     """Records that were printed as text."""
 
 
 @dataclass(slots=True)
 class _RecordLine:
-    """A record line whose text may go on in the next lines."""
+    """A record line whose text may continue on the next lines."""
 
     fields: "_Fields"
     line_number: int
@@ -172,7 +172,7 @@ class _RecordLine:
     more_bytes: int = 0
 
     def takes(self, line_number: int, line: str) -> bool:
-        """Keep a line that may belong to it, as long as there is room."""
+        """Add a line that may belong to the record. False where it would exceed the bound."""
         self.more_bytes += len(line) + 1
         if self.more_bytes > DUMPED_BATCH_BYTES_MAX:
             return False
@@ -180,7 +180,7 @@ class _RecordLine:
         return True
 
     def whole(self) -> str:
-        """All lines as one text; empty ones are left out before they come here, and counted."""
+        """All lines as one text. The reader skips empty lines, so they are restored from the line numbers."""
         parts, last = [self.text], self.line_number
         for line_number, line in self.more:
             parts += ["\n" * (line_number - last), line]
@@ -189,7 +189,7 @@ class _RecordLine:
 
 
 class _Fields(NamedTuple):
-    """What a record line says of the record."""
+    """The fields of a record line."""
 
     offset: int
     timestamp_ms: int
@@ -207,9 +207,9 @@ _LEGACY_HEADER: Final = re.compile(r"offset: -?[0-9]+ position: [0-9]+ \w+: -?[0
 _RECORD_ALONE: Final = re.compile(
     r"offset: -?[0-9]+ position: [0-9]+ (?:\w+: -?[0-9]+ )?isvalid: \w+ (?:keysize|payloadsize): ", re.ASCII
 )
-"""A record line of the tools that print no line of its batch before it."""
+"""A record line of tools that print no header line before it."""
 _SHALLOW_HEADER: Final = re.compile(r"offset: -?[0-9]+ position: [0-9]+ \w+: -?[0-9]+ isvalid: \w+ size: ", re.ASCII)
-"""A line of a batch of magic 0 or 1, by tools that print no records then."""
+"""A batch of magic 0 or 1, as printed by tools that print no records with it."""
 _LOG_SUFFIX: Final = ".log"
 _IGNORED: Final = (
     "Log starting offset: ",
@@ -243,7 +243,7 @@ _CONTROL: Final = (" endTxnMarker: ", " controlType: ")
 _NOT_COMPRESSED: Final = ("none", "nocompressioncodec")
 _NO_CRC: Final = -1
 _TYPED_KEY: Final = ' key: {"type":'
-"""How keys begin in the tools that print JSON."""
+"""How keys begin where the tool prints JSON."""
 
 _OFFSET_MAX: Final = 2**63 - 1
 _NOT_PRINTED: Final = (None, None)
@@ -286,7 +286,7 @@ class _Reader:
             yield self._fault(UNKNOWN_LINE, "not a line of kafka-dump-log", line_number, line)
 
     def flush(self) -> Iterator[Dumped]:
-        """The batch whose lines have all been read."""
+        """Finish the batch whose lines have all been read."""
         yield from self._close_record()
         batch, self._batch = self._batch, None
         if batch is None or not batch.has_next_lines or (batch.is_of_lines and not batch.records):
@@ -313,9 +313,9 @@ class _Reader:
             yield self._fault(NOT_PRINTED, message, batch.line_number, line)
 
     def _unprinted_count(self, batch: _Batch) -> int:
-        """How many records of a batch are not printed: as its header counts them, else as lines say."""
+        """How many records of a batch are not printed: by the count in its header, else by the faults of its lines."""
         if batch.header.get("isvalid") != "true" or batch.is_of_lines:
-            return 0  # none of it is to be trusted; each of its lines is a record or a fault
+            return 0  # its header cannot be trusted; each of its lines is a record or a fault
         printed_count = len(batch.records) + len(batch.unread_offsets)
         count = batch.header.get("count")
         if count is None:
@@ -323,7 +323,7 @@ class _Reader:
         return max(batch.fault_count, int(count[:11]) - printed_count)
 
     def _unreported(self, batch: _Batch, count: int) -> Iterator[Dumped]:
-        """Offsets of a batch of which nothing is printed; and a fault, where no line said so."""
+        """Report the offsets of a batch that are not printed, and a fault where no line has reported them."""
         assert self._log is not None
         header = batch.header
         last = int(header.get("lastOffset", header.get("offset", "")))
@@ -343,7 +343,7 @@ class _Reader:
             first = known + 1
 
     def _first_inside(self, batch: _Batch, last: int) -> int:
-        """The first offset that a message of magic 0 or 1 may have: a compressed one has all up to its own."""
+        """The first offset that a message of magic 0 or 1 may contain: a compressed one contains all up to its own."""
         if batch.header.get("compresscodec", "").lower() in _NOT_COMPRESSED or self._next_offset is None:
             return last
         return min(self._next_offset, last)
@@ -361,7 +361,7 @@ class _Reader:
             )
 
     def _record_alone(self, line_number: int, line: str) -> Iterator[Dumped]:
-        """A record line without a line of its batch: those of one position are one batch."""
+        """A record line without a header line: the record lines of one position are one batch."""
         fields = _fields_of(line)
         if fields is None:
             yield from self.flush()
@@ -371,7 +371,7 @@ class _Reader:
         if self._batch is None or not self._batch.is_of_lines or self._batch.header["position"] != header["position"]:
             yield from self.flush()
             is_control = str(line.startswith(_CONTROL, fields.end)).lower()
-            of_batch = {**header, "isControl": is_control, "isvalid": "true"}  # validity is each line's own
+            of_batch = {**header, "isControl": is_control, "isvalid": "true"}  # each line has its own validity
             yield from self._begin(_Batch(line_number, of_batch, is_of_lines=True), line)
         if self._log is None:
             return
@@ -429,7 +429,9 @@ class _Reader:
         batch.records.append((Record(fields.offset, fields.timestamp_ms, *record), *printed))
 
     def _close_record(self) -> Iterator[Dumped]:
-        """The record whose text may have gone on: it ends with its last line, else with its first one."""
+        """Finish the record whose text may have continued: it ends with the last line that was kept, else with its
+        first line.
+        """
         line, self._open = self._open, None
         batch = self._batch
         if line is None or batch is None:
@@ -455,7 +457,7 @@ class _Reader:
         return text_record(self._log[0], text[line.fields.end :], line.fields.key_size, line.fields.value_size)
 
     def _unread(self, batch: _Batch, error: EncodeError, line_number: int, line: str, offset: int) -> Iterator[Dumped]:
-        """A record line that does not tell its record."""
+        """Count and report a record line from which no record could be made."""
         batch.fault_count += 1
         message = f"{error}: {KEEP_BYTES if isinstance(error, LaterKafka) else PRINT_DATA}"
         if isinstance(error, UnprintedFields):
@@ -510,7 +512,7 @@ class _Reader:
 
 
 def _parts(batch: _Batch) -> Sequence[_Batch]:
-    """The batch; of messages of magic 0 or 1 that were compressed together, each."""
+    """The batch itself; messages of magic 0 or 1 that were compressed together become one batch each."""
     if batch.header.get("magic") not in _LEGACY_MAGIC or len(batch.records) < 2:
         return [batch]
     is_text = batch.text_count > 0
@@ -519,7 +521,7 @@ def _parts(batch: _Batch) -> Sequence[_Batch]:
 
 
 def _is_known(line: str) -> bool:
-    """Is it a line of the tool, no text that goes on?"""
+    """Whether a line is one that the tool prints, rather than the continuation of a text."""
     return (
         line.startswith((_DUMPING, *_IGNORED))
         or _is_header(line)
@@ -532,7 +534,9 @@ def _is_header(line: str) -> bool:
 
 
 def _has_own_line(header: Mapping[str, str]) -> bool:
-    """Does the tool print batches and records? Before 2.2 it prints one of the two, and validity before sizes."""
+    """Whether the tool prints both batches and records. Before 2.2 it prints one of the two, with validity before
+    sizes.
+    """
     names = list(header)
     return names.index("isvalid") > names.index("size") if {"isvalid", "size"} <= header.keys() else False
 
@@ -591,7 +595,7 @@ def _control_record(line: str, position: int) -> tuple[bytes | None, bytes | Non
 def _data_record(
     topic: str, line: str, fields: _Fields, left_out: set[str]
 ) -> tuple[tuple[bytes | None, bytes | None], tuple[Any, Any]]:
-    """Key and value, and the two as printed."""
+    """Decode the record. Returns (key, value) as bytes, and (key, value) as printed."""
     _check_headers(fields)
     position = fields.end
     if topic == METADATA_TOPIC:
@@ -624,7 +628,9 @@ def _again(topic: str, record: Record, key_node: Any, value_node: Any, assignmen
 
 
 def _build(records: list[Record], header: Mapping[str, str]) -> bytes:
-    """The batch of a header line; of record lines alone, which say less, a batch like it."""
+    """Encode a batch from its header line. From record lines alone, which have fewer fields, the batch is an
+    approximation.
+    """
     magic = header.get("magic")
     if magic in _LEGACY_MAGIC:
         if len(records) != 1:

@@ -1,14 +1,14 @@
-"""Keys and values as kafka-dump-log printed them before Kafka 3.8, of transactions before 4.0: text, not JSON.
+"""Keys and values as text, as kafka-dump-log printed them before Kafka 3.8 (transactions before 4.0), instead of JSON.
 
-    key: offset::GROUP:TOPIC:PARTITION             payload: OFFSET[:METADATA]                       0.9 to 2.3
-    key: offset_commit::group=GROUP,partition=T-P  payload: offset=OFFSET[,metadata=METADATA]       2.4 to 3.7
-    key: metadata::GROUP | {"metadata":"GROUP"} | group_metadata::group=GROUP
-    key: [transaction_metadata::]transactionalId=ID
+  key: offset::GROUP:TOPIC:PARTITION             payload: OFFSET[:METADATA]                       0.9 to 2.3
+  key: offset_commit::group=GROUP,partition=T-P  payload: offset=OFFSET[,metadata=METADATA]       2.4 to 3.7
+  key: metadata::GROUP | {"metadata":"GROUP"} | group_metadata::group=GROUP
+  key: [transaction_metadata::]transactionalId=ID
 
-The text leaves fields out, but the line also has the sizes of key and value. They prove where a text ends, that a name
-with separators in it was cut at the right one, and which version a value has. Fields that are not printed get the value
-by which Kafka says "none": commit and expiry times, the leader epoch, a group's state time, a transaction's start. A
-group with members is printed without leader, clients, time-outs and subscriptions: no record is made of it.
+The text lacks some fields, but the line also has the sizes of key and value. They prove where a text ends, where a name
+with separators in it was to be cut, and which version a value has. Fields that are not printed get Kafka's value for
+"none": commit and expiry times, the leader epoch, a group's state time, a transaction's start. A group with members is
+printed without leader, clients, timeouts and subscriptions, so no record is made from it.
 
 Sources: DumpLogSegments and GroupMetadataManager.formatRecordKeyAndValue of 0.10.2 to 3.5;
 TransactionLog.formatRecordKeyAndValue.
@@ -28,21 +28,21 @@ PAYLOAD: Final = " payload: "
 DELETE: Final = "<DELETE>"
 
 KEY_BYTES_MAX: Final = 2 + 2 * (2 + 2**15) + 4
-"""Of a key of two names: their lengths are int16."""
+"""Largest key with two names: their lengths are int16."""
 WORDS_MAX: Final = 64
-"""Characters that a printed key has more than the key has bytes: the words around its names, and digits."""
+"""By how many characters a printed key may exceed the key's bytes: the words around its names, and digits."""
 ESCAPED_MAX: Final = 6
-"""Characters of an escape in JSON."""
+"""Characters of a JSON escape."""
 UTF_8_MAX: Final = 4
-"""Bytes of a character."""
+"""Bytes of one character."""
 NO_TIME: Final = -1
-"""Times and leader epochs that are not printed."""
+"""The value of times and leader epochs that are not printed."""
 
 Json = Mapping[str, Any]
 
 
 class PrintedKey(NamedTuple):
-    """A key, and the name that it is of."""
+    """A key, and the name in it."""
 
     record_type: int
     data: Json
@@ -51,9 +51,10 @@ class PrintedKey(NamedTuple):
 
 
 def text_record(topic: str, text: str, key_size: int, value_size: int) -> tuple[bytes, bytes | None]:
-    """Key and value of the end of a record line, from ` key: ` on. Sizes are in bytes, -1 for null.
+    """Key and value from the end of a record line, beginning at ` key: `. Sizes are in bytes, -1 for null.
 
-    Raises UnprintedFields, with the group, where the line lacks what a record needs; EncodeError for all other text.
+    Raises UnprintedFields, with the group, where the line lacks fields that the record needs; EncodeError for all other
+    text.
     """
     if topic not in _KEYS:
         raise EncodeError("no text of such a record is known")
@@ -78,7 +79,7 @@ def text_record(topic: str, text: str, key_size: int, value_size: int) -> tuple[
 
 
 def _candidates(topic: str, text: str, key_size: int) -> Iterator[tuple[PrintedKey, str]]:
-    """Key and payload, wherever the text can be cut so that the key has its size."""
+    """Each key and payload that the text can be cut into, with the key of the given size."""
     if not 0 <= key_size <= KEY_BYTES_MAX:
         return
     is_json = text.startswith(_GROUP_KEY_JSON)
@@ -134,7 +135,7 @@ def _key(topic: str, text: str) -> PrintedKey | None:
 
 
 def _key_size(topic: str, key: PrintedKey) -> int:
-    """Bytes of the key: its type, then its fields."""
+    """Bytes of the encoded key: its type, then its fields."""
     node = {"type": int(key.record_type), "data": key.data}
     try:
         return len(encode_formatter_json(topic, node, None, assignment_version=ASSIGNMENT_VERSIONS[0])[0])
@@ -161,12 +162,12 @@ _COMMIT_VERSIONS: Final[Mapping[int, tuple[int, Json]]] = {
     2 + 8 + 2 + 8 + 8: (1, {"expireTimestamp": NO_TIME}),
     2 + 8 + 4 + 2 + 8: (3, {"leaderEpoch": NO_TIME}),
 }
-"""By the bytes of a value without metadata: version, offset, length of the metadata, commit time, and what the version
-has more. Versions 0 and 2 are alike."""
+"""By the size of a value without metadata (version, offset, length of the metadata, commit time, and the version's
+other fields): version and defaults. Versions 0 and 2 have the same layout."""
 
 
 _LOST: Final = ("?", "\N{REPLACEMENT CHARACTER}")
-"""What a console prints of characters that it does not have."""
+"""What a console prints for characters that it does not have."""
 _LOST_BYTES_MAX: Final = 3
 
 
@@ -176,7 +177,7 @@ def _commit(payload: str, size: int) -> Json:
         raise EncodeError("no offset commit of the printed form")
     metadata = match["metadata"] or ""
     rest = size - len(metadata.encode(errors="replace"))
-    # each of these may have been a longer character, so that another version fits as well
+    # each lost character may have been longer, so that another version may fit as well
     slack = _LOST_BYTES_MAX * sum(map(metadata.count, _LOST))
     fitting = [it for it in _COMMIT_VERSIONS if 0 <= rest - it <= slack]
     if fitting != [rest]:
@@ -191,19 +192,20 @@ _GROUP_TEXT: Final = re.compile(r":(-?[0-9]{1,10}):(?=\{)", re.ASCII)
 _NULL: Final = "null"
 _NO_MEMBERS: Final = "{}"
 _EMPTY_GROUP_BYTES: Final = 2 + 2 + 4 + 2 + 2 + 4
-"""Of a value without members: version, length of the protocol type, generation, null protocol and leader, count."""
+"""Size of a value without members: version, length of the protocol type, generation, null protocol and leader,
+count."""
 _STATE_TIME_BYTES: Final = 8
 
 
 def _group(group_id: str, payload: str, size: int) -> Json:
-    """Of a group without members everything is printed but the time of its state (version 2)."""
+    """A group without members: everything is printed except its state time (version 2)."""
     protocol_type, protocol, generation, assignment = _group_fields(payload)
     if assignment != _NO_MEMBERS:
         raise UnprintedFields(
             "a group with members, of which leader, clients, time-outs and subscriptions are not printed", group_id
         )
     bytes_left = size - _EMPTY_GROUP_BYTES - len(protocol_type.encode(errors="replace"))
-    # tools that print no JSON leave out the protocol type, and know no state time that could explain the bytes
+    # tools that print no JSON leave out the protocol type, and have no state time that could explain the extra bytes
     possible = (0, _STATE_TIME_BYTES) if payload.startswith("{") else (0,)
     if protocol is not None or bytes_left not in possible:
         raise UnprintedFields("a group without members, of which not all fields are printed", group_id)
@@ -239,7 +241,7 @@ _TRANSACTION: Final = re.compile(
     re.ASCII,
 )
 _TRANSACTION_BYTES: Final = 2 + 8 + 2 + 4 + 1 + 4 + 8 + 8
-"""Of version 0 without partitions."""
+"""Size of version 0 without partitions."""
 
 
 def _transaction(payload: str, size: int) -> Json:

@@ -1,7 +1,7 @@
-"""The whole error tree on one page.
+"""All errors of the core.
 
-Two sides, as in a protocol: `DecodeError` says that the bytes are wrong, all else under `CoreError` that the
-caller is. Any bytes either decode or raise `DecodeError`; nothing else may come out of a decoder.
+There are two sides, as in a protocol: a `DecodeError` means that the bytes are wrong; any other `CoreError` means that
+the caller is. Any bytes either decode or raise `DecodeError`; a decoder raises nothing else.
 """
 
 from typing import ClassVar, Self
@@ -12,9 +12,9 @@ class CoreError(Exception):
 
 
 class DecodeError(CoreError):
-    """The bytes are wrong. `byte_position` counts from the start of the buffer which the decoder was given.
+    """The bytes are wrong. `byte_position` counts from the start of the buffer that the decoder was given.
 
-    Texts hold positions, sizes and codes but never the bytes themselves: exception texts reach Spark's event log.
+    Messages have positions, sizes and codes but never the bytes themselves: exception messages reach Spark's event log.
     """
 
     code: ClassVar[str] = "DECODE_ERROR"
@@ -25,7 +25,7 @@ class DecodeError(CoreError):
         self.byte_position = byte_position
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle with the keyword argument, so that the position survives the way from a Spark worker."""
+        """Pickle with the keyword argument, so that the position survives pickling in a Spark worker."""
         return _rebuild, (type(self), self.message, self.byte_position)
 
 
@@ -40,7 +40,7 @@ class BufferUnderflow(DecodeError):
 
 
 class LengthOutOfBounds(DecodeError):
-    """A length, count or size which the bytes left cannot hold, or which is negative where that is not allowed."""
+    """A length, count or size that exceeds the remaining bytes, or is negative where that is not allowed."""
 
     code = "LENGTH_OUT_OF_BOUNDS"
 
@@ -52,31 +52,31 @@ class VarintTooLong(DecodeError):
 
 
 class NullNotAllowed(DecodeError):
-    """Null in a field which cannot be null in this version."""
+    """Null in a field that is not nullable in this version."""
 
     code = "NULL_NOT_ALLOWED"
 
 
 class UnknownRecordType(DecodeError):
-    """A key type no declaration knows. Kafka warns and skips it (UnknownRecordTypeException); so does replay."""
+    """A record type that no declaration has. Kafka warns and skips it (UnknownRecordTypeException); so does replay."""
 
     code = "UNKNOWN_RECORD_TYPE"
 
 
 class UnknownValueVersion(DecodeError):
-    """A value version no declaration knows. Kafka's loader fails (UnknownRecordVersionException); we quarantine."""
+    """A value version that no declaration has. Kafka's loader fails (UnknownRecordVersionException); we quarantine."""
 
     code = "UNKNOWN_VALUE_VERSION"
 
 
 class InvalidBatch(DecodeError):
-    """A batch header whose fields cannot be true together."""
+    """A batch header whose fields contradict each other."""
 
     code = "INVALID_BATCH"
 
 
 class CrcMismatch(DecodeError):
-    """The checksum in the header is not the checksum of the bytes."""
+    """The CRC in the header is not the CRC of the bytes."""
 
     code = "CRC_MISMATCH"
 
@@ -88,31 +88,31 @@ class UnknownCodec(DecodeError):
 
 
 class DecompressionFailed(DecodeError):
-    """The compressed section is not what its codec writes."""
+    """The compressed section is not in the format of its codec."""
 
     code = "DECOMPRESSION_FAILED"
 
 
 class DecompressedTooLarge(DecodeError):
-    """The decompressed section passes the limit: a compression bomb, or a limit set too low."""
+    """The decompressed section exceeds the limit: a compression bomb, or a limit set too low."""
 
     code = "DECOMPRESSED_TOO_LARGE"
 
 
 class InvalidRecord(DecodeError):
-    """A record which does not use exactly its declared length, or whose fields cannot be true."""
+    """A record that does not use exactly its declared length, or has impossible fields."""
 
     code = "INVALID_RECORD"
 
 
 class StateUnreadable(CoreError):
-    """Saved state of an earlier run was not written by this version of the code: rebuild it from the log."""
+    """Saved state that this version of the code did not write: rebuild it from the log."""
 
 
 class ReplayFault(Exception):
-    """A fault of the code itself at a record: any other exception than the ones on this page is its cause.
+    """A bug in the code itself, met at a record: its cause is an exception that is not in this module.
 
-    It names the group and the place, so that whoever replays can leave that group out.
+    It names the group and the place, so that the caller can leave that group out.
     """
 
     def __init__(self, message: str, *, group_id: str, log_offset: int | None = None) -> None:
@@ -123,7 +123,7 @@ class ReplayFault(Exception):
 
     @classmethod
     def of(cls, error: Exception, group_id: str, log_offset: int | None = None) -> Self:
-        """From the exception that is its cause."""
+        """Wrap the exception that caused it."""
         place = "" if log_offset is None else f" at log offset {log_offset}"
         message = f"replay of group {group_id!r} failed{place}: {type(error).__name__}: {error}"
         return cls(message, group_id=group_id, log_offset=log_offset)
@@ -138,11 +138,11 @@ def _rebuild_fault(kind: type[ReplayFault], message: str, group_id: str, log_off
 
 
 class EncodeError(CoreError):
-    """The caller asked to encode a value which the wire format cannot hold."""
+    """The caller asked to encode a value that the wire format cannot represent."""
 
 
 class UnprintedRecord(EncodeError):
-    """A tool's line does not give its record. `group_id`: whose record it is, where that is known."""
+    """A line of a tool does not contain its whole record. `group_id`: the record's group, where it is known."""
 
     def __init__(self, message: str, group_id: str | None = None) -> None:
         super().__init__(message)
@@ -154,85 +154,86 @@ class UnprintedRecord(EncodeError):
 
 
 class UnprintedFields(UnprintedRecord):
-    """A tool printed a record without what makes it one."""
+    """A tool printed a record without fields that the record needs."""
 
 
 class LaterKafka(UnprintedRecord):
-    """A record has a type, a version or a name that no release wrote which this version knows."""
+    """A record has a type, version or name that comes from a later release of Kafka than the known ones."""
 
 
 class TruncatedBatch(DecodeError):
-    """The segment ends inside a batch: a torn tail, or a file which was cut."""
+    """The segment ends inside a batch: a torn tail, or a truncated file."""
 
     code = "TRUNCATED_BATCH"
 
 
 class InvalidCheckpoint(DecodeError):
-    """A checkpoint file of a broker's log directory which is not what CheckpointFile writes."""
+    """A checkpoint file in a broker's log directory that is not in the format of CheckpointFile."""
 
     code = "INVALID_CHECKPOINT"
 
 
 class NotRedactable(DecodeError):
-    """Compressed messages of a format of before Kafka 0.11: each inside has a checksum of its own."""
+    """A compressed message set from before Kafka 0.11: each message inside has its own checksum."""
 
     code = "NOT_REDACTABLE"
 
 
 class InvalidMessage(CoreError):
-    """JSON which is not that of the message."""
+    """JSON that does not fit the message's declaration."""
 
 
 class ContradictoryRecord(CoreError):
-    """A command wrote a record which contradicts the state: a fault of the command, not of its caller."""
+    """A command wrote a record that contradicts the state: a bug in the command, not in its caller."""
 
 
 class UnknownSetting(CoreError):
-    """A property which no coordinator reads, or a value which it cannot have."""
+    """A property that no coordinator reads, or a value that the property cannot have."""
 
 
 class IllegalTransition(CoreError):
-    """A state which may not follow the present one. Nothing is changed."""
+    """The requested state may not follow the current one. Nothing is changed."""
 
 
 class ContradictoryLog(CoreError):
-    """A record of the log contradicts the state which those before it gave: the coordinator cannot load."""
+    """A record of the log contradicts the state from the records before it: the coordinator cannot load."""
 
 
 class NoSuchReplica(CoreError):
-    """A broker which does not hold the partition, or may not lead it now."""
+    """A broker that has no replica of the partition, or may not lead it now."""
 
 
 class UnknownRequest(CoreError):
-    """An answer to a request which is not under way."""
+    """A response to a request that is not in flight."""
 
 
 class ColumnarReplayError(CoreError):
-    """The columnar replay was used wrongly, or contradicts itself."""
+    """The columnar replay was called wrongly, or its state contradicts itself."""
 
 
 class IllegalClientState(CoreError):
-    """A transition which the table does not hold: a fault of the client's code."""
+    """A transition that the transition table does not have: a bug in the client's code."""
 
 
 class LookupKeyError(CoreError):
-    """A key which no coordinator topic can hold."""
+    """A key that no coordinator topic can store."""
 
 
 class PastDiffers(CoreError):
-    """What was said of the part of a log that is settled no longer holds."""
+    """A statement about the settled part of a log is no longer true."""
 
 
 class PastTooShort(CoreError):
-    """What is kept of a group does not decide what is new: it is to be judged from its beginning."""
+    """The stored past of a group is not enough to judge its new records: the group must be judged from its
+    beginning."""
 
 
 class NoInternalTopic(CoreError):
-    """A topic which no coordinator keeps its state in."""
+    """A topic in which no coordinator keeps its state."""
 
 
 class IllegalEvent(CoreError):
-    """An event which cannot come in this state. Nothing is changed."""
+    """An event that is not possible in this state. Nothing is changed."""
 
 
 class UnknownKafkaVersion(CoreError):
@@ -240,8 +241,8 @@ class UnknownKafkaVersion(CoreError):
 
 
 class WhatIfError(CoreError):
-    """What was asked cannot be answered; the message says why, and what to ask instead."""
+    """The question cannot be answered; the message says why, and what to ask instead."""
 
 
 class UnreadMetadataType(EncodeError):
-    """A record of the metadata log whose type is none of those this project reads."""
+    """A record of the metadata log of a type that this project does not read."""

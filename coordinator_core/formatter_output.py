@@ -1,17 +1,17 @@
-"""Records as Kafka's tools print them, back to keys and values.
+"""Encodes records from the JSON that Kafka's tools print.
 
 Two tools print the same JSON: the console consumer's formatters (OffsetsMessageFormatter,
 GroupMetadataMessageFormatter, TransactionLogMessageFormatter, ShareGroupStateMessageFormatter) for each record, and
-kafka-dump-log for each record of a batch (`dump_log_output.py`). Both print fields by the generated JsonConverter
-classes, so kafka_json reads them back; what a JsonConverter leaves out (tags of a later Kafka, bytes behind the last
-field) is lost. A tool of a later Kafka prints fields that are not declared here, and not how they are written: the
-record is read without them, and the names of what was left out are given.
+kafka-dump-log for each record of a batch (`dump_log_output.py`). Both print fields with the generated JsonConverter
+classes, so kafka_json reads them back. What a JsonConverter leaves out (unknown tagged fields, bytes after the last
+field) is lost. A tool of a later Kafka prints fields that are not declared here and whose encoding is unknown: the
+record is read without them, and their names are reported.
 
 Since 4.4 the tools print the status of a transaction by its name (TransactionState.stateName).
 
-kafka-dump-log also opens the subscriptions and assignments inside the members of a classic consumer group
-(DumpLogSegments.OffsetsMessageParser), and does not say in which version they were. That of a subscription shows in its
-fields, that of an assignment does not: `assignment_version` says what to take.
+kafka-dump-log also decodes the subscriptions and assignments of the members of a classic consumer group
+(DumpLogSegments.OffsetsMessageParser), without printing their versions. The version of a subscription follows from its
+fields, that of an assignment does not: the caller gives it as `assignment_version`.
 
 Sources: CoordinatorRecordMessageFormatter and its subclasses, DumpLogSegments.
 """
@@ -34,7 +34,7 @@ from schemas.registry import METADATA, REGISTRY
 Json = Any
 
 ASSIGNMENT_VERSIONS: Final = (3, 2, 1, 0)
-"""Of ConsumerProtocolAssignment: one layout, four numbers. Clients of Kafka 3.5 and later write 3."""
+"""Versions of ConsumerProtocolAssignment, all with one layout. Clients of Kafka 3.5 and later write 3."""
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
@@ -44,19 +44,19 @@ NOT_JSON: Final = "not the JSON which Kafka's tools print"
 
 
 class FormatterRecord(NamedTuple):
-    """A record which a formatter printed: everything that its line tells."""
+    """A record that a formatter printed, with everything that its line contains."""
 
     topic: str
     coordinator_key: str
-    """What Kafka takes the partition of the topic from: the group id, `group:topicId:partition` or transactional id."""
+    """The key by which Kafka chooses the partition: group id, `group:topicId:partition` or transactional id."""
     key: bytes
     value: bytes | None
     left_out: frozenset[str] = frozenset()
-    """Names of fields of a later Kafka which the value lacks."""
+    """Names of fields of a later Kafka that the value lacks."""
 
 
 def parse_json(text: str) -> Json:
-    """One JSON text. Raises EncodeError where it is none, or nests deeper than Python can follow."""
+    """Parse one JSON text. Raises EncodeError where it is not JSON, or is nested too deep for Python."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -67,7 +67,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def parse_json_at(text: str, position: int) -> tuple[Json, int]:
-    """The JSON value which starts at `position`, and where it ends. Raises EncodeError as `parse_json`."""
+    """The JSON value that starts at `position`, and where it ends. Raises EncodeError like `parse_json`."""
     try:
         return _DECODER.raw_decode(text, position)
     except (ValueError, RecursionError) as error:
@@ -79,8 +79,8 @@ def encode_formatter_json(
 ) -> tuple[bytes, bytes | None]:
     """Key and value of a record of a coordinator topic; a `value` of None is a tombstone.
 
-    Raises LaterKafka for a type or version that is not declared, EncodeError for fields which the version does not
-    have; those that a later Kafka may have added to the value are put into `left_out` instead, where it is given.
+    Raises LaterKafka for a type or version that is not declared, EncodeError for fields that the version does not have.
+    Where `left_out` is given, fields of the value that a later Kafka may have added are put into it instead.
     """
     record_type = _number(key, "type")
     if record_type not in REGISTRY[topic]:
@@ -103,12 +103,12 @@ def encode_formatter_json(
 
 
 def _group_of(key: Struct) -> str | None:
-    """The group of a record, as the key of its type names it."""
+    """The group of a record, by its key."""
     return getattr(key, "group_id", None) or getattr(key, "group", None)
 
 
 def _with_status_code(data: Mapping[str, Json]) -> Mapping[str, Json]:
-    """TransactionLogValue with its status as a code, whether the tool printed that or its name."""
+    """TransactionLogValue with its status as a code, whether the tool printed the code or the name."""
     status = data.get(_TRANSACTION_STATUS)
     if not isinstance(status, str):
         return data
@@ -121,11 +121,11 @@ _TRANSACTION_STATUS: Final = "transactionStatus"
 _STATUS_BY_NAME: Final[Mapping[str, int]] = {
     status.name.title().replace("_", ""): int(status) for status in transaction_state.TransactionStatus
 }
-"""`PrepareCommit` and its likes, as TransactionState spells them."""
+"""Status codes by names such as `PrepareCommit`, as TransactionState spells them."""
 
 
 def has_client_protocols(topic: str, key: Json, value: Json) -> bool:
-    """Does a printed value show an assignment opened, so that its version had to be assumed?"""
+    """Whether a printed value has a decoded assignment, so that its version is an assumption."""
     try:
         if topic != consumer_offsets.TOPIC or _number(key, "type") != RecordType.GROUP_METADATA or value is None:
             return False
@@ -137,8 +137,8 @@ def has_client_protocols(topic: str, key: Json, value: Json) -> bool:
 def encode_metadata_json(node: Json, left_out: set[str] | None = None) -> bytes:
     """The value of a record of the metadata log, as kafka-dump-log --cluster-metadata-decoder prints it.
 
-    Raises UnreadMetadataType for the many types which this project does not read, EncodeError for what is no record.
-    `left_out`: as of `encode_formatter_json`.
+    Raises UnreadMetadataType for the many types that this project does not read, EncodeError for what is not a record.
+    `left_out`: as in `encode_formatter_json`.
     """
     name = node.get("type") if isinstance(node, dict) else None
     if not isinstance(name, str):
@@ -153,10 +153,11 @@ def encode_metadata_json(node: Json, left_out: set[str] | None = None) -> bytes:
 
 
 def parse_formatter_lines(text: str) -> Iterator[FormatterRecord]:
-    """The records of a line of a console consumer's formatter.
+    """The records in a line of a console consumer's formatter.
 
-    The formatters end no line themselves (CoordinatorRecordMessageFormatter.writeTo): one line may hold all records
-    back to back. Raises EncodeError where the text stops being what they print; records before it are given first.
+    The formatters write no line breaks themselves (CoordinatorRecordMessageFormatter.writeTo), so one line may contain
+    all records back to back. Raises EncodeError where the text is not what they print, after yielding the records
+    before.
     """
     position = _skip_space(text, 0)
     while position < len(text):
@@ -168,7 +169,7 @@ def parse_formatter_lines(text: str) -> Iterator[FormatterRecord]:
 def formatter_record(node: Json) -> FormatterRecord:
     """The record of an object `{"key": {"type", "data"}, "value": {"version", "data"}}`, with null for a tombstone.
 
-    The topic shows in the names of the key's fields. Raises EncodeError where it is no such object.
+    The names of the key's fields identify the topic. Raises EncodeError where the object has another shape.
     """
     if not is_formatter_object(node):
         raise EncodeError(NOT_JSON)
@@ -188,7 +189,7 @@ def formatter_record(node: Json) -> FormatterRecord:
 
 
 def is_formatter_object(node: Json) -> bool:
-    """Does an object have the shape that the formatters print?"""
+    """Whether an object has the shape that the formatters print."""
     if not isinstance(node, dict) or not isinstance(node.get("key"), dict):
         return False
     return isinstance(node["key"].get("data"), dict) and "type" in node["key"] and "value" in node
@@ -204,7 +205,7 @@ _SPACE: Final = re.compile(r"\s*")
 
 
 def _number(node: Json, name: str) -> int:
-    """`type` and `version`: numbers to the formatters, texts to kafka-dump-log."""
+    """The number in `type` or `version`: formatters print a number, kafka-dump-log a string."""
     value = node.get(name) if isinstance(node, dict) else None
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         value = int(value)
@@ -234,7 +235,7 @@ METADATA_TOPIC: Final = cluster_metadata.TOPIC
 
 
 def _with_client_protocols(data: Mapping[str, Json], assignment_version: int) -> Mapping[str, Json]:
-    """GroupMetadataValue with the opened subscriptions and assignments of its members closed again."""
+    """GroupMetadataValue with its members' decoded subscriptions and assignments encoded again."""
     members = data.get("members")
     if data.get("protocolType") != CONSUMER_PROTOCOL_TYPE or not isinstance(members, list):
         return data
@@ -255,7 +256,7 @@ def _closed(member: Json, assignment_version: int) -> Json:
 
 
 def _subscription_version(subscription: Mapping[str, Json]) -> int:
-    """The first version which has all of the fields: a JsonConverter prints each field that its version has."""
+    """The first version that has all of the fields: a JsonConverter prints every field of its version."""
     for version, name in ((3, "rackId"), (2, "generationId"), (1, "ownedPartitions")):
         if name in subscription:
             return version
@@ -263,6 +264,6 @@ def _subscription_version(subscription: Mapping[str, Json]) -> int:
 
 
 def _prefixed(message: wire.Message, node: Mapping[str, Json], version: int) -> str:
-    """What a JsonConverter would have printed of the field: base64 of the version and the fields."""
+    """What a JsonConverter would have printed for the bytes field: base64 of the version and the fields."""
     payload = INT16.pack(version) + encode(message, from_json(node, message, version), version)
     return binascii.b2a_base64(payload, newline=False).decode("ascii")

@@ -1,13 +1,12 @@
-"""Byte strings to small numbers, in compiled loops: every distinct key is hashed, compared and kept once.
+"""Maps byte strings to small integer ids in compiled loops: each distinct key is hashed, compared and stored once.
 
-An open-addressing table over a pool of bytes. Compiled code calls `intern` and `find` on an `InternTable` (a
-named tuple of arrays, which numba takes as it is); `Interner` owns the arrays and makes them larger between
-two calls. Compiled code cannot grow a table: `intern` answers `NO_ROOM`, the loop stops at that record,
-`Interner.grow` makes room, and the loop goes on from there. Callers who would rather not stop call
-`Interner.reserve` first.
+An open-addressing hash table over a pool of bytes. Compiled code calls `intern` and `find` on an `InternTable` (a named
+tuple of arrays, which numba accepts); `Interner` owns the arrays and enlarges them between two calls. Compiled code
+cannot grow a table: `intern` returns `NO_ROOM`, the loop stops at that record, `Interner.grow` makes room, and the loop
+resumes there. Callers that must not stop call `Interner.reserve` first.
 
-Ids are handed out from 0 in order of first appearance, and never change. Give compiled code read-only arrays
-of bytes, as `bytes` and chunks are: numba compiles every loop once more for writable ones.
+Ids are assigned from 0 in order of first appearance, and never change. Pass read-only arrays of bytes to compiled code,
+as `bytes` and chunks are: numba compiles every loop once more for writable ones.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from coordinator_core.log.kernels import le64, read_only
 U64 = NDArray[np.uint64]
 
 NO_ROOM: Final = -1
-"""`intern`: the table is full; nothing was changed."""
+"""`intern`: the table is full. Nothing was changed."""
 NOT_FOUND: Final = -1
 """`find`: the key was never interned."""
 
@@ -39,30 +38,30 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def inlined(function: F) -> F:
-    """numba's njit for small functions which take many arrays: without inlining, every call would count a
-    reference to each array up and down, which costs more than most of the functions do."""
+    """numba's njit, inlined, for small functions that take many arrays. Without inlining, every call would increment
+    and decrement a reference count for each array, which costs more than most of these functions do."""
     result: F = njit(cache=True, nogil=True, forceinline=True)(function)
     return result
 
 
 class InternTable(NamedTuple):
-    """The arrays of an `Interner`, as compiled code sees them. Valid until the interner grows."""
+    """The arrays of an `Interner`, for compiled code. Valid until the interner grows."""
 
     slots: I32
-    """Id + 1, or 0 where empty. A power of two and at least twice `len(hashes)`, so every probe meets an
-    empty one."""
+    """Id + 1, or 0 for an empty slot. The length is a power of two and at least twice `len(hashes)`, so every probe
+    reaches an empty slot."""
     hashes: U64
     """Per id."""
     starts: I64
-    """Per id and one more: key `i` is `pool[starts[i]:starts[i + 1]]`."""
+    """One more than there are ids: key `i` is `pool[starts[i]:starts[i + 1]]`."""
     pool: U8
     size: I64
-    """One element: how many ids there are."""
+    """One element: the number of ids."""
 
 
 @inlined
 def hash_bytes(data: U8, position: int, length: int) -> np.uint64:
-    """A 64-bit hash of `data[position:position + length]`, eight bytes a step. Not for secrets."""
+    """A 64-bit hash of `data[position:position + length]`, eight bytes a step. Not cryptographic."""
     at = np.uint64(position)
     value = np.uint64(length) * _MULTIPLIER_LENGTH
     for _ in range(length >> 3):
@@ -81,7 +80,7 @@ def hash_bytes(data: U8, position: int, length: int) -> np.uint64:
 
 @inlined
 def equal_bytes(left: U8, left_position: int, right: U8, right_position: int, length: int) -> bool:
-    """Are so many bytes the same in two places? Eight bytes a step."""
+    """Whether `length` bytes are equal at two places. Compares eight bytes a step."""
     at, other = np.uint64(left_position), np.uint64(right_position)
     for _ in range(length >> 3):
         if le64(left, at) != le64(right, other):
@@ -98,8 +97,8 @@ def equal_bytes(left: U8, left_position: int, right: U8, right_position: int, le
 
 @njit(cache=True, nogil=True)
 def find_in(slots: I32, hashes: U64, starts: I64, pool: U8, data: U8, position: int, length: int) -> int:
-    """As `find`, with the table's arrays one by one: for loops over many records, which take them out of the
-    table first. Taking an array out of a tuple counts a reference, and not every loop gets rid of that."""
+    """Like `find`, with the table's arrays as separate arguments: loops over many records take them out of the tuple
+    once. Taking an array out of a tuple counts a reference, and numba does not optimize that away in every loop."""
     value = hash_bytes(data, position, length)
     mask = np.uint64(len(slots) - 1)
     slot = value & mask
@@ -122,8 +121,7 @@ def find(table: InternTable, data: U8, position: int, length: int) -> int:
 
 @inlined
 def intern(table: InternTable, data: U8, position: int, length: int) -> int:
-    """The id of `data[position:position + length]`, given now if the key is new; `NO_ROOM` if it cannot be
-    kept.
+    """The id of `data[position:position + length]`, assigned now if the key is new; `NO_ROOM` if the table is full.
 
     A key is new when its id equals the size before the call. The range must lie inside `data`.
     """
@@ -143,7 +141,7 @@ def intern(table: InternTable, data: U8, position: int, length: int) -> int:
     end = int(table.starts[new_id])
     if new_id >= len(table.hashes) or end + length > len(table.pool):
         return NO_ROOM
-    for at in range(length):  # a slice would do, and takes four seconds to compile
+    for at in range(length):  # a slice assignment takes four seconds to compile
         table.pool[end + at] = data[position + at]
     table.hashes[new_id] = value
     table.starts[new_id + 1] = end + length
@@ -165,7 +163,7 @@ def _fill_slots(slots: I32, hashes: U64, count: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _intern_each(table: InternTable, data: U8, starts: I64, ids: I32) -> None:
-    """Intern keys which all have room, and say which ids they have."""
+    """Intern keys that all have room, and fill in their ids."""
     for key in range(len(starts) - 1):
         ids[key] = intern(table, data, starts[key], starts[key + 1] - starts[key])
 
@@ -179,13 +177,13 @@ def _copy_keys(starts: I64, data: U8, wanted: I64, taken_starts: I64, taken: U8)
 
 
 class Interned(NamedTuple):
-    """The keys of an interner in order of their ids: key `i` is `data[starts[i]:starts[i + 1]]`."""
+    """The keys of an interner in the order of their ids: key `i` is `data[starts[i]:starts[i + 1]]`."""
 
     starts: I64
     data: U8
 
     def taken(self, wanted: I64) -> "Interned":
-        """Some of the keys, by their ids."""
+        """The keys with the given ids."""
         starts = np.zeros(len(wanted) + 1, np.int64)
         np.cumsum(np.diff(self.starts)[wanted], out=starts[1:])
         taken = np.zeros(starts[-1], np.uint8)
@@ -197,12 +195,12 @@ NO_KEYS: Final = Interned(np.zeros(1, np.int64), np.zeros(0, np.uint8))
 
 
 class Interner:
-    """Owns an `InternTable`. Plain arrays throughout, so that it can be pickled."""
+    """Owns an `InternTable`. It consists of plain arrays, so that it can be pickled."""
 
     table: InternTable
 
     def __init__(self, *, key_capacity: int = 1024, byte_capacity: int = 64 * 1024) -> None:
-        """Room for `key_capacity` keys of `byte_capacity` bytes in all, before it first grows."""
+        """Reserve room for `key_capacity` keys with `byte_capacity` bytes in total, before it first grows."""
         key_capacity = max(key_capacity, 1)
         self.table = InternTable(
             slots=np.zeros(_slot_count(key_capacity), np.int32),
@@ -214,7 +212,7 @@ class Interner:
 
     @classmethod
     def of(cls, interned: Interned) -> "Interner":
-        """An interner in which these keys, all different, have the ids from 0 on."""
+        """An interner in which these distinct keys have the ids from 0 on."""
         interner = cls()
         if len(interned.starts) == 1:
             return interner
@@ -222,14 +220,14 @@ class Interner:
         return interner
 
     def add(self, interned: Interned) -> I32:
-        """Intern some keys; gives the id of each."""
+        """Intern some keys. Returns the id of each."""
         self.reserve(len(interned.starts) - 1, len(interned.data))
         ids = np.empty(len(interned.starts) - 1, np.int32)
         _intern_each(self.table, read_only(interned.data), interned.starts, ids)
         return ids
 
     def export(self) -> Interned:
-        """Its keys."""
+        """All of its keys."""
         starts = self.table.starts[: len(self) + 1].copy()
         return Interned(starts, self.table.pool[: starts[-1]].copy())
 
@@ -237,8 +235,7 @@ class Interner:
         return int(self.table.size[0])
 
     def reserve(self, key_count: int, byte_count: int) -> None:
-        """Make room for `key_count` new keys of `byte_count` bytes in all. Replaces `table` if it must
-        grow."""
+        """Make room for `key_count` new keys with `byte_count` bytes in total. Replaces `table` if it must grow."""
         count = len(self)
         used = int(self.table.starts[count])
         slots, hashes, starts, pool = self.table.slots, self.table.hashes, self.table.starts, self.table.pool
@@ -256,11 +253,11 @@ class Interner:
         self.table = InternTable(slots, hashes, starts, pool, self.table.size)
 
     def grow(self, byte_count: int) -> None:
-        """After `NO_ROOM`: at least as many keys again, and one key of `byte_count` bytes for sure."""
+        """Grow after `NO_ROOM`: at least double the keys, with room for one key of `byte_count` bytes."""
         self.reserve(max(len(self), 1), max(int(self.table.starts[len(self)]), byte_count))
 
     def intern(self, key: bytes) -> int:
-        """The id of `key`, given now if the key is new."""
+        """The id of `key`, assigned now if the key is new."""
         data = np.frombuffer(key, np.uint8)
         self.reserve(1, len(key))
         return int(intern(self.table, data, 0, len(data)))
@@ -279,5 +276,5 @@ class Interner:
 
 
 def _slot_count(key_capacity: int) -> int:
-    """The power of two that is at least twice the keys: half of the slots stay empty."""
+    """The power of two that is at least twice the keys, so that at least half of the slots stay empty."""
     return 1 << (2 * key_capacity - 1).bit_length()

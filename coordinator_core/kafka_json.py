@@ -1,7 +1,7 @@
-"""Structs as the JSON that Kafka's generated XxxJsonConverter classes write and read.
+"""Reads and writes structs as JSON, like Kafka's generated XxxJsonConverter classes.
 
-Names are Kafka's; bytes are base64; uuids are their text; fields which the version does not have are left out, and so
-are tagged fields at their default. Kafka's own tools (kafka-dump-log, the console formatters) print records so.
+Names are Kafka's; bytes are base64; uuids are text. Fields that the version does not have are left out, and so are
+tagged fields with their default. Kafka's own tools (kafka-dump-log, the console formatters) print records like this.
 """
 
 import binascii
@@ -14,23 +14,24 @@ from coordinator_core.errors import EncodeError
 from schemas import wire
 
 UNKNOWN_TAGS: Final = "_unknownTags"
-"""Not Kafka's: fields of a later Kafka, tag -> base64. Read and, on demand, written, so that nothing is lost."""
+"""Not Kafka's: fields of a later Kafka, tag -> base64. They are read, and written on request, so that nothing is
+lost."""
 
 Json = Any
 
 
 def to_json(fields: Struct, message: wire.Message, version: int, *, with_unknown_tags: bool = False) -> dict[str, Json]:
-    """The object which the message's JsonConverter.write(fields, version) gives."""
+    """The object that the message's JsonConverter.write(fields, version) returns."""
     return _struct_json(fields, message.fields, version, _highest(message), with_unknown_tags)
 
 
 def from_json(
     node: Mapping[str, Json], message: wire.Message, version: int, *, left_out: set[str] | None = None
 ) -> Struct:
-    """The struct of an object as `to_json` gives it. Absent fields have their default.
+    """The struct of an object in the format of `to_json`. Absent fields have their default.
 
-    Raises EncodeError for names which the version does not have and for values of the wrong kind. With `left_out`,
-    names that a flexible version does not have are added to it instead: a later Kafka may add tagged fields there.
+    Raises EncodeError for names that the version does not have and for values of the wrong type. With `left_out`, names
+    that a flexible version does not have are added to it instead: a later Kafka may add tagged fields there.
     """
     highest = _highest(message)
     is_flexible = version in wire.version_range(message.flexible, highest)
@@ -96,7 +97,7 @@ def _struct_of(
 
 @cache
 def _fields_of(message: wire.Message | wire.Struct, version: int, highest: int) -> Mapping[str, tuple[str, wire.Kind]]:
-    """Name and kind of the fields which a version has, by Kafka's names."""
+    """Attribute name and kind of each field that a version has, by Kafka's name."""
     return {
         wire.kafka_field_name(field): (field.name, field.kind)
         for field in message.fields

@@ -1,6 +1,6 @@
-"""Releases of Kafka, and the one table of what the coordinators do since which of them.
+"""Releases of Kafka, and the one table of coordinator rules by the release that introduced each.
 
-Code asks `Since.NAME.holds_in(version)` at the place of the rule; nothing else compares versions.
+Code calls `Since.NAME.holds_in(version)` where the rule applies; nothing else compares versions.
 """
 
 from enum import Enum
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from coordinator_core.errors import UnknownKafkaVersion
 
 METADATA_VERSION: Final = "metadata.version"
-"""Feature of a cluster whose level says which release it has at least (FeatureLevelRecord)."""
+"""A cluster feature whose level gives the oldest release that a broker may have (FeatureLevelRecord)."""
 
 
 class KafkaVersion(NamedTuple):
@@ -23,10 +23,10 @@ class KafkaVersion(NamedTuple):
 
 
 KNOWN_VERSIONS: Final = tuple(KafkaVersion(4, minor) for minor in range(5))
-"""Releases that a coordinator can be run as."""
+"""Releases whose rules a coordinator can follow."""
 
 DEFAULT_VERSION: Final = KafkaVersion(4, 3)
-"""Where nothing says which release."""
+"""The release where none is given."""
 
 
 def kafka_version(text: str) -> KafkaVersion:
@@ -52,22 +52,22 @@ PRODUCTION_LEVELS: Final = (
     (30, KafkaVersion(4, 3)),
     (33, KafkaVersion(4, 4)),
 )
-"""Level of metadata.version that a release comes with (MetadataVersion.LATEST_PRODUCTION). The levels between two of
-them are unstable ones, which the older release may have as well."""
+"""The level of metadata.version that each release comes with (MetadataVersion.LATEST_PRODUCTION). Levels between two of
+them are unstable; the older release may have them as well."""
 
 
 def least_release(metadata_version: int) -> KafkaVersion | None:
-    """The oldest release whose brokers a cluster with this level of metadata.version may have; None: older than 3.3.
+    """The oldest release that brokers of a cluster at this level of metadata.version may have; None: older than 3.3.
 
-    Every broker has that release or a newer one, since the controller finalizes a level that all of them know. How much
-    newer the level does not say: an upgrade may leave it where it was.
+    Every broker has that release or a newer one, since the controller finalizes a level only if all of them support it.
+    An upgrade may leave the level where it was, so the level does not bound the release from above.
     """
     known = [release for level, release in PRODUCTION_LEVELS if level <= metadata_version]
     return known[-1] if known else None
 
 
 def production_level(version: KafkaVersion) -> int:
-    """Level of metadata.version that a cluster made by a release has."""
+    """The level of metadata.version that a cluster created by a release has."""
     return next(level for level, release in PRODUCTION_LEVELS if release == version)
 
 
@@ -184,5 +184,5 @@ class Since(Enum):
         return version >= self.version
 
     def is_proven_by(self, least: KafkaVersion | None) -> bool:
-        """Whether a coordinator followed the rule, where at most its oldest possible release is known."""
+        """Whether a coordinator followed the rule, given the oldest release that it may have been. False for None."""
         return least is not None and self.holds_in(least)

@@ -1,11 +1,11 @@
-"""Buckets of keys: what each of several tasks replays of one log partition.
+"""Splits one log partition by key into buckets, so that several tasks can replay it.
 
 A coordinator's log partition is one stream, and nearly all of its work is done key by key: the key is the group id in
-`__consumer_offsets`, the share partition in `__share_group_state`. So several tasks can read one log partition, each of
-which replays the records of its own keys. Keys are hashed into slots, slots are dealt to buckets (`shared_out`).
+`__consumer_offsets`, the share partition in `__share_group_state`. So several tasks can read one log partition, and
+each replays the records of its own keys. Keys are hashed into slots, and slots are assigned to buckets (`shared_out`).
 
-What belongs to no key is counted once: bucket 0 has the markers' count, batches that cannot be read, and findings of
-framing. Markers themselves act on all groups, and every bucket gets them.
+What belongs to no key is counted once: bucket 0 counts the markers, the batches that cannot be read, and the findings
+of framing. Markers themselves act on all groups, and every bucket gets them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -23,27 +23,28 @@ from coordinator_core.offsets.kernels import is_utf8
 from coordinator_core.share_state.kernels import borrowing, inlined
 
 SLOT_COUNT: Final = 1 << 12
-"""A power of two; many more than there are tasks, so that slots of different weight make buckets of one weight."""
+"""A power of two, and many more than there are tasks, so that slots of different weights make buckets of equal
+weight."""
 BUCKET_COUNT_MAX: Final = 64
-"""Buckets of one log partition: each of its tasks reads all of it, so that more would read and not replay."""
+"""Buckets of one log partition. Each of its tasks reads the whole partition, so that more tasks would mostly read."""
 SLOT_OF_OTHERS: Final = 0
-"""Slot of keys without a group id, and of group ids that are not UTF-8: different bytes may be read as one group id
-then, with U+FFFD in it, and so it is the slot of group ids with U+FFFD, too."""
+"""Slot of keys without a group id, and of group ids that are not UTF-8 or contain U+FFFD. Different invalid bytes may
+decode to the same group id with U+FFFD, so all of these share one slot."""
 NOBODY: Final = 255
-"""Owner of slots that are in no bucket: more than there are buckets."""
+"""Owner of slots that are in no bucket: greater than any bucket number."""
 Key = str | SharePartitionKey
 """A group id, or a share partition."""
 _GROUP_PLACE: Final = 4
-"""Where a group id's bytes begin in a key: behind the record's type and their count."""
+"""Where the group id's bytes begin in a key: after the record type and the length."""
 _SHARE_KEY_BYTES: Final = 16 + 4
-"""Topic id and partition, behind the group id."""
+"""Topic id and partition, which follow the group id."""
 _SHARE_TYPE_LAST: Final = 1
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBucket:
-    """One of the buckets of a log partition. Small and picklable: it goes to a task."""
+    """One of the buckets of a log partition. Small and picklable: it is sent to a task."""
 
     number: int
     owners: bytes
@@ -53,23 +54,25 @@ class KeyBucket:
 
     @property
     def is_first(self) -> bool:
-        """Does it count what belongs to no key?"""
+        """Whether it counts what belongs to no key."""
         return self.number == 0
 
     def has_groups(self, group_ids: Sequence[str]) -> BoolArray:
-        """Which groups are in it."""
+        """Which of the groups are in this bucket."""
         return self._has(_slots_of_texts([group_id.encode() for group_id in group_ids], 0))
 
     def has_interned(self, group_ids: Interned) -> BoolArray:
-        """The same of interned group ids."""
+        """Which of the interned group ids are in this bucket."""
         return self._has(_slots_of(read_only(group_ids.data), group_ids.starts, 0))
 
     def has_share_partitions(self, keys: Sequence[SharePartitionKey]) -> BoolArray:
-        """Which share partitions are in it."""
+        """Which of the share partitions are in this bucket."""
         return self._has(_slots_of_texts(list(map(_share_text, keys)), _SHARE_KEY_BYTES))
 
     def own_records(self, chunk: RecordChunk) -> RecordChunk:
-        """The chunk with the records of this bucket alone, and with markers; batches stay, with so many records."""
+        """The chunk with only this bucket's records and the markers. All batches stay, with their record counts reduced
+        accordingly.
+        """
         records, batches = chunk.records, chunk.batches
         own = np.empty(len(records), np.int64)
         counts = np.zeros(len(batches), np.int32)
@@ -88,7 +91,7 @@ class KeyBucket:
         )
         own = own[:count]
         if self.is_first and chunk.findings:
-            # batches that cannot be read have no records: what their headers say counts here
+            # batches that cannot be read have no records: the record counts in their headers are used here
             readable = np.bincount(records.batch_index, minlength=len(batches)) > 0
             counts = np.where(readable, counts, batches.record_count).astype(np.int32)
         return replace(_some_records(chunk, own, counts), findings=chunk.findings if self.is_first else ())
@@ -99,21 +102,21 @@ class KeyBucket:
 
 
 def bucket_of_slots(slots: Iterable[int], *, is_share: bool) -> KeyBucket:
-    """A bucket of some slots alone, which counts nothing but its own records."""
+    """A bucket of the given slots, which counts nothing but its own records."""
     owners = np.full(SLOT_COUNT, NOBODY, np.uint8)
     owners[list(slots)] = 1
     return KeyBucket(1, owners.tobytes(), is_share)
 
 
 def bucket_of_no_key(*, is_share: bool) -> KeyBucket:
-    """A bucket of what belongs to no key."""
+    """A bucket that counts only what belongs to no key."""
     return KeyBucket(0, bytes([NOBODY]) * SLOT_COUNT, is_share)
 
 
 def keys_in(chunk: RecordChunk, *, is_share: bool) -> Iterator[tuple[int, Key]]:
-    """Each record that has a key, by its row; markers and keys without a group id have none.
+    """The row and key of each record that has a key. Markers and keys without a group id have none.
 
-    For the few chunks, and few records of them, that are read one by one.
+    For the few chunks and records that are read one by one.
     """
     records = chunk.records
     raw = memoryview(chunk.data)  # type: ignore[arg-type]
@@ -126,7 +129,9 @@ def keys_in(chunk: RecordChunk, *, is_share: bool) -> Iterator[tuple[int, Key]]:
 
 
 def without_keys(chunk: RecordChunk, keys: Set[Key], *, is_share: bool) -> tuple[RecordChunk, I64]:
-    """The chunk without the records of some keys, and the offsets of these. Their bytes are not in it either."""
+    """The chunk without the records of some keys, and the offsets of the removed records. Their bytes are overwritten
+    too.
+    """
     own_bucket = bucket_of_slots(set(slots_of(keys).tolist()), is_share=is_share)
     is_near = np.frombuffer(own_bucket.owners, np.uint8)[record_slots(chunk, is_share=is_share)] == own_bucket.number
     near = np.flatnonzero(is_near)
@@ -155,7 +160,7 @@ def _share_text(key: SharePartitionKey) -> bytes:
 
 
 def _key_of(data: bytes, is_share: bool) -> Key | None:
-    """The group or share partition that a record's key names; None: none that can be read."""
+    """The group or share partition of a record's key; None where the key cannot be read."""
     length = int.from_bytes(data[2:_GROUP_PLACE], "big", signed=True)
     end = _GROUP_PLACE + length
     if length < 0 or end + (_SHARE_KEY_BYTES if is_share else 0) > len(data):
@@ -168,7 +173,8 @@ def _key_of(data: bytes, is_share: bool) -> Key | None:
 
 
 def _some_records(chunk: RecordChunk, rows: I64, counts: I32 | None = None) -> RecordChunk:
-    """The chunk with some of its records, and as many counted of each batch as `counts` says, or as before."""
+    """The chunk with some of its records. `counts` is the new record count of each batch; without it the counts
+    stay."""
     records = chunk.records
     is_after_others = np.diff(rows, prepend=-1) != 1
     if chunk.is_after_others is not None:
@@ -191,7 +197,7 @@ def _some_records(chunk: RecordChunk, rows: I64, counts: I32 | None = None) -> R
 
 
 def _blanked(chunk: RecordChunk, is_left_out: BoolArray) -> U8:
-    """The bytes of a chunk, those of some keys and values overwritten."""
+    """The bytes of a chunk, with some keys and values overwritten."""
     data, records = chunk.data.copy(), chunk.records
     for row in np.flatnonzero(is_left_out).tolist():
         for position, length in (
@@ -208,9 +214,10 @@ def buckets_of(owners: bytes, *, is_share: bool) -> list[KeyBucket]:
 
 
 def shared_out(weights: I64, count: int) -> bytes:
-    """The bucket of each slot, `count` buckets of about one weight: the heaviest slot first, into the lightest bucket.
+    """The bucket of each slot, in `count` buckets of similar weight: the heaviest slot first, into the lightest bucket.
 
-    `weights`: of the slots, by a sample. Slots without a weight are dealt in turns, as nothing is known of them.
+    `weights`: weight of each slot in a sample. Slots without a weight are assigned round-robin, since nothing is known
+    about them.
     """
     if not 1 <= count <= BUCKET_COUNT_MAX:
         raise ValueError(f"{count} buckets: 1 to {BUCKET_COUNT_MAX} are possible")
@@ -233,7 +240,7 @@ def slot_weights(chunk: RecordChunk, *, is_share: bool) -> I64:
 
 
 def record_slots(chunk: RecordChunk, *, is_share: bool) -> I16:
-    """The slot of each record's key; of markers it means nothing."""
+    """The slot of each record's key. For markers it has no meaning."""
     records = chunk.records
     slots = np.empty(len(records), np.int16)
     _fill_slots(read_only(chunk.data), records.key_position, records.key_length, is_share, slots)
@@ -242,7 +249,7 @@ def record_slots(chunk: RecordChunk, *, is_share: bool) -> I16:
 
 @borrowing
 def _is_utf8_as_written(data: U8, position: int, length: int) -> bool:
-    """The same of bytes that are not all ASCII."""
+    """`_is_read_as_written` for bytes that are not all ASCII."""
     if not is_utf8(data, position, length):
         return False
     for first in range(position, position + length - 2):
@@ -253,7 +260,7 @@ def _is_utf8_as_written(data: U8, position: int, length: int) -> bool:
 
 @inlined
 def _is_read_as_written(data: U8, position: int, length: int) -> bool:
-    """Is a text such bytes alone? Not where some are read as U+FFFD, nor where it has U+FFFD itself."""
+    """Whether no other bytes decode to the same text. False for bytes that decode to U+FFFD, and for U+FFFD itself."""
     end = position + length
     at = position
     while at + 8 <= end:
@@ -267,7 +274,7 @@ def _is_read_as_written(data: U8, position: int, length: int) -> bool:
 
 @inlined
 def _slot(data: U8, position: int, group_bytes: int, more_bytes: int) -> np.int64:
-    """Slot of a group id's bytes and those that follow it."""
+    """Slot of a group id's bytes and the bytes that follow it."""
     if not _is_read_as_written(data, position, group_bytes):
         return np.int64(SLOT_OF_OTHERS)
     return np.int64(hash_bytes(data, position, group_bytes + more_bytes) & np.uint64(SLOT_COUNT - 1))
@@ -304,12 +311,12 @@ def _own_rows(
     own: I64,
     counts: I32,
 ) -> int:
-    """Fill in the rows of a bucket's records and how many count of each batch; gives how many rows there are."""
+    """Fill in the rows of a bucket's records, and the record count of each batch. Returns the number of rows."""
     count = 0
     for i in range(len(positions)):
         batch = batch_index[i]
         if is_control[batch]:
-            # share partitions have no transactions: there markers are only counted
+            # share partitions have no transactions: their markers are only counted
             if is_share and not is_first:
                 continue
             counts[batch] += is_first
@@ -329,7 +336,7 @@ def _fill_slots_of(data: U8, starts: I64, more_bytes: int, slots: I16) -> None:
 
 
 def _slots_of(data: U8, starts: I64, more_bytes: int) -> I16:
-    """Of keys side by side."""
+    """The slots of concatenated keys."""
     slots = np.empty(len(starts) - 1, np.int16)
     _fill_slots_of(data, starts, more_bytes, slots)
     return slots

@@ -1,11 +1,13 @@
-"""The ledger of a run: every record that went in came out as something."""
+"""The record counts of a run: every record that was read is accounted for."""
 
 from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerCounts:
-    """Records of one log partition or many. `record_count` comes from the batch headers, the others from decoding."""
+    """Record counts of one or more log partitions. `record_count` comes from the batch headers, the others from
+    decoding.
+    """
 
     record_count: int = 0
     decoded_count: int = 0
@@ -14,16 +16,16 @@ class LedgerCounts:
     unknown_type_count: int = 0
     quarantined_count: int = 0
     not_used_count: int = 0
-    """Records of a known type that tells nothing of what the ledger keeps: most of the metadata log."""
+    """Records of a known type that the ledger does not need: most of the metadata log."""
     unknown_field_count: int = 0
-    """Of those decoded: records with tagged fields that no declaration knows, as a later release writes them."""
+    """Decoded records with tagged fields that no declaration has, as a later release writes them."""
 
     def __add__(self, other: "LedgerCounts") -> "LedgerCounts":
         return LedgerCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(LedgerCounts)))
 
     @property
     def difference(self) -> int:
-        """Records which came in and became nothing; below 0: which became two things."""
+        """Records that were read and are not accounted for; below 0: records that are counted twice."""
         return self.record_count - (
             self.decoded_count
             + self.tombstone_count

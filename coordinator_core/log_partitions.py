@@ -1,4 +1,4 @@
-"""What names a log partition and offsets in it, wherever both are keys or values of plain data."""
+"""Types that name a log partition and its offsets, where they are keys or values of plain data."""
 
 LogPartition = tuple[str, int]
 """Topic and partition."""

@@ -1,9 +1,9 @@
 """Which partition of a coordinator topic a key belongs to.
 
-Kafka's rule is one for all three topics: `Utils.abs(key.hashCode()) % partition_count`, with Java's
-`String.hashCode` over UTF-16 code units (GroupCoordinatorService.partitionFor,
-ShareCoordinatorService.partitionFor, TransactionStateManager.partitionFor). The number of partitions is fixed
-when the topic is made: take it from the log directory, not from a setting.
+All three topics have one rule: `Utils.abs(key.hashCode()) % partition_count`, with Java's `String.hashCode` over UTF-16
+code units (GroupCoordinatorService.partitionFor, ShareCoordinatorService.partitionFor,
+TransactionStateManager.partitionFor). The number of partitions is fixed when the topic is created: take it from the log
+directory, not from a setting.
 """
 
 import sys
@@ -19,11 +19,11 @@ from coordinator_core.log.chunk import I64
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
 _UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
-"""In the machine's own order, to be read as numbers."""
+"""In native byte order, to be read as an array of numbers."""
 
 
 class SharePartitionKey(NamedTuple):
-    """A share partition, as Kafka's SharePartitionKey: a group and a topic partition which it reads."""
+    """A share partition, like Kafka's SharePartitionKey: a group, and a topic partition that it reads."""
 
     group_id: str
     topic_id: str
@@ -41,17 +41,17 @@ def kafka_abs(number: int) -> int:
 
 
 def key_partition(key: str, partition_count: int) -> int:
-    """Partition of a coordinator topic which holds a coordinator key, of whatever kind."""
+    """The partition of a coordinator topic that stores a coordinator key of any kind."""
     if partition_count <= 0:
         raise LookupKeyError(f"a topic has no {partition_count} partitions")
     return kafka_abs(string_hash_code(key)) % partition_count
 
 
 def key_codes(keys: Sequence[str]) -> I64:
-    """What `key_partition` divides by the number of partitions, of many keys at once: `code % partition_count`."""
+    """The numbers that `key_partition` takes modulo the number of partitions, for many keys at once."""
     raw = [key.encode(_UTF_16, "surrogatepass") for key in keys]
     lengths = np.fromiter(map(len, raw), np.int64, len(raw)) // 2
-    # the longest first: those that go on at a place are the first ones
+    # longest key first: the keys that have a character at a position are then a prefix of the order
     order = np.argsort(-lengths, kind="stable")
     units = np.frombuffer(b"".join(raw), np.uint16).astype(np.uint32)
     starts = (np.cumsum(lengths) - lengths)[order]
@@ -67,24 +67,24 @@ def key_codes(keys: Sequence[str]) -> I64:
 
 
 def group_partition(group_id: str, partition_count: int) -> int:
-    """Partition of `__consumer_offsets` which holds everything about a group, of whatever type."""
+    """The partition of `__consumer_offsets` that stores a group of any type."""
     return key_partition(group_id, partition_count)
 
 
 def transactional_id_partition(transactional_id: str, partition_count: int) -> int:
-    """Partition of `__transaction_state` which holds a transactional id."""
+    """The partition of `__transaction_state` that stores a transactional id."""
     return key_partition(transactional_id, partition_count)
 
 
 def share_partition_partition(key: SharePartitionKey, partition_count: int) -> int:
-    """Partition of `__share_group_state` which holds a share partition."""
+    """The partition of `__share_group_state` that stores a share partition."""
     return key_partition(key.as_coordinator_key(), partition_count)
 
 
 def parse_share_partition_key(text: str) -> SharePartitionKey:
-    """Read `group:topicId:partition` back. Group ids may hold colons: the last two parts are the topic's.
+    """Parse `group:topicId:partition`. Group ids may contain colons: the last two parts are the topic's.
 
-    Raises LookupKeyError where there are fewer than three parts or the last is no partition number.
+    Raises LookupKeyError where there are fewer than three parts, or the last is not a partition number.
     """
     parts = text.rsplit(":", 2)
     if len(parts) != 3:

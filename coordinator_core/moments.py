@@ -1,9 +1,8 @@
-"""Where in a log partition a moment is.
+"""Finds the log end that corresponds to a point in time.
 
-Mostly that is one place: behind the last record that was written by then. But the time of a record is the clock of the
-leader that wrote it. Where the next leader's clock is behind, the log goes through some moments twice, and which record
-came first is only known by its offset. And records of message format v0 have no time at all: each was written after the
-records before it.
+Usually there is one such place: after the last record written by then. But a record's time is the clock of the leader
+that wrote it. Where the next leader's clock is behind, the log passes some times twice, and only offsets tell which
+record came first. Records of message format v0 have no time at all: each was written after the records before it.
 """
 
 from typing import Final
@@ -13,26 +12,27 @@ import numpy as np
 from coordinator_core.log.chunk import I64, BoolArray
 
 NO_TIME: Final = np.iinfo(np.int64).min
-"""Of a record without one."""
+"""The time of a record that has none."""
 
 
 def is_regular(times: I64) -> bool:
-    """Of records in the order of the log: does each have a time, none before that of the record before it?"""
+    """Whether each record, in log order, has a time that is not before the time of the record before it."""
     return not len(times) or bool(times[0] != NO_TIME and np.all(times[1:] >= times[:-1]))
 
 
 def filled(times: I64) -> I64:
-    """A record without a time has that of the last one before it which has one: it was not written earlier."""
+    """Give each record without a time that of the last record before it that has one: it was not written earlier."""
     place = np.where(times != NO_TIME, np.arange(len(times)), 0)
     return times[np.maximum.accumulate(place)] if len(times) else times
 
 
 def log_ends_at(offsets: I64, times: I64, at_ms: int) -> tuple[int, ...]:
-    """The log ends (exclusive) at which some records of a log partition, in its order, leave a moment; ascending.
+    """The log ends (exclusive, ascending) that a log partition may have had at `at_ms`.
 
-    A log end is behind a record that was written by then (`times`, as `filled` gives them), if the next record was
-    written later. It may also be where the time goes back: until the log passes that time again, or would have passed
-    it, had the clock not gone back, nobody can tell whether the moment was before or after.
+    `offsets` and `times` are of its records in log order; `times` as `filled` returns them. A log end follows a record
+    written by then, if the next record was written later. It may also be where the time goes back: from there until the
+    log passes that time again, or would have passed it if the clock had not gone back, the order of log and moment is
+    unknown.
     """
     count = len(offsets)
     if not count:
@@ -52,8 +52,8 @@ def log_ends_at(offsets: I64, times: I64, at_ms: int) -> tuple[int, ...]:
 
 
 def unplaced_at(times: I64, at_ms: int) -> BoolArray:
-    """Which records without a time (`NO_TIME`), in the order of the log, may be of before a moment or of after it: the
-    one before them is of before, and the next one with a time is of after."""
+    """Which records without a time (`NO_TIME`), in log order, may lie on either side of a moment: the last known time
+    before them is not after it, and the next known time is."""
     is_known = times != NO_TIME
     later = np.where(is_known, times, np.iinfo(np.int64).max)
     following = np.minimum.accumulate(later[::-1])[::-1]

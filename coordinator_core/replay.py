@@ -1,20 +1,18 @@
 """REPLAY: record type to replay function. One replay for history, simulation and tests.
 
-`replay(shard, record_type, key, value, report=...)` applies one record of one `__consumer_offsets` partition
-to its groups; `replay_record` does the same for groups and committed offsets together. Both take a state and
-give a state. `report` takes an `Anomaly` where the log breaks one of the coordinator's own rules (Kafka's
-loader throws there); the best effort is applied and replay goes on. Nothing is raised for any sequence of
-decoded records.
+`replay(shard, record_type, key, value, report=...)` applies one record of one `__consumer_offsets` partition to its
+groups; `replay_record` does the same for groups and committed offsets together. Both take a state and return a state.
+`report` receives an `Anomaly` where the log breaks one of the coordinator's own rules (Kafka's loader throws there);
+replay applies its best effort and goes on. No sequence of decoded records raises an exception.
 
-Rules which all types share (GroupMetadataManager.getOrMaybeCreatePersisted*Group):
+Rules that all types share (GroupMetadataManager.getOrMaybeCreatePersisted*Group):
 
-* A group id has one group of one type. A value makes the group which it needs, a tombstone for an absent one
-  is fine: compaction may have removed what came before.
-* A simple group, of offsets only, gives way to a record of a consumer or a streams group, even to a
-  tombstone.
-* Any other mismatch of types is an anomaly. A value then replaces a group without members, and is passed over
-  where there are members; a tombstone is passed over.
-* GroupMetadata (2) asks nothing: a value replaces whatever is there, a tombstone removes it.
+* A group id has one group of one type. A value creates the group that it needs; a tombstone for an absent group is
+  fine: compaction may have removed what came before.
+* A record of a consumer or a streams group, even a tombstone, replaces a simple group (one with offsets only).
+* Any other mismatch of types is an anomaly. A value then replaces a group without members, and is ignored where there
+  are members; a tombstone is ignored.
+* GroupMetadata (2) has no condition: a value replaces any group with this id, a tombstone removes it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -65,7 +63,7 @@ Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class GroupShard:
-    """State of one `__consumer_offsets` partition, offsets aside. The group map is keyed by id alone."""
+    """State of one `__consumer_offsets` partition, without offsets. The group map is keyed by id alone."""
 
     groups: Map[str, Group] = field(default_factory=Map)
     share_partitions: Map[str, ShareGroupStatePartitions] = field(default_factory=Map)
@@ -75,24 +73,24 @@ G = TypeVar("G", ConsumerGroup, ShareGroup, StreamsGroup)
 ReplayOfKind = Callable[[G, Struct, Struct | None, Report], G | None]
 """(group, key, value or None for a tombstone, report) -> group, or None when the record deletes it."""
 ReplayByVersion = Callable[[G, Struct, Struct | None, Report, KafkaVersion], G | None]
-"""The same, where releases of Kafka differ."""
+"""`ReplayOfKind` for rules that differ between releases of Kafka."""
 Replay = Callable[[Group | None, Struct, Struct | None, Report, KafkaVersion], Group | None]
-"""The same, of whatever group has the key's group id now, if any: the group itself where nothing changed. Of which
-release's coordinator the state is wanted comes last."""
+"""Replays a record for any group: the first argument is the group that has the key's group id now, or None. Returns the
+same object where nothing changed. The last argument is the release whose coordinator is replayed."""
 
 
 def replay_group_metadata(
     _existing: Group | None, key: Struct, value: Struct | None, report: Report, _version: KafkaVersion = DEFAULT_VERSION
 ) -> Group | None:
-    """GroupMetadata (2): a value replaces whatever group has this id, a tombstone removes it."""
+    """GroupMetadata (2): a value replaces any group with this id, a tombstone removes it."""
     return None if value is None else classic_group(key.group, value, report)
 
 
 def replay_share_group_state_partition_metadata(
     existing: Group | None, key: Struct, value: Struct | None, report: Report, version: KafkaVersion = DEFAULT_VERSION
 ) -> Group | None:
-    """ShareGroupStatePartitionMetadata (15), as far as it creates the group that it needs; its value is kept outside of
-    the groups (`replay_share_partitions`)."""
+    """ShareGroupStatePartitionMetadata (15): create the group that the record needs. `replay_share_partitions` keeps
+    its value, outside of the groups."""
     group = _group_for(existing, ShareGroup, key.group_id, version, is_value=value is not None, report=report)
     return existing if value is None or group is None else group
 
@@ -100,10 +98,9 @@ def replay_share_group_state_partition_metadata(
 def replay_share_partitions(
     pictures: Map[str, ShareGroupStatePartitions], key: Struct, value: Struct | None
 ) -> Map[str, ShareGroupStatePartitions]:
-    """ShareGroupStatePartitionMetadata (15). The picture is kept by group id: it may outlive the group.
+    """ShareGroupStatePartitionMetadata (15): keep the value by group id, since it may outlive the group.
 
-    Where the id belongs to a group of another type with members (an anomaly), the picture is kept all the
-    same.
+    It is kept even where the id belongs to a group of another type with members (an anomaly).
     """
     if value is None:
         return without(pictures, key.group_id)
@@ -111,7 +108,7 @@ def replay_share_partitions(
 
 
 def _in_group(kind: type[G], replay_of_kind: ReplayOfKind[G]) -> Replay:
-    """Lift the replay of a group of one type to that of whatever group there is."""
+    """Turn the replay for groups of one type into a replay for any group."""
 
     def replay_in_group(
         existing: Group | None,
@@ -127,7 +124,7 @@ def _in_group(kind: type[G], replay_of_kind: ReplayOfKind[G]) -> Replay:
 
 
 def _in_group_by_version(kind: type[G], replay_by_version: ReplayByVersion[G]) -> Replay:
-    """The same, of a replay for which the version counts."""
+    """`_in_group` for a replay that depends on the release."""
 
     def replay_in_group(
         existing: Group | None,
@@ -145,7 +142,7 @@ def _in_group_by_version(kind: type[G], replay_by_version: ReplayByVersion[G]) -
 def _group_for(
     existing: Group | None, kind: type[G], group_id: str, version: KafkaVersion, *, is_value: bool, report: Report
 ) -> G | None:
-    """The group of a record, made where the rules above say so; None where the record is passed over."""
+    """The group of a record, created where the rules above allow it; None where the record is ignored."""
     if isinstance(existing, kind):
         return existing
     if existing is None:
@@ -185,13 +182,13 @@ REPLAY: Final[Mapping[RecordType, Replay]] = {
     RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: _in_group(StreamsGroup, streams.replay_current_assignment),
     RecordType.STREAMS_GROUP_TOPOLOGY: _in_group(StreamsGroup, streams.replay_topology),
 }
-"""Every record type of groups. Offset commits (0 and 1) are `replay_record`'s."""
+"""Every record type of groups. `replay_record` handles offset commits (0 and 1)."""
 
 _BY_NUMBER: Final[Mapping[int, Replay]] = {record_type.value: function for record_type, function in REPLAY.items()}
 
 _GROUP_METADATA: Final = RecordType.GROUP_METADATA
 SHARE_PARTITIONS_RECORD: Final = RecordType.SHARE_GROUP_STATE_PARTITION_METADATA
-"""The one record of a group with state outside of it: `replay_share_partitions`."""
+"""The one record type whose state is kept outside of its group: `replay_share_partitions`."""
 OFFSET_COMMIT_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 
 
@@ -204,11 +201,9 @@ def replay(
     report: Report,
     version: KafkaVersion = DEFAULT_VERSION,
 ) -> GroupShard:
-    """Apply one group record. `value` is None for a tombstone. Types without a replay function change
-    nothing.
+    """Apply one group record. `value` is None for a tombstone. Types without a replay function change nothing.
 
-    `key` and `value` have the record's fields as attributes in snake case (arrays as tuples, topic ids as
-    their text).
+    `key` and `value` have the record's fields as attributes in snake case (arrays as tuples, topic ids as text).
     """
     function = _BY_NUMBER.get(record_type)
     if function is None:
@@ -222,31 +217,31 @@ def replay(
 
 
 def with_group(shard: GroupShard, group_id: str, existing: Group | None, group: Group | None) -> GroupShard:
-    """The shard with `group`, or none, in the place of the `existing` one."""
+    """The shard with `group` in place of `existing`; without it where `group` is None."""
     if group is existing:
         return shard
     groups = shard.groups.delete(group_id) if group is None else shard.groups.set(group_id, group)
-    # once a record: dataclasses.replace costs more than the update itself
+    # runs for every record: dataclasses.replace costs more than the update itself
     return GroupShard(groups, shard.share_partitions)
 
 
 def replay_all(
     shard: GroupShard, records: Iterable[tuple[int, Struct, Struct | None]], *, report: Report
 ) -> GroupShard:
-    """Apply (record type, key, value) after (record type, key, value), in log order."""
+    """Apply records, given as (record type, key, value), in log order."""
     for record_type, key, value in records:
         shard = replay(shard, record_type, key, value, report=report)
     return shard
 
 
 def touch_simple_group(shard: GroupShard, group_id: str) -> GroupShard:
-    """An offset commit makes a simple group where there is none (OffsetMetadataManager.replay)."""
+    """Create a simple group for an offset commit where the id has no group (OffsetMetadataManager.replay)."""
     existing = shard.groups.get(group_id)
     return with_group(shard, group_id, existing, simple_group(existing, group_id))
 
 
 def simple_group(existing: Group | None, group_id: str) -> Group:
-    """The group of an offset commit: a simple one where there is none."""
+    """The group of an offset commit: the existing one, else a new simple group."""
     return ClassicGroup(group_id) if existing is None else existing
 
 
@@ -269,8 +264,8 @@ def replay_record(
     report: Report,
     version: KafkaVersion = DEFAULT_VERSION,
 ) -> CoordinatorShard:
-    """Apply one record of any type, as `replay` does. `offset` is its log offset, `producer_id` its
-    batch's, `version` the release whose state is wanted."""
+    """Apply one record of any type, like `replay`. `offset` is its log offset, `producer_id` that of its batch,
+    `version` the release whose coordinator is replayed."""
     if record_type not in OFFSET_COMMIT_TYPES:
         return with_fields(shard, groups=replay(shard.groups, record_type, key, value, report=report, version=version))
     committed = offsets.replay_offset_commit(shard.offsets, key, value, offset=offset, producer_id=producer_id)
@@ -279,5 +274,5 @@ def replay_record(
 
 
 def replay_end_transaction_marker(shard: CoordinatorShard, producer_id: int, *, committed: bool) -> CoordinatorShard:
-    """Apply a transaction marker: it decides the pending offsets of its producer, for all groups at once."""
+    """Apply a transaction marker: it commits or aborts the pending offsets of its producer, in all groups."""
     return with_fields(shard, offsets=offsets.replay_end_transaction_marker(shard.offsets, producer_id, committed))

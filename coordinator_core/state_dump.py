@@ -1,9 +1,9 @@
-"""State as plain JSON, in the words of Kafka's own objects, for comparisons and for people.
+"""State as plain JSON, with the names of Kafka's own objects, for comparisons and for people.
 
-What Kafka derives (group states, subscription types, subscribed topics) is derived here by its rules. Names
-and shapes: one object a group id, with `group` (absent where only offsets or share partitions are known),
-`offsets`, `pendingTxnOffsets` and `shareStatePartitions`, each absent when empty. Times in milliseconds,
-bytes in hexadecimal, numbers which are keys as text, as JSON wants them.
+What Kafka derives (group states, subscription types, subscribed topics) is derived here by its rules. Each group id has
+one object with `group` (absent where only offsets or share partitions are known), `offsets`, `pendingTxnOffsets` and
+`shareStatePartitions`, each absent when empty. Times are in milliseconds, bytes in hexadecimal, numeric keys are
+strings as in all JSON.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ from schemas.client_protocols import CONSUMER_PROTOCOL_SUBSCRIPTION
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NONE_KNOWN: Final = -1
-"""An absent leader epoch or expiry, as in the records."""
+"""An absent leader epoch or expiry time, as in the records."""
 VERSION_BYTES: Final = 2
 """Subscriptions start with their version."""
 ZERO_UUID: Final = "A" * 22
@@ -34,13 +34,13 @@ TASK_STATE_NAMES: Final[Mapping[int, str | None]] = {
     2: "UNREVOKED_TASKS",
     3: "UNRELEASED_TASKS",
 }
-"""MemberState of streams groups; anything else is UNKNOWN."""
+"""MemberState of streams groups; any other number is UNKNOWN."""
 
 Json = dict[str, Any]
 
 
 def dump_shard(shard: CoordinatorShard) -> dict[str, Json]:
-    """Group id -> dump of the group, for every id of which anything is known."""
+    """Group id -> dump, for every id with any state."""
     dumps: dict[str, Json] = defaultdict(dict)
     for group_id, group in shard.groups.groups.items():
         dumps[group_id]["group"] = _group(group)
@@ -56,7 +56,7 @@ def dump_shard(shard: CoordinatorShard) -> dict[str, Json]:
 
 
 def dump_group(shard: CoordinatorShard, group_id: str) -> Json | None:
-    """Dump of one group, or None when nothing is known of it. A pass over the whole shard's offsets."""
+    """Dump of one group, or None where it has no state. Scans the offsets of the whole shard."""
     return dump_shard(shard).get(group_id)
 
 
@@ -113,7 +113,7 @@ def _classic_member(group: ClassicGroup, member: ClassicMember) -> Json:
 
 
 def _subscribed_topics(group: ClassicGroup) -> list[str] | None:
-    """Topics of all members, or None where they are not known (ClassicGroup.computeSubscribedTopics)."""
+    """Topics of all members, or None where they are unknown (ClassicGroup.computeSubscribedTopics)."""
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
     if not group.members:
@@ -123,7 +123,7 @@ def _subscribed_topics(group: ClassicGroup) -> list[str] | None:
     topics: set[str] = set()
     try:
         for member in group.members.values():
-            # Kafka reads any version as 0: later ones only append.
+            # Kafka reads every version as 0: later versions only append fields.
             fields = decode(CONSUMER_PROTOCOL_SUBSCRIPTION, member.subscription, 0, position=VERSION_BYTES)
             topics.update(fields.topics)
     except DecodeError:
@@ -185,7 +185,7 @@ def _regex_counts(regexes: Mapping[str, ResolvedRegex]) -> Counter[str]:
 
 
 def _subscription_type(by_name: Counter[str], by_regex: Counter[str], regexes: Counter[str], member_count: int) -> str:
-    """Whether all members subscribe alike (ConsumerGroup.subscriptionType)."""
+    """Whether all members have the same subscription (ConsumerGroup.subscriptionType)."""
     topics = by_name.keys() | by_regex.keys()
     if not regexes:
         return HOMOGENEOUS if all(by_name[topic] == member_count for topic in topics) else HETEROGENEOUS
@@ -270,7 +270,7 @@ def _topology(topology: Topology) -> Json:
 
 
 def _streams_member(member: StreamsMember) -> Json:
-    """A field of a record which was never seen is null."""
+    """Dump of a member. A field whose record was never read is null."""
     metadata = {
         "clientId": member.client_id,
         "clientHost": member.client_host,

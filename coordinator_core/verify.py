@@ -1,13 +1,13 @@
-"""Is what a broker says of itself one of the states which the ledger has of the same time?
+"""Compares a broker's description of a group with the states that the ledger has for the same time.
 
-A broker's answer is a set of facts; so is each state of the ledger between two positions of the log, the one noted
-before the broker was asked and the one noted after. The answer was given at some position in between, and coordinators
-show whole operations only. So where the ledger is right the answer is one of its states; where none fits, the nearest
-one tells in which facts. A fact in which all states agree with each other and not with the broker is DIFFERENT; one
-that changed meanwhile has MOVED_ON: the answer cannot be pinned to a state, and asking again is all that helps.
+A broker's answer is a set of facts. So is each state of the ledger between two log positions: the one noted before the
+broker was asked, and the one noted after. The answer was given at some position in between, and coordinators expose
+only whole operations. So if the ledger is right, the answer equals one of its states; if none is equal, the nearest one
+shows which facts differ. A fact in which all states agree with each other and not with the broker is DIFFERENT. A fact
+that changed meanwhile is MOVED_ON: the answer cannot be assigned to a state, and the only remedy is to ask again.
 
-What no log holds is explained by the rules below, each by its name; what the ledger cannot know, because a part of the
-log was never read, is CANNOT_TELL. A fact which is not there and one that is None are the same.
+The rules below, each with a name, explain differences in what no log contains. What the ledger cannot know, because a
+part of the log was never read, is CANNOT_TELL. An absent fact and a fact that is None are equal.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,68 +21,68 @@ Path = tuple[str | int, ...]
 Facts = Mapping[Path, Any]
 
 EXISTS: Final[Path] = ("exists",)
-"""True of a group, and of a share partition, that is there. What is not there has no facts."""
+"""True for a group or share partition that exists. One that does not exist has no facts."""
 TOPOLOGY_DESCRIPTION: Final[Path] = ("topology description",)
-"""STORED where the broker's plugin has the description of the topology of a streams group (KIP-1331), or NOT_STORED."""
+"""STORED where the broker's plugin has the topology description of a streams group (KIP-1331), else NOT_STORED."""
 STORED: Final = "STORED"
 NOT_STORED: Final = "NOT_STORED"
 MEMBER_EXISTS: Final = "exists"
-"""True of a member that is there: ("member", member id, "exists")."""
+"""True for a member that exists: ("member", member id, "exists")."""
 
 
 class Verdict(IntEnum):
-    """How a comparison went; of several the greatest counts."""
+    """The result of a comparison. The greatest of several counts."""
 
     EQUAL = 0
     NOT_IN_LOG = 1
-    """They differ by what no log holds."""
+    """They differ only in what no log contains."""
     MOVED_ON = 2
-    """The log went on while the broker was asked, and no state of the ledger is the one that it answered."""
+    """The log went on while the broker was asked, and no state of the ledger equals the answer."""
     CANNOT_TELL = 3
     """The broker refused to answer, or the ledger lacks a part of the log."""
     DIFFERENT = 4
 
 
 class Reason(StrEnum):
-    """Why a difference is none."""
+    """Why a difference is expected."""
 
     CLASSIC_REBALANCING = "CLASSIC_REBALANCING"
-    """While a classic group rebalances the broker shows the members that are joining; they, and the states between two
-    generations, are in no record: the log has the last synchronised generation."""
+    """While a classic group rebalances, the broker shows the members that are joining. No record has them, nor the
+    states between two generations: the log has the last synchronized generation."""
     TOPIC_DELETED = "TOPIC_DELETED"
-    """A description leaves out partitions of topics which are not in the cluster's metadata any more."""
+    """A description leaves out partitions of topics that are no longer in the cluster's metadata."""
     SHARE_INITIALIZING = "SHARE_INITIALIZING"
-    """The share coordinator has a share partition's first state, and the group has not noted yet that it is
-    initialised: until then the broker does not list it."""
+    """The share coordinator has a share partition's first state, and the group has not yet recorded that the partition
+    is initialized. Until then the broker does not list it."""
     DESCRIPTION_NOT_KEPT = "DESCRIPTION_NOT_KEPT"
-    """The log says that the description of a topology was stored. The broker's plugin may have lost it since, and a
-    broker that has no plugin any more tells none."""
+    """The log says that the topology's description was stored. The broker's plugin may have lost it since, and a broker
+    without the plugin returns none."""
     NOT_DROPPED_YET = "NOT_DROPPED_YET"
-    """A transaction left a group without offsets. The coordinator of before Kafka 4.0 writes nothing of that, and drops
-    the group when it next looks for expired offsets (offsets.retention.check.interval.ms)."""
+    """A transaction left a group without offsets. A coordinator before Kafka 4.0 writes no record of that, and drops
+    the group at the next check for expired offsets (offsets.retention.check.interval.ms)."""
     STREAMS_NOT_READY = "STREAMS_NOT_READY"
-    """Whether all topics of a streams group are there is in the cluster's metadata: a coordinator which loaded the
-    group looks there at the next heartbeat."""
+    """Whether all topics of a streams group exist is in the cluster's metadata. A coordinator that loaded the group
+    checks that at the next heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A fact in which an answer is unlike the nearest state of the ledger. A side without the fact has None."""
+    """A fact in which an answer differs from the nearest state of the ledger. A side without the fact has None."""
 
     path: Path
     described: Any
-    """What the broker says."""
+    """The broker's value."""
     known: Any
-    """What the ledger says."""
+    """The ledger's value."""
     has_moved: bool
-    """The ledger has more than one value of it in the time of the question."""
+    """The ledger has more than one value of it within the time of the question."""
 
 
 def differences(described: Facts, base: Facts, changes: Iterable[Mapping[Path, Any]] = ()) -> tuple[Difference, ...]:
-    """In what an answer is unlike the nearest state of the ledger; nothing where it is one of them.
+    """The facts in which an answer differs from the nearest state of the ledger; empty where the answer equals a state.
 
-    States are given as the first one, and what each step changes: a path's new value, or None where the fact is gone.
-    So the time goes by the number of changes, and not by that of states times facts.
+    `base` is the first state; `changes` has what each later state changes: a path's new value, or None where the fact
+    is removed. So the cost grows with the number of changes, not with states times facts.
     """
     steps = list(changes)
     state: dict[Path, Any] = dict(base)
@@ -109,7 +109,7 @@ def differences(described: Facts, base: Facts, changes: Iterable[Mapping[Path, A
 
 
 def changes_between(states: Sequence[Facts]) -> list[dict[Path, Any]]:
-    """What each state but the first changes in the one before it."""
+    """For each state but the first: what it changes compared with the state before it."""
     return [
         {path: after.get(path) for path in {**before, **after} if before.get(path) != after.get(path)}
         for before, after in pairwise(states)
@@ -120,14 +120,14 @@ def changes_between(states: Sequence[Facts]) -> list[dict[Path, Any]]:
 
 REBALANCING_STATES: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
 OF_A_GENERATION: Final = frozenset({"state", "member count", "member", "assigned", "protocol_name"})
-"""Facts of a classic group which a rebalance changes before any record does."""
+"""Facts of a classic group that a rebalance changes before any record does."""
 STREAMS_NOT_READY_STATE: Final = "NotReady"
 
 
 def explain_group(difference: Difference, described_state: str | None, topic_ids: frozenset[str]) -> Reason | None:
-    """The reason that explains a difference in the description of a group; None where there is none.
+    """The reason that explains a difference in the description of a group; None if it is unexplained.
 
-    `described_state` is the group's state by the broker, `topic_ids` are those of the cluster's topics.
+    `described_state` is the group's state according to the broker, `topic_ids` are those of the cluster's topics.
     """
     kind = difference.path[0]
     if described_state in REBALANCING_STATES and kind in OF_A_GENERATION:
