@@ -1,1 +1,1 @@
-"""What is captured, as the logs had it, and how far: source to bronze."""
+"""From source to bronze: the batches of the logs as Kafka wrote them, and which offsets are captured."""

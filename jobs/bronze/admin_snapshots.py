@@ -1,4 +1,4 @@
-"""Admin snapshots: what a live cluster's Admin answered (bronze.topics, bronze.configs), for those who need it."""
+"""Admin snapshots: what the Admin API of a live cluster answered (bronze.topics, bronze.configs), for later jobs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -11,15 +11,18 @@ from schemas.tables.bronze import CONFIGS, TOPICS
 from schemas.tables.declare import Table
 
 ADMIN: Final = "ADMIN"
-"""Source of a topic id's name."""
+"""The `source` of a topic id's name that an Admin snapshot gave."""
 
 
 class ObservedConfig(NamedTuple):
-    """A config that an Admin snapshot shows in force from a time (epoch ms) on; value None: it is not any more."""
+    """A config value that an Admin snapshot shows to be in force from a time (epoch ms) on.
+
+    Value None: no longer set.
+    """
 
     resource_type: str
     resource_name: str
-    """Group id or topic; empty for what all brokers agree on, else a broker id."""
+    """Group id or topic. For broker configs: empty where all brokers agree, else a broker id."""
     name: str
     value: str | None
     at: int
@@ -33,14 +36,14 @@ class AdminSnapshotVersions(NamedTuple):
 
 
 def admin_snapshot_versions(warehouse: Warehouse) -> AdminSnapshotVersions:
-    """The newest ones."""
+    """The newest versions."""
     return AdminSnapshotVersions(warehouse.version(TOPICS), warehouse.version(CONFIGS))
 
 
 def newest(
     warehouse: Warehouse, table: Table, cluster_id: str, key: Sequence[str]
 ) -> dict[tuple[str, ...], dict[str, Any]]:
-    """The newest row of each key; of rows of one time, the one that is not deleted."""
+    """The newest row of each key; of rows with the same time, the one that is not deleted."""
     rows = warehouse.read(table, where={"cluster_id": cluster_id}).to_pylist()
     rows.sort(key=lambda row: (row["observed_at"], not row.get("is_deleted")))
     return {tuple(row[name] for name in key): row for row in rows}
@@ -72,7 +75,7 @@ def admin_topics(warehouse: Warehouse, cluster_id: str, version: int) -> tuple[l
 
 
 def admin_configs(warehouse: Warehouse, cluster_id: str, version: int) -> list[ObservedConfig]:
-    """Changes of configs in the order of time: one for all brokers where they agree, else one for each."""
+    """Changes of configs, by time: one for all brokers where they agree, else one for each broker."""
     if version < 0:
         return []
     rows = warehouse.read(CONFIGS, where={"cluster_id": cluster_id}, version=version).to_pylist()
@@ -89,7 +92,7 @@ def admin_configs(warehouse: Warehouse, cluster_id: str, version: int) -> list[O
 
 
 def _agreed(observed: Iterable[ObservedConfig]) -> Iterable[ObservedConfig]:
-    """Configs of single brokers, as those of all brokers wherever these agree."""
+    """Replace configs of single brokers by one of all brokers wherever they agree."""
     values: dict[str, dict[str, str]] = {}
     by_time: dict[tuple[int, str], list[ObservedConfig]] = {}
     for it in observed:

@@ -1,8 +1,9 @@
-"""The batches of one log partition that are in bronze already: looked up, compared, and taken out where others count.
+"""The batches of one log partition that bronze already has: look-up, comparison, and removal where other copies count.
 
-A capture asks for them only where a source has offsets that bronze has, too. Files of bronze are read as far as their
-offsets meet, the columns of headers alone; the bytes of batches only where two were cleaned and keep as many records.
-What is taken out leaves its file in parts: no file may span offsets which could still be found elsewhere.
+A capture loads them only where a source has offsets that bronze has too. It opens only the files of bronze whose
+offsets overlap, and reads only the header columns. It reads the bytes of batches only where both copies were compacted
+and kept the same number of records. A file from which batches are removed is split at the removed batches: no file may
+span offsets that another source could still have.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -67,28 +68,28 @@ COMPARED: Final = (
     "filled_offsets",
 )
 DIFFERENCES_MAX: Final = 1_000
-"""Offsets of a log partition at which copies have different records, and a run says so: each is a row of quarantine."""
+"""At most this many offsets of a log partition at which copies have different records become rows of quarantine."""
 HORIZON_BYTE: Final = 22
 HORIZON_BIT: Final = 0x40
-"""Low byte of a batch's attributes, and the bit in it which says that the base timestamp is a delete horizon."""
+"""Low byte of a batch's attributes, and the bit in it that marks the base timestamp as a delete horizon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two copies that have different records at one offset, one of them a dump of rows."""
+    """Two copies have different records at one offset, and one copy is a dump of rows."""
 
     base_offset: int
-    """Of the batch that is there."""
+    """Base offset of the batch in bronze."""
     record: Record
-    """The one that does not count."""
+    """The record that does not count."""
     source: str
-    """Of the batch that is there."""
+    """Source of the batch in bronze."""
     is_log: bool
-    """The batch that is there is of the log; else that is of a dump, too."""
+    """True: the batch in bronze was captured from the log. False: it comes from a dump, too."""
 
 
 class BronzeBatches:
-    """Intact batches of bronze, and of files of this run that are closed, as far as they were asked for."""
+    """Intact batches of bronze and of the closed files of this run, loaded as they are needed."""
 
     def __init__(self, files: Sequence[TableFile]) -> None:
         self._files = [file for file in files if file.row_count and not is_damaged(file)]
@@ -97,17 +98,17 @@ class BronzeBatches:
         self._lasts = np.array([offsets_of(file)[1] for file in self._files], np.int64)
         self._is_loaded = np.zeros(len(self._files), np.bool_)
         self._own_count = 0
-        """Files of this run among them."""
+        """How many of the files were written by this run."""
         self._open: tuple[int, pa.Table] | None = None
         self.rows = BatchRows.empty()
         self._taken_out: dict[int, set[int]] = {}
         self._fills: dict[tuple[int, int], dict[int, Record]] = {}
-        """Records to be put into batches, by offset, by place and base offset of the batch."""
+        """Records to add to batches: (file index, base offset of the batch) -> offset -> record."""
         self._differences: dict[int, Difference] = {}
 
     @property
     def has_changes(self) -> bool:
-        """Has anything to be written again?"""
+        """Must a file be rewritten?"""
         return bool(self._taken_out) or bool(self._fills)
 
     @property
@@ -117,7 +118,7 @@ class BronzeBatches:
         return union(zip(self.rows.base_offset.tolist(), self.rows.last_offset.tolist(), strict=True))
 
     def load(self, first: int = 0, last: int = np.iinfo(np.int64).max) -> None:
-        """Have the batches of all files that meet some offsets."""
+        """Load the batches of all files whose offsets overlap with a range (both ends inclusive)."""
         wanted = np.flatnonzero(~self._is_loaded & (self._firsts <= last) & (self._lasts >= first))
         parts = [_headers(self._files[index], index) for index in wanted.tolist()]
         self._is_loaded[wanted] = True
@@ -125,7 +126,7 @@ class BronzeBatches:
             self.rows = self.rows.with_others(part)
 
     def has_good_ones(self, offsets: NDArray[np.int64], is_asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """For each of some offsets: is it that of an intact batch? False of those which are not asked for."""
+        """For each offset: does an intact batch contain it? False where `is_asked` is false."""
         is_there = np.zeros(len(offsets), np.bool_)
         for index in np.flatnonzero(is_asked).tolist():
             offset = int(offsets[index])
@@ -135,7 +136,7 @@ class BronzeBatches:
         return is_there
 
     def add(self, files: Iterable[TableFile]) -> None:
-        """Files which this run has written and closed."""
+        """Add files that this run has written and closed."""
         for file in files:
             index = len(self._files)
             self._files.append(file)
@@ -147,15 +148,18 @@ class BronzeBatches:
             self.rows = self.rows.with_others(headers)
 
     def take_out(self, is_out: NDArray[np.bool_]) -> None:
-        """Batches which others replace, one bool a row."""
+        """Remove batches that others replace: one bool a row."""
         gone = self.rows.take(is_out)
         for place, base_offset in zip(gone.place.tolist(), gone.base_offset.tolist(), strict=True):
             self._taken_out.setdefault(place, set()).add(base_offset)
         self.rows = self.rows.take(~is_out)
 
     def cut_away(self, lineage: Lineage) -> list[tuple[BatchRows, str, list[bytes]]]:
-        """Take out what is of a tail that the log does not have any more. The first batch of each tail, where that was
-        read, and the bytes of the first one, or of all where no leader epoch is written in them."""
+        """Remove the batches of tails that the log no longer has.
+
+        Returns for each tail: its first batch; the source of that batch; the bytes of the first batch, or of all
+        batches where they carry no leader epoch (see `whole_tail`).
+        """
         is_cut = lineage.is_cut(self.rows)
         if not is_cut.any():
             return []
@@ -178,12 +182,13 @@ class BronzeBatches:
         return data
 
     def without_fills(self, row: int) -> tuple[bytes, bool]:
-        """The bytes of a batch as the log's copy had it; was something put into it? Then they are not compressed."""
+        """The bytes of a batch as the copy of the log had them, and whether records had been added to it. If so, the
+        bytes are not compressed."""
         filled = self._value(row, "filled_offsets")
         return (without_records(self.content(row), filled), True) if filled else (self.content(row), False)
 
     def checksums(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The checksums that are written in some batches, ascending."""
+        """The CRCs stored in the headers of some batches. `rows` ascend."""
         found = np.zeros(len(rows), np.int64)
         for place in np.unique(self.rows.place[rows]).tolist():
             here = np.flatnonzero(self.rows.place[rows] == place)
@@ -197,7 +202,7 @@ class BronzeBatches:
         return found
 
     def source(self, row: int) -> str:
-        """Where a batch was read."""
+        """The source of a batch."""
         return str(self._value(row, "source"))
 
     def _value(self, row: int, column: str) -> Any:
@@ -215,10 +220,11 @@ class BronzeBatches:
     # --- rows of dumps at offsets that batches span
 
     def meet(self, come: KeyValues, record_at: Callable[[int], Record]) -> None:
-        """Rows of a dump, ascending: those that a batch lacks which spans their offsets are put into it, at the end.
+        """Add the rows of a dump, ascending, to the batches that span their offsets and lack them; `finish` writes
+        them.
 
-        Of two dumps that differ the later record counts, a batch of the log before any dump. A batch in which an id was
-        erased stays as it is.
+        Of two dumps that differ, the later record counts; a batch of the log counts before any dump. A batch from which
+        an id was erased is not changed.
         """
         rows = self.rows
         at = np.searchsorted(rows.last_offset, come.offset, side="left")
@@ -234,7 +240,7 @@ class BronzeBatches:
                 self._meet_batches(place, batches, come.take(found), rows.base_offset[at[found]], found, record_at)
 
     def _compared(self, place: int, base_offsets: NDArray[np.int64]) -> Iterator[pa.Table]:
-        """Some batches of a file, row group by row group."""
+        """Read some batches of a file, row group by row group."""
         file = self._files[place]
         wanted = pa.array(base_offsets)
         for rows in row_groups_in_order([file], RECORD_BATCHES, COMPARED):
@@ -251,7 +257,10 @@ class BronzeBatches:
         numbers: NDArray[np.int64],
         record_at: Callable[[int], Record],
     ) -> None:
-        """`bases`: of the batch at the offset of each record that comes; `numbers`: theirs, for `record_at`."""
+        """Compare rows of a dump with the batches of one file.
+
+        `bases`: base offset of the batch that spans each row; `numbers`: the index of each row, for `record_at`.
+        """
         chunk = decode_chunk(b"".join(batches["batch"].to_pylist()), crc="skip")
         is_missing, differs = compare(KeyValues.of(chunk), come)
         if not is_missing.any() and not differs.any():
@@ -275,7 +284,7 @@ class BronzeBatches:
                 fills[record.offset] = max(record, fills.get(record.offset, record), key=_order)
 
     def _records(self, base_offset: int) -> dict[int, Record]:
-        """Records of a batch that is there, by offset; the first of each."""
+        """The records of a batch of bronze, by offset; the first one where several have the same offset."""
         row = int(np.searchsorted(self.rows.base_offset, base_offset))
         records: dict[int, Record] = {}
         for record in iter_records(self.content(row)):
@@ -287,18 +296,18 @@ class BronzeBatches:
             self._differences.setdefault(difference.record.offset, difference)
 
     def differences(self) -> list[Difference]:
-        """Where a dump has another record, at most DIFFERENCES_MAX; those found since the last call."""
+        """Offsets at which a dump has another record, since the last call: at most DIFFERENCES_MAX."""
         found = [difference for _, difference in sorted(self._differences.items())]
         self._differences.clear()
         return found
 
     def changed_from(self) -> int | None:
-        """The first offset of batches into which records are put."""
+        """The least base offset of the batches that get records; None: no batch does."""
         return min((base_offset for _, base_offset in self._fills), default=None)
 
     def _release(self, dumped: Sequence[OffsetRange], left_out: Sequence[bytes]) -> dict[int, list[pa.Table]]:
-        """Records of batches that are taken out which a dump had, too: at offsets that no batch spans they get a batch
-        of their own (by file), others are put into the batch there."""
+        """Keep the records of dumps that removed batches contain. Where another batch spans the offset, the record
+        is added to that batch. Otherwise it gets a batch of its own; these are returned by file index."""
         alone: dict[int, list[pa.Table]] = {}
         others: dict[int, Record] = {}
         for it in (record for batch in left_out for record in iter_records(batch)):
@@ -332,7 +341,7 @@ class BronzeBatches:
                     self.meet(KeyValues.of_records(met), met.__getitem__)
         return alone
 
-    # --- what is written again
+    # --- writing files again
 
     def finish(
         self,
@@ -341,12 +350,13 @@ class BronzeBatches:
         dumped: Sequence[OffsetRange] = (),
         left_out: Sequence[bytes] = (),
     ) -> tuple[list[TableFile], list[WrittenFile], list[TableFile], list[TableFile]]:
-        """Write files again without what was taken out of them, and with what dumps put into their batches; leave
-        damaged batches out which are there intact. `dumped`: offsets at which dumps had records; `left_out`: batches of
-        records of dumps which others kept out.
+        """Rewrite the files that lose batches or get records of dumps, and remove the files of damaged batches that are
+        intact in another copy (`bad_offsets`: their base offsets).
 
-        Files of bronze to be taken out; files written; files of this run that are not to be committed; all intact files
-        that are there then.
+        `dumped`: offsets at which dumps had records; `left_out`: batches of dump records that did not count until now.
+
+        Returns: files to be removed from bronze; files written; files of this run that must not be committed; all
+        intact files after the rewrite.
         """
         alone = self._release(dumped, left_out)
         fills: dict[int, dict[int, dict[int, Record]]] = {}
@@ -374,7 +384,7 @@ class BronzeBatches:
         return removed, written, discarded, now
 
     def _alone(self, records: Sequence[Record], row: pa.Table) -> Iterator[pa.Table]:
-        """Records of a batch that is taken out, as rows of batches without headers."""
+        """Turn records of a removed batch into rows of batches without known headers."""
         for run in _runs_of(records, self._is_covered):
             times = [record.timestamp_ms for record in run]
             values = dict.fromkeys(HEADER_COLUMNS) | {
@@ -399,8 +409,10 @@ class BronzeBatches:
 def whole_tail(
     first: int, is_cut: NDArray[np.bool_], epochs: NDArray[np.int64], content: Callable[[int], bytes]
 ) -> list[bytes]:
-    """The bytes of the batches of a tail from a row on; of the first one alone where a leader epoch is written in it:
-    no other copy has it without."""
+    """The bytes of the batches of a tail, from its row `first` on.
+
+    Only the first batch where it carries a leader epoch: then no other copy can have the same batch without one.
+    """
     found = [content(first)]
     left = PARTED_BYTES_MAX - len(found[0])
     row = first + 1
@@ -417,8 +429,8 @@ def whole_tail(
 def _rewritten(
     file: TableFile, gone: set[int], fills: Mapping[int, Mapping[int, Record]], target: PartTarget
 ) -> list[WrittenFile]:
-    """A file without some batches, a part for each run of batches between them, and with records put into others. All
-    by base offset."""
+    """Write a file again without the batches in `gone` and with the records in `fills`, both by base offset. Each
+    run of batches between removed ones gets a part file."""
     parts: list[WrittenFile] = []
     writer: PartWriter | None = None
     out = pa.array(sorted(gone), pa.int64())
@@ -440,7 +452,7 @@ def _rewritten(
 
 
 def _filled(rows: pa.Table, fills: Mapping[int, Mapping[int, Record]]) -> pa.Table:
-    """Some batches with the records that are put into them."""
+    """Add records to some batches."""
     if not fills:
         return rows
     base_offset = rows["base_offset"]
@@ -452,7 +464,7 @@ def _filled(rows: pa.Table, fills: Mapping[int, Mapping[int, Record]]) -> pa.Tab
         try:
             batch = with_records(row["batch"][0].as_py(), [records[offset] for offset in sorted(records)])
         except (DecodeError, EncodeError):
-            continue  # it cannot be read, and stays as it is: replay says so
+            continue  # the batch cannot be decoded and stays as it is: replay quarantines it
         header = parse_header(batch)
         before = row["filled_offsets"][0].as_py() or []
         is_rows = row["is_transactional"][0].as_py() is None
@@ -472,7 +484,7 @@ def _filled(rows: pa.Table, fills: Mapping[int, Mapping[int, Record]]) -> pa.Tab
 
 
 def _changed(row: pa.Table, values: Mapping[str, Any]) -> pa.Table:
-    """One row with other values; times are in the unit of the columns."""
+    """One row with other values; timestamps are in the unit of the columns."""
     for name, value in values.items():
         field = row.schema.field(name)
         is_time = value is not None and pa.types.is_timestamp(field.type)
@@ -482,7 +494,7 @@ def _changed(row: pa.Table, values: Mapping[str, Any]) -> pa.Table:
 
 
 def _later(records: Iterable[Record]) -> list[Record]:
-    """By offset, of several at one the later."""
+    """The records by offset; of several at one offset, the later."""
     found: dict[int, Record] = {}
     for it in records:
         found[it.offset] = max(it, found.get(it.offset, it), key=_order)
@@ -490,19 +502,19 @@ def _later(records: Iterable[Record]) -> list[Record]:
 
 
 def _order(record: Record) -> tuple[int, bool, bytes, bool, bytes]:
-    """Of two records that dumps have at one offset the greater one counts: a leader's lost tail is older than what its
-    successor wrote there."""
+    """Sort key: of two records that dumps have at one offset, the greater one counts. A record in a leader's lost
+    tail is older than the one that the next leader wrote at that offset."""
     key, value = record.key, record.value
     return record.timestamp_ms, key is not None, key or b"", value is not None, value or b""
 
 
 def _ms(timestamp_ms: int) -> int | None:
-    """In the unit of the columns; None where there is no time."""
+    """A timestamp in the unit of the columns; None where it is not a valid time."""
     return timestamp_ms * 1_000 if 0 <= timestamp_ms <= TIMESTAMP_MS_MAX else None
 
 
 def _runs_of(records: Sequence[Record], is_covered: Any) -> Iterator[list[Record]]:
-    """Records between which nothing is covered, together."""
+    """Group records so that no covered offset lies between two records of one group."""
     run: list[Record] = []
     for record in records:
         if run and any(is_covered(offset) for offset in range(run[-1].offset + 1, record.offset)):
@@ -514,7 +526,7 @@ def _runs_of(records: Sequence[Record], is_covered: Any) -> Iterator[list[Record
 
 
 def written_as_table_file(file: WrittenFile, target: PartTarget, like: TableFile) -> TableFile:
-    """A part file that is not committed yet, to be read like those of the table."""
+    """A part file that is not committed yet, as a TableFile that can be read."""
     return TableFile(f"{target.folder}/{file.path}", file.size_bytes, file.row_count, like.partition_values)
 
 
@@ -524,7 +536,7 @@ def _headers(file: TableFile, place: int) -> BatchRows:
     rows = rows.filter(rows["crc_valid"])
     count = rows["record_count"].to_numpy().astype(np.int64)
     if "filled_offsets" in rows.column_names:
-        # copies of the log are compared by what compaction left in them
+        # records from dumps do not count: copies of the log are compared by what compaction left in them
         count = count - pc.fill_null(pc.list_value_length(rows["filled_offsets"]), 0).to_numpy()
     is_rows = rows["is_transactional"].is_null()
     is_dump = pc.equal(rows["source_kind"].cast(pa.string()), DUMP)
@@ -545,7 +557,8 @@ def _headers(file: TableFile, place: int) -> BatchRows:
 
 
 def covered_by(files: Sequence[TableFile], observed_at_ms: int) -> tuple[CoverageRange, ...]:
-    """What of a log partition is in the intact batches of some files, and which offsets within them have no record."""
+    """Coverage of the intact batches in some files of a log partition: captured offsets, and offsets without a
+    record."""
     ranges: list[CoverageRange] = []
     for file in files:
         with Scanner(file.path) as scanner:

@@ -1,15 +1,15 @@
 """capture: source -> bronze, in one Spark stage.
 
 Each task reads and checks segments of some log partitions and writes their batches as Parquet part files; the bytes of
-the log do not pass through the JVM. The driver commits them all in one Delta transaction.
+the log do not pass through the JVM. The driver commits all files in one Delta transaction.
 
-bronze has one batch an offset. Where copies of a log differ, `coordinator_core.log.copies` says which one counts, and a
-capture takes the others out in the commit that brings it; `jobs.bronze.copies` keeps what that takes.
+bronze has one batch for each offset. Where copies of a log differ, `coordinator_core.log.copies` decides which batch
+counts. One commit adds that batch and removes the others. `jobs.bronze.copies` keeps the state that this needs.
 
-Running again adds nothing. The Delta log keeps the first and last offset of every file of bronze.record_batches, and a
-file never spans offsets which could still be found elsewhere (it ends at every gap that compaction does not explain),
-so the offset ranges of the files are what is captured. They are committed together with the rows, and therefore right
-after any crash. Damaged batches have files of their own: what their headers claim binds nobody.
+A repeated run adds nothing. The Delta log keeps the first and last offset of every file of bronze.record_batches. A
+file ends at every gap that compaction does not explain, so it never spans offsets that another source could still have.
+Therefore the offset ranges of the files are what is captured. They are committed with the rows, so they are right after
+any crash. Damaged batches have files of their own, since the offsets in a damaged header cannot be trusted.
 """
 
 from collections import Counter
@@ -50,42 +50,45 @@ if TYPE_CHECKING:
     from jobs.sources.dumps.source import Unpacked
 
 TRUNCATED_BATCH: Final = "TRUNCATED_BATCH"
-"""Also of a segment that Kafka is writing: its torn tail is no fault."""
+"""A capture also finds it in a segment that Kafka is writing; a torn tail there is no fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureSummary:
-    """What a capture did. `gaps` counts ranges of offsets which are MISSING or CORRUPT in all that is captured."""
+    """What a capture did.
+
+    `gaps`: the number of MISSING or CORRUPT offset ranges in everything captured of the cluster.
+    """
 
     topics: Mapping[str, TopicCount]
     quarantined_count: int
-    """Rows of captures in quarantine that are open, torn tails of newest segments aside."""
+    """Open rows in quarantine that captures wrote, without torn tails of newest segments."""
     gap_count: int
     bronze_version: int
     seconds: float
     notes: tuple[str, ...] = ()
-    """What the sources do not tell, in words."""
+    """Sentences about what the sources do not show."""
     faults: tuple[str, ...] = ()
-    """Why it is not clean, in words: what was quarantined, which holes there are."""
+    """Sentences that say why the capture is not clean: what was quarantined, which gaps there are."""
 
     @property
     def batch_count(self) -> int:
-        """Batches written."""
+        """Number of batches written."""
         return sum(topic.batch_count for topic in self.topics.values())
 
     @property
     def record_count(self) -> int:
-        """Records in them."""
+        """Number of records in the batches written."""
         return sum(topic.record_count for topic in self.topics.values())
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of them, as on Kafka's disk."""
+        """Size of the batches written, as on Kafka's disk."""
         return sum(topic.size_bytes for topic in self.topics.values())
 
     @property
     def is_clean(self) -> bool:
-        """Nothing that captures put into quarantine is open, and nothing of the log is missing."""
+        """True: no row that captures wrote to quarantine is open, and no part of the log is missing."""
         return self.quarantined_count == 0 and self.gap_count == 0
 
 
@@ -102,7 +105,7 @@ def capture(
             f"{time_text(epoch_ms(captured_at))}: give the time at which copying began"
         )
     sources = find_sources(settings)
-    identities_of(sources)  # two sources that differ are refused before there is a table
+    identities_of(sources)  # sources that contradict each other are refused before a table is created
     bronze = Bronze.load(warehouse, settings.cluster_id)
     identities = check_sources(warehouse, bronze, sources)
     refuse_other_logs(sources.live, bronze, first_topic_ids(warehouse, settings.cluster_id), is_merged=True)
@@ -132,7 +135,7 @@ def capture(
 def _capture_all(
     session: SparkSession, warehouse: Warehouse, settings: Settings, bronze: Bronze, sources: Sources, run: CaptureRun
 ) -> CaptureSummary:
-    """Dumps, too."""
+    """Capture all sources, dumps included."""
     if not settings.dumps:
         return capture_logs(session, warehouse, settings, bronze, sources, run)[0]
     from jobs.sources.dumps.source import unpack_dumps  # noqa: PLC0415  (a capture without dumps need not load it)
@@ -149,7 +152,7 @@ def _capture_all(
 
 
 def find_sources(settings: Settings) -> Sources:
-    """Look at all sources. Raises SourceError for one that is not there, SettingsError where none is named."""
+    """Inspect all sources. Raises SourceError for one that does not exist, SettingsError where none is configured."""
     require_source(settings)
     segments = [log for uri in settings.segments for log in find_partitions(uri, settings.topics)]
     address = settings.broker_address
@@ -163,10 +166,10 @@ def find_sources(settings: Settings) -> Sources:
 def refuse_other_logs(
     logs: "Sequence[BrokerLog]", bronze: Bronze, ids: Mapping[str, str], *, is_merged: bool = False
 ) -> None:
-    """Raise SourceError where a live log cannot be the one which bronze has: their batches must never mix.
+    """Raise SourceError where a live log cannot be the log in bronze: their batches must never mix.
 
-    `ids` are those of the topics when they were first captured live, by name. `is_merged`: a log that is shorter than
-    bronze is compared with it, where its topic id proves that it is the same.
+    `ids`: topic ids by name, from the first live capture. `is_merged`: a live log shorter than bronze is compared with
+    it if its topic id proves that it is the same log.
     """
     captured = {topic for topic, _ in bronze.known}
     for log in logs:
@@ -196,8 +199,10 @@ def capture_logs(
     *,
     may_cut: bool = True,
 ) -> tuple[CaptureSummary, Bronze]:
-    """Add to bronze what it lacks of some logs; what was done, and bronze as it is then. `may_cut`: several tasks may
-    share the log partition of one source."""
+    """Capture what bronze lacks of some logs. Returns the summary, and bronze after the commit.
+
+    `may_cut`: several tasks may share a log partition that only one source has.
+    """
     started = perf_counter()
     core_count = session.sparkContext.defaultParallelism
     work = plan(sources, bronze, settings.task_bytes_max, core_count, may_cut=may_cut)
@@ -226,13 +231,13 @@ def capture_logs(
             raise result.error
     removed = {file.path: file for result in done for file in result.removed}
     if len(removed) < sum(len(result.removed) for result in done):
-        # two tasks rewrote one file of bronze, each without what the other removed
+        # two tasks rewrote the same file of bronze, each without the batches that the other removed
         return capture_logs(session, warehouse, settings, bronze, sources, run, may_cut=False)
     if sources.dumps is not None:
         done.append(_unpacking(sources.dumps, run))
 
-    # Quarantine first, coverage last: a crash between leaves rows which the next run finds again and replaces, and a
-    # segment is read again until coverage speaks of it.
+    # Quarantine is committed first and coverage last. After a crash between them the next run finds the same rows again
+    # and replaces them, and a segment is read again until coverage contains it.
     versions = dict(bronze.versions)
     copies = _copies_after(bronze, done)
     quarantine = QuarantineMerge.load(warehouse, bronze, done)
@@ -259,7 +264,7 @@ def capture_logs(
     versions[COVERAGE.full_name] += write_coverage(warehouse, bronze, merged)
     copies.write_files(warehouse, bronze.cluster_id, app_id, bronze.copies)
     holes = tuple(coverage_rows.holes(merged))
-    # of all that is open, whether its file was read in this run or not
+    # count all open rows, also those of files that this run did not read
     codes = Counter(row["code"] for row in still_open if not row["message"].endswith(TORN_TAIL))
     summary = CaptureSummary(
         topics=_topic_counts(done),
@@ -279,7 +284,7 @@ def capture_logs(
 
 
 def _copies_after(bronze: Bronze, done: Sequence[TaskDone]) -> Copies:
-    """What is known of copies once tasks have read some."""
+    """The state about copies after some tasks."""
     copies = bronze.copies
     for result in done:
         copies = copies.after(result.lineages, result.compared, result.dumped)
@@ -289,7 +294,7 @@ def _copies_after(bronze: Bronze, done: Sequence[TaskDone]) -> Copies:
 
 
 def _least_changed(done: Sequence[TaskDone]) -> dict[LogPartition, int]:
-    """By log partition, the first offset at which bronze changes below what it had."""
+    """By log partition: the first offset below the end of bronze at which this capture changes it."""
     changed: dict[LogPartition, int] = {}
     for result in done:
         for partition, offset in result.changed.items():
@@ -298,7 +303,7 @@ def _least_changed(done: Sequence[TaskDone]) -> dict[LogPartition, int]:
 
 
 def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
-    """What was found while dumps were unpacked."""
+    """The findings from unpacking dumps."""
     rows = [
         {
             "cluster_id": run.cluster_id,
@@ -321,14 +326,15 @@ def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
 
 
 def _refuse_numbered_dumps(warehouse: Warehouse, cluster_id: str, sources: Sources) -> None:
-    """Raise SourceError where records without offsets would meet others: their numbers are no offsets of the log."""
+    """Raise SourceError where records without offsets would meet other records: their numbers are not offsets of the
+    log."""
     numbered = {log.topic: log.uri for log in sources.all_dumps if not log.has_offsets}
     if not numbered:
         return
     others = [(log.topic, log.uri) for log in sources.all_dumps]
     others += [(log.topic, "") for log in sources.segments]
     others += [(log.topic, "") for log in sources.live]
-    # Delta's statistics keep the beginning of a text alone, so the column itself is read
+    # Delta's statistics keep only a prefix of a string, so the column itself is read
     rows = warehouse.read(RECORD_BATCHES, ["topic", "source"], where={"cluster_id": cluster_id})
     captured = rows.group_by(["topic", "source"], use_threads=False).aggregate([])
     others += zip(captured["topic"].to_pylist(), captured["source"].to_pylist(), strict=True)

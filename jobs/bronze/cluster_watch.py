@@ -1,8 +1,7 @@
-"""What a capture asks a live cluster besides its logs: ends of topics that groups read, names of topic ids, configs.
+"""What a capture asks a live cluster besides its logs: end offsets of consumed topics, names of topic ids, configs.
 
-The answers go to bronze as they are, with the time at which the cluster was asked, and nothing is written twice: of
-names and configs only what changed, of ends a sample each time. Replay needs none of it, so a capture reports what a
-cluster refuses, and goes on without it.
+The answers go to bronze as they are, with the time of the request. Names and configs are written only when they change;
+end offsets are a sample each time. Replay works without them, so a capture reports what a cluster refuses and goes on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,12 +29,12 @@ from schemas.tables.declare import Table
 from schemas.tables.silver import MEMBER_ASSIGNMENTS, OFFSET_COMMITS, SHARE_PARTITION_STATES
 
 CONSUMING_TABLES: Final = (OFFSET_COMMITS, MEMBER_ASSIGNMENTS, SHARE_PARTITION_STATES)
-"""Their `topic` is one that a group consumes."""
+"""Tables in which `topic` is a topic that a group consumes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What was asked and written. `refused`: what the cluster does not tell, in words."""
+    """What was asked and written. `refused`: what the cluster does not answer, in words."""
 
     row_count: int
     refused: tuple[str, ...] = ()
@@ -54,7 +53,7 @@ class ClusterWatch:
         self._silver = silver or SilverTopics(warehouse, cluster_id)
 
     def sample_end_offsets(self, sampled_at: datetime) -> Reported:
-        """Add the log start and end of every partition of the topics that groups read."""
+        """Add the log start offset and the end offset of every partition of the topics that groups consume."""
         wanted, refused = self.consumed_topics()
         found = self._admin.topics(wanted) if wanted else {}
         places = [(topic.topic, partition) for topic in found.values() for partition in range(topic.partition_count)]
@@ -73,7 +72,9 @@ class ClusterWatch:
         return Reported(self._append(END_OFFSETS, rows, epoch_ms(sampled_at)), refused)
 
     def consumed_topics(self) -> tuple[set[str], tuple[str, ...]]:
-        """Topics which groups read, as silver has them and as the coordinators tell; and what these do not tell."""
+        """Topics that groups consume, from silver and from the live coordinators; and what the coordinators do not
+        answer.
+        """
         topics = self._silver.names()
         try:
             groups = self._admin.list_groups()
@@ -99,9 +100,9 @@ class ClusterWatch:
         return topics, tuple(f"{what} (as of {group_id!r})" for what, group_id in refused.items())
 
     def note_topics(self, observed_at: datetime) -> Reported:
-        """Add topics that are new, have more partitions, or are gone."""
+        """Add topics that are new, have more partitions, or were deleted."""
         last = newest(self._warehouse, TOPICS, self._cluster_id, ("topic_id",))
-        # brokers before 2.8 have no ids, and names follow from commits
+        # brokers before 2.8 have no topic ids; replay then takes the names from commits
         found = {it.topic_id: it for it in self._admin.topics().values() if it.topic_id is not None}
         rows: list[dict[str, Any]] = []
         for topic_id, topic in sorted(found.items()):
@@ -114,7 +115,7 @@ class ClusterWatch:
         return Reported(self._append(TOPICS, rows, epoch_ms(observed_at)))
 
     def note_configs(self, observed_at: datetime) -> Reported:
-        """Add the configs of groups, brokers and consumed topics that are new or have another value."""
+        """Add the configs of groups, brokers and consumed topics that are new or have changed."""
         refusals: list[str] = []
         groups = self._admin.configured_groups()
         if isinstance(groups, Refusal):
@@ -148,7 +149,8 @@ class ClusterWatch:
         return Reported(self._append(CONFIGS, rows, epoch_ms(observed_at)), tuple(refusals))
 
     def _append(self, table: Table, rows: Sequence[Mapping[str, Any]], version: int) -> int:
-        """Append rows in one commit. The time is the version: what was asked later is never overtaken."""
+        """Append rows in one commit. The time is the transaction version, so an older answer never follows a newer
+        one."""
         if not rows:
             return 0
         self._warehouse.ensure(table)
@@ -179,7 +181,7 @@ def watch_once(warehouse: Warehouse, settings: Settings, asked_at: datetime) -> 
 
 
 def watch_application(cluster_id: str) -> str:
-    """The application id of what was asked of a cluster; its version is the time, in epoch milliseconds."""
+    """The application id of these commits for one cluster; its version is the time, in epoch milliseconds."""
     return f"watch/{cluster_id}"
 
 
@@ -195,7 +197,7 @@ def _topic_row(topic: Topic, observed_at: datetime) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class SilverTopics:
-    """Topics that groups consume, as silver says; read again after each change of silver."""
+    """Topics that groups consume, from silver; read again after each change of silver."""
 
     warehouse: Warehouse
     cluster_id: str
@@ -215,7 +217,7 @@ class SilverTopics:
 
 
 def _topics_of(warehouse: Warehouse, table: Table, cluster_id: str) -> set[str]:
-    """Distinct topics of a large table: the texts stay dictionary coded, as they are in the files."""
+    """Distinct topics in a large table. The strings stay dictionary-encoded, as they are in the files."""
     has_types = "group_type" in table.column_names
     columns = ["topic", *(["group_type"] if has_types else [])]
     found: set[str] = set()

@@ -1,9 +1,10 @@
-"""What is kept about the copies of a log that were read: leader epochs, files, and which offsets of bronze changed.
+"""State about the copies of a log that were read: leader epochs, files, and which offsets of bronze changed.
 
-bronze holds one batch an offset, chosen among all copies (`coordinator_core.log.copies`). To choose the same whatever
-the order in which copies come, a capture keeps where leader epochs begin (`state.leader_epochs`); to read no file
-twice, which ones it compared (`state.read_files`). Where it takes batches out of bronze or puts others between those
-that were replayed, it says from which offset on (`state.rewrites`) before it commits: replay goes back there.
+bronze has one batch for each offset, chosen among all copies (`coordinator_core.log.copies`). The choice must not
+depend on the order of the copies, so a capture keeps the start offsets of leader epochs (`state.leader_epochs`). It
+reads no file twice, so it keeps which files it compared (`state.read_files`). Where a capture removes batches from
+bronze, or inserts batches below the end of what was replayed, it records the first changed offset (`state.rewrites`)
+before it commits; replay starts again there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,13 +34,13 @@ class ReadFile:
     size_bytes: int
     modified_at_ns: int | None
     base_offset: int | None = None
-    """Of its last batch; None where it has none."""
+    """Base offset of its last batch; None where it has no batch."""
     last_offset: int | None = None
     end_position: int = 0
-    """Behind its last batch."""
+    """Byte position at the end of its last batch."""
 
     def is_still(self, file: Segment) -> bool:
-        """Is the file the same as then? Where a store has no times, its size decides."""
+        """Is the file unchanged since? Where the store gives no modification time, its size decides."""
         return (self.size_bytes, self.modified_at_ns) == (file.size_bytes, file.modified_ns)
 
     def may_have_grown(self, file: Segment) -> bool:
@@ -49,22 +50,22 @@ class ReadFile:
 
 OF_OLDER_EPOCH: Final = "goes on with leader epoch"
 OF_NO_EPOCH: Final = "of no known leader epoch"
-"""How a row of quarantine says which of two copies that part ways was left out."""
+"""How a row of quarantine says that the leader epoch of the copy that does not count is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Batches in which no leader epoch is written and in place of which those of another copy count."""
+    """Batches that carry no leader epoch and that batches of another copy replaced."""
 
     source: str
     content: bytes
     tail_epoch: int = UNKNOWN_EPOCH
-    """Their leader epoch, as the checkpoint of their replica has it, which a newer one cut away; unknown: others have
-    the same offsets, and should these be cut away, they count again."""
+    """The leader epoch that their replica's checkpoint gives them, if a newer epoch cut this tail. UNKNOWN_EPOCH:
+    batches of another copy have the same offsets; if those are cut, these batches count again."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "LeftOut | None":
-        """From a row of quarantine about copies that part ways; None where it keeps no such batches."""
+        """From a row of quarantine about diverging copies; None where the row keeps no such batches."""
         content, (_, is_tail, rest) = row["bytes"], row["message"].partition(f"{OF_OLDER_EPOCH} ")
         if not content or not has_no_epoch(content):
             return None
@@ -74,11 +75,11 @@ class LeftOut:
 
 
 DumpedRange = tuple[int, int, str]
-"""First and last offset of a range with a record at each, and the dump that had them."""
+"""First and last offset of a range with a record at each offset, and the dump that had them."""
 
 
 def with_dumped(known: Sequence[DumpedRange], found: Iterable[OffsetRange], source: str) -> tuple[DumpedRange, ...]:
-    """Ranges of a dump added to those that are known; the same object where none is new."""
+    """Add ranges of a dump to the known ones. Returns the same object where none is new."""
     new = subtract(found, ((first, last) for first, last, _ in known))
     if not new:
         return tuple(known)
@@ -93,21 +94,21 @@ def with_dumped(known: Sequence[DumpedRange], found: Iterable[OffsetRange], sour
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """All of it, of a cluster."""
+    """The state about all copies of a cluster."""
 
     lineages: Mapping[LogPartition, Lineage] = field(default_factory=dict)
     files: Mapping[LogPartition, Mapping[str, ReadFile]] = field(default_factory=dict)
-    """By log partition, files by path."""
+    """By log partition: files by path."""
     dumped: Mapping[LogPartition, Sequence[DumpedRange]] = field(default_factory=dict)
-    """At which offsets dumps of rows had records; ascending, disjoint."""
+    """Offsets at which dumps of rows had records; ascending, disjoint."""
     left_out: Mapping[LogPartition, Sequence[bytes]] = field(default_factory=dict)
-    """Records of dumps in place of which those of the log count, each as a batch: quarantine keeps them."""
+    """Records of dumps that records of the log replaced, each as a batch; quarantine keeps their bytes."""
     parted: Mapping[LogPartition, Sequence[LeftOut]] = field(default_factory=dict)
-    """Batches without a leader epoch where copies part ways; quarantine keeps them, too."""
+    """Batches without a leader epoch where copies diverge; quarantine keeps their bytes."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> "Copies":
-        """As the last captures left it."""
+        """The state after the last capture."""
         seen: dict[LogPartition, dict[int, int]] = {}
         checkpoints: dict[LogPartition, list[tuple[int, int]]] = {}
         for row in warehouse.read(LEADER_EPOCHS, where={"cluster_id": cluster_id}).to_pylist():
@@ -147,7 +148,7 @@ class Copies:
         files: Mapping[LogPartition, Sequence[ReadFile]],
         dumped: Mapping[LogPartition, Sequence[DumpedRange]],
     ) -> "Copies":
-        """With what a capture found."""
+        """The state with what a capture found."""
         merged = dict(self.lineages)
         for log, lineage in lineages.items():
             merged[log] = merged[log].merged(lineage) if log in merged else lineage
@@ -157,12 +158,12 @@ class Copies:
         return replace(self, lineages=merged, files=read, dumped={**self.dumped, **dumped})
 
     def without(self, disproved: Mapping[LogPartition, Iterable[tuple[int, int]]]) -> "Copies":
-        """Without what damaged headers showed of leader epochs."""
+        """The state without the leader epochs that damaged headers showed."""
         cut = {log: self.lineages[log].without(batches) for log, batches in disproved.items() if log in self.lineages}
         return replace(self, lineages={**self.lineages, **cut}) if cut else self
 
     def write_lineages(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
-        """Before bronze: what is known too early of epochs does no harm."""
+        """Commit leader epochs. This comes before bronze: an epoch that is known too early does no harm."""
         if self.lineages == before.lineages:
             return
         rows = [
@@ -181,7 +182,7 @@ class Copies:
         _overwrite(warehouse, LEADER_EPOCHS, rows, cluster_id, app_id)
 
     def write_dumped(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
-        """Before bronze, as leader epochs."""
+        """Commit the offsets of dumps. This comes before bronze, as for leader epochs."""
         if self.dumped == before.dumped:
             return
         rows = [
@@ -199,7 +200,7 @@ class Copies:
         _overwrite(warehouse, DUMP_OFFSETS, rows, cluster_id, app_id)
 
     def write_files(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
-        """Last: a file that a broken run read is read again."""
+        """Commit the files read. This comes last: a file that an interrupted run read is read again."""
         if self.files == before.files:
             return
         rows = [
@@ -228,7 +229,9 @@ def capture_application(cluster_id: str) -> str:
 def write_rewrites(
     warehouse: Warehouse, cluster_id: str, capture_version: int, changed: Mapping[LogPartition, int], at: datetime
 ) -> None:
-    """Say from which offset on bronze changes by the capture that is about to commit as this version."""
+    """Record the first changed offset of each log partition, before this capture commits to bronze as
+    `capture_version`.
+    """
     rows = [
         {
             "cluster_id": cluster_id,
@@ -253,7 +256,7 @@ def last_capture(warehouse: Warehouse, cluster_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rewrites:
-    """Where bronze changed below what had been captured, up to one capture."""
+    """Where captures changed bronze below what was already captured, up to one capture."""
 
     capture_version: int = -1
     changed: Mapping[LogPartition, Sequence[tuple[int, int]]] = field(default_factory=dict)
@@ -261,7 +264,7 @@ class Rewrites:
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str, capture_version: int) -> "Rewrites":
-        """Those by captures up to a number."""
+        """The changes by captures up to `capture_version`."""
         changed: dict[LogPartition, list[tuple[int, int]]] = {}
         for row in warehouse.read(REWRITES, where={"cluster_id": cluster_id}).to_pylist():
             if row["capture_version"] <= capture_version:
@@ -270,7 +273,7 @@ class Rewrites:
         return cls(capture_version, changed)
 
     def since(self, log: LogPartition, capture_version: int) -> int | None:
-        """The first offset of a log partition that a later capture changed; None where none did."""
+        """The first offset of a log partition that a capture after `capture_version` changed; None where none did."""
         return min((offset for version, offset in self.changed.get(log, ()) if version > capture_version), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Coverage of log partitions: from the scan of their segments, and as rows of bronze.coverage."""
+"""Coverage of log partitions: built from the reads of their segments, and as rows of bronze.coverage."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,8 +21,8 @@ from schemas.tables import TABLES
 COVERAGE: Final = TABLES["bronze.coverage"]
 
 COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-"""cleanup.policy=compact: a hole between two batches is the cleaner's work. In the other internal topics (policy
-delete) offsets are dense, and a hole is something that was lost."""
+"""Topics with cleanup.policy=compact: a hole between two batches is the cleaner's work. In the other internal topics
+(policy delete) offsets are dense, and a hole means lost records."""
 
 COMPACTION: Final = "compaction left no record here"
 CRC_MISMATCH: Final = "the checksum of the batch does not fit its bytes"
@@ -34,18 +34,18 @@ NOT_PRINTED: Final = "the dump has records here that it does not tell: dump agai
 LOG_START: Final = "deleted by Kafka: below the log start offset"
 
 HOLES: Final = ("MISSING", "CORRUPT")
-"""Kinds of ranges whose records are not there; what the cleaner took away is no hole."""
+"""Kinds of ranges whose records are missing. What the cleaner removed is not a hole."""
 PRUNED_TOPICS: Final = frozenset({"__share_group_state", "__cluster_metadata"})
-"""Kafka deletes the beginning of these logs all the time: share state that a later snapshot holds, and metadata that a
-checkpoint file holds."""
+"""Kafka continuously deletes the beginning of these logs: share state that a later snapshot contains, and metadata
+that a checkpoint file contains."""
 HOLES_LISTED_MAX: Final = 5
 
 
 class CoverageScan:
-    """What consecutive reads of one source say of their log partition: built read by read, none of them is kept.
+    """Build the coverage of a log partition from consecutive reads of one source; no read is kept.
 
-    Offsets from `from_offset` on are spoken of (None: from the first read's base offset on), and those below the log
-    start offset.
+    The coverage begins at `from_offset` (None: at the base offset of the first read), and includes the offsets below
+    the log start offset.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class CoverageScan:
         self._was_skipped = False
         self._is_dump = False
         self._epoch: int | None = None
-        """Of the batch behind what is spoken of."""
+        """Leader epoch of the next batch after the ranges so far."""
         self._without_epoch: list[int] = []
-        """Of the ranges, those behind which no intact batch was read yet: the next one has their epoch."""
+        """Indexes of the ranges after which no intact batch was read yet: they get the epoch of the next one."""
         self._unreported: Sequence[tuple[int, int]] = ()
 
     def add(
@@ -70,12 +70,15 @@ class CoverageScan:
         rejected: NDArray[np.bool_] | None = None,
         silent: NDArray[np.bool_] | None = None,
     ) -> None:
-        """The next read. One bool a batch each: `rejected`, good ones which bronze does not take all the same;
-        `silent`, those of which other batches of bronze decide."""
+        """Add the next read.
+
+        `rejected`: intact batches that bronze does not take; `silent`: batches whose offsets are covered by other
+        batches of bronze, so this read adds nothing about them. One bool a batch each.
+        """
         if self._next_offset < 0:
             self._next_offset = read.segment.base_offset
         self._is_dump = read.segment.source_kind == DUMP
-        # Kafka may delete what is being read
+        # Kafka may delete segments while they are read
         self._log_start_offset = max(self._log_start_offset, read.log_start_offset or 0)
         batches = read.scan.batches
         is_after_skip = _rows_after_skips(read)
@@ -101,11 +104,16 @@ class CoverageScan:
         self._was_skipped = self._was_skipped or any(end >= read.scan.end_position for _, end in read.scan.skipped)
 
     def leave_out(self, unreported: Sequence[tuple[int, int]]) -> None:
-        """Offsets of records that the source has and does not tell: they are MISSING, as holes or not."""
+        """Mark offsets of records that the source has but does not print: they are MISSING, whether they are holes or
+        not.
+        """
         self._unreported = unreported
 
     def finish(self, offset_end: int | None) -> tuple[CoverageRange, ...]:
-        """All that is said. `offset_end`: what was looked at ends here, exclusive; None where the last batch ends."""
+        """The ranges of all reads.
+
+        `offset_end`: the end of what was read, exclusive; None: the end of the last batch.
+        """
         if offset_end is not None and self._next_offset >= 0:
             self._hole_until(offset_end)
         if self._log_start_offset:
@@ -122,7 +130,7 @@ class CoverageScan:
         return merge_coverage(self._ranges, ())
 
     def _hole_until(self, offset: int) -> None:
-        """Nothing was found from the next offset up to this one."""
+        """Add a hole from the next offset up to this one."""
         deleted_end = min(offset, self._log_start_offset)
         if self._next_offset < deleted_end and not self._was_skipped:
             self._say(self._range(self._next_offset, deleted_end - 1, CoverageKind.MISSING, LOG_START))
@@ -142,13 +150,13 @@ class CoverageScan:
         return CoverageRange(first, last, kind, self._observed_at_ms, reason, leader_epoch=epoch)
 
     def _fill_epochs(self) -> None:
-        """An intact batch is behind all that was said."""
+        """Give the ranges that wait for a leader epoch the epoch of the intact batch that follows."""
         for index in self._without_epoch:
             self._ranges[index] = replace(self._ranges[index], leader_epoch=self._epoch)
         self._without_epoch.clear()
 
     def _say(self, r: CoverageRange) -> None:
-        """Adjacent ranges of a long log are joined at once, so that memory is bounded by its holes."""
+        """Add a range. Adjacent ranges are joined at once, so memory is bounded by the number of holes."""
         last = self._ranges[-1] if self._ranges else None
         if last is not None and last.kind is r.kind is CoverageKind.CAPTURED and last.to_offset + 1 == r.from_offset:
             self._ranges[-1:] = merge_coverage((last,), (r,))
@@ -159,8 +167,8 @@ class CoverageScan:
 
 
 def _epochs_behind(read: SegmentRead) -> NDArray[np.int32] | None:
-    """The leader epoch of each batch, or of the first intact one behind it; less than 0 where none is known. None where
-    all headers are made up."""
+    """The leader epoch of each batch, or of the next intact one; negative where none is known. None where no header
+    of the read is original."""
     if not read.segment.has_header:
         return None
     batches, crc_valid = read.scan.batches, read.scan.crc_valid
@@ -183,9 +191,9 @@ def _rows_after_skips(read: SegmentRead) -> NDArray[np.bool_]:
 def _intervals(
     read: SegmentRead, is_after_skip: NDArray[np.bool_], *marks: NDArray[np.bool_] | None
 ) -> Iterator[tuple[int, int]]:
-    """Rows [first, last) of batches whose offsets follow each other and of which the same can be said.
+    """Rows [first, last) of batches with contiguous offsets that one coverage range can describe.
 
-    A batch that lacks records is a row of its own, since its holes need a look inside.
+    A batch that lacks records is an interval of its own, since its records must be decoded to find the holes.
     """
     batches, crc_valid = read.scan.batches, read.scan.crc_valid
     count = len(batches)
@@ -223,8 +231,8 @@ def _captured(read: SegmentRead, first: int, last: int, observed_at_ms: int) -> 
         try:
             holes = missing_offsets(as_array(read.data)[start : start + int(batches.size[first])].tobytes())
         except DecodeError:
-            holes = ()  # its records cannot be read: replay quarantines the batch, which is captured all the same
-    # where compaction has set a delete horizon, the field of the base timestamp holds that
+            holes = ()  # its records cannot be decoded: replay quarantines the batch, but it is captured
+    # where compaction has set a delete horizon, it is stored in the field of the base timestamp
     is_horizon = batches.has_delete_horizon[rows]
     earliest = np.where(is_horizon, batches.max_timestamp_ms[rows], batches.base_timestamp_ms[rows])
     known_first = earliest[(earliest >= 0) & (earliest <= TIMESTAMP_MS_MAX)]
@@ -279,7 +287,7 @@ def from_table(rows: pa.Table) -> dict[LogPartition, list[CoverageRange]]:
 
 def _range(row: Mapping[str, Any]) -> CoverageRange:
     kind = CoverageKind[row["kind"]]
-    # those of other ranges are derived again whenever rows are made
+    # ranges of other kinds get their times when rows are made
     is_captured = kind is CoverageKind.CAPTURED
     first, last = (row["first_timestamp"], row["last_timestamp"]) if is_captured else (None, None)
     return CoverageRange(
@@ -295,14 +303,16 @@ def _range(row: Mapping[str, Any]) -> CoverageRange:
 
 
 def is_hole(topic: str, kind: str, reason: str | None, from_offset: int) -> bool:
-    """Are records not there that a capture should have? What the cleaner took away is none, nor what Kafka pruned of a
-    log before its first capture."""
+    """Are records missing that a capture should have?
+
+    Records that the cleaner removed are not, nor those that Kafka pruned before the first capture of the log.
+    """
     is_pruned = topic in PRUNED_TOPICS and kind == CoverageKind.MISSING.name and reason == LOG_START
     return kind in HOLES and not (is_pruned and from_offset == 0)
 
 
 def hole_count(warehouse: Warehouse, cluster_id: str) -> int:
-    """Holes in all that is captured of a cluster."""
+    """Number of holes in everything captured of a cluster."""
     columns = ["topic", "kind", "reason", "from_offset"]
     rows = warehouse.read(COVERAGE, columns, where={"cluster_id": cluster_id}).to_pylist()
     return sum(is_hole(row["topic"], row["kind"], row["reason"], row["from_offset"]) for row in rows)

@@ -1,4 +1,4 @@
-"""Merges what a capture saw into bronze.coverage."""
+"""Merge the coverage that a capture saw into bronze.coverage."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ def merged_coverage(
     observed_at_ms: int,
     put_right: Mapping[LogPartition, Sequence[OffsetRange]],
 ) -> dict[LogPartition, Sequence[CoverageRange]]:
-    """What was seen, merged into the coverage of the cluster; nothing is CORRUPT any more where that was put right."""
+    """The coverage of the cluster after a capture. Ranges in `put_right` are no longer CORRUPT."""
     seen: dict[LogPartition, list[CoverageRange]] = {}
     rebuilt: dict[LogPartition, tuple[CoverageRange, ...]] = {}
     replaced: dict[LogPartition, list[OffsetRange]] = {}
@@ -51,7 +51,7 @@ def merged_coverage(
 
 
 def _but_right(ranges: Sequence[CoverageRange], right: Sequence[OffsetRange]) -> Iterator[CoverageRange]:
-    """The same, but for damage that was put right."""
+    """The ranges without the damage that was put right."""
     for r in ranges:
         if r.kind is not CoverageKind.CORRUPT or not right:
             yield r
@@ -61,8 +61,8 @@ def _but_right(ranges: Sequence[CoverageRange], right: Sequence[OffsetRange]) ->
 
 
 def _but_claimed(ranges: Iterable[CoverageRange], claimed: Sequence[OffsetRange]) -> Iterator[CoverageRange]:
-    """The same, but for what headers of damaged batches claim in place of which good ones are there: how far such a one
-    reaches nobody knows but its header, which may be what is damaged."""
+    """The ranges without those that only headers of replaced damaged batches claim. The length of a damaged batch is
+    known only from its header, which may itself be damaged."""
     for r in ranges:
         is_claim = r.kind is CoverageKind.CORRUPT and r.reason == coverage_rows.CRC_MISMATCH
         for first, last in subtract([(r.from_offset, r.to_offset)], claimed if is_claim else ()):
@@ -70,7 +70,7 @@ def _but_claimed(ranges: Iterable[CoverageRange], claimed: Sequence[OffsetRange]
 
 
 def _but_cut(ranges: Iterable[CoverageRange], lineage: Lineage) -> Iterator[CoverageRange]:
-    """The same, but for holes and damage that only a tail shows which the log does not have any more."""
+    """The ranges without holes and damage that occur only in a tail that the log no longer has."""
     ends: dict[int, int | None] = {}
     for r in ranges:
         if r.leader_epoch is None:
@@ -86,7 +86,7 @@ def _but_cut(ranges: Iterable[CoverageRange], lineage: Lineage) -> Iterator[Cove
 
 
 def _but_unreadable(now: Sequence[CoverageRange], seen: Iterable[CoverageRange]) -> list[CoverageRange]:
-    """The same, but for holes of dumps that have records there without printing them."""
+    """The ranges without holes where dumps have records that they do not print."""
     unreported = [(r.from_offset, r.to_offset) for r in seen if r.reason == coverage_rows.NOT_PRINTED]
     return [
         replace(r, from_offset=first, to_offset=last)
@@ -98,8 +98,8 @@ def _but_unreadable(now: Sequence[CoverageRange], seen: Iterable[CoverageRange])
 
 
 def _left_of(before: Iterable[CoverageRange], now: Iterable[CoverageRange]) -> list[CoverageRange]:
-    """What holds still of coverage once batches were taken out of bronze: since when records that are there are known,
-    and what was said of the others."""
+    """The part of the former coverage that remains true after batches were removed from bronze: since when the
+    remaining records are known, and the ranges without records."""
     captured = [(r.from_offset, r.to_offset) for r in now if r.kind is CoverageKind.CAPTURED]
     left = []
     for r in before:
@@ -107,14 +107,14 @@ def _left_of(before: Iterable[CoverageRange], now: Iterable[CoverageRange]) -> l
             for first, last in intersect([(r.from_offset, r.to_offset)], captured):
                 left.append(CoverageRange(first, last, r.kind, r.observed_at_ms))
         elif r.kind is not CoverageKind.MISSING or r.reason not in (BEFORE_FIRST, BETWEEN):
-            left.append(r)  # gaps are found again where they still are
+            left.append(r)  # gaps that still exist are found again
     return left
 
 
 def write_coverage(
     warehouse: Warehouse, bronze: Bronze, merged: Mapping[LogPartition, Sequence[CoverageRange]]
 ) -> bool:
-    """Nothing is written if nothing changes; was something?"""
+    """Write coverage if it changed. Returns whether it did."""
     if all(tuple(merged[partition]) == tuple(bronze.coverage.get(partition, ())) for partition in merged):
         return False
     replace_cluster(warehouse, COVERAGE, coverage_rows.to_table(bronze.cluster_id, merged), bronze)

@@ -1,8 +1,8 @@
-"""export-segments: bronze -> .log files which Kafka's own tools read.
+"""export-segments: bronze -> .log files that Kafka's own tools read.
 
-Batches of one log partition in offset order, back to back. Where bronze knows the segment file a batch came from, that
-file's name and bounds are used again, so an export of what was captured equals the input byte for byte (but for torn
-tails, preallocated zeros and bytes which were no batch, which are not in bronze.record_batches).
+Batches of one log partition in offset order, back to back. Where bronze knows the segment file of a batch, the export
+uses the name and bounds of that file again. So an export equals the captured input byte for byte, except for torn
+tails, preallocated zeros and bytes that were no batch: these are not in bronze.record_batches.
 """
 
 import re
@@ -27,7 +27,7 @@ from schemas.tables import TABLES
 RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
 
 SEGMENT_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""Kafka's default log.segment.bytes: where a file is split when its source has no segment of its own."""
+"""Kafka's default log.segment.bytes: the maximum size of an exported file whose batches come from no segment file."""
 
 COLUMNS: Final = ("base_offset", "last_offset", "source", "batch")
 OFFSET_DIGITS: Final = 20
@@ -46,7 +46,7 @@ class ExportWork:
 
     @property
     def size_bytes(self) -> int:
-        """Of the files to be read."""
+        """Size of the files to read."""
         return sum(file.size_bytes for file in self.files)
 
 
@@ -69,9 +69,9 @@ def export_segments(
     output: str,
     topics: Sequence[str] | None = None,
 ) -> list[Exported]:
-    """Write `<output>/<topic>-<partition>/<20-digit base offset>.log`; `output` is a local folder, new or empty.
+    """Write `<output>/<topic>-<partition>/<20-digit base offset>.log`. `output` is a local folder, new or empty.
 
-    Raises ExportError when there is something in it already, nothing to export, or a topic whose name is none.
+    Raises ExportError if the folder is not empty, if there is nothing to export, or for an unknown topic.
     """
     root = Path(output)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
@@ -94,7 +94,7 @@ def export_segments(
 
 
 def export_log(work: ExportWork) -> Exported:
-    """Write the segments of one log partition, a few row groups at a time. Repeating it gives the same files."""
+    """Write the segments of one log partition, a few row groups at a time. A repetition writes the same files."""
     with writing("segments", work.folder):
         return _export_log(work)
 
@@ -124,7 +124,8 @@ def _export_log(work: ExportWork) -> Exported:
 
 
 class _SegmentWriter:
-    """Writes runs of batches of one log partition, each into the segment it came from or the next free one."""
+    """Writes runs of batches of one log partition, each into the segment that it came from or into the next free
+    one."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,11 +138,11 @@ class _SegmentWriter:
         self.size_bytes = 0
 
     def write(self, data: bytes, *, name: str | None, base_offset: int, last_offset: int) -> None:
-        """Append a run. `name`: the segment file it came from, None where it came from none."""
+        """Append a run. `name`: the segment file that it came from, or None."""
         is_full = name is None and self._segment_bytes + len(data) > SEGMENT_BYTES_MAX
         if self._sink is None or is_full or (name is not None and name != self._name):
             self.close()
-            # the name of a source's segment serves as long as it lies above all that was written before
+            # the name of a source's segment can be used if its offset is above everything written so far
             is_free = name is not None and self._last_offset < int(name[:OFFSET_DIGITS]) <= base_offset
             self._name = name
             self._sink = (self._folder / (name if name and is_free else f"{base_offset:020d}.log")).open("wb")
@@ -153,7 +154,7 @@ class _SegmentWriter:
         self._last_offset = max(self._last_offset, last_offset)
 
     def close(self) -> None:
-        """Finish the open segment."""
+        """Close the open segment."""
         if self._sink is not None:
             self._sink.close()
             self._sink = None

@@ -1,12 +1,12 @@
-"""Which Kafka cluster, and which internal topics, the logs of a capture are of: other logs never mix with them.
+"""Identify the Kafka cluster and the internal topics of the captured logs, so that other logs never mix with them.
 
-A topic that was deleted and recreated, or a cluster that was wiped, begins at offset 0 again: its batches would fill up
-the old log and never be noticed. So a capture keeps the ids that it finds (bronze.identities): the cluster's own id of
-meta.properties or of a live cluster, and the topic ids of partition.metadata or of a live cluster. Sources with other
-ids are refused before anything is written, and so are two sources of one run that differ.
+A topic that was deleted and recreated, or a cluster that was wiped, begins at offset 0 again. Its batches would fill
+gaps of the old log without notice. So a capture keeps the ids that it finds (bronze.identities): the cluster id from
+meta.properties or from a live cluster, and topic ids from partition.metadata or from a live cluster. Sources with other
+ids are refused before anything is written. So are two sources of one run whose ids differ.
 
-Where a folder has no topic id, batches decide (`coordinator_core.log.same_log`): those of the oldest offsets that both
-bronze and the folder have. Where their headers agree, which is the rule, nothing else is read.
+Where a folder has no topic id, batches decide (`coordinator_core.log.same_log`): those at the lowest offsets that
+bronze and the folder share. If their headers agree, as they usually do, nothing else is read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 CLUSTER: Final = "CLUSTER"
 TOPIC: Final = "TOPIC"
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""Its topic id is the same in every cluster, and says nothing."""
+"""Its topic id is the same in every cluster, so it identifies nothing."""
 BEGINNING_BYTES: Final = 1 << 20
-"""Of a segment that much is compared first."""
+"""Number of bytes at the beginning of a segment that are compared first."""
 BATCHES_COMPARED_MAX: Final = 500
 
 HEADER_COLUMNS: Final = (
@@ -62,22 +62,22 @@ HEADER_COLUMNS: Final = (
 
 
 class Identity(NamedTuple):
-    """An id, of what (a cluster, or an internal topic), and where it was found."""
+    """An id of a cluster or of an internal topic, and where it was found."""
 
     kind: str
     topic: str
-    """Empty for the cluster."""
+    """Empty where the id is that of the cluster."""
     id: str
     source: str
 
     @property
     def subject(self) -> tuple[str, str]:
-        """What the id is of."""
+        """What the id belongs to."""
         return self.kind, self.topic
 
 
 def identities_of(sources: "Sources") -> tuple[Identity, ...]:
-    """The ids that sources have, each once. Raises SourceError where two of them differ: nothing was written yet."""
+    """The distinct ids of the sources. Raises SourceError where two of them differ, before anything is written."""
     found: dict[tuple[str, str], Identity] = {}
     for identity in _all_of(sources.segments, sources.live):
         first = found.setdefault(identity.subject, identity)
@@ -92,7 +92,7 @@ def identities_of(sources: "Sources") -> tuple[Identity, ...]:
 def refuse_other_identities(
     identities: Iterable[Identity], known: Mapping[tuple[str, str], Identity], cluster_id: str
 ) -> None:
-    """Raise SourceError for a cluster or a topic whose id is not the one that was captured under this cluster id."""
+    """Raise SourceError for a cluster or a topic whose id differs from the one captured under this cluster id."""
     for identity in identities:
         first = known.get(identity.subject)
         if first is None or first.id == identity.id:
@@ -112,7 +112,7 @@ def refuse_other_identities(
 
 
 def known_identities(warehouse: Warehouse, bronze: "Bronze") -> dict[tuple[str, str], Identity]:
-    """The ids that captures of a cluster kept; of captured topics without one, the id in Admin snapshots."""
+    """The ids that captures of a cluster kept; for captured topics without one, the id from Admin snapshots."""
     cluster_id = bronze.cluster_id
     captured = {topic for topic, _ in bronze.known}
     known = {
@@ -129,7 +129,7 @@ def known_identities(warehouse: Warehouse, bronze: "Bronze") -> dict[tuple[str, 
 def keep_identities(
     warehouse: Warehouse, cluster_id: str, identities: Iterable[Identity], seen_at: datetime
 ) -> tuple[Identity, ...]:
-    """Keep the ids that are not known yet; those that were new."""
+    """Keep the ids that are not known yet. Returns the new ones."""
     kept = {
         (row["kind"], row["topic"])
         for row in warehouse.read(IDENTITIES, ["kind", "topic"], where={"cluster_id": cluster_id}).to_pylist()
@@ -146,8 +146,10 @@ def keep_identities(
 
 
 def check_sources(warehouse: Warehouse, bronze: "Bronze", sources: "Sources") -> tuple[Identity, ...]:
-    """The ids that sources have. Raises SourceError where they are not of the logs that bronze has: nothing was
-    written yet."""
+    """The ids of the sources.
+
+    Raises SourceError where the sources are not of the logs in bronze, before anything is written.
+    """
     identities = identities_of(sources)
     known = known_identities(warehouse, bronze)
     refuse_other_identities(identities, known, bronze.cluster_id)
@@ -161,8 +163,9 @@ def refuse_other_batches(
     segments: Sequence[PartitionLog],
     known: Mapping[tuple[str, str], Identity],
 ) -> None:
-    """Raise SourceError where a log without a topic id has records that cannot be of the log that bronze has, or of
-    that in another folder of this run."""
+    """Raise SourceError where a log without a topic id has records that cannot be of the log in bronze, or of the log
+    in another folder of this run.
+    """
     by_place: dict[LogPartition, list[PartitionLog]] = {}
     for log in segments:
         by_place.setdefault((log.topic, log.partition), []).append(log)
@@ -216,13 +219,13 @@ def _other_records(log: "PartitionLog | DumpLog", found: OtherLog, other: str) -
     )
 
 
-# --- comparing batches
+# --- comparison of batches
 
 
 def _other_than_bronze(
     log: PartitionLog, known: Sequence[tuple[int, int]], files: Sequence[TableFile]
 ) -> OtherLog | None:
-    """The first offset at which a log cannot be the one of bronze, among the oldest that both have."""
+    """The first offset at which a log cannot be the one in bronze, among the lowest offsets that both have."""
     for segment, end in _with_ends(log):
         if not intersect([(segment.base_offset, end)], known):
             continue
@@ -247,15 +250,17 @@ def _other_than_bronze(
 
 
 def _has_epoch(rows: pa.Table) -> BoolArray:
-    """Which of bronze's batches are as a leader wrote them? What a dump prints may come back in other bytes."""
+    """Which batches of bronze are as a leader wrote them? Batches that a dump printed may have other bytes."""
     is_written = pc.and_(pc.is_valid(rows["leader_epoch"]), pc.not_equal(rows["source_kind"], DUMP))
     has_epoch: BoolArray = is_written.to_numpy(zero_copy_only=False)
     return has_epoch
 
 
 def refuse_other_dumps(warehouse: Warehouse, bronze: "Bronze", logs: "Sequence[DumpLog]") -> None:
-    """Raise SourceError where a dump begins with another record at offset 0 than bronze does, written at another time:
-    of a dump nothing more is known that could prove it."""
+    """Raise SourceError where the record of a dump at offset 0 differs from bronze's and was written at another time.
+
+    A dump has nothing else that could identify the log.
+    """
     from jobs.sources.dumps.pack import read_dump_log  # noqa: PLC0415
 
     for log in logs:
@@ -284,7 +289,7 @@ def refuse_other_dumps(warehouse: Warehouse, bronze: "Bronze", logs: "Sequence[D
 
 
 def _other_than(log: PartitionLog, first: PartitionLog) -> OtherLog | None:
-    """The same of two folders: the oldest segments of both whose offsets meet."""
+    """The first offset at which two folders cannot be of one log: compares the oldest segments that overlap."""
     for segment, end in _with_ends(log):
         for other, other_end in _with_ends(first):
             if end < other.base_offset or other_end < segment.base_offset:
@@ -301,7 +306,7 @@ def _other_than(log: PartitionLog, first: PartitionLog) -> OtherLog | None:
                 span = (int(batches.base_offset[shared[0]]), int(batches.last_offset[shared[-1]]))
                 both = _shared(others, [span])
                 if not len(both):
-                    continue  # one has batches only where the other has none
+                    continue  # each has batches only where the other has none
                 return other_log(
                     decode_chunk(_bytes(of_other, others, both)), decode_chunk(_bytes(data, batches, shared))
                 )
@@ -309,13 +314,13 @@ def _other_than(log: PartitionLog, first: PartitionLog) -> OtherLog | None:
 
 
 def _with_ends(log: PartitionLog) -> Iterable[tuple[Segment, int]]:
-    """Segments, each with the last offset that it can have."""
+    """Segments, each with the highest offset that it can contain."""
     ends = [segment.base_offset - 1 for segment in log.segments[1:]]
     return zip(log.segments, [*ends, np.iinfo(np.int64).max], strict=True)
 
 
 def _beginnings(segment: Segment) -> Iterable[U8]:
-    """The beginning of a segment, then all of it, where that is more. What cannot be read is for the capture to say."""
+    """Yield the beginning of a segment, then all of it if it is longer. Unreadable segments are left to the capture."""
     try:
         filesystem, path = filesystem_of(segment.path)
         with filesystem.open_input_file(path) as source:
@@ -332,7 +337,7 @@ def _beginnings(segment: Segment) -> Iterable[U8]:
 
 
 def _shared(batches: BatchColumns, ranges: Sequence[tuple[int, int]]) -> Any:
-    """Rows of the first batches that share offsets with some ranges."""
+    """Rows of the first batches that overlap with some offset ranges."""
     firsts = np.array([first for first, _ in ranges], np.int64)
     lasts = np.array([last for _, last in ranges], np.int64)
     nearest = np.searchsorted(firsts, batches.last_offset, side="right") - 1
@@ -350,7 +355,7 @@ def _rows_of(batches: BatchColumns, rows: Any) -> BatchColumns:
 
 
 def _header_columns(rows: pa.Table) -> BatchColumns:
-    """Bronze's rows as headers, as far as they are compared."""
+    """Headers of rows of bronze: the columns that are compared."""
 
     def numbers(name: str) -> Any:
         return pc.fill_null(rows[name], -2).to_numpy()
@@ -368,7 +373,8 @@ def _header_columns(rows: pa.Table) -> BatchColumns:
 
 
 def _bronze_rows(files: Sequence[TableFile], first: int, last: int, columns: Sequence[str]) -> pa.Table:
-    """Undamaged batches as Kafka wrote them that share offsets with a range, ascending: an erased one differs."""
+    """Undamaged batches that overlap with an offset range, ascending. Batches that were redacted are left out, since
+    their bytes differ from Kafka's."""
     parts = []
     for file in files:
         if file.maximum.get("last_offset", last) < first or file.minimum.get("base_offset", first) > last:

@@ -1,4 +1,5 @@
-"""One log partition on its way into bronze: which of the batches that are read count, and what they replace."""
+"""Capture one log partition into bronze: decide which of the batches read count, and which batches of bronze they
+replace."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -54,12 +55,13 @@ if TYPE_CHECKING:
 
 
 MISPLACED_MAX: Final = 1_000
-"""So many batches out of their place are compared with those of bronze; where there are more, they count as others."""
+"""At most this many misplaced batches of one place are compared with bronze. Where there are more, they count as
+different."""
 TORN: Final = TruncatedBatch.code
 
 
 class LogCapture:
-    """One log partition on its way into bronze: takes reads in the order of offsets, range by range."""
+    """Captures one log partition: takes the reads of its sources, range by range, in offset order."""
 
     def __init__(self, task: CaptureTask, work: LogWork, done: TaskDone) -> None:
         self._task = task
@@ -81,26 +83,27 @@ class LogCapture:
         self.parts_ways = False
         """The last batch of bronze is not in the live log."""
         self._added_count = 0
-        """Files of this run that are among those which are there."""
+        """How many files of this run `_there` contains."""
         self._changed_from: int | None = None
         self._checkpoint_file: Segment | None = None
         self._checkpoint: tuple[tuple[int, int], ...] | None = None
-        """Of the replica that is being read: leader epochs and their first offsets; None: not read yet."""
+        """Of the current replica: leader epochs and their start offsets; None: not read yet."""
         self._epoch_before = UNKNOWN_EPOCH
-        """The highest leader epoch that was read of the source."""
+        """The highest leader epoch that was read from the source so far."""
         self._epoch_after: int | None = None
-        """That with which the next segment begins."""
+        """The leader epoch at the beginning of the next segment."""
         self._disproved: set[tuple[int, int]] = set()
-        """(leader epoch, base offset) of batches of bronze whose headers are damaged."""
+        """(leader epoch, base offset) of batches of bronze whose headers proved to be damaged."""
         self._misplaced: list[tuple[dict[str, Any], dict[str, int], dict[OffsetRange, bytes]]] = []
-        """Of whole batches out of their place: their row of quarantine, what they may hide, and their bytes."""
+        """Intact batches in the wrong place: their row of quarantine, the offsets they may hide, and their bytes by
+        offsets."""
         self._end: int | None = None
-        """Where the next segment of the source begins."""
+        """Base offset of the next segment of the source."""
         self._intact: list[OffsetRange] = []
-        """Offsets of good batches that were read: damaged ones at these go."""
+        """Offsets of intact batches that were read: damaged batches of bronze at these offsets are removed."""
         self._dumped = work.dumped
         self._dump_ranges: list[OffsetRange] = []
-        """Of the dump that is being read."""
+        """Offset ranges of the current dump."""
         self._written: list[WrittenFile] = []
         self._ranges: list[OffsetRange] = []
         self._damaged_written: dict[int, tuple[int, WrittenFile]] = {}
@@ -108,18 +111,19 @@ class LogCapture:
         self._count = done.topics.setdefault(work.topic, TopicCount())
         self._count.partition_count += work.offset_end is None
         if work.lineage is None and work.known:
-            # bronze of a release that kept no epochs
+            # a release that kept no leader epochs wrote this bronze
             self._there.load()
             self._lineage = self._lineage_before = self._lineage.with_batches(self._there.rows)
 
     @property
     def covered(self) -> list[OffsetRange]:
-        """Offsets of all batches that are there, and those which retention took out."""
+        """Offsets of all batches in bronze, and those that retention deleted."""
         return union([*self._there.ranges, *self.work.dropped])
 
     def wanted_live(self) -> list[OffsetRange]:
-        """Offsets to ask the broker for. Where the log goes on behind bronze, the last batch there is asked for, too:
-        if it is another one, copies part ways. Where the log is shorter than bronze, all of it."""
+        """Offsets to fetch from the broker. Where the log continues after bronze, they include the last batch of
+        bronze: if the log has another batch there, the copies diverge. Where the log is shorter than bronze, they
+        are the whole log."""
         wanted, live = self.work.wanted(self.settled), self.work.live
         if live is None or not self.known:
             return wanted
@@ -136,7 +140,8 @@ class LogCapture:
         return wanted
 
     def _is_probed(self, read: SegmentRead) -> int | None:
-        """Look for the last batch of bronze in what a broker answers; its row, where it is the same batch."""
+        """Look for the last batch of bronze in the broker's answer. Returns its row if it is the same batch; sets
+        `parts_ways` if not."""
         batches, crc_valid = read.scan.batches, read.scan.crc_valid
         if self._probe is None or not len(batches) or batches.last_offset[-1] < self._probe[0]:
             return None
@@ -148,7 +153,7 @@ class LogCapture:
             epoch = int(batches.leader_epoch[row])
             is_same = epoch == newest
             if epoch == UNKNOWN_EPOCH:
-                # an answer comes without a checkpoint
+                # a fetch response comes without a leader-epoch-checkpoint
                 self._there.load(base_offset, last_offset)
                 there = int(np.searchsorted(self._there.rows.base_offset, base_offset))
                 is_same = there < len(self._there.rows) and self._there.content(there) == read.content(row)
@@ -158,12 +163,12 @@ class LogCapture:
         return None
 
     def was_read(self, file: Segment) -> bool:
-        """Was a file read and compared before, and is it still the same?"""
+        """Was a file read and compared before, and is it unchanged since?"""
         before = self.work.read_files.get(file.path)
         return before is not None and before.is_still(file)
 
     def note_read(self, file: Segment, read: SegmentRead | None = None) -> None:
-        """A file was read to its end."""
+        """Note that a file was read to its end."""
         last: tuple[int | None, int | None, int] = (None, None, 0)
         if read is not None and len(batches := read.scan.batches):
             end = int(batches.position[-1] + batches.size[-1])
@@ -173,8 +178,8 @@ class LogCapture:
         self._done.compared.setdefault(place, []).append(ReadFile(file.path, size_bytes, file.modified_ns, *last))
 
     def follow_checkpoints(self, checkpoints: Iterable[Segment]) -> None:
-        """What the replicas of this run know of leader epochs counts before any batch is compared. Else a tail that one
-        of them cuts away might first replace a batch of no known epoch, which would then be in no table."""
+        """Take the leader epochs from the checkpoints of all replicas before any batch is compared. Otherwise a tail
+        that one checkpoint cuts could first replace a batch of no known epoch, and the result would have neither."""
         for checkpoint in checkpoints:
             if self.was_read(checkpoint):
                 continue
@@ -183,8 +188,8 @@ class LogCapture:
             self._follow(self._lineage.with_checkpoint(entries), checkpoint.path)
 
     def begin_replica(self, checkpoint: Segment | None) -> bool:
-        """The segments of another replica come next, with this leader-epoch-checkpoint in their folder. Did it change
-        since it was last read?"""
+        """Begin with the segments of the next replica; `checkpoint` is the leader-epoch-checkpoint in its folder.
+        Returns whether the checkpoint changed since it was last read."""
         self._checkpoint_file, self._checkpoint = checkpoint, None
         if checkpoint is None or self.was_read(checkpoint):
             return False
@@ -193,13 +198,13 @@ class LogCapture:
         return True
 
     def _own_checkpoint(self) -> tuple[tuple[int, int], ...]:
-        """Leader epochs of the replica that is being read."""
+        """Leader epochs and their start offsets from the checkpoint of the current replica."""
         if self._checkpoint is None:
             self._checkpoint = () if self._checkpoint_file is None else read_leader_epochs(self._checkpoint_file)
         return self._checkpoint
 
     def begin(self, log_start_offset: int | None, from_offset: int | None = None) -> None:
-        """A range begins: offsets are looked at one after another."""
+        """Begin a range of consecutive offsets."""
         self._scan = CoverageScan(
             self.work.topic,
             log_start_offset=log_start_offset,
@@ -208,16 +213,17 @@ class LogCapture:
         )
 
     def expect(self, offset_end: int | None, leader_epoch: int | None) -> None:
-        """The segment that is read next ends before this offset, and goes on with this epoch; None: not known."""
+        """Announce the next segment: `offset_end`: the base offset of the segment after it; `leader_epoch`: the
+        epoch at the beginning of that segment. None: not known."""
         self._end, self._epoch_after = offset_end, leader_epoch
 
     def leave_out(self, unreported: Sequence[OffsetRange]) -> None:
-        """Offsets that a dump has and does not tell."""
+        """Note offsets of records that a dump has but does not print."""
         assert self._scan is not None
         self._scan.leave_out(unreported)
 
     def meet(self, rows: "pa.Table", left_out: "pa.Table") -> None:
-        """Rows of a dump, and those of them at offsets which batches span."""
+        """Take rows of a dump. `left_out`: those at offsets that batches of bronze span."""
         from jobs.sources.dumps.pack import key_values, record_at  # noqa: PLC0415
 
         offset = np.unique(rows["offset"].to_numpy())
@@ -231,14 +237,15 @@ class LogCapture:
             self._there.meet(key_values(distinct), lambda row: record_at(distinct, row))
 
     def end_rows(self, source: str) -> None:
-        """All rows of a dump were met."""
+        """End the rows of one dump: note which offsets it had and where its records differ from bronze."""
         ranges = union(self._dump_ranges)
         self._dump_ranges = []
         differences = self._there.differences()
         same = subtract(ranges, [(it.record.offset, it.record.offset) for it in differences if it.is_log])
         self._dumped = with_dumped(self._dumped, same, source)
         if ranges:
-            # rows that were met are not packed: what lies between two of them is a hole of the dump all the same
+            # rows that batches of bronze span are not packed into batches, but holes of the dump lie between its rows,
+            # not between packed batches
             self._say_holes(ranges, ranges)
         for it in differences:
             self.quarantine.add_difference(
@@ -248,19 +255,20 @@ class LogCapture:
             self._change(changed)
 
     def _say_holes(self, of_dump: Sequence[OffsetRange], known: Iterable[OffsetRange]) -> None:
-        """What lies between the rows of a dump, and not among those of others, has no record."""
+        """Offsets between the rows of a dump that no other dump has are holes."""
         kind = CoverageKind.COMPACTED if self.work.topic in COMPACTED_TOPICS else CoverageKind.MISSING
         at_ms = epoch_ms(self._task.run.captured_at)
         between = subtract([(of_dump[0][0], of_dump[-1][1])], known)
         self._observed += [CoverageRange(first, last, kind, at_ms, NOT_IN_DUMP) for first, last in between]
 
     def begin_live(self, chosen: "LogRange") -> None:
-        """A range of the live log begins."""
+        """Begin a range of the live log."""
         assert self.work.live is not None
         self.begin(self.work.live.log_start_offset, chosen.from_offset)
 
     def end_live(self, chosen: "LogRange") -> None:
-        """It ends. The last offsets of a piece may be those of a batch which comes with the next."""
+        """End a range of the live log. The last offsets of a piece may belong to a batch that the next piece
+        contains."""
         assert self.work.live is not None
         may_cut = self.work.is_piece and chosen.to_offset == self.work.live.next_offset
         self.end(None if may_cut else chosen.to_offset)
@@ -283,14 +291,14 @@ class LogCapture:
         self._quarantine_findings(read)
 
     def end(self, offset_end: int | None) -> None:
-        """The range ends; what was looked at ends at `offset_end`, exclusive, or (None) with its last batch."""
+        """End the range. `offset_end`: the end of what was read, exclusive; None: the end of its last batch."""
         assert self._scan is not None
         self._observed += self._scan.finish(offset_end)
         self._scan = None
         self._writer.close()
 
     def end_source(self) -> None:
-        """The next source need not give what this one gave."""
+        """Make the offsets of this source known, so that the next source need not provide them."""
         self._epoch_before, self._epoch_after, self._end = UNKNOWN_EPOCH, None, None
         self._checkpoint_file, self._checkpoint = None, None
         writer = self._writer
@@ -307,7 +315,7 @@ class LogCapture:
         self.settled = union([*self.settled, *gave])
 
     def bring_back(self) -> None:
-        """Batches in place of which others counted come back where these were cut away."""
+        """Restore batches that others replaced, where those others were cut since."""
         if not self._parted.has_cut:
             return
         self._add_written()
@@ -319,7 +327,7 @@ class LogCapture:
             self._add_written()
 
     def _compare_misplaced(self) -> None:
-        """Whole batches out of their place hide nothing where bronze has the same ones."""
+        """Intact batches in the wrong place hide nothing else if bronze has the same batches."""
         if not self._misplaced:
             return
         self._add_written()
@@ -340,7 +348,8 @@ class LogCapture:
                 row.update(hidden)
 
     def finish(self) -> None:
-        """Write again what other batches replaced or dumps filled; say what was written and seen."""
+        """Rewrite files from which batches were removed or to which dumps add records; hand the results to
+        `TaskDone`."""
         self._compare_misplaced()
         if self._parted.has_doubtful_tails:
             self._add_written()
@@ -353,7 +362,7 @@ class LogCapture:
         if self._there.has_changes:
             self._add_written()
         if self._there.has_changes or bad:
-            # dumps of this run came after all that took batches out: their rows are there already
+            # dumps of this run were read after all removals of batches: their rows are in bronze already
             dumped = [(first, last) for first, last, _ in self.work.dumped]
             removed, rest, discarded, now = self._there.finish(target, bad, dumped, self.work.left_out)
             differences = self._there.differences()
@@ -373,16 +382,16 @@ class LogCapture:
             if self._there.has_changes:
                 at_ms = epoch_ms(self._task.run.captured_at)
                 done.rebuilt[place] = covered_by(now, at_ms)
-                # what was said of batches that went hides what others say of their offsets
+                # ranges of removed batches would hide what other reads found at their offsets
                 self._observed = [r for r in self._observed if r.kind is not CoverageKind.CAPTURED]
-                # and what dumps say: it was hidden by batches that went
+                # the removed batches also hid holes of dumps
                 known = [(first, last) for first, last, _ in self._dumped]
                 for uri in dict.fromkeys(source for _, _, source in self._dumped):
                     self._say_holes([(first, last) for first, last, source in self._dumped if source == uri], known)
             for file in discarded:
                 delete_file(file.path)
         done.files += [*files, *(file for _, file in self._damaged_written.values())]
-        # not merged yet: what a tail shows that was cut away must not hide what the log shows
+        # do not merge here: ranges of a cut tail must not hide those of the log
         done.coverage.append((place, tuple(self._observed)))
         done.known.setdefault(place, []).extend(self._ranges)
         done.damaged.setdefault(place, set()).update(self._damaged_written)
@@ -397,8 +406,11 @@ class LogCapture:
             done.lineages[place] = self._lineage if before is None else before.merged(self._lineage)
 
     def _without_damaged(self) -> tuple[list[int], list[OffsetRange]]:
-        """Delete damaged batches of this run in place of which good ones are there. (base offsets of those that were in
-        bronze before, which are to be taken out; offsets that nobody but all these claims)"""
+        """Delete damaged batches of this run that are intact in another copy.
+
+        Returns the base offsets of damaged batches that earlier runs wrote and that are to be removed; and the offsets
+        that only headers of replaced damaged batches claim.
+        """
         bad = [offset for offset in self._damaged - self._damaged_written.keys() if _is_in(offset, self._intact)]
         replaced: list[OffsetRange] = []
         for offset in [offset for offset in self._damaged_written if _is_in(offset, self._intact)]:
@@ -413,7 +425,7 @@ class LogCapture:
         return bad, subtract(replaced, claimed)
 
     def _add_written(self) -> None:
-        """Files of this run are among those which are there."""
+        """Add the new files of this run to `_there`."""
         new, self._added_count = self._written[self._added_count :], len(self._written)
         self._there.add(written_as_table_file(file, self._task.target, self._like()) for file in new)
 
@@ -423,7 +435,7 @@ class LogCapture:
         return TableFile("", 0, None, values)
 
     def _with_true_epochs(self, read: SegmentRead) -> SegmentRead:
-        """The same; a batch whose leader epoch cannot be its own is damaged like one whose checksum does not fit."""
+        """Mark batches with an impossible leader epoch as damaged, like those with a wrong CRC."""
         batches, crc_valid = read.scan.batches, read.scan.crc_valid
         if not read.segment.has_header or not len(batches):
             return read
@@ -443,9 +455,9 @@ class LogCapture:
         return replace(read, scan=scan)
 
     def _is_damaged_twin(self, read: SegmentRead, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which batches are those of bronze but for a damaged leader epoch? A leader wrote them once: one of both
-        epochs is damaged. Where that is the one in bronze, its batch is taken out, and what it showed of epochs
-        forgotten."""
+        """Find batches that equal those of bronze except for a damaged leader epoch. A leader writes a batch once,
+        so one of the two epochs is damaged. Returns the rows whose own epoch is damaged. Where that of bronze is
+        damaged, its batch is removed, and the lineage forgets its epoch."""
         batches = read.scan.batches
         is_twin = np.zeros(len(rows), np.bool_)
         within, partly = self._known_ranges.compared(batches)
@@ -468,7 +480,8 @@ class LogCapture:
             coming, kept = read.content(int(rows[index])), self._there.content(row)
             if coming[16:] != kept[16:] or has_no_epoch(kept):
                 continue
-            # the epoch that a neighbour has, too, is the right one; else a high one does the greater harm
+            # the epoch that a neighbour shares is right; if that does not decide, drop the higher one, which would cut
+            # more
             come_is_alone = not _has_neighbour(batches.leader_epoch[rows], index)
             there_is_alone = not _has_neighbour(there.leader_epoch, row)
             is_higher = bool(batches.leader_epoch[rows[index]] > there.leader_epoch[row])
@@ -490,7 +503,7 @@ class LogCapture:
         return is_twin
 
     def _forget(self, ranges: Iterable[OffsetRange]) -> None:
-        """Bronze has some offsets no more: what is read next may bring them."""
+        """Bronze no longer has these offsets: the next reads may provide them."""
         self.known = subtract(self.known, ranges)
         self._known_ranges = OffsetRanges(self.known)
 
@@ -511,8 +524,12 @@ class LogCapture:
     def _choose(
         self, read: SegmentRead, has_own_epoch: NDArray[np.bool_]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-        """(batches which are taken; good ones which bronze has in part and does not take; those of which nothing is
-        said, since what bronze has decides, or since the log does not have them any more), one bool each."""
+        """Decide on each batch of a read. Returns three arrays, one bool a batch:
+
+        - the batch is taken;
+        - it is intact, bronze has some of its offsets, and it is not taken;
+        - coverage takes nothing from it, since batches of bronze cover its offsets or the log no longer has it.
+        """
         batches, crc_valid = read.scan.batches, read.scan.crc_valid
         count = len(batches)
         nothing = np.zeros(count, np.bool_)
@@ -535,20 +552,20 @@ class LogCapture:
         meets = (is_known | is_partial) & crc_valid & ~is_cut
         silent = is_cut.copy()
         if self.work.dropped:
-            # retention took them out: they are not captured again
+            # retention deleted these offsets: they are not captured again
             is_dropped = np.logical_or(*self._dropped.compared(batches))
             meets &= ~is_dropped
             silent |= is_dropped
         is_bad_here = np.isin(batches.base_offset, sorted(self._damaged)) if self._damaged else nothing
         taken_damaged = ~crc_valid & ~is_known & ~is_partial & ~is_bad_here & is_here
         self._note_intact(batches, crc_valid & ~is_cut)
-        # how far a damaged batch reaches its header alone says: where bronze has a good one, that says it
+        # the length of a damaged batch is known from its header alone: an intact batch in bronze overrides that
         silent |= self._there.has_good_ones(batches.base_offset, ~crc_valid & (is_known | is_partial))
         probed = self._is_probed(read)
         if probed is None and read.is_end and count:
             probed = 0
-        if probed is not None and is_known[probed]:  # else that of bronze had a damaged leader epoch, and was taken out
-            # it was looked for and found: the batch that bronze has
+        if probed is not None and is_known[probed]:  # else it was removed because of a damaged leader epoch
+            # this is the last batch of bronze, which was fetched to compare it: it is the same
             meets[probed] = False
             silent[probed] = True
         chosen = crc_valid & ~is_cut & ~meets & ~silent
@@ -591,7 +608,7 @@ class LogCapture:
         return (chosen & is_here) | taken_damaged, rejected, silent & ~rejected
 
     def _quarantine_rejected(self, read: SegmentRead, rejected: NDArray[np.bool_]) -> None:
-        """Keep the bytes of batches that bronze has in part and does not take."""
+        """Quarantine the bytes of intact batches that bronze has in part and does not take."""
         batches = read.scan.batches
         for row in np.flatnonzero(rejected).tolist():
             start = int(batches.position[row])
@@ -607,18 +624,18 @@ class LogCapture:
             )
 
     def _change(self, offset: int) -> None:
-        """Bronze has other batches from an offset on than it had."""
+        """Bronze changes from this offset on."""
         self._changed_from = offset if self._changed_from is None else min(self._changed_from, offset)
 
     def _note_intact(self, batches: BatchColumns, is_good: NDArray[np.bool_]) -> None:
-        """Remember good batches where damaged ones are in bronze."""
+        """Remember intact batches at offsets where bronze has damaged ones."""
         for offset in self._damaged:
             row = int(np.searchsorted(batches.last_offset, offset, side="left"))
             if row < len(batches) and is_good[row] and batches.base_offset[row] <= offset:
                 self._intact.append((int(batches.base_offset[row]), int(batches.last_offset[row])))
 
     def _follow(self, lineage: Lineage, source: str) -> None:
-        """More is known of leader epochs: what is in bronze of a tail that they cut away goes."""
+        """Take new leader epochs, and remove from bronze the tails that they cut."""
         if lineage is self._lineage:
             return
         starts, self._lineage = self._lineage.starts, lineage
@@ -626,19 +643,19 @@ class LogCapture:
         new += [offset for epoch, offset in starts.items() if lineage.starts.get(epoch) != offset]
         if not new or not any(last >= min(new) for _, last in self.known):
             return
-        # an older epoch reaches behind the beginning of a newer one only where copies part ways
+        # an older epoch reaches past the start of a newer one only where copies diverge
         for first in self._parted.cut_away(lineage, source):
             self._change(first)
 
     def _source_of(self, offset: int) -> str:
-        """The dump that had a record at an offset."""
+        """The dump that had a record at this offset."""
         return next((source for first, last, source in self._dumped if first <= offset <= last), "a dump")
 
     def _quarantine_findings(self, read: SegmentRead) -> None:
         is_file = read.segment.source_kind == SEGMENT
         for finding in read.scan.findings:
             if not is_file and finding.base_offset in self._damaged:
-                continue  # it was found before; a position in an answer says nothing by which to know it again
+                continue  # found before; a byte position in a fetch response does not identify a place
             row = self.quarantine.add(
                 read.segment.path,
                 stage=finding.stage,
@@ -653,8 +670,8 @@ class LogCapture:
                 row.update(self._hidden_by(read, finding.byte_position, row))
 
     def _hidden_by(self, read: SegmentRead, byte_position: int | None, quarantined: dict[str, Any]) -> dict[str, int]:
-        """The offsets that bytes which are no batches may have contained: those between the batches around them, and
-        those of whole batches among the bytes. Empty where that is not known."""
+        """The offsets that bytes which are not batches may have contained: those between the surrounding batches,
+        and those of whole batches among the bytes. Empty where they are not known."""
         scan, batches = read.scan, read.scan.batches
         end_position = next((end for start, end in scan.skipped if start == byte_position), None)
         if byte_position is None or end_position is None:
@@ -665,7 +682,7 @@ class LogCapture:
         found, _ = frame_chunk(skipped)
         is_whole = len(found) > 0 and int(found.position[-1] + found.size[-1]) == len(skipped)
         if is_whole and (crc_valid_batches(skipped, found).all() or int(found.base_offset[0]) == first):
-            # whole batches, in another place than theirs or damaged: what no checksum covers is the base offset
+            # whole batches that are misplaced or damaged: the CRC does not cover the base offset
             firsts, lasts = [int(found.base_offset.min())], [int(found.last_offset.max())]
             after = int(batches.base_offset[row]) if row < len(batches) else self._end
             if after is not None and first < after:
@@ -673,7 +690,7 @@ class LogCapture:
             hidden = {"from_offset": min(firsts), "to_offset": max(lasts)}
             if not crc_valid_batches(skipped, found).all():
                 return hidden
-            # at these offsets bronze may have others: of another log, or with fewer records
+            # bronze may have other batches at these offsets: of another log, or with fewer records
             spans = zip(found.base_offset.tolist(), found.last_offset.tolist(), strict=True)
             parts = zip(found.position.tolist(), (found.position + found.size).tolist(), strict=True)
             contents = [skipped[start:end].tobytes() for start, end in parts]
@@ -691,7 +708,7 @@ class LogCapture:
 
 
 def _has_neighbour(epochs: NDArray[Any], row: int) -> bool:
-    """Has the batch before or behind one the same leader epoch?"""
+    """Does the previous or the next batch have the same leader epoch?"""
     return (row > 0 and epochs[row - 1] == epochs[row]) or (row + 1 < len(epochs) and epochs[row + 1] == epochs[row])
 
 

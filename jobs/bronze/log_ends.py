@@ -1,14 +1,15 @@
-"""Which log partitions there are, and up to when each was read: how far an answer reaches.
+"""Which log partitions exist, and up to what time each was read: how far an answer reaches.
 
-A live cluster was read up to its high watermark: what was written before the capture began is in bronze, also of a log
-partition in which nothing was written for long. A copied log directory or a dump proves less. Up to its last record a
-log partition was read; whether it was written to after that, nothing in the copy tells: files of one folder may have
-been copied hours apart, the time of a file is that of the copy as often as not, and a fresh log partition says nothing
-of a stale one in the next folder. So each log partition of a copy reaches to its own last record, and a statement about
-several to the least of these. Where the user says when a copy was made (`--copied-at`), it reaches up to that time.
+A live cluster is read up to its high watermark: everything written before the capture began is in bronze, even for a
+log partition without recent writes. A copied log directory or a dump proves less: a log partition was read up to its
+last record, and the copy does not show whether more was written later. Files of one folder may have been copied hours
+apart, the modification time of a file is often that of the copy, and a fresh log partition proves nothing about a stale
+one in the next folder. So each log partition of a copy reaches to its own last record, and a statement about several
+reaches to the earliest of these times. Where the user gives the time of the copy (`--copied-at`), it reaches up to that
+time.
 
-A log partition that is in no source at all (one disk of two, one broker of several) is noticed where it is known how
-many there are (`jobs.bronze.partition_counts`). Where nothing tells it, completeness cannot be said.
+A log partition that is in no source (one disk of two, one broker of several) is noticed only where the partition count
+is known (`jobs.bronze.partition_counts`). Where it is not known, completeness is not claimed.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,20 +34,20 @@ RANGE_COLUMNS: Final = ("topic", "partition", "from_offset", "kind", "first_time
 
 
 class LogEnd(NamedTuple):
-    """A log partition that was found. Times are epoch ms."""
+    """A log partition that a capture found. Times are epoch ms."""
 
     partition: int
     first_record_ms: int | None
     last_record_ms: int | None
-    """Of the last record that was read; None: it was empty, or its records have no time."""
+    """Timestamp of the last record that was read; None: no records, or records without timestamps."""
     live_until_ms: int | None
-    """All that a live cluster had until then was read, or a copy that was made then; None: from copies of whatever time
-    alone."""
+    """Everything written until then was read, from a live cluster or from a copy whose time is known; None: only
+    copies of unknown time."""
     is_empty: bool
 
     @property
     def bound_ms(self) -> int | None:
-        """Up to when it was read, as far as that is proven."""
+        """The time up to which the log partition is proven to be read; None: none is proven."""
         known = [it for it in (self.last_record_ms, self.live_until_ms) if it is not None]
         return max(known, default=None)
 
@@ -57,50 +58,52 @@ class LogEnds(NamedTuple):
     topic: str
     ends: Mapping[int, LogEnd]
     known: KnownCount | None
-    """How many there are, as far as anything but their own names tells it."""
+    """The partition count of the topic, where anything other than the partitions found gives it."""
 
     @property
     def seen_count(self) -> int:
-        """As many as there are at least, by the highest number that was found."""
+        """The least possible partition count: the highest partition number found, plus one."""
         return max(self.ends, default=-1) + 1
 
     @property
     def is_count_known(self) -> bool:
-        """What tells the number of log partitions is not behind what was found."""
+        """The partition count is known, and no partition beyond it was found."""
         return self.known is not None and self.known.partition_count >= self.seen_count
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Log partitions that are in no source; none where nothing tells how many there are: a few may have been chosen
-        to be looked at, and completeness is not said then anyway."""
+        """Log partitions that are in no source.
+
+        Empty where the partition count is not known: the user may have chosen a few partitions, and completeness is not
+        claimed then.
+        """
         count = 0 if self.known is None else max(self.seen_count, self.known.partition_count)
         return tuple(partition for partition in range(count) if partition not in self.ends)
 
     @property
     def unseen(self) -> tuple[int, ...]:
-        """Log partitions that there are and that are in no source: as `missing`, and where nothing tells how many there
-        are those below the highest number that was found."""
+        """As `missing`; where the partition count is not known, the gaps below the highest partition number found."""
         return self.missing or tuple(partition for partition in range(self.seen_count) if partition not in self.ends)
 
     @property
     def begins_ms(self) -> int | None:
-        """When the earliest record that was read was written."""
+        """Timestamp of the earliest record that was read."""
         return min((it.first_record_ms for it in self.ends.values() if it.first_record_ms is not None), default=None)
 
     @property
     def newest_ms(self) -> int | None:
-        """Up to when any log partition was read."""
+        """The latest time up to which any log partition was read."""
         return max((it.bound_ms for it in self.ends.values() if it.bound_ms is not None), default=None)
 
     @property
     def proven_ms(self) -> int | None:
-        """Up to when all log partitions were read; None where one of them proves no time."""
+        """The time up to which all log partitions were read; None where one of them proves no time."""
         bounds = [it.bound_ms for it in self.ends.values()]
         known = [it for it in bounds if it is not None]
         return min(known) if known and len(known) == len(bounds) else None
 
     def short_of(self, at_ms: int) -> list[LogEnd]:
-        """Log partitions which are not proven to be read up to a time, by number."""
+        """Log partitions that are not proven to be read up to a time, by number."""
         return [it for _, it in sorted(self.ends.items()) if it.bound_ms is None or it.bound_ms < at_ms]
 
 
@@ -110,7 +113,7 @@ def log_ends(
     topics: Collection[str] = COORDINATOR_TOPICS,
     settings: Mapping[str, int] | None = None,
 ) -> dict[str, LogEnds]:
-    """What is known of the log partitions of some topics. `settings`: numbers of partitions that the user says."""
+    """What is known of the log partitions of some topics. `settings`: partition counts that the user gives."""
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     coverage: dict[LogPartition, list[Mapping[str, Any]]] = {}
     for row in warehouse.read(COVERAGE, RANGE_COLUMNS, where=of_cluster).to_pylist():
@@ -159,8 +162,8 @@ def keep_log_partitions(
 ) -> None:
     """Keep which log partitions a capture found, empty ones too, and that it read the `live` ones to their end.
 
-    `copied_at`: when those of `copied` were copied, as the user says: they are complete up to then. `said`: numbers of
-    partitions that the user says. Nothing is written where nothing is new.
+    `copied_at`: when the log partitions in `copied` were copied, if the user gives it; they are complete up to then.
+    `said`: partition counts that the user gives. Nothing is written where nothing is new.
     """
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     old = {
@@ -170,7 +173,7 @@ def keep_log_partitions(
     live_places = {(it.topic, it.partition): seen_at for it in live}
     read_until = dict(live_places)
     if copied_at is not None:
-        # of a live cluster more is known
+        # for a live log partition, the time of this run counts
         read_until = {(it.topic, it.partition): copied_at for it in copied} | live_places
     live_counts: dict[str, int] = {}
     for topic, _ in live_places:
@@ -202,8 +205,9 @@ def keep_log_partitions(
 def require_copied_behind_records(
     warehouse: Warehouse, cluster_id: str, copied: Iterable[LogPlace], copied_at_ms: int
 ) -> None:
-    """Raise ArgumentError where a log partition has records that are newer than its copy is said to be, and nothing
-    else vouches for them."""
+    """Raise ArgumentError where a log partition has records newer than the given time of its copy, unless a later live
+    capture or copy covers them.
+    """
     places = {(it.topic, it.partition) for it in copied}
     for topic, ends in log_ends(warehouse, cluster_id, {topic for topic, _ in places}).items():
         for partition, end in sorted(ends.ends.items()):
@@ -219,7 +223,7 @@ def require_copied_behind_records(
 
 
 def missing_lines(all_ends: Mapping[str, LogEnds]) -> list[str]:
-    """In words: log partitions that are in no source, and topics of which it is not known how many they have."""
+    """Sentences about log partitions that are in no source, and about topics whose partition count is not known."""
     lines = []
     for topic, ends in all_ends.items():
         if ends.missing:
@@ -235,7 +239,7 @@ def missing_lines(all_ends: Mapping[str, LogEnds]) -> list[str]:
 
 
 def count_unknown(ends: LogEnds) -> str:
-    """Why nobody knows how many log partitions there are, and what to do."""
+    """Why the partition count is not known, and what to do."""
     absent = f"; in no source: {numbers(ends.unseen)}" if ends.unseen else ""
     seen = f"{len(ends.ends):,} of at least {ends.seen_count:,} were found{absent}"
     if ends.known is not None:
@@ -248,6 +252,6 @@ def count_unknown(ends: LogEnds) -> str:
 
 
 def numbers(partitions: Sequence[int]) -> str:
-    """Some of them, if there are many."""
+    """The numbers as text; only the first ones if there are many."""
     named = ", ".join(str(partition) for partition in partitions[:NAMED_MAX])
     return named if len(partitions) <= NAMED_MAX else f"{named} and {len(partitions) - NAMED_MAX:,} more"

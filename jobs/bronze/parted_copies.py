@@ -1,4 +1,4 @@
-"""Where copies of one log partition part ways, as bronze.quarantine says it."""
+"""Where copies of one log partition diverge, as recorded in bronze.quarantine."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,45 +21,46 @@ from jobs.sources.segments import Segment, SegmentRead, as_array
 
 
 class _Lost(NamedTuple):
-    """Batches of one source, side by side, in place of which others count."""
+    """Consecutive batches of one source that batches of another copy replaced."""
 
     offset: int
     kept: tuple[str, int, bytes]
-    """What counts at the first of them: source, leader epoch and bytes."""
+    """The batch that counts at the first offset: source, leader epoch and bytes."""
     content: bytearray
 
 
 class PartedCopies:
-    """Says where a source and bronze part ways: in a tail that a newer leader epoch cut away, or without a known
-    reason."""
+    """Records where a source and bronze diverge: in a tail that a newer leader epoch cut, or for no known reason."""
 
     def __init__(self, there: BronzeBatches, quarantine: QuarantineRows, left_out: Iterable[LeftOut] = ()) -> None:
         self._there = there
         self._quarantine = quarantine
         self.has_cut = False
-        """Was a tail taken out of bronze?"""
+        """Was a tail removed from bronze?"""
         self._lost: dict[LeftOut, None] = {}
-        """Batches of no known leader epoch in place of which others count, in the order in which they were found."""
+        """Batches of no known leader epoch that others replaced, in the order in which they were found."""
         self._tail_epochs: dict[tuple[int, bytes], int] = {}
-        """Leader epochs that a checkpoint said of batches without one, by base offset and bytes: of tails."""
+        """Leader epochs that a checkpoint gives to batches of tails that carry none, by base offset and bytes."""
         for it in left_out:
             if it.tail_epoch == UNKNOWN_EPOCH:
                 self._lost[it] = None
             else:
                 self._note_contents((batch for _, _, batch in _batches_of(it.content)), it.tail_epoch)
         self._doubtful_tails: list[tuple[dict[str, Any], OffsetRange, bytes]] = []
-        """Rows of quarantine about tails in which no leader epoch is written, with their first batch."""
+        """Rows of quarantine about tails whose batches carry no leader epoch, with the first batch of each."""
         self.checkpoints: dict[int, str] = {}
-        """Of leader epochs that a checkpoint of this run has, where it was read."""
+        """By leader epoch: the checkpoint of this run that has it."""
 
     @property
     def has_doubtful_tails(self) -> bool:
-        """Is there a tail whose leader epoch a checkpoint alone says?"""
+        """Is there a tail whose leader epoch only a checkpoint gives?"""
         return bool(self._doubtful_tails)
 
     def cut_away(self, lineage: Lineage, source: str) -> list[int]:
-        """Take out of bronze the tails that a newer leader epoch, which `source` showed, cut away. First offset of
-        each."""
+        """Remove from bronze the tails that a newer leader epoch cut; `source` showed that epoch.
+
+        Returns the first offset of each tail.
+        """
         firsts = []
         self._there.load()
         for tail, path, contents in self._there.cut_away(lineage):
@@ -72,7 +73,7 @@ class PartedCopies:
         return firsts
 
     def note_tails(self, read: SegmentRead, come: BatchRows, is_cut: NDArray[np.bool_], lineage: Lineage) -> None:
-        """Say where a source that is read parts ways with the log."""
+        """Quarantine the tails of a read that the log no longer has."""
         epochs = come.leader_epoch
         for row in np.flatnonzero(is_cut).tolist():
             if row and is_cut[row - 1] and epochs[row - 1] == epochs[row]:
@@ -90,8 +91,10 @@ class PartedCopies:
             self._note_tail(quarantined, (first, last), epoch, contents)
 
     def take_out_own(self, read: SegmentRead, come: BatchRows, is_cut: NDArray[np.bool_]) -> int | None:
-        """Take out of bronze what it has of a tail without a leader epoch, from before a checkpoint said that: of the
-        same file, or the same bytes of a copy without a checkpoint. The first offset of it."""
+        """Remove from bronze the batches of a tail without a leader epoch that were captured before a checkpoint gave
+        one: those of the same file, and those with the same bytes from a copy without a checkpoint. Returns the first
+        offset removed.
+        """
         rows = self._there.rows
         at = np.searchsorted(rows.base_offset, come.base_offset[is_cut & ~come.has_own_epoch])
         at = at[at < len(rows)]
@@ -104,8 +107,10 @@ class PartedCopies:
         return int(rows.base_offset[own[0]])
 
     def note_parts(self, read: SegmentRead, come: BatchRows, parted: Sequence[tuple[int, int, bool]]) -> None:
-        """Say where copies have other batches at the same offsets, and no leader epoch says why. Row of the one that
-        comes, of the one that is there, and does the former count?"""
+        """Quarantine batches of copies that differ at the same offsets while no leader epoch explains it.
+
+        `parted`: row in the read, row in bronze, and whether the batch of the read counts.
+        """
         run: dict[tuple[str, int], _Lost] = {}
         before, full = -2, set[bool]()
         for row, there, is_taken in parted:
@@ -126,8 +131,8 @@ class PartedCopies:
         self._note_lost(run)
 
     def _note_lost(self, run: Mapping[tuple[str, int], "_Lost"]) -> None:
-        """One row for each source whose batches do not count. Those of an epoch that is known are not of the log; of
-        others that is not known."""
+        """Add one row for each source whose batches do not count. If their leader epoch is known, they are not of
+        the log; if not, that is uncertain, and they are kept to be restored."""
         for (source, epoch), it in run.items():
             content = bytes(it.content)
             if epoch == UNKNOWN_EPOCH:
@@ -135,7 +140,7 @@ class PartedCopies:
             self._quarantine.add_other(it.offset, (source, epoch, content), it.kept)
 
     def with_tail_epochs(self, read: SegmentRead) -> SegmentRead:
-        """The same; a batch of no known leader epoch has that of the same bytes of a tail."""
+        """Give batches without a leader epoch the epoch of a tail's batch with the same bytes."""
         if not self._tail_epochs:
             return read
         batches = read.scan.batches
@@ -148,8 +153,10 @@ class PartedCopies:
         return replace(read, scan=replace(read.scan, batches=replace(batches, leader_epoch=epochs)))
 
     def brought_back(self, dropped: Sequence[OffsetRange]) -> Iterator[SegmentRead]:
-        """Batches in place of which others counted, where bronze has nothing at their offsets any more. What was read
-        before is to be there when the next ones are asked for."""
+        """Batches that others replaced, where bronze no longer has their offsets.
+
+        Add each read to bronze before asking for the next one: what it restores decides on the next.
+        """
         for it in list(self._lost):
             spans = [(first, last) for first, last, _ in _batches_of(it.content)]
             if not subtract(spans, [*self._there.ranges, *dropped]):
@@ -159,8 +166,11 @@ class PartedCopies:
             yield SegmentRead(segment, data, scan_segment(as_array(data), base_offset=spans[0][0]))
 
     def take_back_tails_of_the_log(self) -> None:
-        """A follower of before message format 2 had the batches of a newer epoch without an entry of its own: where
-        bronze has the same batch from another replica, its copy does not part ways with that."""
+        """Take back rows about tails that turn out to be of the log.
+
+        A follower from before message format 2 had batches of a newer epoch without a checkpoint entry for it: if
+        bronze has the same batch from another replica, the copies agree.
+        """
         for row, (first, last), content in self._doubtful_tails:
             self._there.load(first, last)
             at = int(np.searchsorted(self._there.rows.base_offset, first))
@@ -168,14 +178,15 @@ class PartedCopies:
                 self._quarantine.take_back(row)
 
     def _is_own(self, read: SegmentRead, row: int) -> bool:
-        """Is a batch of bronze of the file that is read, or is it the same in it?"""
+        """Does a batch of bronze come from this file, or does the file contain the same batch?"""
         if self._there.source(row) == read.segment.path:
             return True
         at = int(np.searchsorted(read.scan.batches.base_offset, self._there.rows.base_offset[row]))
         return self._there.without_fills(row)[0] == read.content(at)
 
     def _note_tail(self, row: dict[str, Any], span: OffsetRange, epoch: int, contents: Sequence[bytes]) -> None:
-        """A row of quarantine about a tail: where a checkpoint says its epoch, other batches may contradict it."""
+        """Remember a row of quarantine about a tail whose epoch only a checkpoint gives: other batches may
+        contradict it."""
         if has_no_epoch(contents[0]):
             self._doubtful_tails.append((row, span, contents[0]))
             self._note_contents(contents, epoch)
@@ -184,7 +195,8 @@ class PartedCopies:
         self._tail_epochs |= {(int.from_bytes(content[:8]), content): epoch for content in contents}
 
     def _source_at(self, offset: int, leader_epoch: int) -> str:
-        """Where bronze has the batch at an offset from; where that is of another epoch, the checkpoint that has it."""
+        """The source of bronze's batch at an offset. If that batch has another epoch, the checkpoint that has
+        `leader_epoch`."""
         self._there.load(offset)
         row = int(np.searchsorted(self._there.rows.last_offset, offset, side="left"))
         is_there = row < len(self._there.rows)
@@ -194,7 +206,7 @@ class PartedCopies:
 
 
 def _batches_of(content: bytes) -> list[tuple[int, int, bytes]]:
-    """First and last offset and bytes of the whole batches among some bytes."""
+    """First offset, last offset and bytes of each whole batch in `content`."""
     found, _ = frame_chunk(content)
     columns = (found.base_offset, found.last_offset, found.position, found.size)
     rows = zip(*(column.tolist() for column in columns), strict=True)

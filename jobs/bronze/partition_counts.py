@@ -1,8 +1,8 @@
-"""How many partitions topics have: as rows of silver.partition_counts, and of the internal topics as it is known now.
+"""Partition counts of topics: as rows of silver.partition_counts, and those of the internal topics as known now.
 
-The metadata log tells it (a PartitionRecord for each partition that is made), a live cluster's Admin does, and the user
-may (`--partitions TOPIC=COUNT`). The highest partition that was seen is no proof: another one may be on a disk or a
-broker that nobody named.
+They come from the metadata log (a PartitionRecord for each partition that is created), from the Admin of a live
+cluster, and from the user (`--partitions TOPIC=COUNT`). The highest partition number found is no proof: a higher one
+may be on a disk or broker that is in no source.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,26 +17,26 @@ from schemas.tables.silver import PARTITION_COUNTS
 
 CLUSTER_METADATA: Final = "CLUSTER_METADATA"
 SETTING: Final = "SETTING"
-"""`--partitions`, or `sources.partitions` in the settings."""
+"""The count comes from `--partitions`, or from `sources.partitions` in the settings."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""Has one partition in every cluster (KRaft)."""
+"""It has one partition in every cluster (KRaft)."""
 
 CountsOverTime = Mapping[tuple[str, int], int]
-"""Topic id and time (epoch ms) -> number of partitions that the topic has at least from then on."""
+"""Topic id and time (epoch ms) -> the least number of partitions that the topic has from then on."""
 
 
 class KnownCount(NamedTuple):
-    """How many partitions a topic has now. `since_ms`: from when on it is known to have them; None: no time is."""
+    """The partition count of a topic now. `since_ms`: since when it is known to have them; None: unknown."""
 
     partition_count: int
     source: str
-    """CLUSTER_METADATA ADMIN SETTING."""
+    """CLUSTER_METADATA, ADMIN or SETTING."""
     since_ms: int | None
 
 
 def grown(counts: CountsOverTime) -> dict[tuple[str, int], int]:
-    """Those counts alone that are more than all before them of their topic id: partitions are never taken away."""
+    """Only the counts that are higher than all earlier ones of the topic id: partitions are never removed."""
     most: dict[str, int] = {}
     kept: dict[tuple[str, int], int] = {}
     for (topic_id, at), count in sorted(counts.items()):
@@ -46,7 +46,7 @@ def grown(counts: CountsOverTime) -> dict[tuple[str, int], int]:
 
 
 def merged(*counts: CountsOverTime) -> dict[tuple[str, int], int]:
-    """Several together; the order does not matter."""
+    """Merge counts of several sources; the order does not matter."""
     together: dict[tuple[str, int], int] = {}
     for some in counts:
         for place, count in some.items():
@@ -57,8 +57,10 @@ def merged(*counts: CountsOverTime) -> dict[tuple[str, int], int]:
 def partition_count_rows(
     logged: CountsOverTime, observed: CountsOverTime, name_of: Mapping[str, str], deleted: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """Rows of silver.partition_counts: one for each number of partitions of a topic id, by id and number. `observed`:
-    by Admin. Times are epoch ms."""
+    """Rows of silver.partition_counts: one for each number of partitions of a topic id, sorted by id and number.
+
+    `observed`: counts from Admin. Times are epoch ms.
+    """
     together = merged(logged, observed)
     rows: list[dict[str, Any]] = []
     for (topic_id, at), count in sorted(together.items()):
@@ -78,7 +80,7 @@ def partition_count_rows(
 
 
 def observed_counts(warehouse: Warehouse, cluster_id: str, version: int | None = None) -> dict[tuple[str, int], int]:
-    """Partition counts of Admin snapshots; `version`: of bronze.topics, None: the newest."""
+    """Partition counts of Admin snapshots. `version`: version of bronze.topics, None: the newest."""
     if version is not None and version < 0:
         return {}
     names = ["topic_id", "observed_at", "partition_count"]
@@ -94,10 +96,10 @@ def observed_counts(warehouse: Warehouse, cluster_id: str, version: int | None =
 def known_counts(
     warehouse: Warehouse, cluster_id: str, settings: Mapping[str, int] | None = None
 ) -> dict[str, KnownCount]:
-    """The numbers of partitions of topics now, by topic, as far as anything but the logs' own names tells them.
+    """The partition counts of topics now, where anything other than the partitions found gives them.
 
-    Of several sources the one that knows of most partitions is right: they are never taken away. `settings`: what the
-    user says.
+    The highest count of all sources is right, since partitions are never removed. `settings`: counts that the user
+    gives.
     """
     known: dict[str, KnownCount] = {METADATA_TOPIC: KnownCount(1, CLUSTER_METADATA, None)}
     rows = WholeRun.newest(warehouse, cluster_id).read(PARTITION_COUNTS).to_pylist()
@@ -107,7 +109,7 @@ def known_counts(
         since_ms = None if row["valid_from"] is None else epoch_ms(row["valid_from"])
         _take(known, row["topic"], KnownCount(row["partition_count"], row["learned_from"], since_ms))
     observed = warehouse.read(TOPICS, where={"cluster_id": cluster_id}).to_pylist()
-    for row in _newest_observed(observed):  # a capture may be newer than silver is
+    for row in _newest_observed(observed):  # a capture may be newer than silver
         if row["partition_count"] is not None:
             _take(known, row["topic"], KnownCount(row["partition_count"], ADMIN, epoch_ms(row["observed_at"])))
     for topic, count in (settings or {}).items():

@@ -1,4 +1,4 @@
-"""The work of a capture: what is read of which log partition, and by which task."""
+"""The plan of a capture: which log partitions and segments each task reads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jobs.sources.dumps.source import Unpacked
 
 TASK_BYTES_MIN: Final = 64 << 20
-"""As `tasks.TASK_BYTES_MIN`, of what sources hold: bronze is packed."""
+"""As `tasks.TASK_BYTES_MIN`, in bytes of the sources; bronze is compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Sources:
     segments: Sequence[PartitionLog] = ()
     live: "Sequence[BrokerLog]" = ()
     pieces_from: Mapping[LogPartition, int] = field(default_factory=dict)
-    """Where to read those live logs from of which only a piece is there, up to their `next_offset`."""
+    """Live logs of which only a piece is captured: the offset to read from, up to their `next_offset`."""
     dumps: "Unpacked | None" = None
 
     @property
@@ -38,11 +38,11 @@ class Sources:
 def plan(
     sources: Sources, bronze: Bronze, task_bytes_max: int, core_count: int = 1, *, may_cut: bool = True
 ) -> list[LogWork]:
-    """The work of a capture: one item a log partition; large ones which only one source has, cut, unless they are to be
-    compared with bronze first.
+    """The work of a capture: one item a log partition. Large log partitions are cut into several items, if only one
+    source has them and they are not compared with bronze.
 
-    Segments are cut between files, and finer where one log partition has most of them, so that no core waits for
-    another; a live log at any offset: a batch belongs where its last offset lies.
+    Segment files are cut between files, into smaller parts where one log partition has most of the data, so that no
+    core idles. A live log is cut at any offset: a batch belongs to the part that contains its last offset.
     """
     segments: dict[LogPartition, list[PartitionLog]] = {}
     for log in sources.segments:
@@ -59,7 +59,7 @@ def plan(
             live=live.get(partition),
             from_offset=sources.pieces_from.get(partition, 0),
             is_piece=partition in sources.pieces_from,
-            # rows tell least, so they come last
+            # dumps of rows know least about the batches, so they come last
             dumps=tuple(sorted(dumps.get(partition, ()), key=lambda dump: dump.is_rows)),
             known=tuple(bronze.known.get(partition, ())),
             settled=bronze.settled(partition),
@@ -94,7 +94,7 @@ def plan(
 
 
 def _cut_live(item: LogWork, offsets_max: int) -> list[LogWork]:
-    """The same log in parts of at most so many wanted offsets, which lie side by side."""
+    """Cut a live log into consecutive parts of at most `offsets_max` wanted offsets."""
     cuts: list[int] = []
     left = offsets_max
     for first, last in item.wanted(item.settled):
@@ -109,7 +109,7 @@ def _cut_live(item: LogWork, offsets_max: int) -> list[LogWork]:
 
 
 def _cut(log: PartitionLog, bytes_max: int) -> list[PartitionLog]:
-    """Consecutive segments of at most `bytes_max` together; a larger segment alone."""
+    """Cut a log into runs of segments of at most `bytes_max`; a larger segment is a run of its own."""
     parts: list[list[Segment]] = []
     size_bytes = 0
     for segment in log.segments:

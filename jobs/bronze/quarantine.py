@@ -1,4 +1,4 @@
-"""Whose rows in bronze.quarantine: capture and replay each replace their own, and leave the other's alone."""
+"""Who owns which rows of bronze.quarantine: capture and replay each replace their own rows only."""
 
 from typing import Final
 
@@ -11,25 +11,25 @@ from coordinator_core.errors import CrcMismatch
 OVERLAPPING_BATCH: Final = "OVERLAPPING_BATCH"
 """Some of a batch's offsets are in bronze already, some are not."""
 COPIES_PART: Final = "COPIES_PART"
-"""A copy of the log goes on with an older leader epoch where the log has a newer one."""
+"""A copy of the log continues with an older leader epoch where the log has a newer one."""
 COPIES_DIFFER: Final = "COPIES_DIFFER"
-"""Two copies have different records at one offset, and no leader epoch tells why: one of them is a dump of rows."""
+"""Two copies have different records at one offset, and no leader epoch explains it: one of them is a dump of rows."""
 EPOCH_OUT_OF_ORDER: Final = "EPOCH_OUT_OF_ORDER"
-"""The leader epoch of a batch, which no checksum covers, cannot be that of its place in the log."""
+"""The leader epoch of a batch does not fit its place in the log (no checksum covers that field)."""
 CAPTURE_BATCH_CODES: Final = (CrcMismatch.code, OVERLAPPING_BATCH, COPIES_PART, COPIES_DIFFER, EPOCH_OUT_OF_ORDER)
-"""What capture finds in a batch. What it cannot see without decoding (compression, records) is replay's to say."""
+"""What capture finds in a batch. What needs decoding (compression, records) is found by replay."""
 
 FORMER_CODES: Final = {"RECORD_NOT_TOLD": NOT_PRINTED}
-"""Codes by their names in the last release."""
+"""Codes of the last release that have a new name."""
 FORMER_MESSAGES: Final = {
     "which log partition this is of is not told": NO_PARTITION,
     "offset and time of the record are not told": NO_OFFSET_AND_TIME,
 }
-"""What messages of the last release said."""
+"""Messages of the last release that have new words."""
 
 
 def with_current_words(rows: pa.Table) -> pa.Table:
-    """The rows, with today's codes and messages in place of those of the last release: they identify a finding."""
+    """Replace codes and messages of the last release by today's: they are part of a finding's identity."""
     for column, changes in (("code", FORMER_CODES), ("message", FORMER_MESSAGES)):
         place = rows.schema.get_field_index(column)
         texts = rows[column]
@@ -40,7 +40,7 @@ def with_current_words(rows: pa.Table) -> pa.Table:
 
 
 def is_of_capture(rows: pa.Table) -> pa.Array:
-    """One bool a row of bronze.quarantine: written by capture, else by replay."""
+    """One bool a row of bronze.quarantine: true if capture wrote it, false if replay did."""
     of_batch = pc.and_(
         pc.equal(rows["stage"], "BATCH"), pc.is_in(rows["code"], value_set=pa.array(CAPTURE_BATCH_CODES))
     )
@@ -48,5 +48,5 @@ def is_of_capture(rows: pa.Table) -> pa.Array:
 
 
 def open_count(rows: pa.Table) -> int:
-    """How many rows are of what was not put right since."""
+    """Number of rows without a resolution."""
     return int(rows["resolved_at"].null_count)

@@ -1,4 +1,4 @@
-"""Merges what a capture found into bronze.quarantine: rows stay, are replaced, or are resolved."""
+"""Merge what a capture found into bronze.quarantine: rows stay, are replaced, or are resolved."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ QUARANTINE_COLUMNS: Final = QUARANTINE.column_names
 
 @dataclass(frozen=True, slots=True)
 class QuarantineMerge:
-    """Rows of bronze.quarantine by what makes them the same row."""
+    """Rows of bronze.quarantine by their identity."""
 
     rows: pa.Table
-    """All that there were."""
+    """All rows before this run."""
     before: Mapping[tuple[str, ...], dict[str, Any]]
-    """Open ones of what was read again."""
+    """Open rows about data that this run read again."""
     others: Mapping[tuple[str, ...], dict[str, Any]]
-    """The others that capture wrote."""
+    """All other rows that capture wrote."""
     found: Mapping[tuple[str, ...], dict[str, Any]]
-    """What this run found."""
+    """Rows that this run found."""
     has_former_words: bool = False
-    """Some of the rows have a code or message that reads otherwise today."""
+    """Some rows have a code or message that was renamed since."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, bronze: Bronze, done: Sequence[TaskDone]) -> Self:
-        """As it was, and what tasks found."""
+        """Load the rows of bronze, and add what tasks found."""
         sources = {source: position for result in done for source, position in result.read_sources.items()}
         stored = warehouse.read(QUARANTINE, where={"cluster_id": bronze.cluster_id})
         old = with_current_words(stored)
@@ -61,8 +61,9 @@ class QuarantineMerge:
     def put_right(
         self, coverage: Mapping[LogPartition, Sequence[CoverageRange]]
     ) -> Mapping[LogPartition, Sequence[OffsetRange]]:
-        """Offsets that were damaged in files when these were read before, and are good now; nothing else that is
-        damaged may have contained them."""
+        """Offsets that earlier reads found damaged and this run found intact, without those that other damage may have
+        contained.
+        """
         right: dict[LogPartition, list[OffsetRange]] = {}
         for it, row in self.before.items():
             if it not in self.found:
@@ -76,7 +77,7 @@ class QuarantineMerge:
 def _damaged_by(
     row: Mapping[str, Any], coverage: Mapping[LogPartition, Sequence[CoverageRange]]
 ) -> Sequence[OffsetRange]:
-    """The offsets that damaged data may have contained: those of its bytes, or of the damaged batch in coverage."""
+    """The offsets that damaged data may have contained: those of the row, else those of CORRUPT ranges in coverage."""
     first, last = row.get("from_offset"), row.get("to_offset")
     if first is not None and last is not None:
         return [(first, last)] if first <= last else []
@@ -94,17 +95,17 @@ def write_quarantine(
     coverage: Mapping[LogPartition, Sequence[CoverageRange]],
     run: CaptureRun,
 ) -> tuple[bool, Sequence[dict[str, Any]]]:
-    """Put the rows of the files which were read in place of those they had, add those of answers that are new. Those
-    of what was put right since stay, and say so.
+    """Write bronze.quarantine: rows of files that were read replace their former rows, and new rows of fetch responses
+    are added. A row that is no longer true stays, as resolved.
 
-    Nothing is written if nothing changes; was something? And the rows that are open.
+    Returns whether the table was written (it is not if nothing changes), and the open rows.
     """
     before, others, found = quarantine.before, quarantine.others, quarantine.found
     torn = {_identity(row) for result in done for row in result.quarantine if row["code"] == TruncatedBatch.code}
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     for it, row in found.items():
         if others.get(it, {}).get("resolved_at") is not None and it not in before:
-            continue  # the same damage was found before, and good bytes are in bronze
+            continue  # the same damage was found before, and bronze has intact bytes
         rows[it] = row | {"seen_at": before.get(it, others.get(it, row))["seen_at"]}
     for it, row in before.items():
         if it not in rows and it not in torn and row["code"] != TruncatedBatch.code:
@@ -131,7 +132,7 @@ def _resolved(
     coverage: Mapping[LogPartition, Sequence[CoverageRange]],
     run: CaptureRun,
 ) -> dict[str, Any]:
-    """The same row; where bronze has good records instead of what it is about, it says so."""
+    """Resolve a row if bronze has intact records at its offsets."""
     row = {name: row.get(name) for name in QUARANTINE_COLUMNS}
     offset = row["base_offset"] if row["offset"] is None else row["offset"]
     if row["resolved_at"] is not None or row["topic"] is None:
@@ -145,7 +146,8 @@ def _resolved(
     elif offset is not None:
         is_good = any(r.kind in SETTLED and r.from_offset <= offset <= r.to_offset for r in ranges)
     else:
-        # which offsets the bytes hide is not known: as long as the file is so, they may be some that nothing else has
+        # which offsets the bytes hide is not known: as long as the file is damaged, they may be offsets that no other
+        # copy has
         is_good = False
     if not is_good or row["code"] == OVERLAPPING_BATCH:
         return row

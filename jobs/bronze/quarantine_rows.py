@@ -13,17 +13,19 @@ from jobs.bronze.writer import CaptureRun
 
 
 class QuarantineRows:
-    """What could not be read, and what another copy put right at once: the latter rows are resolved when written."""
+    """Rows about data that could not be read, and about damage that another copy repaired at once: those are written
+    resolved.
+    """
 
     def __init__(self, rows: list[dict[str, Any]], run: CaptureRun, topic: str, partition: int) -> None:
         self._rows = rows
         self._place = {"cluster_id": run.cluster_id, "topic": topic, "partition": partition}
         self._seen_at: datetime = run.captured_at
         self._different: set[tuple[int, str]] = set()
-        """Offsets and dumps whose difference from the log has a row."""
+        """(offset, dump) for which a difference already has a row."""
 
     def add(self, source: str, *, stage: str, code: str, message: str, **values: Any) -> dict[str, Any]:
-        """Add a row of what could not be read; it may be filled further."""
+        """Add a row about unreadable data and return it; the caller may fill further columns."""
         row = dict.fromkeys(("offset", "base_offset", "byte_position", "bytes", "from_offset", "to_offset"))
         row |= self._place
         row |= {"stage": stage, "code": code, "message": message, "source": source, "seen_at": self._seen_at}
@@ -32,7 +34,9 @@ class QuarantineRows:
         return row
 
     def add_damaged_epoch(self, source: str, base_offset: int, epoch: int, content: bytes, *, intact: str) -> None:
-        """A batch of bronze, from `source`, has a damaged leader epoch; `intact` has the batch with its own."""
+        """Add a row: a batch of bronze, from `source`, has a damaged leader epoch; `intact` has the same batch
+        undamaged.
+        """
         self._add_resolved(
             source,
             code=EPOCH_OUT_OF_ORDER,
@@ -46,8 +50,11 @@ class QuarantineRows:
     def add_tail(
         self, source: str, first: int, epoch: int, content: bytes, *, newer: tuple[int, int, str]
     ) -> dict[str, Any]:
-        """`source` goes on with an older leader epoch. `content`: its batches from there on, or the first one. `newer`:
-        the newer epoch, where it begins, and which source has it."""
+        """Add a row: `source` continues with an older leader epoch.
+
+        `content`: its batches from there on, or only the first. `newer`: the newer epoch, its start offset, and the
+        source that has it.
+        """
         newer_epoch, start, newer_source = newer
         return self._add_resolved(
             source,
@@ -61,12 +68,14 @@ class QuarantineRows:
         )
 
     def take_back(self, row: dict[str, Any]) -> None:
-        """A row that was added is not true."""
+        """Remove a row that was added and is not true."""
         self._rows[:] = [it for it in self._rows if it is not row]
 
     def add_other(self, first: int, lost: tuple[str, int, bytes], kept: tuple[str, int, bytes]) -> None:
-        """Two sources have batches of other records at the same offsets. Of each its name, the leader epoch and the
-        bytes."""
+        """Add a row: two sources have batches with different records at the same offsets.
+
+        `lost` and `kept`: source, leader epoch and bytes of each.
+        """
         (source, epoch, content), (other, other_epoch, _) = lost, kept
         known = [f"of leader epoch {it}" if it >= 0 else OF_NO_EPOCH for it in (epoch, other_epoch)]
         self._add_resolved(
@@ -86,7 +95,7 @@ class QuarantineRows:
         )
 
     def add_difference(self, it: Difference, dump: str, other: str) -> None:
-        """A dump and another source have different records at one offset; once for each."""
+        """Add a row, once for each offset and dump: a dump and another source have different records at one offset."""
         offset = it.record.offset
         if (offset, dump) in self._different:
             return

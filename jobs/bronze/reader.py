@@ -1,7 +1,7 @@
-"""Reading bronze.record_batches as the log it is: whole batches of one log partition, in offset order.
+"""Read bronze.record_batches as a log: whole batches of one log partition, in offset order.
 
-Files are read directly, without Spark. A file has batches in offset order. Files of several captures may interleave (an
-older range captured later), so row groups whose offsets overlap are read together and sorted.
+Files are read directly, without Spark. The batches of a file are in offset order. The offsets of files from several
+captures may interleave (an older range captured later), so row groups that overlap are read together and sorted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,24 +23,24 @@ COLUMNS: Final = ("base_offset", "batch", "source", "crc_valid", "is_transaction
 
 @dataclass(frozen=True, slots=True)
 class BronzeChunk:
-    """Consecutive batches. `data` is their bytes back to back; `sources` says where each was read."""
+    """Consecutive batches. `data`: their bytes back to back; `sources`: where each was read."""
 
     data: U8
     base_offsets: I64
     sources: pa.ChunkedArray
     has_header: BoolArray
-    """One bool a batch. False: it was made of bare keys and values, and its header says nothing about producers."""
+    """One bool a batch. False: the batch was built from keys and values, so its header says nothing about producers."""
 
     def have_headers(self, offsets: I64) -> BoolArray:
-        """Is the header of the batch that has each offset known? Yes for offsets before the chunk."""
+        """For each offset: is the header of its batch original? True for offsets before the chunk."""
         if self.has_header.all():
-            return np.ones(len(offsets), np.bool_)  # but for what comes of dumps it is so
+            return np.ones(len(offsets), np.bool_)  # always, except for batches from dumps
         rows = np.searchsorted(self.base_offsets, offsets, side="right") - 1
         found: BoolArray = self.has_header[rows] | (rows < 0)
         return found
 
     def source_of(self, base_offset: int) -> str | None:
-        """Where the batch with this base offset was read."""
+        """The source of the batch with this base offset."""
         row = int(np.searchsorted(self.base_offsets, base_offset, side="right")) - 1
         return self.sources[row].as_py() if row >= 0 else None
 
@@ -48,17 +48,17 @@ class BronzeChunk:
 class _RowGroup(NamedTuple):
     first_offset: int
     last_offset: int
-    """Base offsets of its first and last batch."""
+    """Base offset of the last batch in the row group; `first_offset` is that of the first."""
     path: str
     number: int
     metadata: Any
-    """Of the file: a footer is read once."""
+    """Footer of the file, so that it is read once."""
 
 
 def read_log(files: Sequence[TableFile], from_offset: int = 0) -> Iterator[BronzeChunk]:
-    """Chunks of one log partition in offset order, damaged batches (crc_valid false) left out.
+    """Chunks of one log partition in offset order, without damaged batches (crc_valid false).
 
-    `from_offset`: where a batch begins. Files and row groups which end before it are not read.
+    `from_offset`: base offset of a batch. Files and row groups that end before it are not read.
     """
     newer = [file for file in files if file.maximum.get("last_offset", from_offset) >= from_offset]
     for rows in rows_in_order(newer, COLUMNS, from_offset):
@@ -66,8 +66,11 @@ def read_log(files: Sequence[TableFile], from_offset: int = 0) -> Iterator[Bronz
 
 
 def rows_in_order(files: Sequence[TableFile], columns: Sequence[str], from_offset: int = 0) -> Iterator[pa.Table]:
-    """Rows of bronze.record_batches by `base_offset`, which is one of the columns: row groups whose offsets overlap
-    come together, sorted. Row groups which end before `from_offset` are not read."""
+    """Rows of bronze.record_batches in order of `base_offset`, which must be one of the columns.
+
+    Row groups with overlapping offsets are returned together, sorted. Row groups that end before `from_offset` are not
+    read.
+    """
     groups = sorted(
         (group for file in files for group in _row_groups(file) if group.last_offset >= from_offset),
         key=itemgetter(slice(4)),
@@ -127,7 +130,7 @@ def _chunks(rows: pa.Table, from_offset: int) -> Iterator[BronzeChunk]:
 
 
 def _joined(batches: pa.ChunkedArray) -> U8:
-    """The bytes of a binary column back to back; no copy where Arrow holds them so already."""
+    """The bytes of a binary column back to back, without a copy if Arrow stores them so already."""
     parts = [_bytes_of(chunk) for chunk in batches.chunks if len(chunk)]
     if not parts:
         return np.zeros(0, np.uint8)

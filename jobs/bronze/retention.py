@@ -1,7 +1,7 @@
-"""Ranges of offsets that retention deleted from bronze, after they were captured and replayed.
+"""Offset ranges that retention deleted from bronze after they were captured and replayed.
 
-Capture counts them as captured, so that it does not read them again where the source still has them. Replay counts
-them as replayed, so that it continues from its checkpoints.
+Capture treats them as captured, so it does not read them again if a source still has them. Replay treats them as
+replayed, so it continues from its checkpoints.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from schemas.tables.state import DELETED_RANGES
 
 
 def deleted_ranges(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, tuple[OffsetRange, ...]]:
-    """By topic and partition, ascending and disjoint; empty where retention deleted nothing."""
+    """By log partition, ascending and disjoint; empty where retention deleted nothing."""
     ranges: dict[LogPartition, list[OffsetRange]] = {}
     for row in warehouse.read(DELETED_RANGES, where={"cluster_id": cluster_id}).to_pylist():
         ranges.setdefault((row["topic"], row["partition"]), []).append((row["from_offset"], row["to_offset"]))
@@ -27,7 +27,9 @@ def deleted_ranges(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, 
 
 
 def record_deletions(warehouse: Warehouse, files: Iterable[TableFile], *, at: datetime) -> None:
-    """Record the ranges of files that are about to leave bronze.record_batches, but for those already recorded."""
+    """Record the offset ranges of files that are about to be removed from bronze.record_batches, unless recorded
+    already.
+    """
     known = {
         (row["cluster_id"], row["topic"], row["partition"], row["from_offset"])
         for row in warehouse.read(DELETED_RANGES, ["cluster_id", "topic", "partition", "from_offset"]).to_pylist()

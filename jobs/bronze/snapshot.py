@@ -1,4 +1,4 @@
-"""What bronze has of a cluster, read once before a capture is planned."""
+"""The state of bronze for one cluster, read once before a capture is planned."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,28 +26,28 @@ QUARANTINE: Final = TABLES["bronze.quarantine"]
 
 @dataclass(frozen=True, slots=True)
 class Bronze:
-    """What bronze has of a cluster, and which captures of it there were: whoever commits after others is refused."""
+    """What bronze has of a cluster, and the last capture of it: a capture that commits after another one is refused."""
 
     cluster_id: str
     known: Mapping[LogPartition, tuple[OffsetRange, ...]]
-    """Offsets which the files of bronze.record_batches span; ascending, disjoint."""
+    """Offsets that the files of bronze.record_batches span; ascending, disjoint."""
     damaged: Mapping[LogPartition, frozenset[int]]
     """Base offsets of damaged batches."""
     coverage: Mapping[LogPartition, Sequence[CoverageRange]]
     versions: Mapping[str, int]
-    """Of the last commit by a capture of this cluster, by full name of the table."""
+    """Version of the last commit by a capture of this cluster, by full name of the table."""
     ends: Mapping[LogPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
-    """First and last offset of the batch at the end of each of those ranges, as they were when this was loaded;
-    ascending. There is none where retention took the batch."""
+    """First and last offset of the batch at the end of each `known` range, as of loading; ascending. Missing where
+    retention deleted that batch."""
     files: Mapping[LogPartition, tuple[TableFile, ...]] = field(default_factory=dict)
-    """Files of bronze.record_batches, as they were when this was loaded."""
+    """Files of bronze.record_batches, as of loading."""
     dropped: Mapping[LogPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
-    """Offsets which retention took out of them."""
+    """Offsets that retention deleted."""
     copies: Copies = field(default_factory=Copies)
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> Self:
-        """As it is now; tables which are not there are made."""
+        """The current state. Creates the tables that do not exist."""
         versions = warehouse.ensure_all((RECORD_BATCHES, COVERAGE, QUARANTINE), application(cluster_id))
         dropped = deleted_ranges(warehouse, cluster_id)
         files = captured_files(warehouse, cluster_id)
@@ -57,9 +57,10 @@ class Bronze:
         return cls(cluster_id, known, damaged, coverage, versions, ends, files, dropped, copies)
 
     def settled(self, partition: LogPartition) -> tuple[OffsetRange, ...]:
-        """Offsets of a log partition which need not be read again: they are in the files, or compaction left nothing.
+        """Offsets of a log partition that need not be read again: captured in files, or removed by compaction.
 
-        Coverage and files may disagree (a capture crashed, a table was put back to an older version): both must say so.
+        Coverage and files may disagree (a capture crashed, a table was restored to an older version), so both must
+        agree.
         """
         captured: list[OffsetRange] = []
         compacted: list[OffsetRange] = []
@@ -69,7 +70,9 @@ class Bronze:
         return tuple(union([*intersect(captured, self.known.get(partition, ())), *compacted]))
 
     def looked_at(self, partition: LogPartition) -> tuple[OffsetRange, ...]:
-        """Offsets of which more is known than that no capture has come by: settled, damaged, or gone from the log."""
+        """Offsets about which more is known than that they were never captured: settled, damaged, or gone
+        from the log.
+        """
         seen = [
             (r.from_offset, r.to_offset)
             for r in self.coverage.get(partition, ())
@@ -84,7 +87,7 @@ class Bronze:
         coverage: Mapping[LogPartition, Sequence[CoverageRange]],
         versions: Mapping[str, int],
     ) -> Self:
-        """As it is when what tasks wrote is committed, without reading it again."""
+        """The state after the results of tasks are committed, without reading it again."""
         known, damaged = dict(self.known), dict(self.damaged)
         for result in done:
             for partition, ranges in result.known.items():
@@ -97,7 +100,7 @@ class Bronze:
 
 
 def application(cluster_id: str) -> str:
-    """The application id of the commits of captures."""
+    """The application id of captures' commits."""
     return capture_application(cluster_id)
 
 
@@ -118,8 +121,8 @@ def _known_offsets(
     dict[LogPartition, tuple[OffsetRange, ...]],
     dict[LogPartition, frozenset[int]],
 ]:
-    """Offsets which the files of bronze.record_batches span or spanned, the batches at their ends, and base offsets of
-    damaged batches."""
+    """Offsets that the files of bronze.record_batches span or spanned; the batches at the ends of these ranges; and
+    base offsets of damaged batches."""
     known: dict[LogPartition, list[OffsetRange]] = {partition: list(ranges) for partition, ranges in dropped.items()}
     last_batches: dict[LogPartition, dict[int, int]] = {}
     damaged: dict[LogPartition, frozenset[int]] = {}

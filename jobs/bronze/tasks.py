@@ -1,8 +1,9 @@
-"""What a task of capture does: read, check and write what bronze lacks of some log partitions.
+"""The work of a capture task: read and check some log partitions, and write what bronze lacks.
 
-A log partition is read from each source that has it. Where several have an offset, `coordinator_core.log.copies` says
-which batch counts, whatever their order; what it replaces is taken out of bronze. Reads come one by one and none is
-kept: memory is bounded by one read, and by the headers of what two sources both have.
+A log partition is read from each source that has it. Where several sources have an offset,
+`coordinator_core.log.copies` decides which batch counts, whatever the order of the sources; the batch that it replaces
+is removed from bronze. Reads are processed one at a time and not kept: memory is bounded by one read, and by the
+headers of batches that two sources have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ def run_task(task: CaptureTask) -> TaskDone:
 
 
 def _run(task: CaptureTask) -> TaskDone:
-    """One kind of source after the other."""
+    """Process all segment files first, then the broker, then dumps."""
     done = TaskDone()
     captures = [LogCapture(task, work, done) for work in task.work]
     for it in captures:
@@ -61,11 +62,11 @@ def _run(task: CaptureTask) -> TaskDone:
 
 
 def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) -> None:
-    """The segments which are not wholly settled, or were never compared, mapped and framed. One that cannot be read is
+    """Map and frame the segments that are not wholly settled or were never compared. An unreadable segment is
     quarantined by name.
 
-    Where the beginning of one is settled and was compared, since it has grown or offsets are missing behind it, what
-    follows the last batch of that is read alone.
+    Of a segment that was compared up to a settled offset and has grown or has gaps after it, only the part after the
+    last settled batch is read.
     """
     settled_from = OffsetRanges(capture.settled).last_from
     capture.begin(log.log_start_offset)
@@ -78,7 +79,7 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
         settled_to = settled_from(segment.base_offset)
         was_read = capture.was_read(segment)
         if is_new_checkpoint and segment.path in capture.work.read_files and begins_without_epoch(segment):
-            # its batches may have other leader epochs now, though not a byte of them changed
+            # the new checkpoint may give its batches other leader epochs, though the bytes are unchanged
             was_read, settled_to = False, -1
         if was_read and end is not None and settled_to >= end - 1:
             capture.end(segment.base_offset)
@@ -109,7 +110,7 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
 
 
 def _read_segment(capture: LogCapture, segment: Segment, settled_to: int, next_offset_min: int) -> SegmentRead:
-    """The whole segment; its end where the rest was compared before and did not change since. Raises OSError."""
+    """Read a whole segment, or only its end if the rest was compared before and is unchanged. Raises OSError."""
     before = capture.work.read_files.get(segment.path)
     known: OffsetRange | None = None
     if before is not None and before.is_still(segment):
@@ -123,14 +124,14 @@ def _read_segment(capture: LogCapture, segment: Segment, settled_to: int, next_o
     if read.is_end and before is not None and not before.is_still(segment):
         batches = read.scan.batches
         if int(batches.position[0] + batches.size[0]) != before.end_position:
-            # not the file that grew, but another in its place
+            # the file did not grow: another file has its name now
             return read_segment(segment, next_offset_min=next_offset_min)
     return read
 
 
 def _capture_dump(capture: LogCapture, log: "DumpLog") -> None:
-    """Rows of a dump at offsets that no batch spans are packed into batches, so none of them overlaps. The others are
-    put into the batches that span them, where these lack them."""
+    """Pack rows of a dump at offsets that no batch spans into batches, so that none overlaps. Add the other rows to
+    the batches that span them and lack them."""
     from jobs.sources.dumps.pack import read_dump_log  # noqa: PLC0415
 
     capture.begin(None)
@@ -145,26 +146,27 @@ def _capture_dump(capture: LogCapture, log: "DumpLog") -> None:
 
 
 def _capture_live(task: CaptureTask, captures: Sequence[LogCapture]) -> None:
-    """What the broker has of several log partitions, over one connection."""
+    """Capture several log partitions from the broker, over one connection."""
     from jobs.sources.broker import Broker  # noqa: PLC0415  (a capture of files need not load Kafka's client)
 
     waiting = [(it, it.work.live, it.wanted_live()) for it in captures if it.work.live is not None]
     for it, log, wanted in waiting:
         if not wanted:
-            it.begin(log.log_start_offset)  # what it says of offsets that are deleted
+            it.begin(log.log_start_offset)  # coverage of the offsets below the log start offset
             it.end(None)
     waiting = [it for it in waiting if it[2]]
     if not waiting:
         return
     with Broker.connect(waiting[0][1].address, timeout_ms=task.request_timeout_ms) as broker:
         while waiting:
-            # a request names a log partition once
+            # a fetch request contains a log partition once
             ranges = {log.range(wanted[0][0], wanted[0][1] + 1): it for it, log, wanted in waiting}
             _capture_ranges(broker, ranges, task.fetch_bytes_max)
             waiting = [(it, log, wanted[1:]) for it, log, wanted in waiting if wanted[1:]]
         for it in captures:
             it.end_source()
-        # where the last batch of bronze is not in the live log, the copies part ways before: all of it is compared
+        # where the last batch of bronze is not in the live log, the copies diverge at an earlier offset: compare the
+        # whole log
         apart = {it.work.live.range(): it for it in captures if it.parts_ways and it.work.live is not None}
         if apart:
             _capture_ranges(broker, apart, task.fetch_bytes_max)

@@ -1,4 +1,4 @@
-"""What a task of capture gets and what it gives back."""
+"""The input and the result of a capture task."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
     from jobs.sources.dumps.dump_log import DumpLog
 
 OFFSET_BYTES: Final = 100
-"""About what an offset takes in a coordinator's log: the bytes of a live log are not known before they are read."""
+"""Estimated bytes per offset of a coordinator's log; the size of a live log is not known before it is read."""
 SETTLED_READ_MAX: Final = 10_000
-"""So many settled offsets are sooner read again than left out by a request of their own."""
+"""Up to this many settled offsets are read again to avoid an additional request."""
 SETTLED: Final = frozenset({CoverageKind.CAPTURED, CoverageKind.COMPACTED})
-"""What is so need not be read again, from any source."""
+"""Ranges of these kinds need not be read again, from any source."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogWork:
-    """One log partition, or a part of a large one, as far as it is not known yet.
+    """The work on one log partition, or on a part of a large one.
 
-    It is read from each source that has it, segment files first, then the broker, then dumps, which tell least.
+    It is read from each source that has it: segment files first, then the broker, then dumps, which know least of
+    batches.
     """
 
     topic: str
@@ -42,37 +43,37 @@ class LogWork:
     live: "BrokerLog | None" = None
     dumps: "tuple[DumpLog, ...]" = ()
     from_offset: int = 0
-    """Where the live log is read from."""
+    """Offset from which the live log is read."""
     is_piece: bool = False
-    """The live log goes on behind what is read of it: that may end in the middle of a batch."""
+    """The live log continues after what is read, so the read may end in the middle of a batch."""
     offset_end: int | None = None
     """Where the next part of the same log begins, exclusive; None at its end."""
     known: tuple[OffsetRange, ...] = ()
-    """Offsets which bronze has already; ascending, disjoint."""
+    """Offsets that bronze has already; ascending, disjoint."""
     settled: tuple[OffsetRange, ...] = ()
-    """Offsets which need not be read: bronze has them, or compaction left nothing there."""
+    """Offsets that need not be read: bronze has them, or compaction removed all their records."""
     damaged: frozenset[int] = frozenset()
-    """Base offsets of damaged batches which bronze has already."""
+    """Base offsets of damaged batches that bronze has already."""
     ends: tuple[OffsetRange, ...] = ()
-    """First and last offset of the batches behind which bronze lacks something; ascending."""
+    """First and last offset of the batches after which bronze has a gap; ascending."""
     files: tuple[TableFile, ...] = ()
-    """Bronze's, damaged batches too: read where a source has offsets that they have."""
+    """Files of bronze, those of damaged batches too; opened where a source has overlapping offsets."""
     read_files: Mapping[str, ReadFile] = field(default_factory=dict)
-    """Files of sources which were read and compared before, by path."""
+    """Files of sources that were read and compared before, by path."""
     dropped: tuple[OffsetRange, ...] = ()
-    """Offsets which retention took out of bronze; ascending, disjoint."""
+    """Offsets that retention deleted from bronze; ascending, disjoint."""
     lineage: Lineage | None = None
-    """Where leader epochs begin, as far as it is known; None: bronze was never asked."""
+    """Known start offsets of leader epochs; None: not read from bronze yet."""
     dumped: tuple[DumpedRange, ...] = ()
-    """At which offsets dumps of rows had records; ascending, disjoint."""
+    """Offsets at which dumps of rows had records; ascending, disjoint."""
     left_out: tuple[bytes, ...] = ()
-    """Records of dumps in place of which others count, each as a batch."""
+    """Records of dumps that others replaced, each as a batch."""
     parted: tuple[LeftOut, ...] = ()
-    """Batches without a leader epoch in place of which those of other copies count."""
+    """Batches without a leader epoch that batches of other copies replaced."""
 
     @property
     def has_unread(self) -> bool:
-        """Is there a file which was never compared with what bronze has?"""
+        """Is there a file that was never compared with bronze?"""
         return any(
             (read := self.read_files.get(segment.path)) is None
             or not (read.is_still(segment) or read.may_have_grown(segment))
@@ -82,19 +83,19 @@ class LogWork:
 
     @property
     def source_count(self) -> int:
-        """How many sources have it."""
+        """Number of sources that have the log partition."""
         return len(self.segments) + (self.live is not None) + len(self.dumps)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes to read, as far as they are known before."""
+        """Bytes to read, estimated where they are not known."""
         live_bytes = OFFSET_BYTES * sum(last - first + 1 for first, last in self.wanted(self.settled))
         dump_bytes = sum(dump.size_bytes for dump in self.dumps)
         return live_bytes + dump_bytes + sum(log.size_bytes for log in self.segments)
 
     @property
     def unread_bytes(self) -> int:
-        """The same, less what is known of segments; of one that may have grown its end, whatever that comes to."""
+        """`size_bytes` without the parts of segments that bronze has; of the newest one, at least its end counts."""
         newest = self.ends[-1][0] if self.ends else -1
         known_bytes = 0
         for log in self.segments:
@@ -103,12 +104,12 @@ class LogWork:
         return self.size_bytes - known_bytes
 
     def end_within(self, first: int, last: int) -> OffsetRange | None:
-        """The last of the `ends` that lies between two offsets."""
+        """The last of the `ends` that lies within an offset range."""
         index = bisect_right(self.ends, last, key=itemgetter(1)) - 1
         return self.ends[index] if index >= 0 and self.ends[index][0] >= first else None
 
     def wanted(self, settled: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """Offsets to ask the broker for: what is not settled, small pieces of settled ones between them included."""
+        """Offsets to fetch from the broker: those that are not settled, and short settled ranges between them."""
         if self.live is None:
             return []
         first = max(self.from_offset, self.live.log_start_offset)
@@ -124,7 +125,7 @@ class LogWork:
 
 @dataclass(frozen=True, slots=True)
 class CaptureTask:
-    """What one Spark task does."""
+    """The input of one Spark task."""
 
     target: PartTarget
     run: CaptureRun
@@ -134,7 +135,7 @@ class CaptureTask:
 
     @property
     def size_bytes(self) -> int:
-        """How much there is to read."""
+        """Bytes to read."""
         return sum(item.size_bytes for item in self.work)
 
 
@@ -150,32 +151,32 @@ class TopicCount:
 
 @dataclass(slots=True)
 class TaskDone:
-    """What one Spark task did."""
+    """The result of one Spark task."""
 
     files: list[WrittenFile] = field(default_factory=list)
     coverage: list[tuple[LogPartition, tuple[CoverageRange, ...]]] = field(default_factory=list)
     quarantine: list[dict[str, Any]] = field(default_factory=list)
     read_sources: dict[str, int] = field(default_factory=dict)
-    """Files which were read, and from which byte on: their former quarantine rows from there on are replaced."""
+    """Files that were read, and from which byte: their former quarantine rows from there on are replaced."""
     topics: dict[str, TopicCount] = field(default_factory=dict)
     known: dict[LogPartition, list[OffsetRange]] = field(default_factory=dict)
-    """Offsets which the files span, damaged batches aside."""
+    """Offsets that the files span, without damaged batches."""
     damaged: dict[LogPartition, set[int]] = field(default_factory=dict)
     """Base offsets of damaged batches written."""
     replaced: dict[LogPartition, list[OffsetRange]] = field(default_factory=dict)
-    """Offsets that headers of damaged batches claim in place of which good ones are in bronze now."""
+    """Offsets that only headers of damaged batches claim, where bronze now has intact batches."""
     removed: list[TableFile] = field(default_factory=list)
-    """Files of bronze that go: what is left of them is in `files`."""
+    """Files to be removed from bronze; the batches that remain of them are in `files`."""
     changed: dict[LogPartition, int] = field(default_factory=dict)
-    """The first offset at which bronze has other batches now, or more between those that it had."""
+    """The first offset at which bronze has replaced or additional batches now."""
     rebuilt: dict[LogPartition, tuple[CoverageRange, ...]] = field(default_factory=dict)
-    """Of log partitions from which batches were taken out: what all files cover then."""
+    """For log partitions from which batches were removed: coverage of all remaining files."""
     lineages: dict[LogPartition, Lineage] = field(default_factory=dict)
     compared: dict[LogPartition, list[ReadFile]] = field(default_factory=dict)
     """Files of sources that were read."""
     disproved: dict[LogPartition, set[tuple[int, int]]] = field(default_factory=dict)
-    """(leader epoch, base offset) of batches that were in bronze and whose epochs are damaged."""
+    """(leader epoch, base offset) of batches in bronze whose leader epochs proved to be damaged."""
     dumped: dict[LogPartition, tuple[DumpedRange, ...]] = field(default_factory=dict)
-    """At which offsets dumps of rows had records, those of before included."""
+    """Offsets at which dumps of rows had records, including earlier dumps."""
     error: JobError | None = None
-    """Why the task could not be done: no use to try it again, as Spark would if it were raised."""
+    """Why the task failed. Not raised: Spark would retry the task, in vain."""

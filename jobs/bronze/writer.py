@@ -1,4 +1,4 @@
-"""Part files of bronze.record_batches: which batches share one, so that its offset range says what is captured."""
+"""Part files of bronze.record_batches. Batches share a file only if its offset range then says what is captured."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,24 +19,24 @@ from schemas.tables.bronze import RECORD_BATCHES
 
 BATCHES: Final = "batches"
 DAMAGED: Final = "damaged"
-"""Name of the part file of a batch whose checksum does not fit. One batch a file."""
+"""Name of the part file of a batch with a wrong CRC; each has a file of its own."""
 
 FILLED_TYPE: Final = arrow_schema(RECORD_BATCHES).field("filled_offsets").type
 
 
 def offsets_of(file: TableFile) -> OffsetRange:
-    """The offsets between its first and its last."""
+    """The first and last offset of a file."""
     return file.minimum["base_offset"], file.maximum["last_offset"]
 
 
 def is_damaged(file: TableFile) -> bool:
-    """A file of one batch whose header binds nobody."""
+    """Is it the file of a damaged batch? The offsets in its header cannot be trusted."""
     return file.path.rpartition("/")[2].startswith(DAMAGED)
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureRun:
-    """What every row of a capture carries."""
+    """Values that every row of a capture has."""
 
     cluster_id: str
     capture_id: str
@@ -44,7 +44,7 @@ class CaptureRun:
 
 
 class LogWriter:
-    """Writes the chosen batches of one log partition; a file ends where offsets may still be found."""
+    """Writes the chosen batches of one log partition. A file ends where another source could have offsets in a gap."""
 
     def __init__(self, target: PartTarget, log: LogPlace, run: CaptureRun) -> None:
         self._target = target
@@ -53,13 +53,13 @@ class LogWriter:
         self._values = {"cluster_id": run.cluster_id, "topic": log.topic, "partition": log.partition}
         self.files: list[WrittenFile] = []
         self.damaged_files: dict[int, tuple[int, WrittenFile]] = {}
-        """Those of damaged batches, by base offset, with the last offset that the header claims."""
+        """Files of damaged batches, by base offset, with the last offset that the header claims."""
         self._writer: PartWriter | None = None
         self._next_offset = -1
         self._first_offset = -1
         self._may_continue = False
         self.ranges: list[OffsetRange] = []
-        """Offsets of the files written, damaged batches aside."""
+        """Offsets of the files written, without damaged batches."""
         self.damaged: set[int] = set()
         """Base offsets of the damaged batches written."""
 
@@ -86,14 +86,14 @@ class LogWriter:
             self._may_continue = self._may_continue and skips_end < 0
 
     def close(self) -> None:
-        """Finish the open file."""
+        """Close the open file."""
         if self._writer is not None:
             self.files.append(self._writer.close())
             self._writer = None
             self.ranges.append((self._first_offset, self._next_offset - 1))
 
     def _file_parts(self, read: SegmentRead, chosen: NDArray[np.bool_]) -> Iterable[tuple[NDArray[np.bool_], bool]]:
-        """The chosen rows in parts, each with: does it begin a file?"""
+        """The chosen rows in parts, each with whether it begins a new file."""
         rows = np.flatnonzero(chosen)
         if not len(rows):
             return
@@ -104,7 +104,7 @@ class LogWriter:
         expected[1:] = batches.last_offset[rows[:-1]] + 1
         is_gap = base_offset != expected
         if self._log.topic in COMPACTED_TOPICS:
-            # compaction explains a hole between two neighbours; not one where batches or bytes were left out
+            # compaction explains a gap between two adjacent batches, but not one where batches or bytes were left out
             neighbours = np.empty(len(rows), np.bool_)
             neighbours[0] = rows[0] == 0 and self._may_continue
             neighbours[1:] = rows[1:] == rows[:-1] + 1
