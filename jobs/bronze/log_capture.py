@@ -1,5 +1,4 @@
-"""Capture one log partition into bronze: decide which of the batches read count, and which batches of bronze they
-replace."""
+"""Capture one log partition into bronze: decide which batches of its copies count, and replace those of bronze."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -55,8 +54,7 @@ if TYPE_CHECKING:
 
 
 MISPLACED_MAX: Final = 1_000
-"""At most this many misplaced batches of one place are compared with bronze. Where there are more, they count as
-different."""
+"""At most this many misplaced batches of one place are compared with bronze; more than that count as different."""
 TORN: Final = TruncatedBatch.code
 
 
@@ -95,8 +93,7 @@ class LogCapture:
         self._disproved: set[tuple[int, int]] = set()
         """(leader epoch, base offset) of batches of bronze whose headers proved to be damaged."""
         self._misplaced: list[tuple[dict[str, Any], dict[str, int], dict[OffsetRange, bytes]]] = []
-        """Intact batches in the wrong place: their row of quarantine, the offsets they may hide, and their bytes by
-        offsets."""
+        """Intact batches in the wrong place: row of quarantine, offsets they may hide, and their bytes by offsets."""
         self._end: int | None = None
         """Base offset of the next segment of the source."""
         self._intact: list[OffsetRange] = []
@@ -121,9 +118,8 @@ class LogCapture:
         return union([*self._there.ranges, *self.work.dropped])
 
     def wanted_live(self) -> list[OffsetRange]:
-        """Offsets to fetch from the broker. Where the log continues after bronze, they include the last batch of
-        bronze: if the log has another batch there, the copies diverge. Where the log is shorter than bronze, they
-        are the whole log."""
+        """Offsets to fetch from the broker. Where the log continues after bronze, also the last batch of bronze: if
+        it differs, the copies diverge. Where the log is shorter than bronze, the whole log."""
         wanted, live = self.work.wanted(self.settled), self.work.live
         if live is None or not self.known:
             return wanted
@@ -140,8 +136,7 @@ class LogCapture:
         return wanted
 
     def _is_probed(self, read: SegmentRead) -> int | None:
-        """Look for the last batch of bronze in the broker's answer. Returns its row if it is the same batch; sets
-        `parts_ways` if not."""
+        """Find the last batch of bronze in a response; its row if it is the same batch, else sets `parts_ways`."""
         batches, crc_valid = read.scan.batches, read.scan.crc_valid
         if self._probe is None or not len(batches) or batches.last_offset[-1] < self._probe[0]:
             return None
@@ -178,8 +173,8 @@ class LogCapture:
         self._done.compared.setdefault(place, []).append(ReadFile(file.path, size_bytes, file.modified_ns, *last))
 
     def follow_checkpoints(self, checkpoints: Iterable[Segment]) -> None:
-        """Take the leader epochs from the checkpoints of all replicas before any batch is compared. Otherwise a tail
-        that one checkpoint cuts could first replace a batch of no known epoch, and the result would have neither."""
+        """Take the leader epochs of all checkpoints before any batch is compared. Otherwise a tail that one of them
+        cuts could first replace a batch of no known epoch, and that batch would be lost."""
         for checkpoint in checkpoints:
             if self.was_read(checkpoint):
                 continue
@@ -244,8 +239,7 @@ class LogCapture:
         same = subtract(ranges, [(it.record.offset, it.record.offset) for it in differences if it.is_log])
         self._dumped = with_dumped(self._dumped, same, source)
         if ranges:
-            # rows that batches of bronze span are not packed into batches, but holes of the dump lie between its rows,
-            # not between packed batches
+            # these rows are not packed into batches: holes of the dump lie between its rows
             self._say_holes(ranges, ranges)
         for it in differences:
             self.quarantine.add_difference(
@@ -267,8 +261,7 @@ class LogCapture:
         self.begin(self.work.live.log_start_offset, chosen.from_offset)
 
     def end_live(self, chosen: "LogRange") -> None:
-        """End a range of the live log. The last offsets of a piece may belong to a batch that the next piece
-        contains."""
+        """End a range of the live log. A piece may end inside a batch that the next piece contains."""
         assert self.work.live is not None
         may_cut = self.work.is_piece and chosen.to_offset == self.work.live.next_offset
         self.end(None if may_cut else chosen.to_offset)
@@ -348,8 +341,7 @@ class LogCapture:
                 row.update(hidden)
 
     def finish(self) -> None:
-        """Rewrite files from which batches were removed or to which dumps add records; hand the results to
-        `TaskDone`."""
+        """Rewrite the files that lose batches or get records of dumps, and put the results into `TaskDone`."""
         self._compare_misplaced()
         if self._parted.has_doubtful_tails:
             self._add_written()
@@ -406,11 +398,8 @@ class LogCapture:
             done.lineages[place] = self._lineage if before is None else before.merged(self._lineage)
 
     def _without_damaged(self) -> tuple[list[int], list[OffsetRange]]:
-        """Delete damaged batches of this run that are intact in another copy.
-
-        Returns the base offsets of damaged batches that earlier runs wrote and that are to be removed; and the offsets
-        that only headers of replaced damaged batches claim.
-        """
+        """Delete damaged batches of this run that are intact in another copy. Returns base offsets of earlier runs'
+        damaged batches that are to be removed, and offsets that only headers of replaced damaged batches claim."""
         bad = [offset for offset in self._damaged - self._damaged_written.keys() if _is_in(offset, self._intact)]
         replaced: list[OffsetRange] = []
         for offset in [offset for offset in self._damaged_written if _is_in(offset, self._intact)]:
@@ -480,8 +469,7 @@ class LogCapture:
             coming, kept = read.content(int(rows[index])), self._there.content(row)
             if coming[16:] != kept[16:] or has_no_epoch(kept):
                 continue
-            # the epoch that a neighbour shares is right; if that does not decide, drop the higher one, which would cut
-            # more
+            # the epoch that a neighbour shares is right; else drop the higher one, since it would cut more
             come_is_alone = not _has_neighbour(batches.leader_epoch[rows], index)
             there_is_alone = not _has_neighbour(there.leader_epoch, row)
             is_higher = bool(batches.leader_epoch[rows[index]] > there.leader_epoch[row])
@@ -524,12 +512,9 @@ class LogCapture:
     def _choose(
         self, read: SegmentRead, has_own_epoch: NDArray[np.bool_]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Decide on each batch of a read. Returns three arrays, one bool a batch:
-
-        - the batch is taken;
-        - it is intact, bronze has some of its offsets, and it is not taken;
-        - coverage takes nothing from it, since batches of bronze cover its offsets or the log no longer has it.
-        """
+        """Decide on each batch of a read; three arrays of one bool a batch: the batch is taken; it is intact, bronze
+        has some of its offsets, and it is not taken; coverage ignores it, since bronze has its offsets or the log
+        lost it."""
         batches, crc_valid = read.scan.batches, read.scan.crc_valid
         count = len(batches)
         nothing = np.zeros(count, np.bool_)
