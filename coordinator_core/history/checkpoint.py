@@ -1,9 +1,9 @@
-"""A group between two runs: its state and what is open of it, as bytes, and back.
+"""Serializes a group between two runs: its state and its open intervals.
 
-The bytes are MessagePack of the dataclasses' fields by place, mappings in the order of their keys: a persistent map's
-own order hangs on Python's hash seed. Reading them makes nothing but these dataclasses, whoever wrote them. They are
-good for the code that wrote them and no other: `STATE_FORMAT` says which (`fingerprint` notices where a field was
-changed and the number was not).
+The bytes are MessagePack of the dataclasses' fields by position. Mappings are sorted by key, because a persistent map's
+own order depends on Python's hash seed. Deserializing creates only these dataclasses, whatever the bytes. The bytes are
+valid only for the code that wrote them: `STATE_FORMAT` is its version (a test of `fingerprint` notices a field that was
+changed without raising the number).
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroupStatePartitions
 
 STATE_FORMAT: Final = 7
-"""Raised whenever older saved state cannot be read, or would mean something else: it is then rebuilt."""
+"""Raise it whenever older saved state cannot be read, or would have another meaning: that state is then rebuilt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,19 @@ class GroupCheckpoint:
     """One group id at the end of a run."""
 
     group: Group | None
-    """None: there is no such group now; the track remembers those that were."""
+    """None: the group does not exist now; the intervals remember earlier ones with its id."""
     share_partitions: ShareGroupStatePartitions | None
     intervals: OpenIntervals | None
 
 
 def pack_group(saved: GroupCheckpoint) -> bytes:
-    """As bytes."""
+    """Serialize a group."""
     packed: bytes = _CONVERTER.dumps(saved)
     return packed
 
 
 def unpack_group(packed: bytes) -> GroupCheckpoint:
-    """From the bytes of `pack_group`. Raises StateUnreadable for any other."""
+    """Deserialize the bytes of `pack_group`. Raises StateUnreadable for any other bytes."""
     try:
         return _CONVERTER.loads(packed, GroupCheckpoint, strict_map_key=False)
     except (BaseValidationError, UnpackException, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -55,7 +55,7 @@ def unpack_group(packed: bytes) -> GroupCheckpoint:
 
 
 def fingerprint() -> str:
-    """A sum over all that is saved: names and types of the fields."""
+    """A checksum over the names and types of all saved fields."""
     seen: dict[type, None] = {}
     _collect(GroupCheckpoint, seen)
     text = "\n".join(
@@ -80,7 +80,7 @@ def _is_mapping(kind: Any) -> bool:
 
 
 def _is_plain(kind: Any) -> bool:
-    """What MessagePack gives back as it was."""
+    """Whether MessagePack returns such a value unchanged."""
     return kind in _PLAIN or _is_plain_union(kind)
 
 
@@ -89,7 +89,7 @@ def _is_plain_union(kind: Any) -> bool:
 
 
 def _is_plain_tuple(kind: Any) -> bool:
-    """What MessagePack gives back as a list."""
+    """Whether MessagePack returns such a value as a list with the same elements."""
     return get_origin(kind) is tuple and all(each is Ellipsis or _is_plain(each) for each in get_args(kind))
 
 
@@ -127,7 +127,7 @@ def _structure_mapping(kind: Any) -> Callable[[Any, Any], Any]:
 
 
 _fields_of_open: Final = attrgetter(*(field.name for field in dataclasses.fields(Open)))
-"""Most of what is saved begins somewhere: four numbers, without names."""
+"""`Open` is the most frequent saved object: it becomes four numbers without names."""
 
 
 def _unstructure_assignment(open_assignment: OpenAssignment) -> Any:
@@ -142,13 +142,13 @@ def _structure_assignment(saved: Any, _: Any) -> OpenAssignment:
 
 
 def _saved_fields(kind: Any) -> Iterator[tuple[str, Any]]:
-    """Names and types of what is saved of a dataclass."""
+    """Names and types of a dataclass's saved fields."""
     hints = typing.get_type_hints(kind)
     return ((field.name, hints[field.name]) for field in dataclasses.fields(kind) if field.init)
 
 
 def _unstructure_fields(kind: Any) -> Callable[[Any], Any]:
-    """By place: their names, which cattrs writes, would be a fifth of all that is saved."""
+    """Write the fields by position: their names, which cattrs writes, would take a fifth of the saved bytes."""
     source = Source("unstructured(state)")
     values = []
     for name, hint in _saved_fields(kind):

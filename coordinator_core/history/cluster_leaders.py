@@ -1,6 +1,6 @@
-"""Who leads the partitions of a topic, and where brokers are, as `__cluster_metadata` says it.
+"""Leaders of a topic's partitions, and addresses of brokers, from `__cluster_metadata`.
 
-A replay does not need it: coordinators' records say nothing of brokers. `describe` does, for one time.
+A replay does not need them: coordinator records do not name brokers. `describe` needs them for one point in time.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,9 @@ USED: Final = frozenset({*LeaderRecordType, *MetadataRecordType} - {MetadataReco
 
 
 class ClusterLeaders:
-    """What the records fed so far say of one topic, in their order; those of a transaction once it has ended."""
+    """The leaders of one topic's partitions after the records fed so far. Records of a transaction count once it has
+    ended.
+    """
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -38,7 +40,7 @@ class ClusterLeaders:
         self._transaction = MetadataTransaction[tuple[int, Any]]()
 
     def feed(self, value: bytes) -> None:
-        """Take a record. What cannot be read, or is of a later version, is passed over."""
+        """Apply one record. Records that cannot be read, or have a later version, are skipped."""
         if codec.metadata_record_type(value) not in USED:
             return
         try:
@@ -64,6 +66,7 @@ class ClusterLeaders:
                 self._addresses[it.broker_id] = f"{it.end_points[0].host}:{it.end_points[0].port}"
 
     def leader(self, partition: int) -> str | None:
-        """`host:port  (broker id)` as Kafka's tools print it, `-` for an address that is not known; None: no leader."""
+        """`host:port  (broker id)` as Kafka's tools print it, `-` for an unknown address; None if there is no
+        leader."""
         broker_id = self._leaders.get(partition, NO_LEADER)
         return None if broker_id < 0 else f"{self._addresses.get(broker_id, '-')}  ({broker_id})"

@@ -1,4 +1,5 @@
-"""What one operation changed of a group: the states before and after it are compared, and what differs is said."""
+"""Compares the states of a group before and after one operation, and turns the differences into intervals and
+events."""
 
 import hashlib
 import json
@@ -30,12 +31,13 @@ from schemas.consumer_offsets import RecordType
 from schemas.group_types import GroupType
 
 UNREAD_BYTES: Final = "EMBEDDED"
-"""Code of the anomaly that bytes of a client are no subscription or assignment."""
+"""Anomaly code: a client's bytes are not a subscription or assignment."""
 SHORT_BYTES: Final = "CLIENT_LAYOUT"
-"""The same where only what comes after topics and partitions is missing."""
+"""Anomaly code: only fields after the topics and partitions are missing."""
 
 NO_DESCRIPTION: Final = (-1, -1)
-"""Topology epochs whose description the broker's plugin has, and refused, of a streams group just made."""
+"""Stored and failed description epochs of a new streams group: the broker's plugin has neither stored nor rejected
+one."""
 
 FIRST_GENERATION_MAX: Final[Mapping[str, int]] = {
     GroupType.CLASSIC: 1,
@@ -43,18 +45,18 @@ FIRST_GENERATION_MAX: Final[Mapping[str, int]] = {
     GroupType.SHARE: 2,
     GroupType.STREAMS: 2,
 }
-"""A group seen from its beginning starts at or below this: classic groups at 0 (or 1, where offsets came first), modern
-groups at the first bump of a fresh object: 2 since Kafka 4.3, 1 before (ModernGroup)."""
+"""Highest generation at which a group can start. A classic group starts at 0 (or 1, where offsets came first), a modern
+group at the first bump of a new object: 2 since Kafka 4.3, 1 before (ModernGroup)."""
 
 
 class Comparison(NamedTuple):
-    """One operation, and the intervals that it opens and closes."""
+    """One operation, with the intervals that it opens and closes."""
 
     step: ReplayedOperation
     intervals: Intervals
 
     def compare(self) -> None:
-        """Open and close intervals, and note events."""
+        """Open and close intervals, and record events."""
         before, after = self.step.before, self.step.after
         if after is None:
             if before is not None:
@@ -75,7 +77,7 @@ class Comparison(NamedTuple):
             self._advance(before, after)
 
     def _begin(self, after: Group) -> None:
-        """A group that was not there."""
+        """Start a group that did not exist before."""
         self.intervals.intervals.incarnation += 1
         is_contiguous = _is_first(after)
         self.intervals.open_generation(self.step, after, previous=None, is_contiguous=is_contiguous)
@@ -90,8 +92,8 @@ class Comparison(NamedTuple):
         self._compare_members(None, after)
 
     def _see_first(self, after: Group) -> None:
-        """A group that was known by its commits alone and shows now that it had been there before these: what the
-        commits seemed to begin, generation 0 of a simple group, never was."""
+        """Start a group that so far had only commits, and turns out to have existed before them. Its apparent
+        generation 0 as a simple group never existed."""
         self.intervals.intervals.generation = None
         self.intervals.open_generation(self.step, after, previous=None, is_contiguous=_is_first(after))
         self._say_generation(None)
@@ -99,9 +101,11 @@ class Comparison(NamedTuple):
         self._compare_members(None, after)
 
     def _convert(self, before: Group, after: Group) -> None:
-        """Another group type under the same id. With members it is the same group; an empty one is created again.
+        """The id changes to another group type. With members it is the same group; an empty group counts as deleted and
+        created again.
 
-        A conversion that keeps its members goes on from the generation it has; where that falls it was none.
+        A conversion that keeps members continues from the group's generation. If the generation falls, it was not a
+        conversion.
         """
         is_online = bool(before.members) and views.generation(before) <= views.generation(after)
         replaced: dict[str, str] = {}
@@ -135,7 +139,7 @@ class Comparison(NamedTuple):
             self.step.say("GROUP_EMPTIED", self.step.generation_at)
 
     def _advance(self, before: Group, after: Group) -> None:
-        """The same group, one operation on."""
+        """Compare two states of the same group."""
         old, new = views.generation(before), views.generation(after)
         current = self.intervals.intervals.generation
         if current is not None and new != old:
@@ -205,9 +209,10 @@ class Comparison(NamedTuple):
         known: frozenset[str] = frozenset(),
         replaced: Mapping[str, str] | None = None,
     ) -> None:
-        """Members that came, went, were replaced or changed.
+        """Members that joined, left, were replaced or changed.
 
-        A conversion, which compares with nothing, says itself who was `known` and who was `replaced`.
+        A conversion compares with no state (`before` is None), and passes the members it keeps as `known` and those it
+        replaces as `replaced`.
         """
         names = self._touched(before, after)
         old: Mapping[str, Member] = before.members if before is not None else {}
@@ -236,7 +241,9 @@ class Comparison(NamedTuple):
         self._say_odd_bytes(after)
 
     def _touched(self, before: Group | None, after: Group) -> list[str]:
-        """Members to compare: all where the whole picture was replaced, else those the operation's keys name."""
+        """Members to compare: all where the whole group state was replaced, else those in the keys of the operation's
+        records.
+        """
         if before is None or isinstance(after, ClassicGroup):
             if before is after:
                 return []
@@ -270,7 +277,7 @@ class Comparison(NamedTuple):
             self.intervals.count_assignor(new, +1)
 
     def _compare_assignments(self, before: Group | None, after: Group, member_ids: Iterable[str]) -> None:
-        """What members have now and had not before. `before` is of the same type, if there is any."""
+        """Record what members have now and did not have before. `before`, if any, has the same type as `after`."""
         sources_of = views.sources_of(after)
         for member_id in member_ids:
             old = views.NO_SOURCES if before is None else sources_of(before, member_id)
@@ -281,15 +288,15 @@ class Comparison(NamedTuple):
                     self.intervals.change_assignment(self.step, after, member_id, kind, views.assigned(now))
 
     def _say_odd_bytes(self, after: Group) -> None:
-        """What is odd about the bytes that clients put into the group's record: once a kind of client, not once a
-        member and generation."""
+        """Report malformed bytes that clients put into the group's record, once for each kind of client instead of once
+        for each member and generation."""
         if not isinstance(after, ClassicGroup) or after is self.step.before:
             return
         before = self.step.before if isinstance(self.step.before, ClassicGroup) else None
         for member, oddity in views.odd_bytes(after, before):
             client = " ".join(client_family(member.client_id))
             text = f"{after.protocol_name or ''}\n{client}\n{oddity.text}"
-            # a digest: saved state keeps no words of client ids, which may be personal
+            # a digest: saved state must not contain words of client ids, which may be personal
             note = hashlib.sha256(text.encode()).hexdigest()[:16]
             if note in self.intervals.intervals.notes or len(self.intervals.intervals.notes) >= CLIENT_NOTES_MAX:
                 continue
@@ -304,14 +311,14 @@ class Comparison(NamedTuple):
 
 
 def _is_first(group: Group) -> bool:
-    """Whether a group's first visible generation can be its first one ever."""
+    """Whether the first visible generation of a group may be its first one ever."""
     return 0 <= views.generation(group) <= FIRST_GENERATION_MAX[views.group_type(group)]
 
 
 def _is_epoch_known(group: Group, operation: Operation) -> bool:
-    """Whether the operation tells a group's epoch, or the member epoch of one that joined at it (a first member with a
-    pattern raises no epoch). Members' metadata alone are what compaction left of an operation: Kafka gives the group
-    that it makes of them epoch 1 (ModernGroup)."""
+    """Whether the operation's records contain the group's epoch, or the member epoch of a member that joined in it (a
+    first member with a pattern does not bump the epoch). An operation with only member metadata left is a remainder
+    after compaction: Kafka then creates the group with epoch 1 (ModernGroup)."""
     generation = views.generation(group)
     return isinstance(group, ClassicGroup) or any(
         record.value is not None
@@ -324,10 +331,11 @@ def _is_epoch_known(group: Group, operation: Operation) -> bool:
 
 
 def _was_there_before(before: Group, after: Group, operation: Operation) -> bool:
-    """Does the first record of a group that only committed so far show that it had earlier ones, which the log lacks?
+    """Whether the first record of a group that so far only committed shows that it had earlier records, which the log
+    lacks.
 
-    The number of a classic generation shows it. A group of another type is no simple group created again, where the
-    coordinator did not delete that one in the same operation: its members committed, and what they did before was
+    A classic group shows it by its generation number. A group of another type is not a new group, unless the
+    coordinator deleted the simple group in the same operation: its members committed, and their earlier records were
     compacted or not captured.
     """
     if after is before or not isinstance(before, ClassicGroup) or before != ClassicGroup(before.group_id):
@@ -342,7 +350,7 @@ def _was_there_before(before: Group, after: Group, operation: Operation) -> bool
 def _replacements(
     old: Mapping[str, Member], gone: Iterable[str], members: Mapping[str, Member], come: Iterable[str]
 ) -> dict[str, str]:
-    """New member id -> the old one whose group instance id it took over in the same operation."""
+    """New member id -> the old member id whose group instance id it took over in the same operation."""
     by_instance = {
         instance: member_id for member_id in gone if (instance := views.instance_id(old[member_id])) is not None
     }
@@ -356,7 +364,8 @@ def _replacements(
 
 
 def _say_assignor(step: ReplayedOperation, before: Mapping[str, int], after: Mapping[str, int]) -> None:
-    """Another server assignor is preferred; one that is not named is the broker's default, of which no record tells."""
+    """Report that another server assignor is preferred. A name of None is the broker's default, which no record
+    names."""
     if before == after:
         return
     names = {"from": preferred_assignor_of(before), "to": preferred_assignor_of(after)}
@@ -369,13 +378,14 @@ def _say_assignor(step: ReplayedOperation, before: Mapping[str, int], after: Map
 
 
 def _is_tie(asked: Mapping[str, int]) -> bool:
-    """Do as many members ask for another one, so that the order of Kafka's hash map decides?"""
+    """Whether several assignors are asked for by equally many members, so that the order of Kafka's hash map
+    decides."""
     counts = sorted(asked.values(), reverse=True)
     return len(counts) > 1 and counts[0] == counts[1] > 0
 
 
 def _what_follows(connect: ConnectRound) -> Iterable[tuple[str, int]]:
-    """Of a generation of Connect workers, what makes another one follow."""
+    """The values in a generation of Connect workers that cause another generation."""
     yield "revoked_count", connect.revoked_count
     yield "delay_ms", connect.delay_ms
     yield "has_error", int(connect.has_error)

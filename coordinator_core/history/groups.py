@@ -1,12 +1,12 @@
-"""GroupHistory: the operations of one `__consumer_offsets` partition become rows.
+"""GroupHistory: turns the operations of one `__consumer_offsets` partition into rows.
 
-Theory of operation. The log gives records; the coordinator wrote them in operations, and only the states between
-operations ever existed. So each operation is replayed whole, and its state before is compared with its state after.
-What differs closes open intervals and opens new ones, and is said in words as events. Only what the operation's keys
-name is compared, so the cost follows the change and not the size of the group.
+How it works. The log has records; the coordinator wrote them in operations, and only the states between operations ever
+existed. So each operation is replayed whole, and the state before it is compared with the state after it. Each
+difference closes open intervals, opens new ones, and becomes an event. Only what the keys of the operation's records
+name is compared, so the cost depends on the size of the change and not of the group.
 
-An interval is keyed by what it is about; `Open` holds where it began. All rows of a closed interval carry the
-attributes at its end. `finish` gives the intervals that are still open.
+Open intervals are keyed by their subject; `Open` has the place where an interval began. All rows of a closed interval
+have the attributes at its end. `finish` returns the intervals that are still open.
 """
 
 from collections.abc import Mapping, Set
@@ -58,9 +58,9 @@ from schemas.consumer_offsets import RecordType
 class GroupHistory:
     """History of all groups of one `__consumer_offsets` partition. Feed operations in log order.
 
-    `saved`: groups as an earlier history of the same log left them, by group id (`save`). Their state stays serialized
-    until a record for the group arrives; deletions of its offsets do not deserialize it. State that stays serialized,
-    and what was open of it, is passed on unchanged.
+    `saved`: groups that an earlier history of the same log saved (`save`), by group id. Their state stays serialized
+    until a record of the group arrives; deletions of its offsets do not deserialize it. State that stays serialized is
+    passed on unchanged, with its open intervals.
     """
 
     def __init__(self, shard: GroupShard | None = None, *, saved: Mapping[str, bytes] | None = None) -> None:
@@ -80,7 +80,7 @@ class GroupHistory:
         return rows
 
     def apply(self, operation: Operation | OffsetsDeleted) -> None:
-        """Replay one operation and write down what it changed."""
+        """Replay one operation and record what it changed."""
         if isinstance(operation, OffsetsDeleted):
             self._rows.events.extend(offsets_deleted(operation, *self._type_and_generation(operation.group_id)))
             return
@@ -88,7 +88,7 @@ class GroupHistory:
             self._wake(operation.group_id)
         step = self._replay(operation)
         if step.after is step.before and step.partitions_after is step.partitions_before:
-            # tombstones of offsets, or of what compaction had taken before: no group changed
+            # only tombstones of offsets, or of records that compaction had removed: no group changed
             self._rows.events.extend(numbered(step.events))
             return
         intervals = self._open_intervals.get(operation.group_id)
@@ -101,7 +101,8 @@ class GroupHistory:
         self._rows.events.extend(numbered(step.events))
 
     def save(self) -> dict[str, bytes]:
-        """By group id, what a later history needs to go on. States that are still serialized are given as they came.
+        """What a later history needs to continue, by group id. State that is still serialized is returned as it was
+        given.
 
         Raises ReplayFault."""
         groups, partitions = self.shard.groups, self.shard.share_partitions
@@ -118,11 +119,11 @@ class GroupHistory:
 
     @property
     def serialized(self) -> Set[str]:
-        """Groups of which no records came: what was open of them is open, and as it was."""
+        """Groups without records in this run: their open intervals are unchanged."""
         return self._serialized.keys()
 
     def _type_and_generation(self, group_id: str) -> "_TypeAndGeneration":
-        """What deletions of its offsets need of a group, whose state may stay serialized for them."""
+        """Type and generation of a group whose offsets were deleted. The group's state may stay serialized."""
         if group_id not in self._serialized:
             return _type_of(self.shard.groups.get(group_id))
         found = self._serialized_types.get(group_id)
@@ -143,8 +144,8 @@ class GroupHistory:
         self.shard = shard
 
     def finish(self) -> GroupRows:
-        """Rows of everything still open, those of serialized groups aside, with the newest attributes; the history may
-        not go on afterwards. Raises ReplayFault."""
+        """Rows of all open intervals, with the newest attributes, except those of serialized groups. The history cannot
+        continue afterwards. Raises ReplayFault."""
         for group_id, intervals in self._open_intervals.items():
             group = self.shard.groups.get(group_id)
             if group is None:
@@ -186,7 +187,7 @@ class GroupHistory:
         return step
 
     def _replay_record(self, step: ReplayedOperation, group: Group | None, record: GroupRecord) -> Group | None:
-        """The group after one record more."""
+        """Apply one record. Returns the group after it."""
         offset, record_type, key, value = record
         if record_type in OFFSET_RECORDS:
             group_id = step.operation.group_id
@@ -209,7 +210,7 @@ class GroupHistory:
 
 
 class _TypeAndGeneration(NamedTuple):
-    """Type and generation of a group, None where there is none."""
+    """Type and generation of a group; None where the group does not exist."""
 
     group_type: str | None
     generation: int | None
@@ -224,13 +225,15 @@ def _type_of(group: Group | None) -> _TypeAndGeneration:
 
 
 def _is_of_offsets_only(group: Group | None) -> bool:
-    """A group that no record but commits made: it is there as long as it has offsets (GroupMetadataManager.scala writes
-    no tombstone of generation 0)."""
+    """Whether only commits created the group. It exists as long as it has offsets (GroupMetadataManager.scala writes no
+    tombstone for generation 0)."""
     return isinstance(group, ClassicGroup) and group.is_simple and group.generation_id == 0
 
 
 def _keeps_targets(step: ReplayedOperation, value: Struct) -> bool:
-    """Does a streams group come to a new epoch with the targets that it has (Kafka 4.4)? Then their time stays too."""
+    """Whether a streams group enters a new epoch with its current targets (Kafka 4.4). Then the targets' time stays,
+    too.
+    """
     before = step.before
     return (
         isinstance(before, StreamsGroup)
@@ -248,13 +251,13 @@ _MEMBER_STATE_NAMES: Final[Mapping[RecordType, Mapping[int, str]]] = {
     RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: {0: "STABLE"},
     RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"},
 }
-"""MemberState by its code in the record: streams groups count from 1."""
+"""Names of MemberState by its code in the record: streams groups count from 1."""
 
 
 def _note_record(
     step: ReplayedOperation, offset: int, record_type: RecordType, key: Struct, value: Struct | None
 ) -> None:
-    """Remember which record speaks of what, and say what is one event a record by definition."""
+    """Note which record mentions which member, and record the event where each such record is one event."""
     if record_type in KEYED_BY_MEMBER:
         member_id: str = key.member_id
         step.touched.setdefault(member_id)

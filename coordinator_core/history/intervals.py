@@ -1,4 +1,4 @@
-"""The intervals of a group: the operation that begins one opens it, the one that ends it closes it into a row."""
+"""The intervals of a group: one operation opens an interval, a later one closes it into a row."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ _Interval = tuple[int, int | None, int, int | None, int, int, int]
 
 
 class Intervals(NamedTuple):
-    """What is open of a group, and where the rows go that it becomes. `step` None: the log ends."""
+    """The open intervals of a group, and the rows that they become. A `step` of None means the end of the log."""
 
     group_id: str
     intervals: OpenIntervals
@@ -36,11 +36,11 @@ class Intervals(NamedTuple):
     def open_generation(
         self, step: ReplayedOperation, after: Group, *, previous: int | None, is_contiguous: bool
     ) -> None:
-        """The group came to a generation."""
+        """Open the interval of a generation."""
         intervals = self.intervals
         group_type, generation = views.group_type(after), views.generation(after)
         if intervals.newest.get(group_type, (-1, 0)) >= (intervals.incarnation, generation):
-            # Never so in a log of Kafka's own. It keeps the table's key unique whatever the log says.
+            # Not possible in a log written by Kafka. It keeps the table's key unique in any log.
             intervals.incarnation += 1
         intervals.newest[group_type] = (intervals.incarnation, generation)
         intervals.generation = OpenGeneration(
@@ -55,7 +55,7 @@ class Intervals(NamedTuple):
         )
 
     def close_generation(self, group: Group, step: ReplayedOperation | None) -> None:
-        """The generation ended; `group` is its last state."""
+        """Close the generation; `group` is its last state."""
         opened, self.intervals.generation = self.intervals.generation, None
         if opened is None:
             return
@@ -88,12 +88,12 @@ class Intervals(NamedTuple):
         )
 
     def open_member(self, step: ReplayedOperation, after: Group, member_id: str) -> None:
-        """A member joined."""
+        """Open the interval of a member that joined."""
         self.intervals.members[member_id] = self._opened(step, after)
         self.count_assignor(after.members[member_id], +1)
 
     def close_member(self, group: Group, member_id: str, step: ReplayedOperation | None, ended_by: str | None) -> None:
-        """A member is gone, and with it its attributes; `group` still has it."""
+        """Close a removed member with its attributes; `group` is the state that still has it."""
         opened = self.intervals.members.pop(member_id)
         member = group.members[member_id]
         if step is not None:
@@ -111,7 +111,7 @@ class Intervals(NamedTuple):
     def close_gone(
         self, step: ReplayedOperation, before: Group, gone: Iterable[str], replaced: Mapping[str, str]
     ) -> None:
-        """Members which are no more: away, or replaced by a new member of the same group instance id."""
+        """Close members that are gone: they left, or a new member with the same group instance id replaced them."""
         taken_over = frozenset(replaced.values())
         for member_id in gone:
             ended_by = REPLACED_STATIC if member_id in taken_over else LEFT_OR_EXPIRED
@@ -120,7 +120,7 @@ class Intervals(NamedTuple):
                 step.say("MEMBER_LEFT", step.member_at.get(member_id, step.generation_at), member_id=member_id)
 
     def change_attributes(self, step: ReplayedOperation, old: Member, new: Member) -> None:
-        """Attributes that change within a member's time in the group end an interval of their own."""
+        """Close an interval of attributes where they change during a membership."""
         before, after = step.before, step.after
         if before is None or after is None or new.member_id not in self.intervals.members:
             return
@@ -133,7 +133,7 @@ class Intervals(NamedTuple):
         self._add_attributes(before, member_id, _interval(opened, step, before), had)
 
     def count_assignor(self, member: Member, count: int) -> None:
-        """One member more, or less, asks for the server assignor that a member asks for."""
+        """Count how many members ask for each server assignor: add `count` for this member."""
         assignor = views.server_assignor(member)
         if assignor is not None:
             self.intervals.assignors[assignor] += count
@@ -141,7 +141,7 @@ class Intervals(NamedTuple):
     def change_assignment(
         self, step: ReplayedOperation, after: Group, member_id: str, kind: str, assigned: Assigned
     ) -> None:
-        """What a member has of a kind is all of `assigned` from now on, and nothing else."""
+        """Set a member's assignment of one kind to exactly `assigned`."""
         kinds = self.intervals.assignments.setdefault(member_id, {})
         kept, gone, come = parted(kinds.pop(kind, []), assigned)
         if come:
@@ -154,7 +154,7 @@ class Intervals(NamedTuple):
             self._close_assignments(after, member_id, kind, gone, step)
 
     def close_all(self, group: Group, step: ReplayedOperation | None, ended_by: str | None) -> None:
-        """Close everything of a group; `group` is its last state."""
+        """Close all open intervals of a group; `group` is its last state."""
         for member_id, kinds in self.intervals.assignments.items():
             for kind in views.ASSIGNMENT_KINDS:
                 if kind in kinds:
@@ -189,7 +189,7 @@ class Intervals(NamedTuple):
 
 
 def preferred_assignor_of(asked: Mapping[str, int]) -> str | None:
-    """The server assignor that most members ask for; of equals the first in the order of Kafka's map of them."""
+    """The server assignor that most members ask for; on a tie, the first in the iteration order of Kafka's map."""
     wanted = Counter({name: count for name, count in asked.items() if count > 0})
     return preferred_assignor(wanted) if wanted else None
 
@@ -200,8 +200,8 @@ _make_run: Final = maker_of(AssignmentRun)
 
 
 def _end_ms(begin_ms: int, step: ReplayedOperation | None) -> int | None:
-    """When an interval ended: not before it began, though the clock of the leader that wrote its end be behind. Places
-    in the log tell the true order."""
+    """When an interval ended. It is never before its beginning, even if the clock of the leader that wrote its end is
+    behind; log offsets give the true order."""
     if step is None:
         return None
     end_ms = step.operation.timestamp_ms
@@ -209,8 +209,8 @@ def _end_ms(begin_ms: int, step: ReplayedOperation | None) -> int | None:
 
 
 def _interval(opened: Open, step: ReplayedOperation | None, group: Group) -> _Interval:
-    """What rows of members and of assignments tell alike: from where and when to where and when, the incarnation, the
-    first generation and the last, which is the one before the operation that ended the interval."""
+    """Columns that rows of members and of assignments share: offsets and times of both ends, the incarnation, the first
+    generation and the last, which is the one before the operation that ended the interval."""
     last = group if step is None else step.before
     generation, last_generation = opened.generation, -1 if last is None else views.generation(last)
     return (

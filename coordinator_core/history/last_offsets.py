@@ -1,20 +1,21 @@
-"""What the coordinator of before Kafka 4.0 does to groups of offsets only.
+"""What the coordinator before Kafka 4.0 does to groups that have only offsets.
 
-A group of offsets only has no record of its own. The old coordinator (GroupMetadataManager.scala, Kafka 0.9 to 3.x)
-drops it with its last offset, and writes a tombstone of a group only where its generation is above 0
-(cleanupGroupMetadata). The coordinator since (GroupMetadataManager.java) keeps the group until it writes its tombstone.
+A group with only offsets has no record of its own. The old coordinator (GroupMetadataManager.scala, Kafka 0.9 to 3.x)
+drops it with its last offset, and writes a group tombstone only if its generation is above 0 (cleanupGroupMetadata).
+The new coordinator (GroupMetadataManager.java) keeps the group until it writes its tombstone.
 
-A tombstone of the group does not end its offsets there: Kafka 0.9 writes one when the last member leaves, and the
-offsets stay until they expire. Who loads such a log has an empty group with them (doLoadGroupsAndOffsets).
+A group tombstone does not delete the group's offsets: Kafka 0.9 writes one when the last member leaves, and the offsets
+stay until they expire. A broker that loads such a log has an empty group with these offsets (doLoadGroupsAndOffsets).
 
-Which one wrote a batch shows in it: the old one numbers no records (base sequence -1, or a format without sequences),
-the new one numbers them from 0. A batch that was packed from a dump, without a leader epoch, shows neither: nothing is
-said of it.
+A batch shows which coordinator wrote it: the old one does not number records (base sequence -1, or a format without
+sequences), the new one numbers them from 0. A batch packed from a dump, without a leader epoch, does not show its
+writer, and nothing is concluded from it.
 
-A transaction that aborts writes nothing of the group: a group that it leaves without offsets is one that no broker
-has which loads the log, and that the broker at work drops when it next looks for expired offsets. Here it goes at the
-marker. In a log partition of transactions alone no batch shows who wrote it: there it goes unless its commits have
-values of Kafka 4.1 or later. One of 4.0 goes there some minutes before the coordinator writes its tombstone.
+A transaction that aborts writes no record of the group. A broker that loads the log does not have a group that is left
+without offsets; the running broker drops it at its next check for expired offsets. Here the group ends at the marker.
+In a log partition with transactions only, no batch shows its writer: there the group ends unless its commits have
+values of Kafka 4.1 or later. With a coordinator of 4.0 it ends some minutes before the coordinator writes its
+tombstone.
 """
 
 from collections import defaultdict
@@ -32,26 +33,26 @@ WRITER_OLD: Final = 0
 WRITER_NEW: Final = 1
 _NEVER: Final = 2**63 - 1
 _ENDS_A_TRANSACTION: Final = (0, 1)
-"""Types of markers: abort and commit."""
+"""Marker types: abort and commit."""
 _NO_SEQUENCE: Final = -1
 _VERSION_OF_NEW: Final = 4
-"""The first version of OffsetCommitValue that no coordinator of before 4.0 writes: that of Kafka 4.1."""
+"""The first version of OffsetCommitValue that no coordinator before 4.0 writes: that of Kafka 4.1."""
 _WITH_SEQUENCES: Final = 2
-"""The first record format (magic) that has them, and leader epochs."""
+"""The first record format (magic) with sequences and leader epochs."""
 
 
 class Death(NamedTuple):
-    """The last offset of a group went, at the hands of the old coordinator."""
+    """The old coordinator dropped a group because its last offset was deleted."""
 
     group_id: str
     log_offset: int
-    """Of its tombstone, or of the marker that left the group no offset."""
+    """Of the offset's tombstone, or of the marker that left the group without offsets."""
     at_ms: int
     event_index: int
-    """0 at a tombstone. Several groups may go at one marker: there it is how far the marker is behind the group's last
-    commit in the transaction, a number that no two groups have."""
+    """0 at a tombstone. Several groups may end at one marker; there it is the distance from the group's last commit in
+    the transaction to the marker, which is unique for each group."""
     next_commit: tuple[int, int] | None
-    """Log offset and time (epoch ms, -1: none) of the next commit to the group, where this chunk has one."""
+    """Log offset and time (epoch ms, -1: none) of the group's next commit, if this chunk has one."""
 
 
 class GroupTombstone(NamedTuple):
@@ -60,18 +61,18 @@ class GroupTombstone(NamedTuple):
     group_id: str
     log_offset: int
     last_offset: int
-    """Of its operation."""
+    """Last offset of its operation."""
 
 
 def is_of_old_coordinator(batches: BatchColumns) -> BoolArray:
-    """For each batch: did the coordinator of before Kafka 4.0 write it? False where it does not show."""
+    """For each batch, whether a coordinator before Kafka 4.0 wrote it. False where the batch does not show it."""
     is_plain = ~batches.is_control & (batches.producer_id < 0) & (batches.leader_epoch >= 0)
     is_old: BoolArray = is_plain & (batches.base_sequence == _NO_SEQUENCE)
     return is_old | (~batches.is_control & (batches.magic < _WITH_SEQUENCES))
 
 
 def is_of_new_coordinator(batches: BatchColumns) -> BoolArray:
-    """For each batch: did the coordinator since Kafka 4.0 write it? False where it does not show."""
+    """For each batch, whether a coordinator of Kafka 4.0 or later wrote it. False where the batch does not show it."""
     is_new: BoolArray = ~batches.is_control & (batches.producer_id < 0) & (batches.base_sequence > _NO_SEQUENCE)
     return is_new
 
@@ -84,14 +85,15 @@ def writer_after(batches: BatchColumns, before: int) -> int:
 def deaths_with_last_offset(
     batches: BatchColumns, commits: CommitColumns, columnar: ColumnarOffsetReplay
 ) -> Iterator[Death]:
-    """Of a chunk that a columnar replay has just replayed, while its `writer` is still that of before the chunk.
+    """Groups that end in a chunk. Call it right after a columnar replay has replayed the chunk, while its `writer` is
+    still the one before the chunk.
 
-    A group goes where a tombstone takes its last offset, and where a transaction ends that leaves it none; it stays
-    while another transaction is open that committed offsets of it (GroupMetadata.hasOffsets). From how many offsets a
-    group has at the end of the chunk, and what came and went in it, follows how many it had at each moment.
+    A group ends where a tombstone deletes its last offset, or where a transaction ends and leaves it no offset. It
+    stays while another transaction is open that committed offsets of it (GroupMetadata.hasOffsets). The number of its
+    offsets at each place follows from the number at the end of the chunk and the changes within it.
     """
     is_taken = (commits.change == kernels.CHANGE_DELETE) & commits.previous_offset_valid
-    # what a transaction deletes, which no coordinator writes, may be of an earlier chunk
+    # a deletion in a transaction, which no coordinator writes, may belong to an earlier chunk
     may_end = is_taken & (commits.producer_id < 0)
     may_end |= commits.is_value & (commits.producer_id >= 0) & (commits.outcome != kernels.OUTCOME_APPLIED)
     if not may_end.any():
@@ -109,14 +111,14 @@ def deaths_with_last_offset(
     for count, rows_of_group in zip(counts, np.split(rows, _starts(commits.group[rows])[1:]), strict=True):
         ends = _ends_of(rows_of_group, commits, markers)
         is_place = np.isin(ends, ends[may_end[rows_of_group] & (ends < _NEVER)])
-        # of several rows that end at one place the last one; at a tombstone that is the tombstone
+        # of several rows that end at one place, the last one; at a tombstone that is the tombstone
         order = np.lexsort((-commits.log_offset[rows_of_group], ends))
         order = order[is_place[order]]
         places, first = np.unique(ends[order], return_index=True)
         row = rows_of_group[order[first]]
         batch = np.searchsorted(batches.base_offset, places, side="right") - 1
         is_dying = may_be_old[batch] & (batch >= 0)
-        # where no batch shows who wrote, a value may
+        # where no batch shows the writer, the version of a value may
         of_new = ends[commits.value_version[rows_of_group] >= _VERSION_OF_NEW]
         is_dying &= (writers[batch] == WRITER_OLD) | ~np.isin(places, of_new)
         is_dying &= _left_at(places, count, rows_of_group, is_taken, commits) == 0
@@ -131,7 +133,7 @@ def outlived_by_offsets(
     tombstones: Sequence[GroupTombstone], batches: BatchColumns, commits: CommitColumns, columnar: ColumnarOffsetReplay
 ) -> Iterator[GroupTombstone]:
     """Tombstones of the old coordinator whose group still has offsets after their operation, in a chunk that a columnar
-    replay has just replayed. Those of Kafka 0.10 and later delete the offsets in the same operation."""
+    replay has just replayed. Kafka 0.10 and later delete the offsets in the same operation."""
     if not tombstones:
         return
     offsets = np.array([it.log_offset for it in tombstones], np.int64)
@@ -158,7 +160,7 @@ def outlived_by_offsets(
 
 
 def _markers(batches: BatchColumns) -> Mapping[int, I64]:
-    """Log offsets of the markers of each producer, and behind them one that never comes."""
+    """Log offsets of the markers of each producer, followed by a sentinel that is never reached."""
     rows = np.flatnonzero(batches.is_control & np.isin(batches.control_type, _ENDS_A_TRANSACTION))
     rows = rows[np.argsort(batches.producer_id[rows], kind="stable")]
     found: defaultdict[int, I64] = defaultdict(lambda: np.full(1, _NEVER))
@@ -169,8 +171,8 @@ def _markers(batches: BatchColumns) -> Mapping[int, I64]:
 
 
 def _writers(batches: BatchColumns, before: int) -> I64:
-    """For each batch: which coordinator was at work there, given the one before all of them? A marker and a commit in a
-    transaction look the same of both: the last batch that shows it decides."""
+    """For each batch, which coordinator was active there, given the one before all of them. Markers and transactional
+    commits are the same for both, so the last batch that shows its writer decides."""
     is_new = is_of_new_coordinator(batches)
     shows = np.where(is_new | is_of_old_coordinator(batches), np.arange(len(batches)), -1)
     last = np.maximum.accumulate(shows)
@@ -179,8 +181,8 @@ def _writers(batches: BatchColumns, before: int) -> I64:
 
 
 def _ends_of(rows: I64, commits: CommitColumns, markers: Mapping[int, I64]) -> I64:
-    """Where each of the rows of a group was decided: a commit in a transaction by its marker, or before it by a
-    tombstone; all others where they are."""
+    """Where each of a group's rows was decided: a transactional commit at its marker, or at an earlier tombstone; any
+    other row at its own offset."""
     ends = commits.log_offset[rows].copy()
     is_pending = commits.is_value[rows] & (commits.producer_id[rows] >= 0)
     if not is_pending.any():
@@ -202,9 +204,9 @@ def _ends_of(rows: I64, commits: CommitColumns, markers: Mapping[int, I64]) -> I
 
 
 def _left_at(places: I64, count: int, rows: I64, is_taken: BoolArray, commits: CommitColumns) -> I64:
-    """How many offsets a group has behind each place, of the `count` that it has at the end of the chunk."""
+    """How many offsets a group has after each place, given the `count` at the end of the chunk."""
     changed = rows[(commits.change[rows] == kernels.CHANGE_FIRST) | is_taken[rows]]
-    # the records of one transaction are applied at one place
+    # the records of one transaction are all applied at one place
     changed = changed[np.lexsort((commits.log_offset[changed], commits.applied_log_offset[changed]))]
     deltas = np.where(commits.change[changed] == kernels.CHANGE_FIRST, 1, -1)
     so_far = np.concatenate((np.zeros(1, np.int64), np.cumsum(deltas)))
@@ -215,7 +217,7 @@ def _left_at(places: I64, count: int, rows: I64, is_taken: BoolArray, commits: C
 def _is_in_transaction(
     places: I64, rows: I64, ends: I64, commits: CommitColumns, columnar: ColumnarOffsetReplay
 ) -> BoolArray:
-    """For each place of the chunk: is a transaction open there that committed offsets of the group before?"""
+    """For each place in the chunk, whether a transaction is open that committed offsets of the group before."""
     pending, _ = columnar.pending_of(int(commits.group[rows[0]]))
     is_pending = ends > commits.log_offset[rows]
     offsets, ends = commits.log_offset[rows][is_pending], ends[is_pending]
@@ -225,14 +227,14 @@ def _is_in_transaction(
 
 
 def _starts(values: NDArray[Any]) -> I64:
-    """Where each run of equal values begins."""
+    """The positions where runs of equal values begin."""
     return np.flatnonzero(np.diff(values, prepend=values[:1] - 1))
 
 
 def _deaths(
     rows: I64, dying: Iterable[tuple[int, int, int]], commits: CommitColumns, columnar: ColumnarOffsetReplay
 ) -> Iterator[Death]:
-    """Of the group that rows are of. `dying`: log offset, time and event index of each death."""
+    """The ends of the group that `rows` belong to. `dying`: log offset, time and event index of each."""
     dying = list(dying)
     if not dying:
         return

@@ -1,4 +1,4 @@
-"""Names of topics, and share partitions: what records of groups tell of topics."""
+"""Topic names and share partitions, as learned from group records."""
 
 from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
@@ -9,7 +9,7 @@ from schemas.consumer_offsets import RecordType
 
 
 class LearnedTopics:
-    """Which name a topic id has, as operations show it: each name once, at the first time."""
+    """Names of topic ids, as operations show them. Each name is reported once, at its first time."""
 
     def __init__(self) -> None:
         self._known: set[tuple[str, str, str]] = set()
@@ -21,7 +21,7 @@ class LearnedTopics:
         return new
 
     def learn_share_partitions(self, step: ReplayedOperation) -> None:
-        """The topics of share partitions that an operation initializes or deletes, and the events of it."""
+        """Learn the topics of share partitions that an operation initializes or deletes, and record the events."""
         before, after = step.partitions_before, step.partitions_after
         if after is before or after is None:
             return
@@ -53,10 +53,10 @@ class LearnedTopics:
                 )
 
     def learn_targets(self, step: ReplayedOperation) -> None:
-        """Names which a target proves: a member that subscribes to one topic alone can only be given that one.
+        """Learn names that a target proves: a member subscribed to a single topic can only be assigned that topic.
 
-        Only where the target was computed in this operation for the epoch in force: an older target may stem from an
-        older subscription.
+        This holds only if the target was computed in this operation for the current epoch: an older target may come
+        from an older subscription.
         """
         after = step.after
         if not isinstance(after, ConsumerGroup | ShareGroup) or after.group_epoch != after.assignment_epoch:

@@ -1,8 +1,8 @@
-"""The state of a replayed log partition as named arrays and bytes: what a run leaves behind for the next.
+"""Serializes the state of a replayed log partition, which one run leaves for the next, as named arrays and bytes.
 
-Arrays are MessagePack of their types, shapes and bytes, behind a checksum over all of it: a state file can be damaged
-or forged, but never run anything. (NumPy's own archives would do as well, and cost ten times as much: each of the two
-dozen arrays, most of them small, is a file of its own there.)
+Arrays are MessagePack of their types, shapes and bytes, with a checksum over all of it: a damaged or forged state file
+can never execute code. (NumPy's archives would work too but cost ten times as much: each of about two dozen arrays,
+most of them small, is a file of its own there.)
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ _INTERNED: Final = ("keys", "groups", "topics", "topic_ids")
 
 
 def pack_offset_state(state: ColumnarOffsetState) -> bytes:
-    """As bytes."""
+    """Serialize the state."""
     arrays: dict[str, NDArray[Any]] = {
         "touched": state.group_touched,
         "carried_metadata": state.carried_metadata,
@@ -47,10 +47,10 @@ def pack_offset_state(state: ColumnarOffsetState) -> bytes:
 
 
 def unpack_offset_state(packed: bytes) -> ColumnarOffsetState:
-    """From the bytes of `pack_offset_state`. Raises StateUnreadable for any other."""
+    """Deserialize the bytes of `pack_offset_state`. Raises StateUnreadable for any other bytes."""
     arrays = _unpack(packed)
     try:
-        # an earlier release did not ask which coordinator wrote
+        # an earlier release did not keep which coordinator wrote last
         arrays.setdefault("writer", np.array([NO_WRITER], np.int8))
         arrays.setdefault("row.value_version", np.full(len(arrays["row.key"]), NOTHING, np.int8))
         return ColumnarOffsetState(
@@ -66,7 +66,7 @@ def unpack_offset_state(packed: bytes) -> ColumnarOffsetState:
 
 
 def pack_share_state(state: ColumnarShareState) -> bytes:
-    """As bytes."""
+    """Serialize the state."""
     return _pack(
         {
             **_texts("group_ids", state.group_ids),
@@ -81,7 +81,7 @@ def pack_share_state(state: ColumnarShareState) -> bytes:
 
 
 def unpack_share_state(packed: bytes) -> ColumnarShareState:
-    """From the bytes of `pack_share_state`. Raises StateUnreadable for any other."""
+    """Deserialize the bytes of `pack_share_state`. Raises StateUnreadable for any other bytes."""
     arrays = _unpack(packed)
     try:
         return ColumnarShareState(
@@ -98,14 +98,14 @@ def unpack_share_state(packed: bytes) -> ColumnarShareState:
 
 
 def pack_metadata(pending: Sequence[Settled] | None) -> bytes:
-    """What an open transaction of the metadata log holds, as bytes."""
+    """Serialize the records of an open transaction of the metadata log."""
     made = None if pending is None else [(type(item).__name__, *_fields_of(item)) for item in pending]
     packed: bytes = msgpack.packb(made)
     return packed
 
 
 def unpack_metadata(packed: bytes) -> Sequence[Settled] | None:
-    """From the bytes of `pack_metadata`. Raises StateUnreadable for any other."""
+    """Deserialize the bytes of `pack_metadata`. Raises StateUnreadable for any other bytes."""
     try:
         made = msgpack.unpackb(packed)
         return None if made is None else [_SETTLED[name](*fields) for name, *fields in made]
@@ -131,7 +131,7 @@ def _unpack(packed: bytes) -> dict[str, NDArray[Any]]:
     if int.from_bytes(checksum, "big") != crc32(columns):
         raise StateUnreadable("the saved state of a columnar replay is damaged")
     try:
-        # copies: compiled loops take arrays that can be written to
+        # copies, because compiled loops need writable arrays
         return {
             name: np.frombuffer(raw, kind).reshape(shape).copy()
             for name, (kind, shape, raw) in msgpack.unpackb(columns).items()

@@ -9,16 +9,16 @@ Record = TypeVar("Record")
 
 
 class MetadataTransaction(Generic[Record]):
-    """Records between BeginTransaction and EndTransaction count only once it has ended; AbortTransaction takes them
-    back."""
+    """Records between BeginTransaction and EndTransaction count once the transaction has ended; AbortTransaction
+    discards them."""
 
     def __init__(self, pending: Sequence[Record] | None = None) -> None:
-        """`pending`: the records of an open transaction so far; None: none is open."""
+        """`pending`: the records of the open transaction so far; None if none is open."""
         self.pending: list[Record] | None = None if pending is None else list(pending)
 
     def take(self, record_type: int | None, record: Record | None) -> Sequence[Record]:
-        """What counts from this record on, in the order of the log: itself (None: it is of no use), all records of the
-        transaction that it ends, or nothing yet."""
+        """The records that count from this one on, in log order: the record itself (None: a record of no use), all
+        records of the transaction that it ends, or none yet."""
         match record_type:
             case MetadataRecordType.BEGIN_TRANSACTION:
                 self.pending = []

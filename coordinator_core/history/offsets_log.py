@@ -1,8 +1,8 @@
-"""One `__consumer_offsets` partition, chunk by chunk: commits by the compiled columnar replay, everything else by
-GroupHistory.
+"""Replays one `__consumer_offsets` partition chunk by chunk: commits in the compiled columnar replay, all other records
+in GroupHistory.
 
-The columnar replay names what is not its own: records of other types, the tombstones of offsets, and the commits which
-make a simple group. Put back in log order and cut into operations, they are what the group history reads.
+The columnar replay returns what GroupHistory needs: records of other types, tombstones of offsets, and the commits that
+create a simple group. They are put back into log order and cut into operations for the group history.
 """
 
 from bisect import insort
@@ -51,8 +51,8 @@ _EVENT_INDEX_MAX: Final = 2**31 - 1
 NO_TIME_MS: Final = -1
 _NOT_NAMED_MS: Final = 2**63 - 1
 KEY_CACHE_SIZE: Final = 16_384
-"""Keys of a log partition which are remembered decoded, as that of a member comes again with each rebalance: those of
-some thousands of members, ten MiB or so."""
+"""Size of the cache of decoded keys: a member's key comes again with each rebalance. Enough for the keys of some
+thousands of members, about 10 MiB."""
 REMEMBERED_BYTES_MAX: Final = 512
 """A longer key is decoded each time, so that no log can make the cache large."""
 
@@ -64,7 +64,7 @@ _RECORD_TYPES: Final = {record_type.value: record_type for record_type in Record
 
 @dataclass(frozen=True, slots=True)
 class OffsetsLogOutput:
-    """What one chunk came to."""
+    """The results of one chunk."""
 
     commits: CommitColumns
     groups: GroupRows
@@ -73,10 +73,10 @@ class OffsetsLogOutput:
 
 
 class _Operations:
-    """The operations of one chunk, made of records which come a kind at a time."""
+    """The operations of one chunk, collected from records that arrive one kind after another."""
 
     def __init__(self, last_offsets: I64) -> None:
-        """`last_offsets`: of each operation, in log order."""
+        """`last_offsets`: last offset of each operation, in log order."""
         self._last_offsets = last_offsets
         self._records: dict[int, list[GroupRecord]] = {}
         self._made: dict[int, Operation | OffsetsDeleted] = {}
@@ -86,7 +86,7 @@ class _Operations:
         return number in self._made
 
     def add(self, number: int, group_id: str, timestamp_ms: int, record: GroupRecord) -> None:
-        """Put a record into its operation, behind those of lower offsets."""
+        """Put a record into its operation, sorted by offset."""
         records = self._records.get(number)
         if records is None:
             records = self._records[number] = [record]
@@ -98,15 +98,15 @@ class _Operations:
             insort(records, record, key=_offset)
 
     def add_deletion(self, number: int, deleted: OffsetsDeleted) -> None:
-        """Put in an operation that has no other records."""
+        """Add an operation that has no other records."""
         self._made[number] = deleted
 
     def add_between(self, number: int, operation: Operation) -> None:
-        """Put in what a marker comes to, in front of the operation of a number."""
+        """Add the effect of a marker, before the operation with this number."""
         self._between.append((number, operation))
 
     def in_order(self) -> Iterator[Operation | OffsetsDeleted]:
-        """In log order."""
+        """All operations in log order."""
         made = map(self._made.__getitem__, sorted(self._made))
         if not self._between:
             return made
@@ -117,7 +117,7 @@ class _Operations:
 
 
 class _Others(NamedTuple):
-    """What became of records that are no usual commits of offsets."""
+    """Results from the records that are not ordinary offset commits."""
 
     findings: list[Finding]
     decoded_count: int
@@ -125,14 +125,14 @@ class _Others(NamedTuple):
     unknown_type_count: int
     unknown_field_count: int
     tombstones: list[GroupTombstone]
-    """Of classic groups."""
+    """Tombstones of classic groups."""
     times: dict[int, int]
-    """When each of them was written (epoch ms), by its offset."""
+    """By offset of a tombstone: when it was written (epoch ms)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsLogState:
-    """All that a replay knows between two chunks: what a later one needs to go on."""
+    """The state of a replay between two chunks, from which a later replay continues."""
 
     columnar: ColumnarState
     groups: Mapping[str, bytes]
@@ -142,7 +142,7 @@ class OffsetsLogState:
     def of(
         cls, columnar_states: Sequence[ColumnarState], groups: Mapping[str, bytes], bucket: KeyBucket | None = None
     ) -> "OffsetsLogState":
-        """Of all groups, or of those of a bucket, given the columnar replays that were left of all groups."""
+        """The state of all groups, or of those in a bucket, from columnar states of all groups."""
         if bucket is not None:
             is_own = bucket.has_groups(list(groups)).tolist()
             groups = dict(compress(groups.items(), is_own))
@@ -150,12 +150,12 @@ class OffsetsLogState:
 
 
 class OffsetsLogReplay:
-    """Replays one `__consumer_offsets` partition. Feed its chunks in log order, then finish."""
+    """Replays one `__consumer_offsets` partition. Feed its chunks in log order, then call `finish`."""
 
     def __init__(self, state: OffsetsLogState | None = None, *, bucket: KeyBucket | None = None) -> None:
         """Begin at the start of a log, or where another replay's `export_state` was taken.
 
-        `bucket`: the chunks have records of its groups alone (`KeyBucket.own_records`), and so has the state.
+        `bucket`: the chunks, and the state, have only records of its groups (`KeyBucket.own_records`).
         """
         self._counts_markers = bucket is None or bucket.is_first
         self._columnar = ColumnarOffsetReplay(None if state is None else state.columnar)
@@ -165,17 +165,17 @@ class OffsetsLogReplay:
         self._decode_key = lru_cache(KEY_CACHE_SIZE)(_decode_key)
 
     def export_state(self) -> OffsetsLogState:
-        """What a new replay needs to go on from here. Take it between two feeds."""
+        """The state from which a new replay continues here. Call it between two feeds."""
         return OffsetsLogState(self._columnar.export_state(), self._history.save())
 
     @property
     def serialized(self) -> Set[str]:
-        """Groups of the state begun with of which no records came: what was open of them is, and `finish` does not give
-        it again."""
+        """Groups of the initial state that had no records: their open intervals are unchanged, and `finish` does not
+        return them again."""
         return self._history.serialized
 
     def feed(self, chunk: RecordChunk) -> OffsetsLogOutput:
-        """Rows which this chunk decided or closed."""
+        """Rows that this chunk decided or closed."""
         columnar = self._columnar.feed(chunk)
         operations = _Operations(columnar.operation_last_offset)
         others = _decode_others(chunk, columnar, operations, self._decode_key)
@@ -208,7 +208,7 @@ class OffsetsLogReplay:
         return OffsetsLogOutput(columnar.commits, rows, (*chunk.findings, *columnar.findings, *others.findings), counts)
 
     def _apply(self, operations: _Operations) -> None:
-        """Raises ReplayFault where that fails of a group."""
+        """Apply operations. Raises ReplayFault where that fails for a group."""
         for operation in operations.in_order():
             try:
                 self._history.apply(operation)
@@ -218,12 +218,12 @@ class OffsetsLogReplay:
                 raise ReplayFault.of(error, operation.group_id, _first_offset(operation)) from error
 
     def finish(self) -> OffsetsLogOutput:
-        """Rows still open or pending at the end of the log."""
+        """Rows that are open or pending at the end of the log."""
         return OffsetsLogOutput(self._columnar.finish(), self._history.finish(), (), LedgerCounts())
 
     def _named_by_commits(self, commits: CommitColumns) -> Iterator[TopicName]:
-        """Names which commits of value version 4 have next to the topic id: the earliest one of each id so far, not the
-        first one in the log, for other tasks and other runs have their own first one."""
+        """Topic names from commits of value version 4, which have the name next to the topic id: the earliest one by
+        time for each id, not the first in the log, since other tasks and other runs begin elsewhere."""
         at_ms = commits.recorded_at_ms
         is_all_named = len(self._named_at_ms) == len(commits.topic_ids)
         if not len(at_ms) or (is_all_named and at_ms.min() >= self._named_at_ms.max(initial=NO_TIME_MS)):
@@ -242,9 +242,10 @@ class OffsetsLogReplay:
 
 @compiled
 def _find_earliest(topic_id: I32, at_ms: I64, named_at_ms: I64, row_of_id: I64) -> None:
-    """The first row of those with the earliest time of each topic id, where it is earlier than the one known."""
+    """For each topic id, the row with the earliest time, if it is earlier than the known one. Ties go to the first
+    row."""
     for row in range(len(at_ms)):
-        # a commit without a time is later than all
+        # a commit without a time counts as later than all others
         time = at_ms[row] if at_ms[row] >= 0 else _NOT_NAMED_MS - 1
         if time < named_at_ms[topic_id[row]]:
             named_at_ms[topic_id[row]] = time
@@ -324,7 +325,7 @@ def _decode_key(data: bytes) -> _Key:
 
 
 def _add_touches(columnar: ColumnarOutput, operations: _Operations) -> None:
-    """Commits that make a simple group."""
+    """Add the commits that create a simple group."""
     touches = columnar.touches
     numbers = np.searchsorted(columnar.operation_last_offset, touches.operation_last_offset)
     times = _times_of(touches, columnar.commits)
@@ -340,8 +341,8 @@ def _add_touches(columnar: ColumnarOutput, operations: _Operations) -> None:
 
 
 def _times_of(touches: Touches, commits: CommitColumns) -> I64:
-    """When commits were written; where a plain record bears no time, when it was committed, as its value tells. What a
-    transaction commits may be decided in another chunk, and is not asked."""
+    """When commits were written. Where a plain record has no timestamp, the commit time in its value. Transactional
+    commits may be decided in another chunk and are skipped."""
     times = touches.timestamp_ms
     lacking = np.flatnonzero(times < 0)
     if not len(lacking):
@@ -358,8 +359,9 @@ def _times_of(touches: Touches, commits: CommitColumns) -> I64:
 def _dead_and_made_again(
     deaths: Iterable[Death], columnar: ColumnarOutput, operations: _Operations
 ) -> list[tuple[int, str, int, GroupRecord]]:
-    """Groups of offsets only that went with their last one, and the commits that made them again: operation, group,
-    time and record. Those that went at a marker, which is part of no operation, are put in."""
+    """Groups with only offsets that ended with their last one, and the commits that created them again: operation,
+    group, time and record. Groups that ended at a marker, which belongs to no operation, are added to `operations`
+    here."""
     found = []
     for death in deaths:
         gone = GroupRecord(death.log_offset, RecordType.OFFSET_COMMIT, LAST_OFFSET_GONE, None)
@@ -381,9 +383,9 @@ def _dead_and_made_again(
 
 
 def _add_deleted_offsets(columnar: ColumnarOutput, operations: _Operations, with_deaths: Set[int]) -> None:
-    """Tombstones of offsets: most are operations of their own, and most operations of a large log are such.
+    """Add tombstones of offsets. Most of them are operations of their own, and in a large log most operations are.
 
-    `with_deaths`: operations that a group goes in, or is made again.
+    `with_deaths`: operations in which a group ends or is created again.
     """
     commits, groups = columnar.commits, columnar.commits.groups
     rows = np.flatnonzero(~commits.is_value)
@@ -407,7 +409,7 @@ def _add_deleted_offsets(columnar: ColumnarOutput, operations: _Operations, with
 
 
 def _first_offset(operation: Operation | OffsetsDeleted) -> int:
-    """Of the records of an operation."""
+    """First offset of an operation's records."""
     return operation.offsets[0] if isinstance(operation, OffsetsDeleted) else operation.records[0].offset
 
 

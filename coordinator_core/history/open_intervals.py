@@ -1,4 +1,4 @@
-"""What is open of a group while its log is replayed: where each interval began."""
+"""The open intervals of a group while its log is replayed: where each of them began."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,11 +21,11 @@ class Open:
 
 @dataclass(slots=True)
 class OpenAssignment:
-    """What a member was given of one kind in one step, and has had since: most of what it has came at once."""
+    """What a member was assigned of one kind in one step and still has. Most of an assignment comes in one step."""
 
     opened: Open
     assigned: Assigned
-    """Never changed, as it may be what a view remembers, and never empty."""
+    """Never modified, since a cache of `views` may share it. Never empty."""
 
 
 @dataclass(slots=True)
@@ -44,27 +44,27 @@ class OpenGeneration:
 
 @dataclass(slots=True)
 class OpenIntervals:
-    """What is open for one group."""
+    """All open intervals of one group."""
 
     incarnation: int = -1
     generation: OpenGeneration | None = None
     members: dict[str, Open] = field(default_factory=dict)
     attributes: dict[str, Open] = field(default_factory=dict)
-    """Since when members have the attributes that they have, where these changed since they came."""
+    """By member: since when its attributes are unchanged, where they changed after it joined."""
     assignments: dict[str, dict[str, list[OpenAssignment]]] = field(default_factory=dict)
-    """Member id -> kind -> what it has, without repetition; kinds of nothing are left out."""
+    """Member id -> kind -> what it has, without repetition. Empty kinds are left out."""
     assignors: Counter[str] = field(default_factory=Counter)
     newest: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Group type -> newest (incarnation, generation)."""
     notes: list[str] = field(default_factory=list)
-    """Digests of what was said of the bytes that its clients write: of protocol, kind of client, and words."""
+    """Digests of reported malformed client bytes: each of protocol, kind of client, and message."""
 
 
 def parted(
     before: Sequence[OpenAssignment], assigned: Assigned
 ) -> tuple[list[OpenAssignment], list[OpenAssignment], Assigned]:
-    """Of what a member had: what it keeps and what it has not any more, if `assigned` is all it has now; and what of
-    that is new."""
+    """Split a member's assignment into what it keeps, what it lost, and what is new, if `assigned` is all it has
+    now."""
     if not before:
         return [], [], assigned
     had: Mapping[TopicKey, Collection[int]] = before[0].assigned
@@ -87,7 +87,7 @@ def parted(
 
 
 def _split(assigned: Assigned, other: Mapping[TopicKey, Collection[int]]) -> tuple[Assigned, Assigned]:
-    """What of `assigned` is in `other` too, and what is not."""
+    """Split `assigned` into what `other` has too, and the rest."""
     both: dict[TopicKey, tuple[int, ...]] = {}
     rest: dict[TopicKey, tuple[int, ...]] = {}
     for key, partitions in assigned.items():
@@ -107,7 +107,7 @@ def _split(assigned: Assigned, other: Mapping[TopicKey, Collection[int]]) -> tup
 
 
 def _together(parts: Iterable[Assigned]) -> Mapping[TopicKey, frozenset[int]]:
-    """All of it, made to be looked up."""
+    """The union of the parts, as sets for look-up."""
     partitions: dict[TopicKey, set[int]] = {}
     for assigned in parts:
         for key, some in assigned.items():
@@ -116,7 +116,7 @@ def _together(parts: Iterable[Assigned]) -> Mapping[TopicKey, frozenset[int]]:
 
 
 def in_runs(gone: Sequence[OpenAssignment]) -> Iterator[tuple[Open, Assigned]]:
-    """By topic and partition, cut wherever the next one was given at another time."""
+    """Runs by topic and partition, cut wherever the next partition was assigned at another time."""
     if len(gone) == 1:
         assigned = gone[0].assigned
         yield gone[0].opened, assigned if len(assigned) == 1 else dict(sorted(assigned.items()))

@@ -1,4 +1,4 @@
-"""Operations: the records of one step of the coordinator for one group, and what is found out as they are replayed."""
+"""Operations: the records that a coordinator wrote in one step for one group, and what replaying them yields."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ OFFSET_RECORDS: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.O
 
 
 class LastOffsetGone(NamedTuple):
-    """In place of a key: a group has no offset any more."""
+    """In place of a key: the group has no offset left."""
 
 
 LAST_OFFSET_GONE: Final = LastOffsetGone()
@@ -66,9 +66,9 @@ LAST_OFFSET_GONE: Final = LastOffsetGone()
 class GroupRecord(NamedTuple):
     """One record of an operation.
 
-    Offset commits come in three cut-down forms only: a tombstone (`value` None); the first value committed to a group
-    the coordinator did not know (`key` and `value` None), which makes a simple group; and `LAST_OFFSET_GONE` as the
-    key, after the tombstone of the last offset of a group that the coordinator of before Kafka 4.0 wrote.
+    Offset commits come in three reduced forms only: a tombstone (`value` None); the first value committed to a group
+    that the coordinator did not know (`key` and `value` None), which creates a simple group; and `LAST_OFFSET_GONE` as
+    the key, after a tombstone by a coordinator before Kafka 4.0 that deleted a group's last offset.
     """
 
     offset: int
@@ -78,24 +78,24 @@ class GroupRecord(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One step of the coordinator for one group: records of one batch and one timestamp, in order."""
+    """One step of the coordinator for one group: records of one batch and one timestamp, in log order."""
 
     group_id: str
     timestamp_ms: int
     last_offset: int
-    """Of the whole operation, offset commits included."""
+    """Of the whole operation, including offset commits."""
     records: Sequence[GroupRecord]
     event_index: int = 0
-    """Of its first event: where several groups have an operation at one place of the log, each has its own."""
+    """Index of its first event. Where several groups have an operation at one log offset, each has a different one."""
 
 
 class OffsetsDeleted(NamedTuple):
-    """One step of the coordinator for one group, of nothing but tombstones of offsets: no group can change by it."""
+    """One step of the coordinator for one group with only tombstones of offsets: it cannot change the group."""
 
     group_id: str
     timestamp_ms: int
     offsets: Sequence[int]
-    """Of the tombstones in the log."""
+    """Log offsets of the tombstones."""
     topics: Sequence[str]
     partitions: Sequence[int]
 
@@ -106,7 +106,7 @@ _make_event: Final = maker_of(EventRow)
 
 @dataclass(slots=True)
 class ReplayedOperation:
-    """One operation while it is compared: state before and after, and where in it things happened."""
+    """One operation during comparison: the states before and after it, and where within it changes happened."""
 
     operation: Operation
     before: Group | None
@@ -117,24 +117,24 @@ class ReplayedOperation:
     vanished_at: int
     generation_at: int
     vanished: bool
-    """Gone, or of another type, at some point within the operation."""
+    """The group was deleted, or had another type, at some point within the operation."""
     replaying: int = -1
     """Offset of the record that is being replayed."""
     member_at: dict[str, int] = field(default_factory=dict)
     touched: dict[str, None] = field(default_factory=dict)
-    """Members named by the operation's keys, in order."""
+    """Members named in the record keys, in log order."""
     described: set[str] = field(default_factory=set)
-    """Those whose description and subscription may be others: what a modern group's member is, one record tells."""
+    """Members whose description and subscription may have changed. For a modern group's member one record has both."""
     events: list[EventRow] = field(default_factory=list)
     opened: Open | None = None
-    """Where every interval begins that this operation opens."""
+    """Where all intervals begin that this operation opens."""
 
     def report(self, anomaly: Anomaly) -> None:
-        """Note an anomaly of the record that is being replayed."""
+        """Record an anomaly of the record that is being replayed."""
         self.say("ANOMALY", self.replaying, details={"code": anomaly.code, "message": anomaly.message})
 
     def offset_of(self, record_type: RecordType) -> int:
-        """Offset of the operation's last record of a type; of its last record where there is none."""
+        """Offset of the operation's last record of a type, or of its last record where it has none of that type."""
         records = reversed(self.operation.records)
         return next((r.offset for r in records if r.record_type == record_type), self.operation.last_offset)
 
@@ -149,7 +149,7 @@ class ReplayedOperation:
         partition: int | None = None,
         details: dict[str, str] | None = None,
     ) -> None:
-        """Note an event; indexes are given when the operation is done."""
+        """Record an event. Event indexes are assigned when the operation is done."""
         group = self.after if self.after is not None else self.before
         if generation is None and group is not None:
             generation = views.generation(group)
@@ -173,7 +173,7 @@ class ReplayedOperation:
 
 
 def offsets_deleted(deleted: OffsetsDeleted, group_type: str | None, generation: int | None) -> Iterable[EventRow]:
-    """The events of deleted offsets, of a group of a type and generation; None where there is no group."""
+    """The events of deleted offsets. `group_type` and `generation` are None where the group does not exist."""
     return map(
         _make_event,
         zip(
@@ -188,13 +188,13 @@ def offsets_deleted(deleted: OffsetsDeleted, group_type: str | None, generation:
             deleted.topics,
             deleted.partitions,
             repeat(_NO_DETAILS),
-            strict=False,  # `repeat` has no end
+            strict=False,  # `repeat` is infinite
         ),
     )
 
 
 def numbered(events: list[EventRow]) -> Iterable[EventRow]:
-    """Events of one operation by record, each record's counted from 0."""
+    """Number the events of one operation, from 0 for each record."""
     if len(events) < 2:
         return events
     events.sort(key=_log_offset)

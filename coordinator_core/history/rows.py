@@ -1,4 +1,5 @@
-"""Rows of the silver group tables, as the core makes them: the declared columns less `cluster_id` and `log_partition`.
+"""Rows of the silver group tables as the core makes them: the declared columns without `cluster_id` and
+`log_partition`.
 
 Times are epoch milliseconds. An open interval has None in `valid_to_ms` and `to_log_offset`.
 """
@@ -37,7 +38,7 @@ class GenerationRow(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """silver.group_members: of the interval, then of the member itself (`views.MemberFields`)."""
+    """silver.group_members: columns of the interval, then of the member itself (`views.MemberFields`)."""
 
     group_id: str
     group_type: str
@@ -64,7 +65,8 @@ class MemberRow(NamedTuple):
 
 
 class AttributesRow(NamedTuple):
-    """silver.member_attributes: of the interval, then of the member, all but its epoch (`views.MemberFields`)."""
+    """silver.member_attributes: columns of the interval, then of the member without its epoch
+    (`views.MemberFields`)."""
 
     group_id: str
     group_type: str
@@ -109,28 +111,30 @@ class AssignmentRow(NamedTuple):
 
 
 TopicKey = str | tuple[str, str]
-"""Of what a member has partitions: a topic id in a consumer or share group, a topic in a classic group, a task type and
-a subtopology in a streams group. Those of one group can be sorted: the order of rows."""
+"""What a partition belongs to: a topic id in a consumer or share group, a topic in a classic group, a task type and a
+subtopology in a streams group. Keys of one group are sortable; rows have that order."""
 
 GROUP_TYPES_WITH_TASKS: Final = frozenset({GroupType.STREAMS})
 GROUP_TYPES_WITH_TOPIC_IDS: Final = frozenset({GroupType.CONSUMER, GroupType.SHARE})
 
 
 def key_columns(group_type: str, key: TopicKey) -> tuple[str | None, str | None, str | None]:
-    """Task type, topic id and topic (of a streams group: its subtopology), as silver.member_assignments has them."""
+    """Task type, topic id and topic (for a streams group: its subtopology), as in silver.member_assignments."""
     task_type, topic = (None, key) if isinstance(key, str) else key
     return (task_type, topic, None) if group_type in GROUP_TYPES_WITH_TOPIC_IDS else (task_type, None, topic)
 
 
 Assigned = Mapping[TopicKey, tuple[int, ...]]
-"""What a member has: partitions, ascending and at least one, by topic. Plain values: a large group has thousands."""
+"""What a member has: by topic, its partitions, ascending and at least one. Plain values, since a large group has
+thousands.
+"""
 
 
 NOTHING: Final[Assigned] = {}
 
 
 class AssignmentRun(NamedTuple):
-    """What neighbours in silver.member_assignments share: all columns but those of their keys."""
+    """The columns that consecutive rows of silver.member_assignments share: all but those of the partition."""
 
     group_id: str
     group_type: str
@@ -146,7 +150,7 @@ class AssignmentRun(NamedTuple):
 
 
 class AssignmentRows:
-    """Rows of silver.member_assignments in runs: partitions that a member gets together it mostly loses together."""
+    """Rows of silver.member_assignments in runs: partitions that a member gets together are mostly lost together."""
 
     __slots__ = ("keys", "lengths", "partitions", "runs")
 
@@ -160,14 +164,14 @@ class AssignmentRows:
         """Of each topic: a row each."""
 
     def append(self, run: AssignmentRun, assigned: Assigned) -> None:
-        """Append a run's rows, in the order of `assigned`."""
+        """Append the rows of a run, in the order of `assigned`."""
         self.runs.append(run)
         self.lengths.append(len(assigned))
         self.keys += assigned
         self.partitions += assigned.values()
 
     def extend(self, other: "AssignmentRows") -> None:
-        """Append another's rows."""
+        """Append the rows of another."""
         self.runs += other.runs
         self.lengths += other.lengths
         self.keys += other.keys
@@ -177,7 +181,7 @@ class AssignmentRows:
         return sum(map(len, self.partitions))
 
     def by_run(self) -> Iterator[tuple[AssignmentRun, Assigned]]:
-        """Each run with what its rows are about."""
+        """Each run, with the partitions of its rows."""
         topics = zip(self.keys, self.partitions, strict=True)
         for run, length in zip(self.runs, self.lengths, strict=True):
             yield run, dict(islice(topics, length))
@@ -210,7 +214,7 @@ class EventRow(NamedTuple):
 
 
 class TopicName(NamedTuple):
-    """A name learned for a topic id."""
+    """A name that was learned for a topic id."""
 
     topic_id: str
     topic: str
@@ -222,21 +226,21 @@ LEFT_OR_EXPIRED: Final = "LEFT_OR_EXPIRED"
 REPLACED_STATIC: Final = "REPLACED_STATIC"
 GROUP_DELETED: Final = "GROUP_DELETED"
 CONVERTED: Final = "CONVERTED"
-"""`ended_by` of silver.group_members."""
+"""Values of `ended_by` in silver.group_members."""
 
 ASSIGNMENT_CONFIGS_CHANGED: Final = "ASSIGNMENT_CONFIGS_CHANGED"
-"""`event_type` of silver.group_events: the configs of a streams group's assignor are others."""
+"""`event_type` of silver.group_events: the configs of a streams group's assignor changed."""
 TOPOLOGY_DESCRIPTION_CHANGED: Final = "TOPOLOGY_DESCRIPTION_CHANGED"
-"""The same: another topology epoch is the one of which the broker's plugin has a description (KIP-1331)."""
+"""`event_type`: the broker's plugin has the description of another topology epoch (KIP-1331)."""
 SUBSCRIPTIONS_APART: Final = "SUBSCRIPTIONS_APART"
-"""The same: members have no topic in common with others from here on."""
+"""`event_type`: from here on, some members have no topic in common with the others."""
 SUBSCRIPTIONS_TOGETHER: Final = "SUBSCRIPTIONS_TOGETHER"
-"""The same: that is over."""
+"""`event_type`: all members are connected by common topics again."""
 
 
 @dataclass(slots=True)
 class GroupRows:
-    """Rows made so far, and not yet taken."""
+    """Rows made so far and not yet taken."""
 
     generations: list[GenerationRow] = field(default_factory=list)
     members: list[MemberRow] = field(default_factory=list)
@@ -250,7 +254,7 @@ class GroupRows:
         return len(self.generations) + of_members + len(self.assignments) + len(self.events)
 
     def extend(self, other: "GroupRows") -> None:
-        """Append another's rows."""
+        """Append the rows of another."""
         self.generations += other.generations
         self.members += other.members
         self.attributes += other.attributes

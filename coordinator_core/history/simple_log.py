@@ -1,9 +1,8 @@
-"""The two internal logs which are read record by record: `__cluster_metadata` and `__transaction_state`.
+"""The two internal logs that are read record by record: `__cluster_metadata` and `__transaction_state`.
 
-The first names topic ids (TopicRecord, RemoveTopicRecord), tells how many partitions topics have (PartitionRecord) and
-how groups, topics and brokers are configured (ConfigRecord), and which levels the cluster's features have
-(FeatureLevelRecord). The second is decoded so that nothing of it goes unread;
-silver has no table of its own for it.
+The first has the names of topic ids (TopicRecord, RemoveTopicRecord), the number of partitions of topics
+(PartitionRecord), configs of groups, topics and brokers (ConfigRecord), and the levels of cluster features
+(FeatureLevelRecord). The second is only decoded, so that unreadable records are found; silver has no table for it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from schemas.cluster_metadata import NOT_USED, ConfigResourceType, MetadataRecor
 
 CLUSTER_METADATA: Final = "CLUSTER_METADATA"
 FEATURE: Final = "FEATURE"
-"""Resource type of a level of a feature of the cluster, such as metadata.version."""
+"""Resource type for the level of a cluster feature, such as metadata.version."""
 
 CONFIG_PREFIXES: Final = (
     "consumer.",
@@ -33,19 +32,21 @@ CONFIG_PREFIXES: Final = (
     "share.",
     "streams.",
 )
-"""Configs which say how groups live and how long records stay. No other is kept: brokers' configs hold secrets."""
+"""Configs that decide how groups live and how long records are retained. No others are kept: broker configs contain
+secrets.
+"""
 
 CONFIG_NAMES: Final = frozenset({"cleanup.policy"})
 
 
 def is_kept_config(name: str) -> bool:
-    """Whether a config is one of those which silver keeps."""
+    """Whether silver keeps a config."""
     return name.startswith(CONFIG_PREFIXES) or name in CONFIG_NAMES
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic id whose topic was deleted at a time (epoch ms)."""
+    """A topic id whose topic was deleted, with the time (epoch ms)."""
 
     topic_id: str
     at: int
@@ -53,7 +54,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMade:
-    """A partition of a topic id which was made at a time (epoch ms)."""
+    """A partition of a topic id that was created, with the time (epoch ms)."""
 
     topic_id: str
     partition: int
@@ -62,13 +63,13 @@ class PartitionMade:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """A config which was given a value (ConfigRecord), or went back to its default: then the value is None. Or a level
-    of a feature (FeatureLevelRecord); None: it has none any more."""
+    """A new value of a config (ConfigRecord), None for its default; or a new level of a feature (FeatureLevelRecord),
+    None where the feature was removed."""
 
     resource_type: str
     """GROUP, TOPIC, BROKER or FEATURE."""
     resource_name: str
-    """Group id, topic, or broker id; empty for the default of all brokers, and of features."""
+    """Group id, topic, or broker id; empty for the defaults of all brokers, and for features."""
     name: str
     value: str | None
     log_offset: int
@@ -78,7 +79,7 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class SimpleLogOutput:
-    """What one chunk came to."""
+    """The results of one chunk."""
 
     topics: tuple[TopicName, ...]
     deleted: tuple[TopicDeleted, ...]
@@ -89,14 +90,14 @@ class SimpleLogOutput:
 
 
 Settled = TopicName | TopicDeleted | ConfigChanged | PartitionMade
-"""What counts once its transaction has ended."""
+"""A record that counts once its transaction has ended."""
 
 
 class ClusterMetadataReplay:
-    """Topic names, numbers of partitions, deletions and configs of `__cluster_metadata`-0.
+    """Topic names, partition counts, deletions and configs of `__cluster_metadata`-0.
 
-    Records between BeginTransaction and EndTransaction (KIP-868) count only once it has ended; AbortTransaction takes
-    them back. Of other record types the known ones are counted as not used, the others as unknown; none is quarantined.
+    Records between BeginTransaction and EndTransaction (KIP-868) count once the transaction has ended; AbortTransaction
+    discards them. Other record types are counted as not used if known, else as unknown; none is quarantined.
     """
 
     def __init__(self, pending: Sequence[Settled] | None = None) -> None:
@@ -105,7 +106,7 @@ class ClusterMetadataReplay:
 
     @property
     def pending(self) -> Sequence[Settled] | None:
-        """What the open transaction holds; None: none is open. With it a later replay goes on from here."""
+        """The records of the open transaction; None if none is open. A later replay continues from them."""
         return self._transaction.pending
 
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
@@ -151,10 +152,10 @@ class ClusterMetadataReplay:
 
 
 class TransactionStateReplay:
-    """Decodes `__transaction_state`, record by record."""
+    """Decodes `__transaction_state` record by record."""
 
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
-        """Findings and counts."""
+        """Findings and counts of a chunk."""
         unknown_field_count = 0
 
         def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> bool:
@@ -172,7 +173,7 @@ class TransactionStateReplay:
 
 
 def _config_changed(fields: Any, timestamp_ms: int, offset: int) -> ConfigChanged | None:
-    """The change that a ConfigRecord tells, where it is of a kind that is kept."""
+    """The change in a ConfigRecord; None where silver does not keep the config."""
     if fields.resource_type not in _RESOURCE_TYPES:
         return None
     if not is_kept_config(fields.name):
@@ -187,8 +188,8 @@ _RESOURCE_TYPES: Final = frozenset({ConfigResourceType.GROUP, ConfigResourceType
 def _read_records(
     chunk: RecordChunk, read: Callable[[bytes | None, bytes | None, int, int], bool], *, quarantines_unknown: bool
 ) -> tuple[tuple[Finding, ...], LedgerCounts]:
-    """Call `read(key, value, timestamp_ms, offset)` on every data record; what it cannot decode becomes a finding. It
-    answers whether the record is of a type that is used."""
+    """Call `read(key, value, timestamp_ms, offset)` on every data record. It returns whether the record's type is used;
+    a record that it cannot decode becomes a finding."""
     findings = list(chunk.findings)
     not_used_count = decoded_count = tombstone_count = control_count = unknown_count = quarantined_count = 0
     for row, is_control, key, value in _records(chunk):

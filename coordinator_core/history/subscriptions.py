@@ -1,13 +1,13 @@
-"""Groups whose members have no topic in common: two applications under one group.id, as a rule.
+"""Finds groups whose members have no topic in common: usually two applications under one group.id.
 
-The members of one application subscribe to the same topics, or to topics that overlap. So members are put together that
-share a topic, directly or through others; where several sets of members are left, whose topics do not overlap, the
-group is *apart*. Each set has partitions of its own, but they share what belongs to the group: each rebalance of one
-stops the others, and one that falls behind, or commits under the other's topics, is hard to find.
+Members of one application subscribe to the same or overlapping topics. So members are joined into a set if they share a
+topic, directly or through others. Where several sets remain, whose topics do not overlap, the group is *apart*. Each
+set has its own partitions, but they share what belongs to the group: each rebalance of one set stops the others, and a
+set that falls behind, or commits under the other's topics, is hard to find.
 
-A member whose topics are not known (a pattern, bytes that nobody can read) may share a topic with anybody: with it a
-group is not apart. A member without topics is of no set. Groups of other protocols (Connect, Streams) have no topics
-that mean this.
+A member whose topics are unknown (a pattern, unreadable bytes) may share a topic with any other; with such a member a
+group is not apart. A member without topics belongs to no set. For groups of other protocols (Connect, Streams) topics
+have no such meaning.
 """
 
 import json
@@ -23,27 +23,27 @@ from coordinator_core.limits import APPLICATION_NAMES_MAX
 from coordinator_core.replay import Group
 
 Parts = tuple[frozenset[str], ...]
-"""The topics of each set of members, by the first of them; nothing where there are not two."""
+"""The topics of each set of members, ordered by the first topic; empty where there are fewer than two sets."""
 NOT_APART: Final[Parts] = ()
 NO_MEMBERS: Final[Mapping[str, Member]] = {}
 UNKNOWN: Final = frozenset({""})
-"""Topics that are not known: no topic has this name."""
+"""Topics that are unknown: no topic has this name."""
 
 
 class _Counted(NamedTuple):
     members: Counter[Topics]
-    """How many members have the same topics."""
+    """How many members have each set of topics."""
     parts: Parts
 
 
 class Subscriptions:
-    """What the members of each group subscribe to, counted, so that a change costs what changed."""
+    """Counts the subscriptions of each group's members, so that the cost of an update depends on what changed."""
 
     def __init__(self) -> None:
         self._counted: dict[str, _Counted] = {}
 
     def compare(self, step: ReplayedOperation) -> None:
-        """Say where a group's members come to have no topic in common, or have one again."""
+        """Record an event where a group's members come apart, or are connected again."""
         before, after = step.before, step.after
         had, has = _members(before), _members(after)
         if had is has:
@@ -70,7 +70,7 @@ def _members(group: Group | None) -> Mapping[str, Member]:
 
 
 def _goes_on(step: ReplayedOperation) -> bool:
-    """Is the group the same, with the members that the operation's keys name changed at most?"""
+    """Whether it is the same group, in which only members named in the operation's keys may have changed."""
     return (
         step.before is not None and type(step.before) is type(step.after) and not step.vanished and bool(step.touched)
     )
@@ -109,7 +109,7 @@ def _topics(group: Group, member: Member) -> Topics:
 
 
 def _parts(subscriptions: Iterable[Topics]) -> Parts:
-    """The topics of members that share none with the others."""
+    """The topics of each set of members that shares none with the other sets."""
     found: list[frozenset[str]] = []
     for topics in subscriptions:
         if topics == UNKNOWN:
@@ -122,7 +122,7 @@ def _parts(subscriptions: Iterable[Topics]) -> Parts:
 
 
 def _say_apart(step: ReplayedOperation, parts: Parts) -> None:
-    """Which topics and clients each set has, and by whose record the group came apart."""
+    """Record the topics and clients of each set, and the record by which the group came apart."""
     group = step.after
     assert group is not None, "nobody is apart in a group that is gone"
     clients: list[set[str]] = [set() for _ in parts]

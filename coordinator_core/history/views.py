@@ -1,6 +1,6 @@
-"""One view of four group types: what the silver tables ask of a group and of its members.
+"""One interface to the four group types: what the silver tables need of a group and its members.
 
-The types share no base class, because Kafka's rules for them share little; the tables do share their columns.
+The types have no common base class, because Kafka has few common rules for them. The tables do have common columns.
 """
 
 import json
@@ -33,8 +33,9 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 CONNECT_PROTOCOL_TYPE = "connect"
 
 EMBEDDED_CACHE_SIZE = 16_384
-"""Most members of a group send one subscription, and keep their assignment from one generation to the next. More than
-the members of the largest groups, else none of theirs is remembered until it is met again; some ten MiB."""
+"""Most members of a group send the same subscription, and keep their assignment from one generation to the next. The
+size exceeds the members of the largest groups; with less, each entry would be evicted before it is used again. About 10
+MiB."""
 
 TARGET = "TARGET"
 CURRENT = "CURRENT"
@@ -44,13 +45,15 @@ REVOKING = "REVOKING"
 ASSIGNMENT_KINDS: Final = (TARGET, CURRENT, REVOKING)
 
 AssignmentSources = tuple[Any, Any, Any]
-"""By kind, what a group's state holds of it; equal sources come to the same, and None to nothing."""
+"""By kind: the part of a group's state that contains the assignment. Equal sources give equal assignments, None gives
+nothing.
+"""
 
 NO_SOURCES: Final[AssignmentSources] = (None, None, None)
 
 
 class MemberFields(NamedTuple):
-    """Columns of silver.group_members which come from the member itself."""
+    """Columns of silver.group_members that come from the member itself."""
 
     instance_id: str | None
     client_id: str
@@ -66,7 +69,7 @@ class MemberFields(NamedTuple):
 
 
 def attributes(fields: MemberFields) -> tuple[object, ...]:
-    """Columns of silver.member_attributes: all of them but the epoch."""
+    """Columns of silver.member_attributes: all fields but the epoch."""
     return *fields[:EPOCH], *fields[EPOCH + 1 :]
 
 
@@ -87,7 +90,7 @@ _GROUP_TYPES: Final[Mapping[type[Group], str]] = {
 
 
 def generation(group: Group) -> int:
-    """Generation of a classic group, group epoch of the others."""
+    """Generation of a classic group, group epoch of other groups."""
     return group.generation_id if isinstance(group, ClassicGroup) else group.group_epoch
 
 
@@ -97,8 +100,8 @@ def assignment_epoch(group: Group) -> int | None:
 
 
 def current_state_at(group: Group) -> int | None:
-    """When a classic group entered the state in which the record was written: in a generation with members the end of
-    the join phase (ClassicGroup.currentStateTimestamp). None where the log does not hold it, and for other groups."""
+    """When a classic group entered the state in which the record was written: for a generation with members, the end of
+    the join phase (ClassicGroup.currentStateTimestamp). None where the log does not have it, and for other groups."""
     if not isinstance(group, ClassicGroup) or group.current_state_timestamp_ms < 0:
         return None
     return group.current_state_timestamp_ms
@@ -126,12 +129,12 @@ def instance_id(member: Member) -> str | None:
 
 
 def server_assignor(member: Member) -> str | None:
-    """The server assignor a consumer group member asks for."""
+    """The server assignor that a member of a consumer group asks for."""
     return member.server_assignor if isinstance(member, ConsumerMember) else None
 
 
 def member_fields(group: Group, member: Member) -> MemberFields:
-    """Columns of a membership row. What the log does not hold is None."""
+    """Columns of a membership row. What the log does not contain is None."""
     match member:
         case ClassicMember():
             return _classic_fields(group, member)
@@ -199,8 +202,8 @@ def _classic_fields(group: Group, member: ClassicMember) -> MemberFields:
 
 
 def subscription(group: Group, member: Member) -> object:
-    """What a member subscribes to, comparable: another value means SUBSCRIPTION_CHANGED. None where it cannot be
-    read, and of members of other protocols: metadata of Connect workers say what they run."""
+    """What a member subscribes to, as a comparable value: a change is a SUBSCRIPTION_CHANGED. None where it cannot be
+    read, and for members of other protocols: a Connect worker's metadata describe what it runs."""
     match member:
         case ClassicMember():
             is_other = isinstance(group, ClassicGroup) and group.protocol_type != CONSUMER_PROTOCOL_TYPE
@@ -217,8 +220,8 @@ Topics = frozenset[str]
 
 
 def topics_of(group: Group, member: Member) -> Topics | None:
-    """The topics that a member subscribes to; None where the log does not hold them: patterns, other protocols, bytes
-    that nobody can read."""
+    """The topics that a member subscribes to; None where the log does not contain them: patterns, other protocols,
+    unreadable bytes."""
     match member:
         case ClassicMember():
             is_other = isinstance(group, ClassicGroup) and group.protocol_type != CONSUMER_PROTOCOL_TYPE
@@ -232,8 +235,8 @@ def topics_of(group: Group, member: Member) -> Topics | None:
 
 
 def subscription_details(old: Member, new: Member) -> dict[str, str]:
-    """What a member subscribed to before and after, as JSON: topics, sorted, and patterns. Nothing for members of
-    streams groups: the topology says what they read."""
+    """What a member subscribed to before and after, as JSON: sorted topics, and patterns. Empty for members of streams
+    groups, whose topics are in the topology."""
     match old, new:
         case ClassicMember(), ClassicMember():
             before, after = _subscribed_topics(old.subscription), _subscribed_topics(new.subscription)
@@ -257,11 +260,13 @@ def _details_of_topics(before: Iterable[str], after: Iterable[str]) -> dict[str,
 
 
 TOPICS_BEFORE: Final = "topics_before"
-"""Detail of SUBSCRIPTION_CHANGED: the topics that the member subscribed to until then."""
+"""Detail of SUBSCRIPTION_CHANGED: the topics that the member subscribed to before."""
 
 
 def description(member: Member) -> object:
-    """Who a member is, comparable, subscription and epochs aside: another value means MEMBER_UPDATED."""
+    """A member's other attributes, without subscription and epochs, as a comparable value: a change is a
+    MEMBER_UPDATED.
+    """
     match member:
         case ClassicMember():
             return _description_of_classic(member)
@@ -297,8 +302,8 @@ _description_of_consumer: Final = attrgetter(
 
 
 def describes_itself_otherwise(old: Member, new: Member) -> bool:
-    """May columns differ which neither the subscription nor the description tells? A classic member's rack is among the
-    bytes of its subscription."""
+    """Whether columns may differ that are part of neither the subscription nor the description. A classic member's rack
+    is in the bytes of its subscription."""
     if isinstance(old, ClassicMember) and isinstance(new, ClassicMember):
         return old.subscription != new.subscription and _topics_and_rack(old.subscription) != _topics_and_rack(
             new.subscription
@@ -307,7 +312,7 @@ def describes_itself_otherwise(old: Member, new: Member) -> bool:
 
 
 def odd_bytes(group: ClassicGroup, before: ClassicGroup | None) -> Iterator[tuple[ClassicMember, Oddity]]:
-    """What is odd about the subscriptions and assignments of members, as far as it was not there before."""
+    """What is malformed in members' subscriptions and assignments and was not there before."""
     for member in group.members.values():
         old = None if before is None else before.members.get(member.member_id)
         if old is not None and (old.subscription, old.assignment) == (member.subscription, member.assignment):
@@ -322,7 +327,7 @@ def odd_bytes(group: ClassicGroup, before: ClassicGroup | None) -> Iterator[tupl
 
 
 def unread_members(group: Group) -> tuple[str, ...]:
-    """Members of which nobody can say what they have, sorted: their assignments cannot be read."""
+    """Members whose assignments cannot be read, sorted."""
     if not isinstance(group, ClassicGroup):
         return ()
     unread = [
@@ -334,15 +339,15 @@ def unread_members(group: Group) -> tuple[str, ...]:
 
 
 def connect_round_of(group: Group) -> ConnectRound | None:
-    """What the assignments of a generation of Connect workers say, apart from what each has; None of other groups."""
+    """The values that the assignments of one generation of Connect workers have in common; None for other groups."""
     if not isinstance(group, ClassicGroup) or group.protocol_type != CONNECT_PROTOCOL_TYPE:
         return None
     return connect_round(member.assignment for member in group.members.values())
 
 
 def sources_of(group: Group) -> Callable[[Any, str], AssignmentSources]:
-    """A function of groups of this one's type and of a member id: the places of all that the member has in the group's
-    state: its target, what it owns, and what it has to give up."""
+    """A function from a group of the same type and a member id to that member's parts of the group state: its target,
+    what it owns, and what it has to revoke."""
     return _SOURCES[type(group)]
 
 
@@ -352,7 +357,9 @@ def _classic_sources(group: ClassicGroup, member_id: str) -> AssignmentSources:
 
 
 def _classic_source(group: ClassicGroup, member: ClassicMember) -> tuple[str | None, bytes, bytes]:
-    """What `embedded_assignment` takes: metadata count where the assignment only tells what changes."""
+    """The arguments of `embedded_assignment`. Metadata is passed only for Connect, whose assignments contain only
+    changes.
+    """
     metadata = member.subscription if group.protocol_type == CONNECT_PROTOCOL_TYPE else b""
     return group.protocol_type, member.assignment, metadata
 
@@ -389,7 +396,7 @@ _SOURCES: Final[Mapping[type[Group], Callable[[Any, str], AssignmentSources]]] =
 
 
 def assigned(source: Any) -> Assigned:
-    """What one of the `AssignmentSources` comes to. Do not change it."""
+    """The assignment in one of the `AssignmentSources`. Do not modify it."""
     match source:
         case None:
             return NOTHING
@@ -420,7 +427,7 @@ def _partitions(tasks: Mapping[str, Mapping[int, int]]) -> Tasks:
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
 def _classic_assigned(protocol_type: str | None, assignment: bytes, metadata: bytes) -> Assigned:
-    """What an embedded assignment comes to; nothing where it cannot be read, which `unread_members` say."""
+    """The partitions of an embedded assignment; empty where it cannot be read, which `unread_members` reports."""
     partitions: dict[TopicKey, tuple[int, ...]] = {}
     for topic, some in embedded_assignment(protocol_type, assignment, metadata).assigned or ():
         every = tuple(sorted({*partitions.get(topic, ()), *some})) if topic in partitions or len(some) > 1 else some
@@ -431,29 +438,29 @@ def _classic_assigned(protocol_type: str | None, assignment: bytes, metadata: by
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
 def _subscribed_topics(subscription: bytes) -> frozenset[str] | None:
-    """None where they cannot be read. The bytes are not compared themselves: user data and owned partitions, which are
-    among them, change with each join."""
+    """The topics of a subscription; None where they cannot be read. Comparing the bytes would not do: they also have
+    user data and owned partitions, which change with each join."""
     read = embedded_subscription(subscription).subscription
     return None if read is None else frozenset(read.topics)
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
 def _topics_and_rack(subscription: bytes) -> tuple[tuple[str, ...] | None, str | None]:
-    """Topics, sorted, and rack; None where they cannot be read."""
+    """Sorted topics, and rack; None where they cannot be read."""
     read = embedded_subscription(subscription).subscription
     return (None, None) if read is None else (tuple(sorted(read.topics)), read.rack_id)
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
 def embedded_subscription(data: bytes) -> SubscriptionRead:
-    """ConsumerProtocolSubscription, remembered by its bytes."""
+    """Decode a ConsumerProtocolSubscription, with a cache."""
     return read_subscription(data)
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
 def embedded_assignment(protocol_type: str | None, data: bytes, metadata: bytes) -> AssignmentRead:
-    """Topics and partitions, or connectors and tasks; nothing of other protocols. `metadata`: what a Connect worker
-    joined with."""
+    """Topics and partitions, or connectors and tasks; empty for other protocols. `metadata`: the metadata with which a
+    Connect worker joined."""
     if protocol_type == CONSUMER_PROTOCOL_TYPE:
         return read_assignment(data)
     if protocol_type == CONNECT_PROTOCOL_TYPE:
