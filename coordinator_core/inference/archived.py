@@ -1,40 +1,41 @@
-"""gold.archived_records: offset ranges of share partitions which were given up.
+"""gold.archived_records: offset ranges of share partitions that were given up.
 
-A record is given up once: where its group has a dead letter topic it is ARCHIVING while the broker copies it, and the
-row is of that moment (Kafka 4.4, KIP-1191); that it is ARCHIVED later is no news.
+A record is given up once. Where its group has a dead letter topic, it is ARCHIVING while the broker copies it, and the
+row has that time (Kafka 4.4, KIP-1191); becoming ARCHIVED later adds no row.
 
-`cause` is what the log shows, by the delivery limit L in force then:
+`cause` is what the log shows, given the delivery limit L in force at that time:
 
 * REJECT_OR_GAP: ARCHIVED at a count below L, where the limit cannot act (rule E);
 * LIMIT_OR_REJECT: ARCHIVED at L or above (rule F);
-* UNSEEN: the start offset passed a range which was never seen terminal, by no more than the record before counted
-  complete: archived in the broker's memory alone (rule H), or not distinguishable from that. So is what a group that is
-  read_committed passed unseen: an aborted transaction that was fetched since the record before is in no count;
-* START_OFFSET_MOVED: it moved further than was complete, so the data log's own start moved (rules G, J).
+* UNSEEN: the start offset passed a range that no record showed as terminal, by no more than the complete count of the
+  previous record: it was archived only in the broker's memory (rule H), or cannot be distinguished from that. Ranges
+  that a read_committed group passed without a state count as UNSEEN too: the complete count does not include an aborted
+  transaction that was fetched after the previous record;
+* START_OFFSET_MOVED: it moved further than the complete count, so the data log's own start moved (rules G, J).
 
-`confidence` is that of the row's weakest claim. Rules by `method`, the first that holds:
+`confidence` is that of the row's weakest claim. The first rule that holds gives the `method`:
 
 | method | shows | claims |
 | --- | --- | --- |
 | ARCHIVING_STATE | below L by way of ARCHIVING, where a gap never is | REJECTED, CERTAIN where the log tells L |
-| MARKER_AMONG_ABORTED | as the next, and some that are complete are not stored | TRANSACTION_MARKER, LIKELY |
+| MARKER_AMONG_ABORTED | like the next, and some complete offsets are not stored | TRANSACTION_MARKER, LIKELY |
 | ALONE_UNDER_READ_COMMITTED | a single offset at its first try, in a read_committed group | TRANSACTION_MARKER, GUESS |
-| BELOW_ANY_LIMIT | count 1, and no limit may be below 2 | REJECT_OR_GAP, CERTAIN |
+| BELOW_ANY_LIMIT | count 1, and no limit can be below 2 | REJECT_OR_GAP, CERTAIN |
 | ARCHIVED_WITHOUT_A_COPY | ARCHIVED at once, in a group that has a dead letter topic | GAP, LIKELY |
 | RELEASED_BEFORE | below L, and clients had seen the records and released them | REJECTED, LIKELY |
 | LOCK_DURATION | at L, alone, one lock duration after the last event | DELIVERY_LIMIT, LIKELY |
 | RETURNED_TOGETHER | at L, and the record's other ranges were handed back, none rejected | DELIVERY_LIMIT, LIKELY |
 | LAST_TRY_ALONE | at L, a single offset at L - 1 before, which the broker gives out alone | DELIVERY_LIMIT, LIKELY |
-| ASSUMED_LIMIT | below a limit that no log tells, and as often nothing was handed back | REJECT_OR_GAP, GUESS |
+| ASSUMED_LIMIT | below an assumed limit, and no range with that count was ever returned | REJECT_OR_GAP, GUESS |
 | DELIVERY_COUNT | count against L alone | CERTAIN where the log tells L, else LIKELY |
-| COMPLETE_COUNT | as many offsets were complete unseen as were passed unseen | UNSEEN, LIKELY |
-| START_OFFSET_JUMP | the start offset moved further than what was complete | START_OFFSET_MOVED, LIKELY |
-| START_OFFSET_PASSED | neither is so clear | GUESS |
+| COMPLETE_COUNT | at least as many unseen offsets were complete as were passed | UNSEEN, LIKELY |
+| START_OFFSET_JUMP | the start offset moved further than the complete count | START_OFFSET_MOVED, LIKELY |
+| START_OFFSET_PASSED | neither is clear | GUESS |
 
 The marker that ends a transaction takes an offset of its topic. No client sees it: a share consumer acknowledges it as
-a gap, and the coordinator stores it as given up at count 1, as it would a record that was rejected at once. Under
-read_committed the records of an aborted transaction are counted complete and not stored; where such are about, the
-topic has transactions, each of which has a marker.
+a gap, and the coordinator stores it as archived at count 1, like a record that was rejected at once. Under
+read_committed the records of an aborted transaction are counted complete and not stored. Where such records exist, the
+topic has transactions, each with a marker.
 """
 
 from dataclasses import dataclass
@@ -76,21 +77,23 @@ METHODS: Final = (
 )
 
 DEAD_LETTER_STATES: Final = ("TRIED", "REFUSED", "NOT_TRIED")
-"""What the log says of the copy on a dead letter topic. TRIED: the broker tried to write one, and archived the record
-whatever came of it; REFUSED: it tried, and the topic is not enabled for groups, or lacks the brokers' prefix;
-NOT_TRIED: the group has a dead letter topic, and the record was given up without one."""
+"""What the log says about the copy on a dead letter topic. TRIED: the broker tried to write one, and then archived the
+record whether or not it succeeded. REFUSED: it tried, and the topic is not enabled for groups, or lacks the brokers'
+prefix. NOT_TRIED: the group has a dead letter topic, and the record was given up without a copy."""
 
 _CAUSE: Final = {name: index for index, name in enumerate(CAUSES)}
 _LIKELY_CAUSE: Final = {name: index for index, name in enumerate(LIKELY_CAUSES)}
 _METHOD: Final = {name: index for index, name in enumerate(METHODS)}
 
 _Rule = tuple[BoolArray, str, str | None, int | I64]
-"""Where it holds, method, likely cause, confidence."""
+"""(where it holds, method, likely cause, confidence)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedColumns:
-    """Rows of gold.archived_records, by share partition, log offset and first offset. Codes index the tables above."""
+    """Rows of gold.archived_records, ordered by share partition, log offset and first offset. Codes index the tables
+    above.
+    """
 
     key: I64
     """Index into `ShareKeys`."""
@@ -107,14 +110,14 @@ class ArchivedColumns:
     method: I8
     confidence: I8
     dead_letter: I8
-    """-1: null; the group has no dead letter topic, or the log does not tell."""
+    """-1: null; the group has no dead letter topic, or the log does not say."""
 
     def __len__(self) -> int:
         return len(self.key)
 
 
 def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> ArchivedColumns:
-    """All that was given up in one log partition."""
+    """All ranges that were given up in one log partition."""
     chosen = np.flatnonzero(given_up(log.transitions) | (log.transitions.kind == PASSED))
     log = log.of_transitions(chosen)
     evidence = taken(evidence, chosen)
@@ -156,7 +159,7 @@ def _dead_letter(log: ShareLog, evidence: Evidence, configs: Configs) -> I8:
     changes, row = log.transitions, log.state_of_transition
     groups, group, at_ms = log.keys.group_ids, log.keys.group[log.states.key[row]], log.states.at_ms[row]
     was_tried = changes.to_state == ARCHIVING
-    # what the first snapshot shows, and what no record shows, may have been tried before
+    # a copy may have been tried before the first snapshot, or where records are missing
     is_seen = (changes.kind != FIRST_SEEN) & evidence.records.is_update & ~evidence.is_behind_hole
     not_tried = ~was_tried & is_seen & configs.is_set(DEAD_LETTER_TOPIC, groups, group, at_ms)
     states = (was_tried & configs.is_refused(groups, group, at_ms), was_tried, not_tried)
@@ -169,7 +172,7 @@ def _rules_of_archived(
 ) -> tuple[_Rule, ...]:
     changes, records = log.transitions, evidence.records
     states, row = log.states, log.state_of_transition
-    # all of it is of the record itself: what comes later changes nothing that was said
+    # it uses only the record itself, so that later records do not change earlier results
     is_alone = (
         is_archived & (changes.from_state == NONE) & (changes.to_delivery_count == 1) & _is_read_committed(log, configs)
     )
@@ -178,12 +181,13 @@ def _rules_of_archived(
     has_aborted = (states.delivery_complete_count[row] > states.terminal_count[row]) & ~is_compacted
     below, at_limit = is_archived & evidence.is_below_limit, is_archived & ~evidence.is_below_limit
     is_first_seen = changes.kind == FIRST_SEEN
-    # the time of what the first snapshot shows is not known, so the limit of that time is not either
+    # what the first snapshot shows has an unknown time, so the limit of that time is unknown too
     by_count = np.where(evidence.limit.is_known & ~is_first_seen, CERTAIN, LIKELY)
     seen = at_limit & ~is_first_seen
     had_last_try = (changes.from_state == AVAILABLE) & (changes.from_delivery_count == evidence.limit.values - 1)
     returned = records.has_returned & ~records.may_have_rejected & ~records.has_acknowledged
-    # brokers copy what a client rejected or had too often; what no client saw, as a marker, is ARCHIVED at once
+    # brokers copy records that a client rejected or that reached the delivery limit; what no client saw, such as a
+    # marker, is ARCHIVED at once
     is_copied = below & (changes.to_state == ARCHIVING)
     is_alone &= changes.to_state != ARCHIVING
     is_uncopied = (changes.to_state == ARCHIVED) & ~is_first_seen & records.is_update & ~evidence.is_behind_hole
@@ -220,11 +224,11 @@ def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, with
     keys = log.keys
     is_compacted = configs.was_compacted(keys.topics)[states.key[row]]
     is_committed = _is_read_committed(log, configs)
-    # holes of compaction are natural; a batch that was there is a record that was there
+    # holes from compaction are normal; where there was a batch, there was a record
     is_record = ~(is_compacted & had_none)
     is_hidden = is_passed & within & (passed <= hidden)
     is_moved = is_passed & ~within & (hidden <= 0)
-    # without a count, a hole may also be what no log of groups tells to be left out
+    # without a count, a hole may also be a range that the group skips for a reason that no log shows
     is_moved &= (states.delivery_complete_count[before] != NONE) | ~had_none
     return (
         (is_hidden & is_committed & had_none & ~is_compacted, "COMPLETE_COUNT", "ABORTED_TRANSACTION", LIKELY),
@@ -236,7 +240,7 @@ def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, with
 
 
 def _is_read_committed(log: ShareLog, configs: Configs) -> BoolArray:
-    """Was the group of each transition set to read_committed then, as far as the log tells?"""
+    """Whether the group of each transition was set to read_committed at that time. False where the log does not say."""
     keys, states, row = log.keys, log.states, log.state_of_transition
     return configs.equals(
         ISOLATION_LEVEL, READ_COMMITTED, keys.group_ids, keys.group[states.key[row]], states.at_ms[row]
@@ -244,21 +248,24 @@ def _is_read_committed(log: ShareLog, configs: Configs) -> BoolArray:
 
 
 def _is_passed(log: ShareLog) -> BoolArray:
-    """What the start offset passed unseen, where all batches before were known: else it may well have been seen."""
+    """Ranges that the start offset passed unseen. Only where all earlier batches are known: otherwise they may have
+    been seen.
+    """
     states, row = log.states, log.state_of_transition
     is_known = ~states.begins()[row] & states.is_complete[np.maximum(row - 1, 0)]
     is_passed: BoolArray = (log.transitions.kind == PASSED) & is_known
-    # it was given up when it became ARCHIVING, and has a row of that
+    # it was given up when it became ARCHIVING, and has a row for that
     is_passed &= log.transitions.from_state != ARCHIVING
     return is_passed
 
 
 def _is_within_complete_count(log: ShareLog, configs: Configs) -> BoolArray:
-    """The start offset moved by no more than the offsets which the record before counted complete, or over what the
-    group may have left out since.
+    """Whether the start offset moved by no more than the complete count of the previous record, or over offsets that
+    the group may have skipped since.
 
-    Kafka before 4.2 counts none: then what only the broker's memory archives may be of it where the topic is compacted,
-    or the group leaves aborted records out. Everywhere else nothing but the start of the data log moves it so.
+    Kafka before 4.2 has no such count. There, offsets may have been archived only in the broker's memory where the
+    topic is compacted, or where the group skips aborted records. In all other cases only the start of the data log
+    moves it like that.
     """
     states, row = log.states, log.state_of_transition
     had_none = log.transitions.from_state == NONE
@@ -268,6 +275,6 @@ def _is_within_complete_count(log: ShareLog, configs: Configs) -> BoolArray:
     jump = states.start_offset[row] - states.start_offset[before]
     complete_count = states.delivery_complete_count[before]
     within: BoolArray = np.where(complete_count == NONE, may_be_hidden, jump <= complete_count)
-    # records of an aborted transaction that were archived in memory since the record before are in no count
+    # no count includes records of an aborted transaction that were archived in memory after the previous record
     within |= had_none & ~is_compacted & _is_read_committed(log, configs)
     return within

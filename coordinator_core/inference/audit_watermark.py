@@ -1,18 +1,18 @@
-"""Audit watermarks: a place in a group's log before which its gold is final, whatever comes.
+"""Audit watermarks: a place in a group's log before which its gold rows are final.
 
-What is inferred of a rebalance depends on its neighbours: which members there were before, which owners partitions had
-last, whether it was of a storm or a deployment. That reaches back over minutes; the days of a group, over one. So of
-two rebalances that follow each other, on different days (UTC) and further apart than storms and deployments reach, the
-first one and all before it are final, if nothing was left open then:
+What is inferred for a rebalance depends on its neighbours: the members before it, the last owners of partitions,
+whether it was part of a storm or a deployment. That reaches back over minutes; the days of a group, over one day. So if
+two consecutive rebalances are on different days (UTC) and further apart than storms and deployments reach, the first
+one and everything before it are final, provided that nothing was open between them:
 
 * every rebalance until then was over; the second one does not follow up the first one;
 * every partition that ever had an owner had one then, or the group was empty.
 
-The next audit reads the rows of silver that were open there or came after. It keeps what these do not show: the last
-events of the members that were there (`words`), and the ownership before it (`owned`, `lost`). New records may still
-show that the place was none; then PastTooShort is raised, and the group is judged from its beginning. One thing alone
-of this past still changes: if a member that was there comes back from another host, earlier rows get that host, too
-(`moved_members`).
+The next audit reads the rows of silver that were open at the watermark or came after it. In addition it needs what
+those rows do not contain: the last events of the members at that time (`words`), and the ownership before it (`owned`,
+`lost`). New records may still show that the watermark was wrong; then PastTooShort is raised, and the group is judged
+from its beginning. One thing in this past can still change: if a member comes back from another host, earlier rows get
+that host, too (`moved_members`).
 """
 
 from bisect import bisect_left
@@ -57,73 +57,75 @@ from schemas.group_types import GroupType
 
 TOPOLOGY_CHANGED: Final = "TOPOLOGY_CHANGED"
 OFFSETS_DELETED: Final = "OFFSETS_DELETED"
-"""Nothing that is said of generations, members or owners goes by it, so it may come at any time."""
+"""No inference about generations, members or owners uses this event, so it may come at any time."""
 
 Client = tuple[str | None, str, str]
-"""Group instance id, client id and host of a member, as rows of gold name it."""
+"""Group instance id, client id and host of a member, as in gold rows."""
 
 
 class OwnedBefore(NamedTuple):
-    """What is kept, of an ownership interval that began before a place, about the time before it."""
+    """What is kept about the time before a watermark, for an ownership interval that began before it."""
 
     gap_before_ms: int | None
     is_double: bool
     gap_cause: str | None
     unowned_partition_ms: int
-    """Until the place."""
+    """Until the watermark."""
 
 
 class AuditWatermark(NamedTuple):
-    """A place between two generations of one group, before which all is settled."""
+    """A place between two generations of one group, before which everything is settled."""
 
     generation_at: int
-    """`from_log_offset` of the generation before it. What ended there, or before, is not needed."""
+    """`from_log_offset` of the generation before it. Rows that ended there or earlier are not needed."""
     next_at: int
-    """The same of the generation after it."""
+    """`from_log_offset` of the generation after it."""
     next_ms: int
-    """When that began."""
+    """When the generation after it began."""
     events_from: int
-    """Place of the first event of the operation that began the generation before it: events from here on are needed."""
+    """Log offset of the first event of the operation that began the generation before it: events from there on are
+    needed.
+    """
     next_events_from: int
-    """The same of the generation after it."""
+    """Log offset of the first event of the operation that began the generation after it."""
     at_ms: int
-    """Nothing before it was later."""
+    """Latest time of anything before it."""
     begin_ms: int
-    """The generation before it began then, or sooner; so did all before."""
+    """Latest begin of all generations before it."""
     is_empty: bool
-    """Nobody was there."""
+    """The group had no members there."""
     group_types: frozenset[str]
-    """Of all before it."""
+    """All types of the group before it."""
     members: Mapping[Membership, Client]
-    """Who was there."""
+    """The members at that place."""
     bound: frozenset[Membership]
-    """Those of them whose host says more of the past than how they are named."""
+    """Those members whose host affected results in a way that a new host cannot simply be put in."""
     words: tuple[EventRow, ...]
-    """The last events of the members there, and of the group, before `events_from`; in log order."""
+    """The last events of these members, and of the group, before `events_from`, in log order."""
     owned: Mapping[OwnerPlace, OwnedBefore]
-    """Ownership intervals from before it."""
+    """Ownership intervals that began before it."""
     lost: Mapping[PlanKey, int]
-    """When the last owner lost a partition that had none there (ms)."""
+    """For partitions without an owner there: when the last owner lost them (ms)."""
     unplanned: frozenset[PlanKey]
-    """Partitions with an owner in a plan before the last one, and none in that."""
+    """Partitions that had an owner in a plan before the last plan, and have none in the last one."""
 
     @property
     def day(self) -> int:
-        """First instant of the last day of which all is settled but commits (ms)."""
+        """First instant (ms) of the last day that is settled except for its commits."""
         return self.at_ms // DAY_MS * DAY_MS
 
     def is_after(self, at_ms: int, settings: InferenceSettings) -> bool:
-        """Is a time far enough from all before it?"""
+        """Whether a time is far enough from everything before the watermark."""
         return _are_apart(self.at_ms, at_ms, settings)
 
 
 def reach_ms(settings: InferenceSettings) -> int:
-    """So long after a rebalance another one may change what is said of it."""
+    """How long after a rebalance another one may still change what is inferred for it."""
     return max(settings.rollout_pause_ms, settings.storm_window_ms)
 
 
 def since(life: GroupLife, watermark: AuditWatermark) -> GroupLife:
-    """What is needed of a life, its rows in log order, to judge it from a settled place on."""
+    """The rows that are needed to judge a group from a watermark on. `life`: its rows in log order."""
     place = watermark.generation_at
     return life._replace(
         generations=tuple(row for row in life.generations if _holds_after(row.to_log_offset, place)),
@@ -140,8 +142,8 @@ def _holds_after(to_log_offset: int | None, place: int) -> bool:
 def require_watermark(
     life: GroupLife, watermark: AuditWatermark, settings: InferenceSettings, new_log_offsets: I64
 ) -> None:
-    """Raises PastTooShort where what came shows that the place is none. `life`: what `since` gives of it;
-    `new_log_offsets`: of commits to be judged."""
+    """Raises PastTooShort where new rows show that the watermark is wrong. `life`: the result of `since`;
+    `new_log_offsets`: log offsets of the commits to be judged."""
     begins = {row.from_log_offset for row in life.generations}
     if not {watermark.generation_at, watermark.next_at} <= begins:
         raise PastTooShort("a generation is no more")
@@ -149,7 +151,7 @@ def require_watermark(
         raise PastTooShort("a commit from before the settled past was decided")
     changed = (at_ms for place, at_ms in _changes(life) if place >= watermark.next_at)
     event_times = (event.at for event in _timed(life.events) if event.log_offset >= watermark.next_events_from)
-    # what the earliest is far enough from, all are
+    # if the earliest is far enough, all are
     earliest_ms = min(chain(changed, event_times), default=_NEVER)
     if not watermark.is_after(earliest_ms, settings):
         raise PastTooShort("times went back behind the settled past")
@@ -159,16 +161,16 @@ def require_watermark(
 
 
 def unowned_before(watermark: AuditWatermark | None) -> tuple[Mapping[OwnerPlace, int] | None, int]:
-    """For each ownership interval at a watermark, how long its partition had no owner until then; the place."""
+    """For each ownership interval at a watermark, how long its partition had no owner until then; and the place."""
     if watermark is None:
         return None, -1
     return {place: before.unowned_partition_ms for place, before in watermark.owned.items()}, watermark.next_at
 
 
 def moved_members(life: GroupLife, watermark: AuditWatermark) -> Mapping[str, Moved]:
-    """Members of a settled past that came back from other hosts, by id. `life`: what `since` gives of it.
+    """Members of the settled past that came back from another host, by member id. `life`: the result of `since`.
 
-    Raises PastTooShort where more of a member changed, or where earlier results depend on its host.
+    Raises PastTooShort where other attributes of a member changed, or where earlier results depend on its host.
     """
     moved: dict[str, Moved] = {}
     for row in life.members:
@@ -183,10 +185,11 @@ def moved_members(life: GroupLife, watermark: AuditWatermark) -> Mapping[str, Mo
 
 
 def with_past(owners: Sequence[OwnerRow], watermark: AuditWatermark, unread: Sequence[int] = ()) -> list[OwnerRow]:
-    """Ownership intervals, with what is known of those from before a settled place. `unread`: the `unread_places`
+    """Ownership intervals, completed with what is kept of the time before the watermark. `unread`: the `unread_places`
     since.
 
-    Raises PastTooShort where one is no more, or a gap begins before the place that ends behind it.
+    Raises PastTooShort where a kept interval no longer exists, or where a gap begins before the watermark and ends
+    after it.
     """
     joined = list(owners)
     owned = {place: index for index, row in enumerate(owners) if (place := place_of(row)) in watermark.owned}
@@ -211,8 +214,8 @@ def with_past(owners: Sequence[OwnerRow], watermark: AuditWatermark, unread: Seq
 
 
 def _are_gaps_later(owners: Iterable[OwnerRow], from_ms: int) -> bool:
-    """Did all gaps before ownership intervals begin at a time, or after it? Those count for no rebalance before it;
-    nor, if nobody was there, do those from its own beginning on."""
+    """Whether all gaps before ownership intervals began at `from_ms` or later. Then they count for no earlier
+    rebalance; nor, if the group was empty, do gaps that began with the empty generation."""
     return all(not row.gap_before_ms or row.valid_from - row.gap_before_ms >= from_ms for row in owners)
 
 
@@ -223,10 +226,10 @@ def newest_watermark(
     settings: InferenceSettings,
     before: AuditWatermark | None = None,
 ) -> AuditWatermark | None:
-    """The newest place before which all is settled; where there is none after `before`, that one with today's members.
+    """The newest watermark; where there is none after `before`, `before` itself with the current members.
 
-    `life`: all of it, or what `since` gives of it, its rows in log order; `owners` and `rebalances` of it, less the
-    rebalances before.
+    `life`: all of it, or the result of `since`, its rows in log order; `owners` and `rebalances`: of `life`, without
+    the rebalances before.
     """
     if before is not None:
         now = {membership_of(row): _client_of(row) for row in life.members}
@@ -252,7 +255,7 @@ def newest_watermark(
 
 
 def _may_part(rebalances: Rebalances, number: int, settings: InferenceSettings) -> bool:
-    """May the past be settled before a rebalance, by what it and the one before it tell alone?"""
+    """Whether a watermark before a rebalance is possible, judging only by it and the one before it."""
     before, row = rebalances.rows[number - 1 : number + 1]
     return FOLLOW_UPS.isdisjoint(row.cause_methods) and _are_apart(before.started_at, row.started_at, settings)
 
@@ -262,7 +265,7 @@ def _are_apart(at_ms: int, next_ms: int, settings: InferenceSettings) -> bool:
 
 
 class _Times:
-    """When things happened on either side of rebalances of one group."""
+    """Times of changes before and after each rebalance of one group."""
 
     def __init__(self, life: GroupLife, rebalances: Rebalances) -> None:
         changes = sorted(_changes(life))
@@ -285,12 +288,14 @@ class _Times:
         self._over = np.maximum.accumulate(np.array(over, np.int64))
 
     def around(self, number: int) -> tuple[int, int]:
-        """The latest time of what was before a rebalance, those before it over, and the earliest of what was not."""
+        """The latest time of anything before a rebalance (earlier rebalances being over), and the earliest time of
+        anything else.
+        """
         return max(int(self._before[number]), int(self._over[number - 1])), int(self._after[number])
 
 
 def _timed(events: Iterable[EventRow]) -> Iterator[EventRow]:
-    """Events whose times play a part."""
+    """Events whose times matter."""
     return (event for event in events if event.event_type != OFFSETS_DELETED)
 
 
@@ -299,7 +304,7 @@ _NEVER: Final = np.iinfo(np.int64).max // 2
 
 
 def _changes(life: GroupLife) -> Iterator[tuple[int, int]]:
-    """Places in the log where something of a group changed, and when."""
+    """Log offsets where something about a group changed, with the times."""
     for generation in life.generations:
         yield generation.from_log_offset, generation.valid_from
         if generation.current_state_at is not None:
@@ -312,7 +317,9 @@ def _changes(life: GroupLife) -> Iterator[tuple[int, int]]:
 
 
 class _Seeker:
-    """Looks what is to be kept of a group at a place between two generations, or why it is not settled there."""
+    """Collects what has to be kept of a group at a place between two generations, or finds that the place is not
+    settled.
+    """
 
     def __init__(
         self, life: GroupLife, owners: Sequence[OwnerRow], rebalances: Rebalances, before: AuditWatermark | None
@@ -326,7 +333,7 @@ class _Seeker:
         self._completed = completion_times(life.events)
 
     def at(self, index: int, at_ms: int, *, is_empty: bool) -> AuditWatermark | None:
-        """What is to be kept before the generation with an index; None where something was open there."""
+        """The watermark before the generation with an index; None where something was open there."""
         life, before = self._life, self._before
         last, following = life.generations[index - 1 : index + 1]
         place, next_at, next_ms = last.from_log_offset, following.from_log_offset, following.valid_from
@@ -341,7 +348,7 @@ class _Seeker:
         begin_ms = begin_ms if before is None else max(begin_ms, before.begin_ms)
         lost = self._lost(next_at)
         if lost and unread_places(life.generations[:index]):
-            return None  # who had them since is not known, and what is kept would say that nobody did
+            return None  # their later owners are unknown, and a watermark would claim that there were none
         unplanned = frozenset() if is_empty else self._unplanned(last)
         later = (row for row in self._owners if row.from_log_offset >= next_at)
         if owned is None or unplanned is None or not _are_gaps_later(later, begin_ms if is_empty else next_ms):
@@ -371,8 +378,8 @@ class _Seeker:
         )
 
     def _bound(self, present: Set[Membership]) -> frozenset[Membership]:
-        """Those of some members whose host decided something, and those that the beginning of their rows does not
-        identify: that came twice, or owned something sooner."""
+        """Those members whose host decided a result, and those that their membership row does not identify: a member
+        that joined twice, or owned a partition earlier."""
         newest: dict[str, int] = {}
         for row in self._life.members:
             newest[row.member_id] = max(newest.get(row.member_id, 0), row.from_log_offset)
@@ -391,7 +398,9 @@ class _Seeker:
         )
 
     def _is_over(self, log_offset: int) -> bool:
-        """Had everybody arrived at every generation whose event was before a place? Classic ones begin with that."""
+        """Whether all members had reached every generation whose event is before a log offset. Classic generations
+        begin with that.
+        """
         started = (event for event in self._life.events if event.event_type == "GENERATION_STARTED")
         return all(
             event.group_type == GroupType.CLASSIC or event.log_offset in self._completed
@@ -400,7 +409,7 @@ class _Seeker:
         )
 
     def _first_owned(self, place: int, next_at: int) -> int:
-        """Where the first interval began of a streams task that was assigned at a place."""
+        """First log offset of the intervals of streams tasks that were assigned at a place."""
         begins = (
             row.from_log_offset
             for row in self._life.assignments
@@ -411,8 +420,8 @@ class _Seeker:
         return min(begins, default=next_at)
 
     def _owned(self, place: int, next_at: int, members: MembersAt) -> dict[OwnerPlace, OwnedBefore] | None:
-        """What is to be kept of the ownership intervals at a place; None where one would begin elsewhere, or have
-        another owner, by the rows of silver that are needed from there on."""
+        """What has to be kept of the ownership intervals at a place; None where the silver rows that are read later
+        would give an interval another beginning or another owner."""
         begins = {
             (row.topic_id, row.partition, row.from_log_offset, row.member_id)
             for row in self._life.assignments
@@ -432,7 +441,7 @@ class _Seeker:
         return owned
 
     def _lost(self, next_at: int) -> dict[PlanKey, int]:
-        """Partitions that had an owner before a place and none there, and when they lost it."""
+        """Partitions that had an owner before a place and none at it, with the time when they lost it."""
         latest: dict[PlanKey, tuple[int, int]] = {}
         owned: set[PlanKey] = set()
         for row in self._owners:
@@ -448,8 +457,8 @@ class _Seeker:
         return {key: valid_to for key, valid_to in lost.items() if key not in owned}
 
     def _unplanned(self, last: GenerationRow) -> frozenset[PlanKey] | None:
-        """Partitions that had an owner in plans before that of a generation, and none in it; None where it has no plan,
-        or a plan since knows one of them or names an owner otherwise."""
+        """Partitions that had an owner in plans before the plan of a generation, and none in it. None where it has no
+        plan, where a later plan has one of these partitions, or where a planned member's instance id changed."""
         life = self._life
         planned_at = Plans(life).planned_at(last)
         if planned_at is None:
@@ -473,9 +482,9 @@ class _Seeker:
 def _words(
     events: Sequence[EventRow], all_events: Sequence[EventRow], member_ids: frozenset[str], topologies_from: int
 ) -> tuple[EventRow, ...]:
-    """Of some events, the first ones of all, what later ones do not make up for: the newest of each kind of each member
-    that is there and of the group, by place and by time, the newest that shows a member where it is to be, and what
-    streams groups read from a place on."""
+    """The events to keep, out of `events` (the first ones of `all_events`), since later ones do not replace them: for
+    the group and for each current member, the newest of each kind by log offset and by time; the newest that shows a
+    member with its whole assignment; and what streams groups read from a place on."""
     rebuilt = {event.at for event in all_events if event.event_type in NO_SIGNS_OF_LIFE}
     of_group: dict[tuple[str, str], EventRow] = {}
     of_members: dict[str, dict[tuple[str, str], EventRow]] = {}
@@ -496,7 +505,7 @@ def _words(
             continue
         is_alive = kind in SIGNS_OF_LIFE and event.at not in rebuilt
         if is_alive and kind == JOINED:
-            of_members[member_id] = {}  # events before are of another membership interval
+            of_members[member_id] = {}  # earlier events belong to another membership interval
         kept = of_members.setdefault(member_id, {})
         kept["newest", kind] = event
         if kind == RECONCILED and event.details.get("state") == STABLE:
@@ -517,7 +526,7 @@ def _client_of(member: MemberRow) -> Client:
 
 
 def _firsts(owners: Iterable[OwnerRow], next_at: int) -> Iterable[int]:
-    """Of each partition, the index of the ownership interval that begins first from a place on."""
+    """For each partition, the index of its first ownership interval that begins at a place or later."""
     firsts: dict[PlanKey, tuple[int, int]] = {}
     for index, row in enumerate(owners):
         at = row.from_log_offset, index

@@ -1,21 +1,21 @@
 """Why a group rebalanced.
 
-The log holds what a rebalance led to. A cause is certain where the step that wrote the generation shows it: somebody
-came, a subscription changed, the metadata hash did. That somebody went is as certain, but not why (`leave_reasons`).
-A classic generation in which nothing of the kind changed was asked for by a member that joined again: its leader, which
-saw the partitions of its topics change, or a cooperative member which had given up what the next round hands on, or a
-client that just asked for it (Consumer.enforceRebalance). The first two show in what was assigned; the last does not.
-A leader may also learn late of partitions that were there before, so that they are new is certain only where the
-metadata log shows that the topic grew between the two generations. Where a leader that did not know a topic left it out
-(clients of other languages ask for the metadata of a topic when a member subscribes to it, and assign without it
-meanwhile), it joins again when it does, and that only follows up the generation before.
-A static member that comes back makes no rebalance by itself (KIP-345): the coordinator only gives it another member id.
-A group that was converted to the classic protocol rebalances after that: the coordinator asks for it
-(convertToClassicGroup), and what the last leaver had is assigned then.
+The log has the result of a rebalance. A cause is certain where the operation that wrote the generation shows it: a
+member joined, a subscription changed, the metadata hash changed. That a member went is just as certain, but not why
+(`leave_reasons`). A classic generation without any such change was triggered by a member that joined again: its leader,
+which saw the partitions of its topics change; a cooperative member that had revoked partitions for the next round; or a
+client that simply asked for it (Consumer.enforceRebalance). The first two show in the assignments, the last does not. A
+leader may also learn late of partitions that existed before, so that "new partitions" is certain only where the
+metadata log shows that the topic grew between the two generations. Some clients (of other languages) ask for the
+metadata of a topic when a member subscribes to it, and meanwhile assign without it. Their leader joins again once it
+knows the topic, and that rebalance only follows up the generation before. A static member that comes back triggers no
+rebalance by itself (KIP-345): the coordinator only gives it another member id. A group that was converted to the
+classic protocol rebalances after that: the coordinator triggers it (convertToClassicGroup), and the partitions of the
+last member that left are assigned then.
 
-Connect workers rebalance in steps (KIP-415). Those that had to give something up join again at once; the tasks of a
-worker that went are assigned when the leader has waited for it to come back; and the leader assigns what the config
-topic says by then. The details of a generation's event show which of these it was.
+Connect workers rebalance in steps (KIP-415). Workers that had to revoke something join again at once; the tasks of a
+worker that went are assigned after the leader has waited for it to come back; and the leader assigns what the config
+topic contains at that time. The details of a generation's event show which of these it was.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,34 +28,34 @@ from coordinator_core.kafka_versions import KafkaVersion, Since
 from schemas.group_types import GroupType
 
 COOPERATIVE_PROTOCOLS: Final = frozenset({"cooperative-sticky", "stream"})
-"""Assignors which hand a partition on in two rounds: the first leaves it out, the second gives it. `stream` is what
-clients of Kafka Streams call theirs."""
+"""Assignors that move a partition in two rounds: the first revokes it, the second assigns it. `stream` is the name that
+clients of Kafka Streams use."""
 COOPERATIVE_FOLLOW_UP: Final = "COOPERATIVE_FOLLOW_UP"
 CONVERSION_FOLLOW_UP: Final = "CONVERSION_FOLLOW_UP"
 CONNECT_DELAY_OVER: Final = "CONNECT_DELAY_OVER"
 METADATA_FOLLOW_UP: Final = "METADATA_FOLLOW_UP"
 CONVERTED: Final = "GROUP_CONVERTED"
 REPLACEMENT_COUNTS: Final = frozenset({GroupType.CLASSIC, GroupType.STREAMS})
-"""Group types in which a static member that comes back may have brought what makes a rebalance: metadata of a classic
-protocol, another process of Kafka Streams. In a consumer group its records show whatever that was."""
+"""Group types in which a returning static member may have brought a reason to rebalance: metadata of a classic
+protocol, another process of Kafka Streams. In a consumer group its records show the reason."""
 WHOLE_ASSIGNMENT_PROTOCOLS: Final = frozenset({"range", "roundrobin", "sticky"})
-"""Assignors which assign every partition of every topic subscribed to, in one round."""
+"""Assignors that assign every partition of every subscribed topic in one round."""
 
 
 CONNECT: Final = "connect"
 DELAY_SLACK_MS: Final = 100
-"""Timestamps of one broker may be so far from when a worker set its clock."""
+"""By how much timestamps of one broker may differ from the time at which a worker set its clock."""
 DELAY_REJOIN_MS: Final = 10_000
-"""When a delay is over its workers join again, most of them with their next heartbeat (3 s)."""
+"""When a delay is over, its workers join again, most of them with their next heartbeat (3 s)."""
 LATE_METADATA_MS: Final = 10_000
-"""A leader that lacks the metadata of a topic has it, and the members have joined again, so long after, at most."""
+"""A leader that lacks the metadata of a topic gets it, and the members join again, within this time."""
 
 FIRST_EPOCH: Final = 2
-"""The first group epoch in a log of Kafka 4.3 and later (ModernGroup); 1 before."""
+"""The first group epoch in a log of Kafka 4.3 and later (ModernGroup); it is 1 before."""
 
 
 class Cause(NamedTuple):
-    """A cause, the rule which found it, and how sure it is."""
+    """A cause, the rule that found it, and its confidence."""
 
     cause: str
     method: str
@@ -80,65 +80,69 @@ ORDER: Final = (
     "ASSIGNMENT_REFINED",
     "UNKNOWN",
 )
-"""The main cause comes first. What alone makes a rebalance, whatever else there was, comes before what is inferred."""
+"""Order of causes; the first one is the main cause. Causes that trigger a rebalance by themselves come before inferred
+ones.
+"""
 
 CONFIDENCES: Final = (CERTAIN, LIKELY, GUESS)
 
 
 class GenerationStart(NamedTuple):
-    """The operation that began a generation, with what is known around it."""
+    """The operation that began a generation, with its context."""
 
     row: GenerationRow
     previous: GenerationRow | None
     """The generation before it of the same incarnation."""
     events: tuple[EventRow, ...]
-    """Of the operation itself."""
+    """Events of the operation itself."""
     since_previous: tuple[EventRow, ...]
-    """Since the one before, that one's own and this one's included."""
+    """Events since the previous generation, including that of the previous and of this one."""
     leave_reasons: tuple[LeaveReason, ...]
-    """Why each member went that did."""
+    """Why each member went."""
     member_count: int
-    """Members after it."""
+    """Number of members after it."""
     has_pattern: bool
-    """Does one of them subscribe by a pattern?"""
+    """Whether a member subscribes with a pattern."""
     movement: Movement
     """What its plan changed."""
     had_members: bool
-    """Were there members before?"""
+    """Whether there were members before."""
     is_timeless: bool = False
-    """Have its records no time, by which they are known to be of one operation?"""
+    """Whether its records have no timestamp, which would show that they belong to one operation."""
     has_unread: bool = False
-    """Does the log not tell what one of them subscribes to?"""
+    """Whether the subscription of a member is not in the log."""
     has_gap: bool = False
-    """Is a part of the log missing between the generation before and this one?"""
+    """Whether a part of the log is missing between the previous generation and this one."""
     may_have_others: bool = False
-    """May it have members whose records cannot be read?"""
+    """Whether there may be members whose records cannot be read."""
     has_grown: bool = False
-    """Does the metadata log show that a topic of which new partitions were assigned grew between the two?"""
+    """Whether the metadata log shows that a topic with newly assigned partitions grew between the two generations."""
     is_soon: bool = False
-    """Did its join phase end within `LATE_METADATA_MS` of the generation before?"""
+    """Whether its join phase ended within `LATE_METADATA_MS` of the previous generation."""
     has_vanished: bool = False
-    """Did partitions lose their owner that the members which are left would have been assigned if they were there?"""
+    """Whether partitions lost their owner that the remaining members would have been assigned if they existed."""
     has_revoked: bool = False
-    """Did the generation before take partitions from members that stayed?"""
+    """Whether the previous generation revoked partitions from members that stayed."""
     is_late: bool = False
-    """Did its join phase end when each member of the generation before had had its rebalance time-out to join again?"""
+    """Whether its join phase ended after each member of the previous generation had its full rebalance timeout to join
+    again.
+    """
     least_release: KafkaVersion | None = None
-    """The oldest release that may have written it, where the metadata log tells one."""
+    """The oldest release that may have written it, if the metadata log shows one."""
     previous_least_release: KafkaVersion | None = None
-    """The same of the generation before it."""
+    """The oldest release that may have written the previous generation."""
 
     @property
     def is_waited_out(self) -> bool:
-        """Did members go only because they did not join again? Then something else had asked for that."""
+        """Whether members went only because they did not join again. Then something else triggered the rebalance."""
         return bool(self.leave_reasons) and {reason.method for reason in self.leave_reasons} == {REBALANCE_TIMEOUT}
 
     def has(self, event_type: str) -> bool:
-        """Did the operation bring such an event?"""
+        """Whether the operation has an event of this type."""
         return any(event.event_type == event_type for event in self.events)
 
     def value_of(self, events: Sequence[EventRow], generation: GenerationRow | None, name: str) -> int | None:
-        """A number in the details of the event of a generation."""
+        """A number from the details of a generation's event."""
         for event in events:
             if generation is not None and event.event_type == STARTED and event.generation == generation.generation:
                 number = event.details.get(name)
@@ -146,12 +150,12 @@ class GenerationStart(NamedTuple):
         return None
 
     def before_and_now(self, name: str) -> tuple[int | None, int | None]:
-        """A number in the generation before, and in this one."""
+        """A number from the events of the previous generation and of this one."""
         return self.value_of(self.since_previous, self.previous, name), self.value_of(self.events, self.row, name)
 
 
 def find_causes(step: GenerationStart, before: Sequence[Cause]) -> list[Cause]:
-    """All causes of a rebalance, the main one first. `before` are those of the rebalance before."""
+    """All causes of a rebalance, the main one first. `before`: the causes of the previous rebalance."""
     if is_first_seen(step):
         return [Cause("UNKNOWN", "FIRST_SEEN", GUESS)]
     causes = [*_by_events(step), *(Cause(*leave_reason) for leave_reason in step.leave_reasons)]
@@ -175,10 +179,10 @@ def find_causes(step: GenerationStart, before: Sequence[Cause]) -> list[Cause]:
 
 
 def is_first_seen(step: GenerationStart) -> bool:
-    """Does the log begin in the middle of the group's life, so that nothing is known of what led here?
+    """Whether the log begins in the middle of the group's life, so that the cause is unknown.
 
-    Several members that make a group in one step raise its epoch once each: that is a beginning too. Epoch 1 of a group
-    of which compaction left members' metadata alone is none, and of the epoch after it no more is known.
+    Several members that create a group in one operation raise its epoch once each, which still is a beginning. Epoch 1
+    is not a beginning where compaction left only members' metadata, and the epoch after it is just as unknown.
     """
     if _has_unknown_epoch(step.row, step.events):
         return True
@@ -194,7 +198,7 @@ def is_first_seen(step: GenerationStart) -> bool:
 
 
 def _has_unknown_epoch(row: GenerationRow, events: Sequence[EventRow]) -> bool:
-    """Is a generation the one that Kafka creates a group with, which no record shows?"""
+    """Whether a generation has the epoch with which Kafka creates a group, without a record that shows it."""
     return row.is_contiguous and any(
         event.event_type == "GROUP_CREATED" and event.generation == row.generation and "first_seen" in event.details
         for event in events
@@ -202,7 +206,7 @@ def _has_unknown_epoch(row: GenerationRow, events: Sequence[EventRow]) -> bool:
 
 
 def is_unread(step: GenerationStart) -> bool:
-    """Can an assignment of this generation or of the one before not be read, so that nobody knows what moved?"""
+    """Whether an assignment of this or of the previous generation cannot be read, so that movements are unknown."""
     return bool(step.row.unread_members) or (step.previous is not None and bool(step.previous.unread_members))
 
 
@@ -211,17 +215,17 @@ def _order(cause: Cause) -> tuple[int, int, str]:
 
 
 def weaker(cause: Cause) -> Cause:
-    """Not all is known that led here: generations are missing before this one, what is seen may be of another
-    operation, or assignments cannot be read."""
+    """Lower CERTAIN to LIKELY, because not everything that led here is known: generations are missing before this one,
+    the events may belong to another operation, or assignments cannot be read."""
     return cause._replace(confidence=LIKELY) if cause.confidence == CERTAIN else cause
 
 
 def _by_events(step: GenerationStart) -> Iterable[Cause]:
-    """What the step's own records prove."""
+    """Causes that the operation's own records prove."""
     if step.has("GROUP_CONVERTED"):
         yield Cause("GROUP_CONVERTED", "CONVERTED", CERTAIN)
     if not step.member_count and not step.may_have_others:
-        # one that had none before may have had some that are in no record
+        # a group without known members may have had some that are in no record
         yield Cause("GROUP_EMPTIED", "NO_MEMBERS_LEFT", CERTAIN if step.had_members else LIKELY)
     elif step.member_count and _is_first(step):
         yield Cause("FIRST", "FIRST_GENERATION", CERTAIN)
@@ -232,7 +236,7 @@ def _by_events(step: GenerationStart) -> Iterable[Cause]:
         yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if step.leave_reasons else LIKELY)
     for event in step.events:
         if event.event_type == ASSIGNMENT_CONFIGS_CHANGED:
-            # a release before 4.3 wrote none: the first ones after an upgrade differ, whatever was set
+            # releases before 4.3 wrote no configs: the first ones after an upgrade differ, even if nothing changed
             may_be_unwritten = not Since.STREAMS_ASSIGNMENT_CONFIGS.is_proven_by(step.previous_least_release)
             is_first = event.details["from"] == NO_CONFIGS and may_be_unwritten
             yield Cause("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", GUESS if is_first else CERTAIN)
@@ -245,7 +249,7 @@ def _by_events(step: GenerationStart) -> Iterable[Cause]:
 
 
 def _is_first(step: GenerationStart) -> bool:
-    """Never before had this incarnation of the group members."""
+    """Whether this incarnation of the group never had members before."""
     previous = step.previous
     return previous is None or (
         previous.generation == 0 and previous.group_type == GroupType.CLASSIC and not step.had_members
@@ -253,7 +257,7 @@ def _is_first(step: GenerationStart) -> bool:
 
 
 def _by_metadata(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cause]:
-    """Groups other than classic: the coordinator itself sees that topics changed, and says so by a hash."""
+    """Groups other than classic: the coordinator itself notices changed topics, and records a new metadata hash."""
     if causes or step.previous is None:
         return
     if step.row.group_type == GroupType.SHARE and any(
@@ -269,7 +273,7 @@ def _by_metadata(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cau
             and Since.METADATA_HASH.is_proven_by(step.least_release)
         )
         has_owned = step.movement.total > step.movement.came
-        # a static member that comes back may subscribe to other topics, which alone changes the hash too
+        # a returning static member may subscribe to other topics, which also changes the hash
         is_guess = (is_unwritten and has_owned) or step.has("STATIC_MEMBER_REPLACED") or step.may_have_others
         yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", GUESS if is_guess else CERTAIN)
     elif step.row.group_type == GroupType.CONSUMER and not step.row.metadata_hash and not step.may_have_others:
@@ -277,11 +281,10 @@ def _by_metadata(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cau
 
 
 def _by_assignor(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cause]:
-    """Consumer groups: members prefer another server assignor. Kafka 4.4 raises the epoch for that; before, the change
-    waits for something else that does.
+    """Consumer groups: members prefer another server assignor. Kafka 4.4 bumps the epoch for that; earlier releases
+    apply the change with the next bump.
 
-    Which release wrote the log the metadata log tells, or shows where nothing else is left that could have raised the
-    epoch.
+    The release is known from the metadata log, or follows where nothing else can have bumped the epoch.
     """
     changes = [event for event in step.events if event.event_type == "PROTOCOL_CHANGED"]
     if step.row.group_type != GroupType.CONSUMER or not changes:
@@ -292,7 +295,7 @@ def _by_assignor(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cau
         yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, CERTAIN)
         return
     if causes:
-        # a release before 4.4 would have done the same without it
+        # a release before 4.4 would have bumped the epoch without it
         yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, GUESS)
         return
     is_sure = not step.has_pattern and not has_tie and not step.may_have_others
@@ -308,7 +311,7 @@ def _by_pattern(step: GenerationStart) -> Cause:
 
 
 def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
-    """Classic groups: nobody came, went or asked for other topics, and yet other partitions are assigned."""
+    """Classic groups: no member joined, went or changed its topics, and yet other partitions are assigned."""
     previous = step.previous
     if previous is None or previous.group_type != GroupType.CLASSIC or not step.had_members or not step.member_count:
         return
@@ -327,7 +330,7 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
     if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and (movement.came or movement.went):
         if _is_metadata_late(step):
             return
-        # a leader that knew less of the topics would have assigned the same
+        # a leader that had known less of the topics would have assigned the same
         is_sure = bool(movement.grown_topics) and step.has_grown and not step.has_unread
         yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if is_sure else LIKELY)
     elif protocols <= COOPERATIVE_PROTOCOLS and (has_new or (step.is_late and movement.came)):
@@ -335,10 +338,11 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
 
 
 def _while_waited(step: GenerationStart) -> Iterable[Cause]:
-    """What had begun a rebalance in which members did not join again.
+    """What triggered a rebalance in which members did not join again.
 
-    The partitions of those go to others. Where nobody has one of a topic that others ask for, there is no such
-    partition any more: cooperative assignors leave out only what a member that stays has to give up first.
+    The partitions of those members go to others. If no member has such a partition, though others subscribe to its
+    topic, the partition no longer exists: cooperative assignors leave out only what a staying member has to revoke
+    first.
     """
     if not step.is_waited_out or is_unread(step):
         return
@@ -347,11 +351,12 @@ def _while_waited(step: GenerationStart) -> Iterable[Cause]:
 
 
 def _is_metadata_late(step: GenerationStart) -> bool:
-    """Did a leader assign what the generation just before left out, since it did not know the topic then?
+    """Whether a leader now assigned partitions that the previous generation left out because the leader did not know
+    the topic.
 
-    So it is with partitions that lost their owner by that one, and with topics of which nobody had any, if that one has
-    a member that came or asked for others and may have brought them: where nothing at all had been assigned, the topics
-    may as well have been made since.
+    These are partitions that lost their owner by the previous generation, or topics of which no member had any
+    partition, if in the previous generation a member joined or changed its topics and may have brought them. Where
+    nothing at all had been assigned, the topics may as well have been created since.
     """
     movement, previous = step.movement, step.previous
     if previous is None or not step.is_soon or not movement.came or movement.went or movement.grown_topics:
@@ -368,7 +373,7 @@ def _is_metadata_late(step: GenerationStart) -> bool:
 
 
 def _follows_conversion(step: GenerationStart, before: Sequence[Cause]) -> bool:
-    """Is the generation before the one that a conversion to the classic protocol wrote?"""
+    """Whether the previous generation is the one written by a conversion to the classic protocol."""
     previous = step.previous
     return (
         previous is not None
@@ -380,7 +385,9 @@ def _follows_conversion(step: GenerationStart, before: Sequence[Cause]) -> bool:
 
 
 def _by_configs(step: GenerationStart) -> Iterable[Cause]:
-    """Connect: the leader assigned by newer configs. That alone proves nothing: session keys are in that topic too."""
+    """Connect: the leader assigned by a newer config offset. That alone proves nothing: session keys are in that topic
+    too.
+    """
     before, now = step.before_and_now("config_offset")
     if before is None or now is None or now <= before:
         return
@@ -394,10 +401,10 @@ def _by_configs(step: GenerationStart) -> Iterable[Cause]:
 
 
 def _is_follow_up(step: GenerationStart) -> bool:
-    """Does the generation before make another one follow at once?"""
+    """Whether the previous generation causes another one at once."""
     if step.row.protocol_type == CONNECT:
         return any(step.before_and_now(name)[0] for name in ("revoked_count", "has_error"))
-    if step.is_late:  # partitions come back with a topic that is made again, too
+    if step.is_late:  # partitions also come back with a recreated topic
         return False
     if is_unread(step):
         return False
@@ -407,7 +414,7 @@ def _is_follow_up(step: GenerationStart) -> bool:
 
 
 def _is_delay_over(step: GenerationStart) -> bool:
-    """Connect: had the leader waited so long for a worker as the generation before said?"""
+    """Connect: whether the leader had waited for a worker for the delay that the previous generation announced."""
     delay_ms = step.before_and_now("delay_ms")[0]
     if step.row.protocol_type != CONNECT or step.previous is None or not delay_ms:
         return False
@@ -425,7 +432,7 @@ def _by_default(step: GenerationStart, before: Sequence[Cause]) -> Cause:
 
 
 def _method_of_follow_up(step: GenerationStart) -> str | None:
-    """Of a generation that only carries on what the one before began; None of others."""
+    """The method for a generation that only completes the previous one; None for others."""
     if _is_follow_up(step):
         return COOPERATIVE_FOLLOW_UP
     if _is_delay_over(step):
@@ -434,7 +441,8 @@ def _method_of_follow_up(step: GenerationStart) -> str | None:
 
 
 def _may_be_cooperative(row: GenerationRow) -> bool:
-    """An assignor that nobody knows may be; those that assign all in one round are not."""
+    """Whether an assignor may be cooperative. Unknown ones may be; those that assign everything in one round are
+    not."""
     if row.protocol_name in COOPERATIVE_PROTOCOLS:
         return True
     return row.protocol_type == "consumer" and row.protocol_name not in WHOLE_ASSIGNMENT_PROTOCOLS

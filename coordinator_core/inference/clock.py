@@ -1,10 +1,10 @@
-"""Times where the log has none.
+"""Substitutes for missing timestamps.
 
-Records of Kafka before 0.10 bear no time, nor do many dumps, and a damaged one may bear an impossible one. What is
-inferred of a group compares times all the same, and needs them in the order of the log. So rows without a time get one
-here, just behind the last known one (`with_times`); `GroupLife.timeless` remembers their places. Nothing is said that
-rests on such a time: it is no evidence of why a member went, it makes no duration and counts for no day; and rows of
-gold show none (`shown_at`).
+Records of Kafka before 0.10 have no timestamp, nor do many dumps, and a damaged record may have an impossible one.
+Inference compares times, and needs them in log order. So a row without a time gets one just after the last known time
+(`with_times`); `GroupLife.timeless` has the log offsets of such rows. No result depends on a substitute: it is not
+evidence of why a member went, it gives no duration and counts for no day, and rows of gold have null instead
+(`shown_at`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,18 +22,18 @@ _ENDS: Final = attrgetter("to_log_offset", "valid_to")
 _AT: Final = attrgetter("at")
 
 _NO_TIMES: Final = frozenset({None, NONE_MS})
-"""As `is_time` has it: a set is asked of many at once."""
+"""The values for which `is_time` is false, as a set, to check many at once."""
 
 Interval = TypeVar("Interval", GenerationRow, MemberRow, AssignmentRow)
 
 
 def is_time(at_ms: int | None) -> TypeGuard[int]:
-    """Is there one? Null in silver, or Kafka's -1, is none."""
+    """Whether it is a time: null in silver and Kafka's -1 are not."""
     return at_ms is not None and at_ms != NONE_MS
 
 
 def lacks_times(life: GroupLife) -> bool:
-    """Is there a row of a group without a time? Commits are not asked: theirs are columns."""
+    """Whether any row of a group lacks a time. Commits are not checked: they are columns."""
     rows = (*life.generations, *life.members, *life.assignments)
     return (
         not _NO_TIMES.isdisjoint(chain(map(_AT, life.events), map(_VALID_FROM, rows)))
@@ -43,7 +43,7 @@ def lacks_times(life: GroupLife) -> bool:
 
 
 def with_times(life: GroupLife) -> GroupLife:
-    """The same, with a time in each row, and the places of those that had none."""
+    """The same rows, each with a time, and the log offsets of those that had none."""
     if not lacks_times(life):
         return life
     clock = _Clock(life)
@@ -61,7 +61,7 @@ def with_times(life: GroupLife) -> GroupLife:
 
 
 def shown_at(life: GroupLife, log_offset: int | None, at_ms: int) -> int:
-    """The time of a place in the log as gold shows it; NONE_MS where the log has none."""
+    """The time of a log offset as gold shows it; NONE_MS where the log has none."""
     return NONE_MS if log_offset in life.timeless else at_ms
 
 
@@ -70,7 +70,8 @@ def _state_at_known(row: GenerationRow) -> GenerationRow:
 
 
 class _Clock:
-    """A time for each operation of one group. An operation is named by its last record, as intervals are."""
+    """Assigns a time to each operation of one group. An operation is identified by its last record, as intervals
+    are."""
 
     def __init__(self, life: GroupLife) -> None:
         times = list(_timed_places(life))
@@ -89,12 +90,12 @@ class _Clock:
         self._times = known
 
     def _operation(self, place: int) -> int:
-        """The last record of the operation that a place is in, as far as that shows."""
+        """The last record of the operation that contains a log offset, as far as it is known."""
         index = bisect_left(self._ends, place)
         return self._ends[index] if index < len(self._ends) else place
 
     def at(self, place: int) -> int:
-        """The time of the operation; where it has none, one for each that follows the last known one, in order."""
+        """The time of the operation. Operations without one get the last known time plus 1 ms each, in log order."""
         operation = self._operation(place)
         if operation in self._times:
             return self._times[operation]
@@ -103,14 +104,14 @@ class _Clock:
         return base_ms + bisect_right(self._lacking, operation) - bisect_right(self._lacking, before)
 
     def _first_ms(self) -> int:
-        """Before the first known time by as many as have none before it."""
+        """The base before the first known time: earlier by 1 ms for each operation without a time before it."""
         if not self._known:
             return 0
         place, at_ms = self._known[0]
         return max(at_ms - 1 - bisect_right(self._lacking, place), 0)
 
     def filled(self, row: Interval) -> Interval:
-        """The same interval, with its times."""
+        """The same interval with times."""
         if not is_time(row.valid_from):
             row = row._replace(valid_from=self.at(row.from_log_offset))
         if row.to_log_offset is not None and not is_time(row.valid_to):
@@ -119,7 +120,7 @@ class _Clock:
 
 
 def _timed_places(life: GroupLife) -> Iterator[tuple[int, int | None, bool]]:
-    """Places, their times, and whether each is the end of an operation."""
+    """Log offset, time, and whether the offset is the end of an operation."""
     for begin, begin_ms in map(_BEGINS, chain(life.generations, life.members, life.assignments)):
         yield begin, begin_ms, True
     for end, end_ms in map(_ENDS, chain(life.generations, life.members, life.assignments)):

@@ -1,4 +1,4 @@
-"""Work on columns."""
+"""Helpers for columns."""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
@@ -10,14 +10,14 @@ from coordinator_core.log.chunk import I8, I64, BoolArray
 
 COUNTED_MIN: Final = 1 << 12
 COUNTED_FACTOR: Final = 16
-"""Distinct numbers are counted in an array where they lie so close together, or within so many times as many as there
-are; else they are sorted, which takes less time then."""
+"""Distinct numbers are counted in an array if their span is at most COUNTED_MIN or COUNTED_FACTOR times their count;
+else they are sorted, which is then faster."""
 
 Columns = TypeVar("Columns")
 
 
 def taken(columns: Columns, rows: I64) -> Columns:
-    """Some rows of a dataclass of columns, its fields columns of one length or dataclasses of such."""
+    """Some rows of a dataclass of columns. Its fields are columns of one length, or dataclasses of columns."""
     values = ((field.name, getattr(columns, field.name)) for field in fields(columns))  # type: ignore[arg-type]
     found: dict[str, Any] = {
         name: taken(value, rows) if is_dataclass(value) and not isinstance(value, type) else value[rows]
@@ -27,13 +27,13 @@ def taken(columns: Columns, rows: I64) -> Columns:
 
 
 def joined(first: Columns, second: Columns) -> Columns:
-    """The rows of two dataclasses of columns, one after the other."""
+    """Concatenate the rows of two dataclasses of columns."""
     names = [field.name for field in fields(first)]  # type: ignore[arg-type]
     return type(first)(**{name: np.concatenate((getattr(first, name), getattr(second, name))) for name in names})
 
 
 def first_that_holds(conditions: Sequence[BoolArray]) -> I8:
-    """For each row, the index of the first condition that holds; as many as there are where none does."""
+    """For each row, the index of the first condition that holds; the number of conditions where none does."""
     found = np.full(len(conditions[0]), len(conditions), np.int8)
     for index in reversed(range(len(conditions))):
         found = np.where(conditions[index], np.int8(index), found)
@@ -41,16 +41,16 @@ def first_that_holds(conditions: Sequence[BoolArray]) -> I8:
 
 
 def code_of(codes: Sequence[int], index: I8) -> I8:
-    """One of a few codes for each row."""
+    """For each row, the code at its index."""
     found: I8 = np.array(codes, np.int8)[index]
     return found
 
 
 def numbered_pairs(first: I64, second: I64) -> I64:
-    """A number for each pair: the same for the same pair, and in the order of the pairs.
+    """A number for each pair: equal for equal pairs, and in the order of the pairs.
 
-    The distinct values of both, multiplied, must fit: as those of what has fewer rows than 2**31 do, if `first` counts
-    from 0 and `second` is of 32 bits.
+    The value ranges of both, multiplied, must fit into 64 bits. That is so for fewer than 2**31 rows, if `first` counts
+    from 0 and `second` has 32 bits.
     """
     if not len(first):
         return first
@@ -59,12 +59,12 @@ def numbered_pairs(first: I64, second: I64) -> I64:
 
 
 def is_countable(span: int, count: int) -> bool:
-    """Does it take less to count `count` numbers in an array of `span` than to sort them?"""
+    """Whether counting `count` numbers in an array of `span` is cheaper than sorting them."""
     return span <= max(COUNTED_MIN, COUNTED_FACTOR * count)
 
 
 def distinct(numbers: I64) -> tuple[I64, I64]:
-    """The distinct numbers in order, and for each row the index of its own."""
+    """The distinct numbers in order, and for each row the index of its number."""
     if not len(numbers):
         return numbers, numbers
     lowest, highest = int(numbers.min()), int(numbers.max())
@@ -77,8 +77,8 @@ def distinct(numbers: I64) -> tuple[I64, I64]:
 
 
 def distinct_pairs(first: I64, second: I64) -> tuple[I64, I64, I64]:
-    """Of the distinct pairs, in order, the first and the second ones; and for each row the index of its own. The limit
-    is that of `numbered_pairs`."""
+    """The first and second elements of the distinct pairs, in order, and for each row the index of its pair. Limits as
+    in `numbered_pairs`."""
     pairs, index = distinct(numbered_pairs(first, second))
     if not len(pairs):
         return first, second, index

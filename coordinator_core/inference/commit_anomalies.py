@@ -1,21 +1,20 @@
-"""gold.commit_anomalies: committed offsets that went back, jumped, did not move or went away.
+"""gold.commit_anomalies: committed offsets that went back, jumped, did not move or were deleted.
 
-A commit has at most one row, of the kind which says most about it:
+A commit has at most one row, of the most significant kind:
 
-* DELETED: a tombstone took a committed offset away; `deletions` says why, where the log shows it.
-* ABORTED: the transaction which carried the commit was aborted.
-* EMPTY_GROUP_RESET: an offset set while a group which had members before had none. No member can have done it: it was
-  a tool (`kafka-consumer-groups --reset-offsets`), an admin client, or a consumer that takes its partitions without
-    joining. Where a group never had members, such a consumer is the rule and its commits do not show a reset.
+* DELETED: a tombstone deleted a committed offset; `deletions` says why, where the log shows it.
+* ABORTED: the transaction that contained the commit was aborted.
+* EMPTY_GROUP_RESET: an offset committed while a group that had had members was empty. No member can have done it: it
+  was a tool (`kafka-consumer-groups --reset-offsets`), an admin client, or a consumer that assigns its partitions
+  itself. In a group that never had members such a consumer is the rule, and its commits are no sign of a reset.
 * REWIND: the committed offset went back.
 * SKIP: it jumped ahead, by far more and far faster than this partition usually moves.
-* STALLED: commits went on for long, and the offset stayed. That may as well be a partition nobody writes to: the log
-  of the coordinator does not know, so it is a guess.
+* STALLED: commits went on for long, and the offset stayed. The partition may simply have no new records, which the
+  coordinator's log does not show, so it is a guess.
 
 The coordinator accepts a plain commit in two cases only: from a member of the current generation or epoch, or, without
-a member id, while the group is empty (validateOffsetCommit of ClassicGroup, ConsumerGroup and StreamsGroup). Hence
-emptiness proves that no member wrote it. An offset inside a transaction needs no member id at any time, so it is never
-called a reset.
+a member id, while the group is empty (validateOffsetCommit of ClassicGroup, ConsumerGroup and StreamsGroup). So
+emptiness proves that no member wrote it. A transactional commit never needs a member id, so it is never called a reset.
 """
 
 from bisect import bisect_left, bisect_right
@@ -49,12 +48,12 @@ LIKELY: Final = "LIKELY"
 GUESS: Final = "GUESS"
 
 RESETS_MAX: Final = 16
-"""More commits than these to one partition of a group that stays empty are the work of a consumer without membership;
-of them only the first, and those that go back, are reported."""
+"""More commits than these to one partition of a group that stays empty come from a consumer without membership. Only
+the first of them, and those that go back, are reported."""
 USUAL_FACTOR: Final = 10
-"""A skip moves, and moves faster, by this factor than the partition usually does."""
+"""A skip is longer and faster than the partition's usual advance by this factor."""
 USUAL_ADVANCES_MIN: Final = 3
-"""Fewer other advances show nothing usual."""
+"""With fewer other advances, nothing counts as usual."""
 
 
 class Verdict(NamedTuple):
@@ -79,16 +78,15 @@ def find_anomalies(
 ) -> list[AnomalyRow]:
     """Commit anomalies of one group, in log order. `owners`: `owners.partition_owners(life)`.
 
-    `is_new`: which of the commits are to be judged; of those before, only what is needed for that is there
-    (`group_past`). `stays`: what `stalled` found, where that is known. `removed`: topics that the metadata log shows
-    removed.
+    `is_new`: which of the commits to judge; of earlier ones, only those needed for that are present (`group_past`).
+    `stays`: the result of `stalled`, if known. `removed`: topics that were removed according to the metadata log.
     """
     commits = life.commits
     if not len(commits) or not (is_new is None or is_new.any()):
         return []
     groups = GenerationsAt(life.generations, life.events, life.unread_from)
     verdicts: dict[int, Verdict] = {}
-    # later lines have the last word: what says more comes later
+    # later updates override earlier ones, so the more significant kinds come last
     stays = stalled(commits, applied_by_partition(commits), settings) if stays is None else stays
     verdicts |= dict.fromkeys(stays, Verdict("STALLED", "REPEATED_COMMITS", GUESS))
     verdicts |= _skips(commits, settings)
@@ -111,12 +109,12 @@ def find_anomalies(
 
 
 class GenerationsAt:
-    """Generations of a group, to be asked by place in the log."""
+    """Generations of a group, by log offset."""
 
     def __init__(
         self, generations: Iterable[GenerationRow], events: Iterable[EventRow], unread_from: int = WHOLE
     ) -> None:
-        """`unread_from`: as `GroupLife` has it. From there on nobody knows that the group is empty."""
+        """`unread_from`: as in `GroupLife`. From there on it is unknown whether the group is empty."""
         self._unread_from = unread_from
         # an interval counts from the last record of its operation; a group is empty from the first record that created
         # it
@@ -144,28 +142,28 @@ class GenerationsAt:
             [row.is_contiguous or row.generation == 0 for row in self._rows[1:]] + [True] * bool(self._rows), np.bool_
         )
         self._is_empty = empty & is_followed
-        # what came between is missing, and may have had members
+        # generations in between are missing, and may have had members
         self._is_unknown = empty & ~is_followed
         self._had_members = np.array([row.generation > 0 for row in self._rows], np.bool_)
 
     def at(self, log_offset: int) -> GenerationRow | None:
-        """The generation which holds a place in the log, or None."""
+        """The generation at a log offset, or None."""
         index = bisect_right(self._begins, log_offset) - 1
         return self._rows[index] if index >= 0 and log_offset < self._to[index] else None
 
     def begin_at(self, log_offset: int) -> int:
-        """Where the generation begins which holds a place in the log; -1 where none does."""
+        """Where the generation at a log offset begins; -1 where there is none."""
         index = bisect_right(self._begins, log_offset) - 1
         return self._begins[index] if index >= 0 else -1
 
     def type_at(self, log_offset: int) -> str | None:
-        """The group's type at a place in the log; that of the nearest generation where none holds it."""
+        """The group's type at a log offset; that of the nearest generation where there is none."""
         if not self._rows:
             return None
         return self._rows[max(0, bisect_right(self._begins, log_offset) - 1)].group_type
 
     def types_at(self, log_offsets: I64) -> tuple[I64, Sequence[str]]:
-        """As `type_at`, for many places: indices into the types; -1: not known."""
+        """Like `type_at` for many log offsets: indexes into the types, -1 where unknown."""
         if not self._rows:
             return np.full(len(log_offsets), -1, np.int64), ()
         names = sorted({row.group_type for row in self._rows})
@@ -173,7 +171,7 @@ class GenerationsAt:
         return codes[np.maximum(np.searchsorted(self._from, log_offsets, side="right") - 1, 0)], names
 
     def is_empty_at(self, log_offset: int) -> bool | None:
-        """Nobody in the group; None where a hole in the log leaves it open."""
+        """Whether the group has no members; None where a hole in the log leaves it open."""
         index = bisect_right(self._begins, log_offset) - 1
         if index < 0 or log_offset >= self._to[index] or self._is_unknown[index]:
             return None
@@ -181,8 +179,8 @@ class GenerationsAt:
         return None if is_empty and log_offset >= self._unread_from else is_empty
 
     def emptied_rows(self, log_offsets: I64) -> Iterator[tuple[int, int]]:
-        """Which of some ascending places are within each interval without members of a group which had some: the first
-        one, and the end, exclusive."""
+        """For each interval in which a group that had members has none: the first and the end index (exclusive) of the
+        ascending log offsets within it."""
         for index in _rows(self._is_empty & self._had_members):
             ends = self._to[index], *self._from[index + 1 : index + 2], self._unread_from
             first, end = np.searchsorted(log_offsets, (self._from[index], min(ends))).tolist()
@@ -190,7 +188,7 @@ class GenerationsAt:
                 yield first, end
 
     def emptied_since(self) -> int:
-        """Where the newest interval begins, if nobody is in the group then and it had members before; else -1."""
+        """Where the newest interval begins, if the group is empty in it and had members before; else -1."""
         newest = self._rows[-1] if self._rows else None
         if newest is None or newest.to_log_offset is not None or newest.member_count or newest.generation <= 0:
             return -1
@@ -200,7 +198,7 @@ class GenerationsAt:
 
 
 class OwnersAt:
-    """Who owned a partition, to be asked by place in the log."""
+    """Owners of partitions, by log offset."""
 
     def __init__(self, owners: Iterable[OwnerRow]) -> None:
         self._intervals: defaultdict[tuple[str | None, int], list[OwnerRow]] = defaultdict(list)
@@ -208,7 +206,7 @@ class OwnersAt:
             self._intervals[owner.topic, owner.partition].append(owner)
 
     def at(self, topic: str, partition: int, log_offset: int) -> OwnerRow | None:
-        """The owner; the one who has it the longest, should a log show two. None where nobody owned it."""
+        """The owner; None where there is none. If the log shows two, the one with the earliest beginning."""
         found: OwnerRow | None = None
         for owner in self._intervals.get((topic, partition), ()):
             if owner.from_log_offset <= log_offset and (
@@ -224,7 +222,7 @@ def _begin(owner: OwnerRow) -> tuple[int, str]:
 
 
 class _InForce:
-    """The committed offset in force at a place in the log. Commits are ordered when first asked, once for all."""
+    """The committed offset in force at a log offset. Commits are sorted at the first call."""
 
     def __init__(self, commits: GroupCommits) -> None:
         self._commits = commits
@@ -232,7 +230,7 @@ class _InForce:
         """Topic and partition -> the rows that took effect, in the order in which they did."""
 
     def before(self, row: int) -> int | None:
-        """What was in force when the record of this row was written."""
+        """The row in force when the record of this row was written."""
         commits = self._commits
         if self._applied is None:
             rows, starts = applied_by_partition(commits)
@@ -249,7 +247,7 @@ _NO_ROWS: Final = np.zeros(0, np.int32)
 
 
 class _Commit(NamedTuple):
-    """One row of the commits."""
+    """One commit."""
 
     row: int
     topic: str
@@ -258,14 +256,14 @@ class _Commit(NamedTuple):
     change: int
     """Index into CHANGES; -1 unless applied."""
     at_ms: int
-    """When it was applied, or else recorded."""
+    """When it was applied, else when it was recorded."""
     previous_offset: int
     committed_offset: int
     is_transactional: bool
 
 
 def _commits_of(commits: GroupCommits, rows: Sequence[int]) -> Iterator[_Commit]:
-    """Some of the commits, as Python's values."""
+    """Some of the commits, as Python values."""
     at = np.array(rows, np.int64)
     is_applied = commits.outcome[at] == APPLIED
     columns = (
@@ -289,7 +287,7 @@ def _anomaly(
     before, after = _offsets_of(commit, in_force)
     method = verdict.method
     if owner is None and is_empty is False and method in _NON_OWNER_METHODS and not commit.is_transactional:
-        # accepted, hence from a member; nobody had the partition, hence not from its owner
+        # it was accepted, so it came from a member; the partition had no owner, so not from its owner
         method = "COMMIT_BY_NON_OWNER"
     return AnomalyRow(
         group_id=group_id,
@@ -315,8 +313,8 @@ _NON_OWNER_METHODS: Final = frozenset({"OFFSET_WENT_BACK", "BEYOND_USUAL_RATE"})
 
 
 def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
-    """Plain commits while an emptied group had no member. Behind a part of the log that is missing it may have got
-    members again."""
+    """Plain commits while a group that had had members was empty. After a missing part of the log it may have members
+    again."""
     commits = life.commits
     is_plain = (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
     verdicts: dict[int, Verdict] = {}
@@ -337,8 +335,8 @@ def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
 
 
 def _set_once(commits: GroupCommits, groups: GenerationsAt, whole_to: int) -> dict[int, Verdict]:
-    """Offsets put there once and never moved: perhaps a tool's work. Where offsets of the log are missing before them,
-    they are the last words of a consumer as likely."""
+    """Offsets that were set once and never moved: perhaps by a tool. Where offsets of the log are missing before them,
+    they may as well be the last commits of a consumer."""
     if commits.log_offset[-1] > whole_to or not is_set_once(commits) or any(groups.emptied_rows(commits.log_offset)):
         return {}
     return {
@@ -347,7 +345,7 @@ def _set_once(commits: GroupCommits, groups: GenerationsAt, whole_to: int) -> di
 
 
 def jumps(commits: GroupCommits, settings: InferenceSettings) -> BoolArray:
-    """Which of the commits go so far ahead that they may be skips."""
+    """Which of the commits jump so far ahead that they may be skips."""
     found = np.zeros(len(commits), np.bool_)
     _mark_jumps(commits.change, commits.committed_offset, commits.previous_offset, settings.skip_offset_count, found)
     return found
@@ -360,7 +358,7 @@ def _mark_jumps(change: I8, committed: I64, previous: I64, offset_count: int, is
 
 
 def is_set_once(commits: GroupCommits) -> bool:
-    """Is each of the commits of a group a plain first one to its partition, deletions aside?"""
+    """Whether all commits of a group, except deletions, are plain first ones to their partition."""
     return _are_plain_first(commits.outcome, commits.change, commits.is_transactional)
 
 
@@ -388,7 +386,7 @@ def _deleted(
 
 
 def _skips(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verdict]:
-    """Advances which are far longer and far faster than the partition's median advance."""
+    """Advances that are far longer and far faster than the partition's median advance."""
     is_candidate = jumps(commits, settings)
     if not is_candidate.any():
         return {}
@@ -408,8 +406,8 @@ def _skips(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verd
 
 
 def _rates(commits: GroupCommits, rows: I32, moved: I64) -> Any:
-    """Offsets a millisecond since the advance before; the first has none and gets 0, as have those whose times do not
-    tell it: there is none, or it went back."""
+    """Offsets per millisecond since the advance before. 0 for the first one, and where a time is missing or went
+    back."""
     at = commits.applied_at_ms[rows]
     before = np.append(at[:1], at[:-1])
     rates = np.where((at < before) | (before == NONE_MS), 0, moved / np.maximum(at - before, 1))
@@ -418,14 +416,14 @@ def _rates(commits: GroupCommits, rows: I32, moved: I64) -> Any:
 
 
 def applied_by_partition(commits: GroupCommits, group: I64 | None = None) -> ByPartition:
-    """The commits that took effect, by partition. `group`, a number a row: of several groups."""
+    """The commits that took effect, by partition. `group`, a number for each row: for commits of several groups."""
     return by_partition(commits, commits.outcome == APPLIED, group=group)
 
 
 def stalled(commits: GroupCommits, applied: ByPartition, settings: InferenceSettings) -> Sequence[int]:
-    """The commits at which an offset has stayed for `stalled_ms`, once for each time that it stays.
+    """The commits at which an offset has stayed for `stalled_ms`, one for each time that it stays.
 
-    `applied`: `applied_by_partition` of them.
+    `applied`: the result of `applied_by_partition`.
     """
     at = commits.applied_at_ms
     has_time = at != NONE_MS
@@ -439,7 +437,9 @@ def stalled(commits: GroupCommits, applied: ByPartition, settings: InferenceSett
 
 @compiled
 def _mark_stalls(rows: I32, starts: I64, change: I8, at_ms: I64, stalled_ms: int, is_found: BoolArray) -> None:
-    """In each run of repeated commits of a partition, the first one so long after the commit that is repeated."""
+    """In each run of repeated commits to a partition, mark the first one that is `stalled_ms` after the repeated
+    commit.
+    """
     for number in range(len(starts) - 1):
         began_ms = np.int64(0)
         was_long = False
@@ -472,12 +472,12 @@ def _offsets_of(commit: _Commit, in_force: _InForce) -> tuple[int | None, int | 
 
 
 _MAY_BE_NULL: Final = -1
-"""Null reads so, and so does this offset."""
+"""The column's value for null, which is also a possible offset."""
 _MOVES: Final = frozenset({ADVANCE, REPEAT, REWIND})
 
 
 def _difference(before: int | None, after: int | None) -> int | None:
-    """None where there is none, or no BIGINT holds it."""
+    """None where an offset is missing, or where the difference exceeds a BIGINT."""
     if before is None or after is None:
         return None
     return after - before if -(2**63) <= after - before < 2**63 else None

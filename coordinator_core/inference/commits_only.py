@@ -1,13 +1,12 @@
-"""Groups of which more commits change nothing but counts.
+"""Groups for which new commits change nothing but counts.
 
-Most of what is new in a night is commits that move on, as all before, or stay. An audit has no need to look at such a
-group: what it said of owners, rebalances and odd commits stays, and the commits are added to the counts of their days.
-A commit is looked at, with its group, where
+Most of what is new in a night is commits that advance as usual, or stay. An audit need not judge such a group again:
+its owners, rebalances and commit anomalies stay, and the commits are added to the counts of their days. A commit is
+judged, with its group, where
 
 * it is aborted, goes back, deletes, jumps by `skip_offset_count`, or has stayed for `stalled_ms`;
-* it may be the first one to a partition again after the group was deleted (`log_anomalies`), or after a topic of it
-  was;
-* anything before makes every commit to the group say more (`GroupFacts.is_watched`).
+* it may be the first one to a partition after the group was deleted (`log_anomalies`), or after a topic of it was;
+* the past makes every commit to the group significant (`GroupFacts.is_watched`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +35,7 @@ from coordinator_core.log.chunk import I64, BoolArray
 def is_noted(
     grouped: GroupedCommits, is_new: BoolArray, pasts: Mapping[str, GroupFacts], settings: InferenceSettings
 ) -> BoolArray:
-    """Which of some commits, `is_new` and those kept of before, say more than that they were committed."""
+    """Which of the commits (`is_new` and kept earlier ones) may change more than counts."""
     commits, group = grouped.commits, grouped.group
     known = [pasts.get(group_id) for group_id in grouped.group_ids]
     watched = np.array([past is None or past.is_watched for past in known], np.bool_)
@@ -47,9 +46,9 @@ def is_noted(
 
 
 def says_more(commits: GroupCommits, applied: ByPartition, settings: InferenceSettings) -> BoolArray:
-    """Which of some commits may say more than that they were committed, whatever else is known of their groups.
+    """Which of the commits may change more than counts, whatever else is known about their groups.
 
-    `applied`: `applied_by_partition` of them.
+    `applied`: the result of `applied_by_partition`.
     """
     found: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | commits.is_tombstone
     found |= jumps(commits, settings)
@@ -58,7 +57,7 @@ def says_more(commits: GroupCommits, applied: ByPartition, settings: InferenceSe
 
 
 def day_of_commits_only(past: GroupFacts, group_id: str, day: int, counts: DayCounts) -> GroupDayRow | None:
-    """A day of which nothing else is known than commits; None: it may have been before something else."""
+    """A day about which only commits are known; None if it may be earlier than some other change."""
     if day < past.changed_ms or day + DAY_MS <= past.typed_ms:
         return None
     return day_of_commits(group_id, day, *counts, past.group_type, past.member_count)
@@ -92,12 +91,12 @@ def day_of_commits(
 
 
 def commit_counts(commits: GroupCommits, group: I64, group_ids: Sequence[str]) -> Mapping[tuple[str, int], int]:
-    """How many commits were applied, by group and first instant of the day; those without a time are of no day."""
+    """How many commits were applied, by group and first instant of the day. Commits without a time count for no day."""
     has_day = commits.applied_at_ms >= 0
     group, day = group[has_day], commits.applied_at_ms[has_day] // DAY_MS
     if not len(day):
         return {}
-    # no two days are so far apart that their number, multiplied by that of groups, would not fit
+    # the product cannot overflow: no two days are far enough apart
     lowest, span = int(day.min()), int(day.max()) - int(day.min()) + 1
     pairs, pair = distinct(group * span + (day - lowest))
     codes, days = np.divmod(pairs, span)

@@ -1,8 +1,7 @@
-"""Configs in force at a time, from silver.configs: of a group first, else of all brokers.
+"""Configs in force at a time, from silver.configs: those of a group first, else those of all brokers.
 
-A group's own config (`share.delivery.count.limit`) overrides the brokers' (`group.share.delivery.count.limit`), as
-GroupConfigManager has it. What the brokers' files say is in no log: then the caller's default is given, and said to be
-not known.
+A group's own config (`share.delivery.count.limit`) overrides the brokers' (`group.share.delivery.count.limit`), as in
+GroupConfigManager. Brokers' config files are in no log: the caller's default is used for them, and marked as not known.
 """
 
 from bisect import bisect_right
@@ -23,7 +22,7 @@ GROUP: Final = "GROUP"
 TOPIC: Final = "TOPIC"
 BROKER: Final = "BROKER"
 ALL_BROKERS: Final = ""
-"""Resource name of the default of all brokers."""
+"""Resource name for the default of all brokers."""
 
 DELIVERY_COUNT_LIMIT: Final = "share.delivery.count.limit"
 RECORD_LOCK_DURATION: Final = "share.record.lock.duration.ms"
@@ -33,22 +32,24 @@ SESSION_TIMEOUTS: Final[Mapping[str, str]] = {
     GroupType.SHARE: SHARE_SESSION_TIMEOUT,
     GroupType.STREAMS: "streams.session.timeout.ms",
 }
-"""Group type -> the config of its members' sessions; classic members bring their own."""
+"""Group type -> the config of its members' session timeout. Classic members send their own."""
 ISOLATION_LEVEL: Final = "share.isolation.level"
 DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 DEAD_LETTERS_ENABLED: Final = "errors.deadletterqueue.group.enable"
-"""Of a topic: without it brokers copy nothing there, whatever a group's config says."""
+"""A topic config: without it brokers copy no dead letters to the topic, whatever a group's config says."""
 DEAD_LETTER_PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
-"""Of brokers: they copy nothing to a topic whose name does not begin so, enabled or not."""
+"""A broker config: brokers copy dead letters only to topics whose name has this prefix, enabled or not."""
 DEAD_LETTER_RETRIES_MS: Final = 30_000
-"""A broker that tries to copy a record tries again for less, and makes the topic meanwhile where it may."""
+"""How long, at most, a broker retries the copy of a record. It may create the topic meanwhile."""
 CLEANUP_POLICY: Final = "cleanup.policy"
 STREAMS_ASSIGNOR: Final = "streams.assignor.name"
-"""Of a group, since Kafka 4.4 (KIP-1357): what the coordinator computes its next assignment with."""
+"""A group config since Kafka 4.4 (KIP-1357): the assignor for the coordinator's next assignment."""
 
 READ_COMMITTED: Final = "read_committed"
 SETTLING_MS: Final = 1_000
-"""A change is taken up by brokers after it was written; so long after it, a value is not yet known to be in force."""
+"""Brokers apply a change some time after it was written. Until this time has passed, a value is not known to be in
+force.
+"""
 
 _FOREVER: Final = 2**63 - 1
 
@@ -61,14 +62,14 @@ class ConfigRow(NamedTuple):
     name: str
     value: str | None
     from_log_offset: int | None
-    """None: not from the metadata log, but from an Admin snapshot."""
+    """None: from an Admin snapshot, not from the metadata log."""
     valid_from: int | None
     valid_to: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNumbers:
-    """A number a row. `is_known`: the log tells it; else it is the default."""
+    """One number for each row. `is_known`: the log contains it; else it is the default."""
 
     values: I64
     is_known: BoolArray
@@ -83,20 +84,20 @@ class _Timeline:
     values: tuple[str, ...]
 
     def at(self, at_ms: I64) -> I64:
-        """Index of the interval that contains each time; -1: none does."""
+        """Index of the interval that contains each time; -1 where none does."""
         index = np.searchsorted(self.starts_ms, at_ms, side="right") - 1
         if not len(self.starts_ms):
             return index
         return np.where((index >= 0) & (at_ms < self.ends_ms[index]), index, -1)
 
     def until(self, at_ms: int) -> list[tuple[int, int, str]]:
-        """The intervals that have begun by a time, none with an end behind it."""
+        """The intervals that had begun at a time, cut off after it."""
         intervals = zip(self.starts_ms.tolist(), self.ends_ms.tolist(), self.values, strict=True)
         return [(start, min(end, at_ms + 1), value) for start, end, value in intervals if start <= at_ms]
 
 
 class Configs:
-    """All known configs, to be asked for many rows at once."""
+    """All known configs, with look-ups for many rows at once."""
 
     def __init__(self, rows: Iterable[ConfigRow] = ()) -> None:
         intervals: dict[tuple[str, str, str], list[ConfigRow]] = {}
@@ -115,10 +116,10 @@ class Configs:
         }
 
     def numbers(self, name: str, groups: Sequence[str], group: I64, at_ms: I64, default: int) -> KnownNumbers:
-        """A config of groups which is a number, as `group.<name>` for brokers.
+        """A numeric config of groups, which for brokers is named `group.<name>`.
 
         `group[i]`, an index into `groups`, is the group of row i, and `at_ms[i]` its time. A value is known if it is in
-        force at that time and was `SETTLING_MS` before. Where single brokers have values of their own, theirs is not
+        force at that time and was already `SETTLING_MS` earlier. Where single brokers have their own values, it is not
         known.
         """
         values = np.full(len(group), default, np.int64)
@@ -135,7 +136,7 @@ class Configs:
     def least_release(self, at_ms: int) -> KafkaVersion | None:
         """The oldest release that may have written to the log at a time, by the level of metadata.version.
 
-        None where the metadata log does not tell it.
+        None where the metadata log does not show it.
         """
         starts_ms, releases = self._releases
         # clocks of the controller and of the coordinator may differ
@@ -145,23 +146,25 @@ class Configs:
 
     @cached_property
     def _releases(self) -> tuple[list[int], list[KafkaVersion | None]]:
-        """When the oldest possible release changed, and what it was: before the first time, then from each time on."""
+        """When the oldest possible release changed, and the releases: the one before the first time, then one from each
+        time on.
+        """
         timeline = self._timelines.get((FEATURE, "", METADATA_VERSION))
         if timeline is None:
             return [], [None]
         return timeline.starts_ms.tolist(), [None, *(least_release(_number(text)) for text in timeline.values)]
 
     def tells(self, name: str, group_id: str) -> bool:
-        """Does the log tell anything of a config of a group, its own or that of all brokers, at any time?"""
+        """Whether the log has a value of a group's config, its own or that of all brokers, at any time."""
         return (GROUP, group_id, name) in self._timelines or (BROKER, ALL_BROKERS, f"group.{name}") in self._timelines
 
     def session_timeout_ms(self, group_type: str, group_id: str, ended_at_ms: int) -> int | None:
-        """The session time-out (ms) of a member that is gone since `ended_at_ms`, by its group's config; None: the log
-        does not tell it, or the group is classic, whose members bring their own.
+        """The session timeout (ms) of a member that went at `ended_at_ms`, by its group's config. None where the log
+        does not have it, or where the group is classic, since classic members send their own.
 
-        The coordinator sets a session's end at each heartbeat, by what is in force then
-        (GroupMetadataManager.scheduleConsumerGroupSessionTimeout and its likes): where the config changed while the
-        session ran out, what was in force before the change is taken.
+        The coordinator sets a session's end at each heartbeat, by the config in force at that time
+        (GroupMetadataManager.scheduleConsumerGroupSessionTimeout and similar methods). So if the config changed while
+        the session ran out, the value before the change counts.
         """
         name = SESSION_TIMEOUTS.get(group_type)
         ending_ms = None if name is None else self._number_at(name, group_id, ended_at_ms)
@@ -170,14 +173,14 @@ class Configs:
         return self._number_at(name, group_id, ended_at_ms - ending_ms)
 
     def _number_at(self, name: str, group_id: str, at_ms: int) -> int | None:
-        """What is known at a time; while a change settles, what was known before it."""
+        """The known value at a time; while a change settles, the known value before it."""
         times = np.array([at_ms, at_ms - SETTLING_MS], np.int64)
         found = self.numbers(name, (group_id,), np.zeros(2, np.int64), times, -1)
         known: list[int] = found.values[found.is_known].tolist()
         return known[0] if known else None
 
     def equals(self, name: str, value: str, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
-        """Whether a group's own config has a value, for each row. False where the log does not tell."""
+        """For each row, whether a group's own config has a value. False where the log does not show it."""
         found = np.zeros(len(group), np.bool_)
         for timeline, rows in self._of_groups(name, groups, group):
             index = timeline.at(at_ms[rows])
@@ -185,7 +188,7 @@ class Configs:
         return found
 
     def is_set(self, name: str, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
-        """Whether a group's own config has a value that is not empty, and had it `SETTLING_MS` before, for each row."""
+        """For each row, whether a group's own config has a non-empty value, and had one `SETTLING_MS` before."""
         found = np.zeros(len(group), np.bool_)
         for timeline, rows in self._of_groups(name, groups, group):
             now, before = (timeline.at(at_ms[rows] - ago_ms) for ago_ms in (0, SETTLING_MS))
@@ -193,8 +196,8 @@ class Configs:
         return found
 
     def is_refused(self, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
-        """Whether the dead letter topic of a group is not enabled for groups, or has a name that no broker takes,
-        for each row, while a broker tries to copy. False where the metadata log does not tell.
+        """For each row, whether a broker that tries to copy to a group's dead letter topic is refused: the topic is not
+        enabled for groups, or has a name without the brokers' prefix. False where the metadata log does not show it.
         """
         found = np.zeros(len(group), np.bool_)
         if not self._has_metadata_log:
@@ -209,7 +212,7 @@ class Configs:
         return found
 
     def _is_misnamed(self, topic: str, at_ms: I64) -> BoolArray:
-        """Whether a topic lacks the prefix that brokers ask of dead letter topics, by each of the values known."""
+        """Whether a topic lacks the prefix that brokers require for dead letter topics, by every known value."""
         found = np.full(len(at_ms), bool(self._dead_letter_prefixes), np.bool_)
         for place in self._dead_letter_prefixes:
             timeline = self._timelines[place]
@@ -220,16 +223,16 @@ class Configs:
 
     @cached_property
     def _dead_letter_prefixes(self) -> list[tuple[str, str, str]]:
-        """Where brokers have one: for all of them, or each its own."""
+        """The places of known prefixes: for all brokers, or for single ones."""
         return sorted(place for place in self._timelines if place[0] == BROKER and place[2] == DEAD_LETTER_PREFIX)
 
     def was_compacted(self, topics: Sequence[str | None]) -> BoolArray:
-        """Whether a topic was ever set to be compacted, as far as the log tells."""
+        """Whether a topic was ever configured as compacted, as far as the log shows."""
         return np.array([topic in self._compacted for topic in topics], np.bool_)
 
     @cached_property
     def _compacted(self) -> frozenset[str]:
-        """The topics that were ever set to be compacted."""
+        """The topics that were ever configured as compacted."""
         return frozenset(
             resource_name
             for (resource_type, resource_name, name), timeline in self._timelines.items()
@@ -239,7 +242,9 @@ class Configs:
         )
 
     def of_share_groups(self, group_ids: Sequence[str], topics: Sequence[str], until_ms: int) -> list[object]:
-        """All that inference asks of some share groups and their topics for times up to `until_ms`, to be compared."""
+        """All configs that inference uses for some share groups and their topics up to `until_ms`, as a comparable
+        value.
+        """
         names = (DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, SHARE_SESSION_TIMEOUT, ISOLATION_LEVEL, DEAD_LETTER_TOPIC)
         places = [(BROKER, ALL_BROKERS, f"group.{name}") for name in names]
         places += [(GROUP, group_id, name) for group_id in group_ids for name in names]
@@ -252,7 +257,7 @@ class Configs:
         return [intervals, single, self.was_compacted(topics).tolist()]
 
     def _of_groups(self, name: str, groups: Sequence[str], group: I64) -> Iterable[tuple[_Timeline, I64]]:
-        """Timelines of those of the groups which have one, with the rows of the group."""
+        """Timelines of the groups that have one, each with the group's rows."""
         configured = [code for code, group_id in enumerate(groups) if (GROUP, group_id, name) in self._timelines]
         if not configured:
             return
@@ -270,7 +275,7 @@ def _timeline(rows: list[ConfigRow]) -> _Timeline:
     logged = sorted(
         ((row.from_log_offset, row) for row in rows if row.from_log_offset is not None), key=lambda it: it[0]
     )
-    # a time which is not known is that of the one before: searchsorted wants them in order
+    # an unknown time becomes that of the row before: searchsorted needs ascending times
     times = accumulate((row.valid_from or 0 for _, row in logged), max)
     timed = [(at_ms, row) for at_ms, (_, row) in zip(times, logged, strict=True)]
     timed += ((row.valid_from or 0, row) for row in rows if row.from_log_offset is None)
@@ -284,7 +289,7 @@ def _timeline(rows: list[ConfigRow]) -> _Timeline:
 
 
 def _fill(timeline: _Timeline, at_ms: I64, rows: I64, values: I64, is_known: BoolArray) -> None:
-    """Put in what the timeline says; rows of which it says nothing stay as they are."""
+    """Fill in the timeline's values; rows outside of it keep theirs."""
     numbers = np.array([_number(text) for text in timeline.values], np.int64)
     index, index_before = timeline.at(at_ms[rows]), timeline.at(at_ms[rows] - SETTLING_MS)
     says = (index >= 0) & (numbers[index] >= 0)
@@ -294,12 +299,12 @@ def _fill(timeline: _Timeline, at_ms: I64, rows: I64, values: I64, is_known: Boo
 
 
 def _number(text: str) -> int:
-    """-1: not a number which Kafka would take."""
+    """-1: not a number that Kafka would accept."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
 
 
 def _was_enabled(enabled: _Timeline | None, at_ms: I64) -> BoolArray:
-    """Whether a config was true at any moment at which a broker that begins at a time may look."""
+    """Whether a config was true at any moment at which a broker that starts at a time may read it."""
     found = np.zeros(len(at_ms), np.bool_)
     if enabled is None:
         return found

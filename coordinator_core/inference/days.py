@@ -1,4 +1,4 @@
-"""gold.group_summary: the days of a group. A day is in UTC; one on which nothing happened has no row."""
+"""gold.group_summary: the days of a group, in UTC. A day without any events has no row."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -17,22 +17,22 @@ from coordinator_core.offsets.columnar import OUTCOMES
 from schemas.group_types import GroupType
 
 COUNTED_AT_ONCE: Final = 1 << 20
-"""Commits of a group that are counted at a time."""
+"""How many commits of a group are counted at once."""
 COUNTED_DAYS_MAX: Final = 1 << 16
-"""Commits of so many days are counted in one pass; a log whose times are scattered wider is sorted."""
+"""Commits within this many days are counted in one pass; a log with more scattered times is sorted."""
 UNKNOWN_TYPE: Final = GroupType.CLASSIC
-"""A group of which the log holds nothing but commits is a simple group, which Kafka counts among the classic ones."""
+"""A group with nothing but commits in the log is a simple group, which Kafka counts as classic."""
 APPLIED: Final = OUTCOMES.index("APPLIED")
 
 
 class DayCounts(NamedTuple):
-    """What is counted of the commits of a day."""
+    """Counts of a day's commits."""
 
     commit_count: int
     commit_anomaly_count: int
 
     def plus(self, other: "DayCounts") -> "DayCounts":
-        """Both together."""
+        """The sum of both."""
         return DayCounts(self.commit_count + other.commit_count, self.commit_anomaly_count + other.commit_anomaly_count)
 
 
@@ -51,11 +51,11 @@ def group_days(
     before: Mapping[int, DayCounts] = NOTHING_BEFORE,
     settled_day: int = NO_DAY,
 ) -> list[GroupDayRow]:
-    """The days of one group; a day on which it was of two types counts for the later one.
+    """The days of one group. A day with two group types counts for the later one.
 
-    `unowned`: `UnownedTime.by_day`. `committed`: `commit_days` of the commits that count, and `before`, by first
-    instant of a day, what of others was counted already.
-    `settled_day`: days until then, inclusive, are left out (`late_counts`).
+    `unowned`: `UnownedTime.by_day`. `committed`: `commit_days` of the commits that count. `before`: counts from earlier
+    audits, by first instant of the day.
+    `settled_day`: days up to this one, inclusive, are left out (`late_counts`).
     """
     rebalances = [row for row in rebalances if is_time(row.started_at)]
     generations = Counter(_day(row.valid_from) for row in life.generations if row.from_log_offset not in life.timeless)
@@ -93,18 +93,20 @@ def group_days(
 
 
 def late_counts(committed: Counter[int], anomalies: Iterable[AnomalyRow], settled_day: int) -> dict[int, DayCounts]:
-    """What comes to the counts of days until one, inclusive, of one group: commits that count, and anomalies."""
+    """What is added to the counts of the days of one group up to `settled_day`, inclusive: commits that count, and
+    anomalies.
+    """
     odd = odd_days(anomalies)
     return {day: DayCounts(committed[day], odd[day]) for day in {*committed, *odd} if day <= settled_day}
 
 
 def odd_days(anomalies: Iterable[AnomalyRow]) -> Counter[int]:
-    """How many anomalies there were, by first instant of the day."""
+    """Number of anomalies, by first instant of the day."""
     return Counter(_day(row.at) for row in anomalies if is_time(row.at))
 
 
 def share_group_days(life: GroupLife, settled_day: int = NO_DAY) -> list[ShareGroupDayRow]:
-    """What `__consumer_offsets` knows of the days of a share group after a day: epochs and members."""
+    """The days of a share group after `settled_day`, as far as `__consumer_offsets` shows them: epochs and members."""
     generations = Counter(
         _day(row.valid_from)
         for row in life.generations
@@ -135,7 +137,7 @@ def _day(at_ms: int) -> int:
 
 
 def commit_days(commits: GroupCommits, is_new: BoolArray | None) -> Counter[int]:
-    """Commits applied, all or the new ones, by day; those whose records bear no time are of no day."""
+    """Applied commits by day, all or only the new ones. Commits whose records have no time count for no day."""
     counts: Counter[int] = Counter()
     for first in range(0, len(commits), COUNTED_AT_ONCE):
         part = slice(first, first + COUNTED_AT_ONCE)
@@ -159,7 +161,7 @@ def _counted_days(days: I64) -> dict[int, int]:
 
 
 def _not_stable_ms(life: GroupLife, rebalances: Sequence[RebalanceRow]) -> Counter[int]:
-    """Time in rebalances, by day, those that overlap counted once. Share groups know no state but Stable and Empty."""
+    """Time in rebalances, by day; overlapping ones count once. Share groups have only the states Stable and Empty."""
     newest_ms = max((event.at for event in life.events), default=0)
     days: Counter[int] = Counter()
     counted_to_ms = 0
@@ -169,7 +171,7 @@ def _not_stable_ms(life: GroupLife, rebalances: Sequence[RebalanceRow]) -> Count
         from_ms = max(row.started_at, counted_to_ms)
         to_ms = newest_ms if row.completed_at is None else row.completed_at
         if row.completed_at is None and row.group_type == GroupType.CLASSIC:
-            continue  # it is over, nobody knows when
+            continue  # it is over, but its end is unknown
         for day, ms in cut_by_day(from_ms, to_ms):
             days[day] += ms
         counted_to_ms = max(counted_to_ms, to_ms)
@@ -177,7 +179,7 @@ def _not_stable_ms(life: GroupLife, rebalances: Sequence[RebalanceRow]) -> Count
 
 
 def _days_of(members: Iterable[MemberRow], timeless: Set[int]) -> Iterator[int]:
-    """Days on which somebody came or went."""
+    """Days on which a member joined or went."""
     for member in members:
         if member.from_log_offset not in timeless:
             yield _day(member.valid_from)
@@ -186,7 +188,7 @@ def _days_of(members: Iterable[MemberRow], timeless: Set[int]) -> Iterator[int]:
 
 
 class _MembersAt:
-    """How many members a group had, when."""
+    """Number of members of a group, by time."""
 
     def __init__(self, members: Sequence[MemberRow]) -> None:
         changes: Counter[int] = Counter()
@@ -199,14 +201,14 @@ class _MembersAt:
         self._counts: list[int] = counts.tolist()
 
     def most(self, day: int) -> int:
-        """Most members at one time of a day."""
+        """The largest number of members at one time on a day."""
         first = max(bisect_right(self._times, day) - 1, 0)
         last = bisect_right(self._times, day + DAY_MS - 1)
         return max(self._counts[first:last], default=0)
 
 
 class _TypesAt:
-    """Of which type a group was, when."""
+    """Type of a group, by time."""
 
     def __init__(self, life: GroupLife) -> None:
         self._generations = sorted(life.generations, key=lambda row: row.from_log_offset)

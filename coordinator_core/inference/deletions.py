@@ -1,24 +1,26 @@
-"""Why committed offsets went away.
+"""Why committed offsets were deleted.
 
 The coordinator deletes them in four cases, and writes the same tombstone in each:
 
-* TOPIC_DELETED: all partitions of a topic that is no more (onPartitionsDeleted), whatever the group does.
+* TOPIC_DELETED: all partitions of a deleted topic (onPartitionsDeleted), whatever the group does.
 * GROUP_DELETED: all offsets of a group and the group itself, in one operation (deleteGroups).
 * OFFSETS_DELETED: some partitions, as an admin client asked (deleteOffsets). Refused for a topic that a member of the
   group is subscribed to.
-* EXPIRED: what is older than its retention (cleanupExpiredOffsets), at a check every
-  `offsets.retention.check.interval.ms`. If nothing is left of an empty group, the group goes in the same operation.
+* EXPIRED: offsets older than their retention (cleanupExpiredOffsets), at a check every
+  `offsets.retention.check.interval.ms`. If no offset is left in an empty group, the group is deleted in the same
+  operation.
 
-What expires hangs on the broker. Before 2.1 the value itself says when (expireTimestamp), whether the group reads the
-topic or not; brokers since write that too where a client asks for a retention. From 2.1 on `offsets.retention.minutes`
-counts, and a subscribed topic is spared; but until 3.1 not while its classic group rebalances (KAFKA-13636).
+Which offsets expire depends on the broker. Before 2.1 the value itself has its expiry (expireTimestamp), whether the
+group reads the topic or not; later brokers write it too where a client asks for a retention. From 2.1 on
+`offsets.retention.minutes` counts, and a subscribed topic is spared; but until 3.1 not while its classic group
+rebalances (KAFKA-13636).
 
-So it is proven that a topic was deleted where the metadata log shows it, and nowhere else: that a group was subscribed
-to the topic and kept nothing of it is a guess, since other groups may have kept their offsets and may go on with the
-topic, and they are mostly in other log partitions. An operation that took an offset of another topic too, or one that
-was committed after the topic was removed, is no proof either: then the topic was made again, or the whole group was
-deleted. It is proven that an offset expired where its own expiry had passed at the check. The rest is as likely as the
-settings of the broker are known.
+So only the metadata log proves that a topic was deleted. If a group was subscribed to the topic and kept none of its
+offsets, that is a guess: other groups may have kept their offsets and may still read the topic, and they are mostly in
+other log partitions. It is no proof either where the operation also deleted an offset of another topic, or one that was
+committed after the topic was removed: then the topic was created again, or the whole group was deleted. It is proven
+that an offset expired where its own expiry had passed at the check. The rest is as likely as the broker's settings are
+known.
 """
 
 import json
@@ -49,17 +51,17 @@ GUESS: Final = "GUESS"
 
 
 RETENTION_MIN_MS: Final = 59_000
-"""One minute, less what the times of two records may be off."""
+"""One minute, less the possible error of two timestamps."""
 SUBSCRIBED_TOPIC: Final = "SUBSCRIBED_TOPIC"
 """Method: a member was subscribed to the topic."""
 EXPIRE_TIME: Final = "EXPIRE_TIME"
-"""Method: the value itself says when it expires."""
+"""Method: the value itself has its expiry."""
 REMOVAL_MS: Final = 30_000
-"""The coordinators delete the offsets of a topic so long after the controller removed it, at most."""
+"""The coordinators delete the offsets of a topic at most this long after the controller removed it."""
 CLOCKS_MS: Final = 1_000
-"""The clocks of two brokers may be so far apart: then the removal may have a later time than its tombstones."""
+"""By how much the clocks of two brokers may differ. The removal may then have a later time than its tombstones."""
 TOGETHER_MS: Final = 10_000
-"""A broker with ZooKeeper gets the deletion of a topic in several requests, all within this time."""
+"""A broker with ZooKeeper receives the deletion of a topic in several requests, all within this time."""
 
 _APPLIED: Final = OUTCOMES.index("APPLIED")
 _DELETE: Final = CHANGES.index("DELETE")
@@ -74,7 +76,7 @@ class Why(NamedTuple):
 
 
 UNKNOWN: Final = Why(None, "TOMBSTONE", "CERTAIN")
-"""That it was deleted is certain, and no more is said."""
+"""The deletion is certain, its cause unknown."""
 
 
 class _RemovedTogether(NamedTuple):
@@ -86,12 +88,12 @@ class _RemovedTogether(NamedTuple):
 
 
 Removed = Mapping[str, Sequence[int]]
-"""Topic -> when the metadata log says that it was removed (ms), ascending."""
+"""Topic -> when it was removed according to the metadata log (ms), ascending."""
 NOTHING_REMOVED: Final[Removed] = {}
 
 
 class Deletions:
-    """The deletions of one group. `removed`: topics that the metadata log shows removed."""
+    """The deletions of one group. `removed`: topics that were removed according to the metadata log."""
 
     def __init__(self, life: GroupLife, settings: InferenceSettings, removed: Removed = NOTHING_REMOVED) -> None:
         self._life = life
@@ -106,7 +108,7 @@ class Deletions:
         self._applied = _Applied.of(life.commits)
 
     def of(self, rows: Sequence[int], generation_at: Callable[[int], GenerationRow | None]) -> Mapping[int, Why]:
-        """The cause of each tombstone; `rows` are those of the commits with a DELETE."""
+        """The cause of each tombstone. `rows`: the commits with a DELETE."""
         causes: dict[int, Why] = {}
         tombstones = np.array(rows)
         steps, taken = self._steps(tombstones), self._taken(tombstones)
@@ -117,7 +119,7 @@ class Deletions:
             removals = self._removals(step, offsets)
             may_have_expired = all(offset.may_have_expired for offset in offsets.values())
             age_ms = min((offset.age_ms for offset in offsets.values() if offset.age_ms is not None), default=None)
-            # of one topic in one operation nothing differs but what the values themselves say
+            # within one operation and topic, only the values themselves make a difference
             alike: dict[tuple[int, int | None, str | None], Why] = {}
             for row in step.rows:
                 topic, expire_at_ms, removal = taken[row].topic, offsets[row].expire_at_ms, removals[row]
@@ -142,7 +144,7 @@ class Deletions:
         if removal == CERTAIN and not others.are_kept and not self._life.has_clock_step(-1, step.last_log_offset):
             return Why(TOPIC_DELETED, "METADATA_LOG", CERTAIN)
         if expired is not None and expired.method == EXPIRE_TIME:
-            # a check takes all that has expired
+            # a check deletes all offsets that have expired
             return expired._replace(confidence=LIKELY) if others.outlived_expiry else expired
         if self._subscriptions.holds(row, step.at_ms):
             if others.are_kept:
@@ -162,16 +164,16 @@ class Deletions:
         return UNKNOWN if expired is None else expired
 
     def _of_some_subscribed(self, expired: Why | None, may_have_expired: bool) -> Why:
-        """The topic is there, and a member subscribed to it: no admin deletes an offset of it."""
+        """The topic exists, and a member is subscribed to it: an admin client cannot delete its offsets."""
         if expired is not None:
             return expired
         if may_have_expired:
             return Why(EXPIRED, "EXPIRED_IN_REBALANCE", GUESS)
-        # between the end of the join phase and the record of the generation its subscriptions are not in the log yet
+        # from the end of the join phase until the generation's record, its subscriptions are not in the log yet
         return Why(OFFSETS_DELETED, "SOME_PARTITIONS_OF_A_TOPIC", GUESS)
 
     def _expired(self, expire_at_ms: int | None, age_ms: int | None, at_ms: int) -> Why | None:
-        """That an offset which may have expired did, if its expiry or the least age of the operation shows it."""
+        """The verdict that an offset expired, where its expiry or its age at the operation shows it."""
         settings = self._settings
         check_ms = 2 * settings.offsets_retention_check_interval_ms
         if expire_at_ms is not None:
@@ -183,9 +185,10 @@ class Deletions:
         return Why(EXPIRED, "AGE_AT_RETENTION", LIKELY) if is_at_check else None
 
     def _removals(self, step: _RemovedTogether, offsets: Mapping[int, "_Deleted"]) -> Mapping[int, str | None]:
-        """For each row of an operation: was its topic removed then, as far as the metadata log shows it?
+        """For each row of an operation, whether its topic was removed then, according to the metadata log.
 
-        An operation that took an offset of a topic that was not removed was not caused by the removal of another one.
+        An operation that deleted an offset of a topic that was not removed was not caused by the removal of another
+        topic.
         """
         if not self._removed:
             return dict.fromkeys(step.rows)
@@ -195,7 +198,7 @@ class Deletions:
         return {row: None if removal is None else LIKELY for row, removal in found.items()}
 
     def _removal_before(self, row: int, at_ms: int, committed_ms: int | None) -> str | None:
-        """CERTAIN: the topic was removed just before, and nothing was committed in between; LIKELY: about then."""
+        """CERTAIN: the topic was removed just before, and nothing was committed in between; LIKELY: about that time."""
         commits = self._life.commits
         times = self._removed.get(commits.topics[commits.topic[row]], ())
         if any(
@@ -211,7 +214,7 @@ class Deletions:
         return LIKELY if is_near else None
 
     def _steps(self, tombstones: I64) -> Sequence[_RemovedTogether]:
-        """Tombstones which follow each other in the log at one millisecond are of one operation."""
+        """Consecutive tombstones with the same timestamp belong to one operation."""
         log_offset, at_ms = self._life.commits.log_offset[tombstones], self._life.commits.recorded_at_ms[tombstones]
         goes_on = (log_offset[1:] == log_offset[:-1] + 1) & (at_ms[1:] == at_ms[:-1])
         ends = np.append(np.flatnonzero(~goes_on) + 1, len(tombstones))
@@ -225,7 +228,7 @@ class Deletions:
         return steps
 
     def _taken(self, tombstones: I64) -> Mapping[int, "_Taken"]:
-        """For each tombstone, the commit whose offset it took."""
+        """For each tombstone, the commit whose offset it deleted."""
         commits, applied = self._life.commits, self._applied
         places = applied.last_before(applied.partition_of_row[tombstones], commits.log_offset[tombstones])
         base = applied.rows[places]
@@ -244,22 +247,22 @@ class Deletions:
         return {row: _Taken(*fields) for row, *fields in zip(*columns, strict=True)}
 
     def _deleted(self, taken: "_Taken", generation: GenerationRow | None) -> "_Deleted":
-        """The offset that a tombstone took.
+        """The offset that a tombstone deleted.
 
-        Its age, for the retention check, counts from the commit; in a classic group without members from when the group
-        became empty.
+        Its age, for the retention check, counts from the commit; in a classic group without members, from when the
+        group became empty.
         """
         if not taken.is_known:
             return _Deleted(None, None, True, None)
         at_ms, base_ms = taken.at_ms, taken.base_ms
         if base_ms == NONE_MS:
-            # a record that bears no time still carries that of its commit
+            # a record without a timestamp still has its commit time
             base_ms = taken.base_applied_ms
         committed_ms = None if base_ms == NONE_MS else base_ms
         if at_ms == NONE_MS or committed_ms is None:
             return _Deleted(None, None, True, committed_ms)
         if taken.expire_at_ms != NO_EXPIRY:
-            # the leader that wrote the tombstone went by its own clock, whatever that of the leader before
+            # the leader that wrote the tombstone used its own clock, whatever the clock of the previous leader
             return _Deleted(None, taken.expire_at_ms, at_ms >= taken.expire_at_ms, committed_ms)
         if self._life.has_clock_step(taken.base_log_offset, taken.log_offset):
             return _Deleted(None, None, True, committed_ms)
@@ -270,8 +273,8 @@ class Deletions:
         return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS, committed_ms)
 
     def _others(self, steps: Sequence[_RemovedTogether], tombstones: I64) -> Mapping[tuple[int, int], "_Others"]:
-        """For each operation and topic that lost an offset in it, what became of the topic's other partitions. An
-        operation goes by its last offset in the log."""
+        """For each operation and topic that lost an offset in it, what happened to the topic's other partitions. An
+        operation is identified by its last log offset."""
         commits, applied = self._life.commits, self._applied
         step_of_row = np.repeat(np.arange(len(steps)), [len(step.rows) for step in steps])
         _, first, pair_of_row = np.unique(
@@ -289,7 +292,7 @@ class Deletions:
         has_offset = ~is_deleted & (places >= 0) & (commits.change[base] != _DELETE)
         at_ms = np.array([step.at_ms for step in steps])[step_of_pair][pair]
         last_log_offset = np.array([step.last_log_offset for step in steps])[step_of_pair]
-        # is the next that becomes of it that its offset is deleted too, soon after?
+        # is the next change of the partition the deletion of its offset, soon after?
         has_next = places + 1 < applied.bounds[partition + 1]
         following = applied.rows[np.where(has_next, places + 1, 0)]
         is_soon = has_next & (commits.change[following] == _DELETE)
@@ -317,8 +320,8 @@ class _Applied(NamedTuple):
 
     rows: I32
     bounds: I64
-    """Where the rows of each partition begin, with the end. A partition goes by its place here; those of a topic follow
-    each other."""
+    """Where the rows of each partition begin, plus the end. A partition is identified by its index here; those of one
+    topic are consecutive."""
     log_offset: I64
     """For each row, where it was applied."""
     first_of_topic: I64
@@ -329,7 +332,7 @@ class _Applied(NamedTuple):
 
     @classmethod
     def of(cls, commits: GroupCommits) -> "_Applied":
-        """Those of one group."""
+        """The applied commits of one group."""
         has_lost = np.zeros(len(commits.topics), np.bool_)
         has_lost[commits.topic[commits.change == _DELETE]] = True
         rows, bounds = by_partition(commits, (commits.outcome == _APPLIED) & has_lost[commits.topic])
@@ -346,8 +349,8 @@ class _Applied(NamedTuple):
         )
 
     def last_before(self, partitions: I32, log_offsets: I64) -> I64:
-        """For each partition and place in the log, where in `rows` the last commit is that was in force then; -1 where
-        none was."""
+        """For each partition and log offset, the index in `rows` of the last commit in force then; -1 where there is
+        none."""
         places = np.empty(len(partitions), np.int64)
         _find_last_before(self.log_offset, self.bounds, partitions, log_offsets, places)
         return places
@@ -374,7 +377,7 @@ class _Taken(NamedTuple):
     log_offset: int
     at_ms: int
     is_known: bool
-    """False: the log does not show the commit; what follows means nothing."""
+    """False: the log does not show the commit; the fields below have no meaning."""
     base_log_offset: int
     base_ms: int
     base_applied_ms: int
@@ -382,28 +385,30 @@ class _Taken(NamedTuple):
 
 
 class _Deleted(NamedTuple):
-    """An offset when it was deleted."""
+    """An offset at the time of its deletion."""
 
     age_ms: int | None
-    """For the retention check, at most; None where it does not go by that, or the log does not show it."""
+    """Its greatest possible age for the retention check; None where retention does not apply, or the log does not show
+    it.
+    """
     expire_at_ms: int | None
-    """What its own value says."""
+    """The expiry in its own value."""
     may_have_expired: bool
     committed_ms: int | None
     """When it was committed; None where the log does not show it."""
 
 
 class _Others(NamedTuple):
-    """What became of the other partitions of a topic of which an offset was deleted."""
+    """What happened to the other partitions of a topic that lost an offset."""
 
     are_kept: bool
-    """One kept its offset: the topic is there."""
+    """One kept its offset: the topic exists."""
     outlived_expiry: bool
-    """One kept its offset though its own expiry had passed."""
+    """One kept its offset although its own expiry had passed."""
 
 
 class _Subscriptions:
-    """What the members of one group were subscribed to by name, at any place in the log."""
+    """The subscriptions by name of one group's members, at any log offset."""
 
     def __init__(self, life: GroupLife) -> None:
         self._life = life
@@ -414,10 +419,10 @@ class _Subscriptions:
                 self._changes.setdefault(event.member_id, []).append(event)
 
     def holds(self, row: int, at_ms: int) -> bool:
-        """Is it proven that a member was subscribed to the topic of a commit when this was written?
+        """Whether it is proven that a member was subscribed to the topic of a commit when the commit was written.
 
-        A classic generation is written when its leader has synced, but its subscriptions count from the end of the
-        join phase: within that time a member must be subscribed in both generations.
+        A classic generation is written when its leader has synced, but its subscriptions count from the end of the join
+        phase: between the two, a member must be subscribed in both generations.
         """
         commits = self._life.commits
         topic, log_offset = commits.topics[commits.topic[row]], int(commits.log_offset[row])
@@ -441,7 +446,7 @@ class _Subscriptions:
         )
 
     def _topics(self, member: MemberRow, log_offset: int) -> Sequence[str]:
-        """What a member was subscribed to: what the next change says that it was before, else what it is at its end."""
+        """What a member was subscribed to: the previous value in its next change, else the subscription at its end."""
         end = member.to_log_offset
         for event in self._changes.get(member.member_id, ()):
             if event.log_offset > log_offset and (end is None or event.log_offset <= end):

@@ -1,14 +1,14 @@
-"""What speaks for one cause or another of a hand-back or an archive, for each transition of a share partition.
+"""Evidence for the causes of returned and archived ranges, for each transition of a share partition.
 
-The record itself shows the current state of an offset range, never why. What is known besides:
+The record itself has the current state of an offset range, but no cause. Other evidence is:
 
-* the other ranges of the same record: one record is one operation (WriteShareGroupState), so ranges handed back
-  together with ranges acknowledged or rejected were released by the same request of one member;
-* time: an acquisition lock runs `share.record.lock.duration.ms`, so a hand-back sooner than that after the range was
-  last free is no lock time-out, and one just so long after it hardly anything else;
+* the other ranges of the same record: one record is one operation (WriteShareGroupState), so ranges returned together
+  with acknowledged or rejected ranges were released by the same request of one member;
+* time: an acquisition lock runs for `share.record.lock.duration.ms`. A range that is returned sooner after it was last
+  free had no lock timeout; one returned just that long after it most probably did;
 * members: nobody can release or reject a record in an empty group, and a session does not close while its member
   stays;
-* the leader: what was acquired when a share partition was loaded again is forgotten (SharePartition.maybeInitialize).
+* the leader: when a share partition is loaded again, its acquisitions are lost (SharePartition.maybeInitialize).
 """
 
 from collections.abc import Sequence
@@ -49,37 +49,37 @@ RESET: Final = TRANSITION_KINDS.index("RESET")
 _UPDATE: Final = RECORD_KINDS.index("UPDATE")
 
 DELIVERY_COUNT_LIMIT_MIN: Final = 2
-"""group.share.min.delivery.count.limit cannot be set lower, so no limit acts on a first delivery."""
+"""group.share.min.delivery.count.limit cannot be lower, so no limit applies to a first delivery."""
 LAST_TRIES_MIN: Final = 3
-"""So many offsets must have ended alike before it counts as the limit."""
+"""How many offsets must have ended at the same count before it is taken for the limit."""
 TIMER_SLACK_MS: Final = 250
-"""A lock ends at most so long after its time: the timer's ticks, and the write (SystemTimerReaper, 1 to 200 ms)."""
+"""How long after its time a lock may end: the ticks of the timer, and the write (SystemTimerReaper, 1 to 200 ms)."""
 CLOCK_SLACK_MS: Final = 50
-"""Timestamps of two brokers may be so far apart where their order decides."""
+"""By how much timestamps of two brokers may differ, where their order decides."""
 CLOSE_MS: Final = 2_000
-"""A session which closes with its member hands back within this time of the member's record."""
+"""A session that closes with its member returns its ranges within this time of the member's record."""
 NOTHING_SHOWN: Final = GroupPast(0, False)
-"""Of a group of which nothing came back."""
+"""For a group without returned ranges."""
 OFFSET_COUNT_MAX: Final = 2**40
-"""Ranges are taken to be no longer where they are summed up: no partition has more, and sums cannot wrap."""
+"""Range lengths are capped to this for sums: no partition has more offsets, and sums cannot overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What the records of the transitions say as a whole; one element a transition."""
+    """Properties of the records that contain the transitions; one element for each transition."""
 
     is_update: BoolArray
-    """A ShareUpdate. A snapshot may sum up what other records said that nobody captured."""
+    """A ShareUpdate. A snapshot may combine several records that were not captured."""
     has_acknowledged: BoolArray
     """Some range became ACKNOWLEDGED."""
     has_rejected: BoolArray
-    """Some range became ARCHIVED below what the log tells of the delivery limit."""
+    """Some range became ARCHIVED below the delivery limit, where the limit is in the log."""
     may_have_rejected: BoolArray
-    """The same below the limit that is assumed, where the log does not tell."""
+    """Some range became ARCHIVED below the known or assumed delivery limit."""
     has_returned: BoolArray
     """Some range became AVAILABLE."""
     is_single_offset: BoolArray
-    """The record tells of one offset only."""
+    """The record has one offset only."""
 
     @property
     def is_request(self) -> BoolArray:
@@ -89,7 +89,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One element a transition, in the order of `ShareLog.transitions`."""
+    """One element for each transition, in the order of `ShareLog.transitions`."""
 
     limit: KnownNumbers
     """The delivery limit in force."""
@@ -97,20 +97,22 @@ class Evidence:
     """Records of the share partition may be missing before this one."""
     is_below_limit: BoolArray
     is_limit_shown: BoolArray
-    """Where the delivery count is below the limit: something shows it, be it that the group handed back as often."""
+    """Where the delivery count is below the limit, whether that is proven: by a known limit, or because the group
+    returned ranges with such a count.
+    """
     records: Records
     is_released: BoolArray
-    """Handed back by a request: an update which also acknowledges or rejects."""
+    """Returned by a request: an update that also acknowledges or rejects."""
     previous: I64
-    """The newest transition which had made some of the range AVAILABLE; -1: none is known."""
+    """The newest transition that had made a part of the range AVAILABLE; -1 if none is known."""
     was_released: BoolArray
-    """All of the range had been handed back by requests, so a client has seen these records."""
+    """The whole range had been returned by requests, so a client has seen these records."""
     leader_changed: BoolArray
-    """The share partition was loaded by another leader since; for a range without a batch, while it was a hole."""
+    """Another leader has loaded the share partition since; for a range without a batch: while it was a hole."""
     lost_to: I64
-    """Last offset of the range that was such a hole; less than its first where none is."""
+    """Last offset of the part of the range that was such a hole; less than the first offset where there is none."""
     is_lock_timeout: BoolArray
-    """Handed back when a lock that began at the last known moment would end."""
+    """Returned when a lock that began at the last known moment would end."""
     is_too_soon_for_lock: BoolArray
     """No lock that began after the last known moment can have ended yet."""
     is_group_empty: BoolArray
@@ -118,9 +120,9 @@ class Evidence:
     is_settled: BoolArray
     """There were members, and none left before a session that closed then would have expired."""
     is_session_known: BoolArray
-    """The log tells the session time-out which that goes by; else it is the setting."""
+    """The session timeout used for that is in the log; else it is the setting."""
     until_ms: I64
-    """The latest time of which it may depend what is said of the transition."""
+    """The latest time on which the result for this transition may depend."""
 
     @classmethod
     def of(
@@ -131,19 +133,19 @@ class Evidence:
         members: ShareMembers,
         settings: InferenceSettings,
     ) -> Self:
-        """Gather all of it. `pasts`: the `group_pasts` of the log."""
+        """Collect all evidence. `pasts`: the `group_pasts` of the log."""
         changes, states, row = log.transitions, log.states, log.state_of_transition
         group = log.keys.group[states.key]
 
         def config(name: str, default: int) -> KnownNumbers:
-            """The value in force at each state: there are fewer of them than transitions."""
+            """The value in force at each state. Computed by state, because there are fewer states than transitions."""
             return configs.numbers(name, log.keys.group_ids, group, states.at_ms, default)
 
         is_single_offset = is_single_offset_of(log)
         highest = np.array([past.highest for past in pasts], np.int64)
         limit_of_state = config(DELIVERY_COUNT_LIMIT, settings.delivery_count_limit)
         limit = taken(_corrected(limit_of_state, group, pasts), row)
-        # what changed behind a hole did so at some time since the record before, under the limit of that time
+        # a change after a hole happened at some time since the previous record, under the limit of that time
         is_behind_hole = log.behind_holes()[row]
         limit = KnownNumbers(limit.values, limit.is_known & ~is_behind_hole)
         lock = config(RECORD_LOCK_DURATION, settings.record_lock_duration_ms)
@@ -178,7 +180,7 @@ class Evidence:
 
 
 def group_pasts(log: ShareLog, to_log_offset: int | None = None) -> list[GroupPast]:
-    """Of each group, what all its transitions say of its delivery limit. Tries are counted up to a log offset."""
+    """For each group, what all its transitions show about its delivery limit. Tries are counted up to a log offset."""
     changes, row = log.transitions, log.state_of_transition
     group = log.keys.group[log.states.key]
     group_ids = log.keys.group_ids
@@ -213,7 +215,7 @@ def group_pasts(log: ShareLog, to_log_offset: int | None = None) -> list[GroupPa
 
 @compiled
 def _raise_to(highest: I64, group: I64, row: I64, chosen: BoolArray, count: I32) -> None:
-    """The highest count of the chosen transitions of each group, at least what `highest` holds already."""
+    """The highest count of each group's chosen transitions, and at least the value already in `highest`."""
     for index in range(len(row)):
         if chosen[index]:
             code = group[row[index]]
@@ -221,7 +223,7 @@ def _raise_to(highest: I64, group: I64, row: I64, chosen: BoolArray, count: I32)
 
 
 def _corrected(limit: KnownNumbers, group: I64, pasts: Sequence[GroupPast]) -> KnownNumbers:
-    """The limit, where no log tells it what the groups show of it (`GroupPast.assumed_limit`)."""
+    """The limit; where no log has it, what the groups show about it (`GroupPast.assumed_limit`)."""
     shown = np.array([past.highest + 1 for past in pasts], np.int64)[group]
     ends_there = np.array([past.ends_there for past in pasts], np.bool_)[group]
     assumed = np.where(ends_there, shown, np.maximum(limit.values, shown))
@@ -229,28 +231,29 @@ def _corrected(limit: KnownNumbers, group: I64, pasts: Sequence[GroupPast]) -> K
 
 
 def _tells(changes: ShareTransitions) -> BoolArray:
-    """Transitions which the record itself made: not what it passed, or what was there when it was first seen."""
+    """Transitions that the record itself made: not ranges that it passed, or that were in this state when first
+    seen."""
     tells: BoolArray = (changes.to_state != NONE) & (changes.kind != FIRST_SEEN)
     return tells
 
 
 def given_up(changes: ShareTransitions) -> BoolArray:
-    """What a record gives up, or first shows so: ARCHIVED, or ARCHIVING before it. What ends ARCHIVING was given up
-    before, by another record."""
+    """Ranges that a record gives up, or first shows as given up: ARCHIVED, or ARCHIVING before that. The end of
+    ARCHIVING does not count: an earlier record gave the range up."""
     is_up = (changes.to_state == ARCHIVED) | (changes.to_state == ARCHIVING)
     is_new: BoolArray = is_up & (changes.from_state != ARCHIVED) & (changes.from_state != ARCHIVING)
     return is_new
 
 
 def offset_counts(changes: ShareTransitions) -> I64:
-    """Offsets of each range, so bounded that sums of them are exact."""
+    """Number of offsets of each range, capped so that sums are exact."""
     length = changes.last_offset - changes.first_offset + 1
     counts: I64 = np.where((length > 0) & (length < OFFSET_COUNT_MAX), length, OFFSET_COUNT_MAX)
     return counts
 
 
 def is_single_offset_of(log: ShareLog) -> BoolArray:
-    """For each state, whether its record tells of one offset only."""
+    """For each state, whether its record has one offset only."""
     changes = log.transitions
     found = np.zeros(len(log.states), np.bool_)
     _find_single_offsets(log.state_of_transition, _tells(changes), changes.first_offset, changes.last_offset, found)
@@ -259,7 +262,7 @@ def is_single_offset_of(log: ShareLog) -> BoolArray:
 
 @compiled
 def _find_single_offsets(row: I64, tells: BoolArray, first_offset: I64, last_offset: I64, found: BoolArray) -> None:
-    """Transitions of one record follow each other."""
+    """Relies on the transitions of one record being consecutive."""
     newest, range_count = -1, 0
     for index in range(len(row)):
         if tells[index]:
@@ -313,7 +316,7 @@ def _previous(log: ShareLog, is_released: BoolArray) -> tuple[I64, BoolArray]:
 
 @compiled
 def _with_pieces(left: I64, left_count: int, pieces: I64, count: int) -> I64:
-    """`left` with pieces at its end, in more room where it needs some."""
+    """`left` with pieces appended, in a larger array if necessary."""
     if left_count + count > len(left):
         larger = np.empty((2 * (left_count + count), 3), np.int64)
         larger[:left_count] = left[:left_count]
@@ -332,10 +335,10 @@ def trace_available(  # noqa: C901  (one pass over bytes or rows, compiled: call
     previous: I64,
     was_released: BoolArray,
 ) -> I64:
-    """For each transition, the newest of those which made a part of its range AVAILABLE, and whether all of them are
-    `is_released` and leave no part out. Keeps the AVAILABLE ranges of one share partition, sorted and disjoint.
+    """For each transition, the newest one that made a part of its range AVAILABLE, and whether all of these are
+    `is_released` and cover the whole range. Maintains the AVAILABLE ranges of one share partition, sorted and disjoint.
 
-    Gives what is AVAILABLE at the end: first offset, last offset, row of the transition which made it so.
+    Returns the ranges that are AVAILABLE at the end: first offset, last offset, row of the transition that made it so.
     """
     pieces = np.empty((64, 3), np.int64)
     left = np.empty((64, 3), np.int64)
@@ -404,7 +407,7 @@ def trace_available(  # noqa: C901  (one pass over bytes or rows, compiled: call
 
 
 def reloads(log: ShareLog) -> I64:
-    """For each state, the newest one up to it whose record brought another leader epoch to the same state; -1: none."""
+    """For each state, the newest state up to it whose record brought a new leader epoch; -1 if there is none."""
     states = log.states
     begins = states.begins()
     changed = np.zeros(len(states), np.bool_)
@@ -418,20 +421,20 @@ def reloads(log: ShareLog) -> I64:
 def _reloaded(log: ShareLog, previous: I64, changed_row: I64) -> tuple[BoolArray, I64]:
     """`Evidence.leader_changed` and `Evidence.lost_to`.
 
-    A range without a batch below the last one persisted had been fetched before (or is a gap in the log), so a load by
-    another leader makes it be delivered from count 1 again (row L of the inference rules).
+    A range without a batch below the last persisted offset had been fetched before (or is a gap in the log), so after a
+    load by another leader it is delivered from count 1 again (row L of the inference rules).
     """
     changes, states, row = log.transitions, log.states, log.state_of_transition
     leader_changed = np.zeros(len(changes), np.bool_)
     lost_to = changes.first_offset - 1
-    # most logs know of hardly any reload
+    # most logs have hardly any reload
     reloaded = np.flatnonzero((changed_row >= 0)[row]) if np.any(changed_row >= 0) else np.zeros(0, np.int64)
     if not len(reloaded):
         return leader_changed, lost_to
     reload, previous = changed_row[row[reloaded]], previous[reloaded]
     has_previous = previous >= 0
     since = has_previous & (reload > row[previous])
-    # a hole is known to be one only where a snapshot has listed all batches
+    # a hole is known to be a hole only where a snapshot has listed all batches
     is_hole = ~has_previous & (changes.from_state[reloaded] == NONE) & (changes.kind[reloaded] != FIRST_SEEN)
     is_hole &= states.is_complete[reload] & (changes.to_state[reloaded] != NONE)
     holes = reloaded[is_hole]
@@ -449,7 +452,7 @@ def _last_persisted(log: ShareLog) -> I64:
 
 
 def last_persisted_with(log: ShareLog) -> I64:
-    """The same with its own record."""
+    """`_last_persisted`, including the state's own record."""
     return np.maximum(_last_persisted(log), _last_seen_state(log))
 
 
@@ -474,8 +477,8 @@ def _running_last(begins: BoolArray, last: I64, before: I64) -> None:
 
 
 def _is_too_soon(log: ShareLog, previous: I64, lock: KnownNumbers) -> BoolArray:
-    """No lock can have ended yet that began after the latest time known to lie before the acquisition which ended
-    here: when the range was handed back before, else when the state began."""
+    """Whether no lock can have ended yet that began after the latest time known to lie before the acquisition: when the
+    range was returned before, else when the state began."""
     states, row = log.states, log.state_of_transition
     found = np.zeros(len(row), np.bool_)
     if not lock.is_known.any():
@@ -488,11 +491,11 @@ def _is_too_soon(log: ShareLog, previous: I64, lock: KnownNumbers) -> BoolArray:
 
 
 def _is_lock_timeout(log: ShareLog, previous: I64, lock_ms: I64) -> BoolArray:
-    """Just a lock's duration after the range was handed back before, or after the record before this one (an
-    acknowledgement goes with the fetch that acquires more).
+    """Whether a range was returned one lock duration after it was returned before, or after the previous record (an
+    acknowledgement comes with the fetch that acquires more).
 
-    A record may be written a little later than what it says: a hand-back by a lock needs no write before the range is
-    acquired again (SharePartition.releaseAcquisitionLockOnTimeout). So the next lock may end sooner after it.
+    A record may be written a little later than the event: a lock timeout needs no write before the range is acquired
+    again (SharePartition.releaseAcquisitionLockOnTimeout). So the next lock may end sooner after the record.
     """
     states, row = log.states, log.state_of_transition
 
@@ -533,7 +536,7 @@ def _membership(
 
 
 def _presence(stays: GroupStays, at_ms: I64) -> tuple[I64, I64, I64]:
-    """At each time: how many members there were, when the last one before left, and when the next one did."""
+    """At each time: the number of members, when the last one before left, and when the next one did."""
     joined, left = np.sort(stays.joined_ms), np.sort(stays.left_ms)
     gone = np.searchsorted(left, at_ms, side="right")
     present = np.searchsorted(joined, at_ms, side="right") - gone

@@ -1,20 +1,21 @@
-"""What an audit keeps of groups, so that the next one reads only the commits which came since.
+"""What an audit keeps of groups, so that the next one reads only the commits that came since.
 
-A night's commits are few compared with all commits, and so is what decides what they are: of each partition the commit
-in force, and the one at which it came to its offset; when members committed last (`commit_times`); why members left;
-and a few facts about everything before (`GroupFacts`). With these a group is judged from where the last audit stopped,
-and earlier results about commits stay. Where these may change, the group is judged from its beginning (`PastTooShort`):
+A night has few commits compared with all commits, and few earlier ones are needed to judge them: for each partition the
+commit in force, and the one by which it reached its offset; the times of members' last commits (`last_commit_times`);
+why members went; and a few facts about everything before (`GroupFacts`). With these a group is judged from where the
+last audit stopped, and earlier results about commits stay. Where these may change, the group is judged from its
+beginning (`PastTooShort`):
 
-* its commits jump ahead: all of them together decide what is usual;
-* it was only ever set once, and now is again; or it is empty, commits went on in spite of that, and go on;
-* a generation is missing behind its last one, that lost its members by and by, or it had none before;
-* an offset which outlived the group is first committed again: then it had not;
-* offsets were deleted, and what comes says more of why: a classic generation whose join phase was over by then, a
-  commit to another partition of a topic that is said to have been deleted, further tombstones within seconds;
-* one operation is in both parts.
+* its commits jump ahead: what is usual depends on all of them;
+* it was set only once so far, and now again; or it is empty, and commits went on in spite of that and still do;
+* a generation is missing after its last one, that lost its members step by step, or it had no generation before;
+* an offset that outlived the group is committed for the first time again: then it did not outlive it;
+* offsets were deleted, and new records show more about the reason: a classic generation whose join phase had ended by
+  then, a commit to another partition of a topic considered deleted, further tombstones within seconds;
+* an operation is partly before and partly after the place.
 
-A member's host is the last one it had: where one changed, the anomalies of commits to its partitions get the new host
-(`hosts.HostsNow`), which needs no commits.
+A member's host is the last one it had: where a host changed, the anomalies of commits to its partitions get the new
+host (`hosts.HostsNow`), which needs no commits.
 """
 
 from collections import Counter
@@ -55,7 +56,7 @@ from schemas.group_types import GroupType
 
 PENDING: Final = OUTCOMES.index("PENDING")
 NO_TOMBSTONE: Final = -2
-"""In place of a time: below that of a record without one (RecordBatch.NO_TIMESTAMP, -1)."""
+"""In place of a time; less than that of a record without one (RecordBatch.NO_TIMESTAMP, -1)."""
 
 
 Piece = tuple[GroupCommits, I64, Sequence[str]]
@@ -63,17 +64,17 @@ Piece = tuple[GroupCommits, I64, Sequence[str]]
 
 
 class Gone(NamedTuple):
-    """Why the members went that one generation left behind. Ids are kept of few: they grow old here."""
+    """Why the members went that one generation left behind. Few member ids are kept: kept ids would accumulate."""
 
     member_count: int
     why: LeaveReason
-    """Of most of them."""
+    """The reason of most of them."""
     others: Mapping[Membership, LeaveReason]
-    """And of the others."""
+    """The reasons of the others."""
 
     @classmethod
     def of(cls, leave_reasons: Mapping[Membership, LeaveReason]) -> Self:
-        """Of some members, at least one."""
+        """From the reasons of at least one member."""
         why, _ = min(Counter(leave_reasons.values()).items(), key=lambda item: (-item[1], item[0]))
         return cls(
             len(leave_reasons), why, {membership: own for membership, own in leave_reasons.items() if own != why}
@@ -86,58 +87,58 @@ class GroupFacts(NamedTuple):
     first_log_offset: int
     """Of its commits; -1: it has none."""
     is_set_once: bool
-    """Each was a plain first one to its partition."""
+    """Each commit was a plain first one to its partition."""
     has_jumped: bool
-    """One may have been a skip."""
+    """A commit may have been a skip."""
     emptied_since: int
-    """Place in the log since which it has no members and had some before; -1: it has, or never had."""
+    """Log offset since which it has no members, after it had some; -1: it has members, or never had any."""
     has_committed_empty: bool
     """Plain commits came since then."""
     newest_since: int
     """`from_log_offset` of its newest generation; -1: it has none."""
     is_memberless: bool
-    """And that has no members."""
+    """Its newest generation has no members."""
     deleted_at: int
-    """Place in the log where it was deleted last; -1: never."""
+    """Log offset where it was deleted last; -1: never."""
     event_ms: int
     """When its last event was; -1: it has none."""
     tombstone_ms: int
-    """When the last tombstone of its offsets was written; -1: nobody knows; NO_TOMBSTONE: none was."""
+    """When the last tombstone of its offsets was written; -1: unknown; NO_TOMBSTONE: there was none."""
     changed_ms: int
-    """When a member came or went last; -1: never."""
+    """When a member joined or went last; -1: never."""
     member_count: int
-    """Members since."""
+    """Number of members since."""
     typed_ms: int
     """When its newest generation began; -1: it has none."""
     group_type: str
     """Its type since."""
     is_over: bool
-    """Each of its rebalances is, but for those of a share group, which has no time of its own for them."""
+    """All of its rebalances are over, except those of a share group, which have no duration."""
     gone: Mapping[int, Gone]
-    """By `to_log_offset` of members that went with a generation."""
+    """By `to_log_offset` of the members that went with a generation."""
 
     @property
     def is_watched(self) -> bool:
-        """Does any further commit say more than that it was one?"""
+        """Whether any further commit may change more than counts."""
         return self.is_set_once or self.has_jumped or self.emptied_since >= 0
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBefore:
-    """Where the judgement of one group goes on."""
+    """Where the judgement of one group continues."""
 
     past: GroupFacts
     from_log_offset: int
     is_new: BoolArray
-    """Which of the group's commits were not judged yet; the others are those kept of before."""
+    """Which of the group's commits were not judged yet; the others are kept earlier ones."""
     commit_times: Mapping[Membership, Times]
     days: Mapping[int, DayCounts]
-    """What was counted on its days."""
+    """What was already counted on its days."""
     watermark: AuditWatermark | None = None
-    """Before which place nothing of it is needed."""
+    """Nothing of the group before it is needed."""
 
     def leave_reasons(self, life: GroupLife) -> LeaveReasons:
-        """Why members went before. Raises PastTooShort where it does not say so of one."""
+        """Why members went before. Raises PastTooShort where the members that went do not match."""
         ended = _ended(life)
         if any(len(ended.get(place, ())) != gone.member_count for place, gone in self.past.gone.items()):
             raise PastTooShort("other members went than had gone")
@@ -148,7 +149,7 @@ class GroupBefore:
         }
 
     def require_enough(self, life: GroupLife, settings: InferenceSettings) -> None:
-        """Raises PastTooShort where what was said before may change, or more of it would be needed."""
+        """Raises PastTooShort where earlier results may change, or where more of the past is needed."""
         past, commits = self.past, life.commits
         if self.from_log_offset <= life.unread_from < WHOLE:
             raise PastTooShort("from a new record on nobody knows its members")
@@ -197,8 +198,8 @@ class GroupBefore:
 
 
 def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts) -> bool:
-    """Is what was the newest generation now known to have had members, or none, otherwise than before? Of one without
-    any nothing is known if what followed is missing from the log."""
+    """Whether the former newest generation now turns out to have had members where it had none, or the reverse. If it
+    had none, and the following generation is missing in the log, its end is unknown."""
     found = [index for index, row in enumerate(generations) if row.from_log_offset == past.newest_since]
     if not found:
         return past.newest_since >= 0
@@ -217,8 +218,8 @@ def group_facts(
     before: GroupBefore | None = None,
     watermark: AuditWatermark | None = None,
 ) -> GroupFacts:
-    """What is to be kept of a group, judged from its beginning or `before` on, and of members to be asked after that
-    are needed behind a settled place."""
+    """What to keep of a group, judged from its beginning or from `before` on. Of members that went, only those after
+    `watermark`."""
     commits, past = life.commits, None if before is None else before.past
     groups = GenerationsAt(life.generations, life.events, life.unread_from)
     emptied_since = groups.emptied_since()
@@ -269,12 +270,12 @@ def _ended(life: GroupLife) -> dict[int, list[Membership]]:
 
 
 def kept_commits(commits: GroupCommits, applied: ByPartition, group: I64 | None = None) -> I64:
-    """Which commits of one group, or of several (`group`, a number a row), are to be kept, in order.
+    """Which commits of one group, or of several (`group`, a number for each row), to keep, in order.
 
-    `applied`: `applied_by_partition` of them.
+    `applied`: the result of `applied_by_partition`.
 
-    Of each partition that has an offset, the one in force, and the one by which it came to that offset; those of open
-    transactions, and for each the one that was in force then.
+    For each partition with an offset: the commit in force, and the one by which it reached that offset. Also those of
+    open transactions, each with the commit in force at that time.
     """
     is_pending = commits.outcome == PENDING
     is_kept = is_pending.copy()
@@ -286,7 +287,7 @@ def kept_commits(commits: GroupCommits, applied: ByPartition, group: I64 | None 
 
 @compiled
 def _mark_in_force(rows: I32, starts: I64, change: I8, is_kept: BoolArray) -> None:
-    """Of each partition that has an offset the newest commit, and the one by which it came to that offset."""
+    """For each partition with an offset, mark the newest commit, and the one by which it reached that offset."""
     for number in range(len(starts) - 1):
         place = starts[number + 1] - 1
         if change[rows[place]] == DELETE:
@@ -315,7 +316,7 @@ def _in_force(commits: GroupCommits, group: I64 | None, is_pending: BoolArray) -
 
 @dataclass(frozen=True, slots=True)
 class GroupedCommits:
-    """Commits of groups of one log partition, by group and place in the log. Use `of`."""
+    """Commits of groups of one log partition, by group and log offset. Create it with `of`."""
 
     group_ids: tuple[str, ...]
     group: I64
@@ -324,7 +325,7 @@ class GroupedCommits:
 
     @classmethod
     def of(cls, pieces: Iterable[Piece]) -> Self:
-        """From pieces, in any order."""
+        """From pieces in any order."""
         ids: dict[str, int] = {}
         topics: dict[str, int] = {}
         group, topic, columns = (
@@ -346,16 +347,16 @@ class GroupedCommits:
 
     @classmethod
     def of_groups(cls, commits: Iterable[tuple[str, GroupCommits]]) -> Self:
-        """From those of some groups."""
+        """From the commits of some groups."""
         return cls.of((own, np.zeros(len(own), np.int64), (group_id,)) for group_id, own in commits)
 
     def of_some(self, group_ids: Set[str], *, are_others: bool = False) -> "GroupedCommits":
-        """Those of some groups, or of the others."""
+        """The commits of some groups, or of all others."""
         is_wanted = np.array([(group_id in group_ids) != are_others for group_id in self.group_ids], np.bool_)
         return self.taken(is_wanted[self.group])
 
     def alone(self, group_ids: Set[str]) -> "GroupedCommits":
-        """Those of some groups, and no others named."""
+        """The commits of some groups, with only these in `group_ids`."""
         is_wanted = np.array([group_id in group_ids for group_id in self.group_ids], np.bool_)
         rows = is_wanted[self.group]
         names = tuple(compress(self.group_ids, is_wanted.tolist()))
@@ -372,19 +373,19 @@ class GroupedCommits:
 
     @property
     def piece(self) -> Piece:
-        """As `of` takes it."""
+        """In the form that `of` takes."""
         return self.commits, self.group, self.group_ids
 
     @property
     def pending(self) -> I64:
-        """Places in the log of commits of open transactions."""
+        """Log offsets of commits in open transactions."""
         found: I64 = self.commits.log_offset[self.commits.outcome == PENDING]
         return found
 
     def and_new(self, pieces: Iterable[Piece], from_log_offset: int) -> tuple["GroupedCommits", BoolArray]:
-        """These, kept of what lies before a place, and those from there on; and which of them are new.
+        """Kept commits from before a log offset, together with those from there on; and which of them are new.
 
-        `pieces` begin with the first of `pending`: what became of those is new, too.
+        `pieces` begin at the first of `pending`: the outcome of those commits is new, too.
         """
         pending = self.pending
         known = self.taken(self.commits.outcome != PENDING)
@@ -400,7 +401,7 @@ class GroupedCommits:
         return both, is_new(both.commits)
 
     def kept(self) -> "GroupedCommits":
-        """What is to be kept of these."""
+        """The commits to keep."""
         return self.taken(kept_commits(self.commits, applied_by_partition(self.commits, self.group), self.group))
 
 
@@ -409,7 +410,7 @@ NO_COMMITS: Final = GroupCommits()
 
 
 def _numbered(texts: Sequence[str], numbers: dict[str, int]) -> I64:
-    """Texts as numbers; those that have none yet get the next ones."""
+    """Numbers of texts; new texts get the next numbers."""
     others = [text for text in dict.fromkeys(texts) if text not in numbers]
     numbers.update(zip(others, count(len(numbers)), strict=False))
     return np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))
@@ -417,22 +418,22 @@ def _numbered(texts: Sequence[str], numbers: dict[str, int]) -> I64:
 
 @dataclass(frozen=True, slots=True)
 class MemberCommitTimes:
-    """When the members of groups of one log partition that are still there committed last, and what they own."""
+    """Last commit times of the current members of one log partition's groups, and what these members own."""
 
     members: tuple[tuple[str, str, int], ...] = ()
     """Group id, member id and `from_log_offset`."""
     latest: I64 = field(default_factory=lambda: latest_of(()))
-    """`commit_times.latest_of` them."""
+    """`latest_of` their times."""
     topics: tuple[str, ...] = ()
     member: I64 = field(default_factory=lambda: NO_NUMBERS)
-    """Of each partition that one owns: index into `members`."""
+    """For each owned partition: index into `members`."""
     topic: I64 = field(default_factory=lambda: NO_NUMBERS)
     """Index into `topics`."""
     partition: I64 = field(default_factory=lambda: NO_NUMBERS)
 
     @classmethod
     def together(cls, parts: Sequence[Self]) -> Self:
-        """Of several tasks, each with groups of its own."""
+        """Combine those of several tasks, each with groups of its own."""
         numbers: dict[str, int] = {}
         topics = [_numbered(part.topics, numbers)[part.topic] for part in parts]
         begins = np.cumsum([0, *(len(part.members) for part in parts)])
@@ -446,7 +447,7 @@ class MemberCommitTimes:
         )
 
     def by_group(self) -> dict[str, dict[Membership, Times]]:
-        """By group, as `commit_times.last_commit_times` has it."""
+        """By group, in the form of `last_commit_times.last_commit_times`."""
         found: dict[str, dict[Membership, Times]] = {}
         for (group_id, member_id, begin), times in zip(self.members, times_of(self.latest), strict=True):
             if times:
@@ -454,7 +455,7 @@ class MemberCommitTimes:
         return found
 
     def and_new(self, new: GroupedCommits, from_log_offset: int) -> "MemberCommitTimes":
-        """After further commits, of groups whose members and owners are as they were. Commits from before a place,
+        """Add further commits of groups whose members and owners have not changed. Commits from before a log offset,
         whose transactions were open there, count at their own time, for the owners that their partitions had then."""
         commits = new.commits
         rows = np.flatnonzero(~commits.is_tombstone & (commits.log_offset >= from_log_offset))
@@ -487,7 +488,7 @@ class MemberCommitTimes:
         return replace(self, latest=latest)
 
     def without(self, group_ids: Set[str]) -> "MemberCommitTimes":
-        """Of the other groups."""
+        """Those of the other groups."""
         is_kept = np.array([group_id not in group_ids for group_id, _, _ in self.members], np.bool_)
         if is_kept.all():
             return self
@@ -504,7 +505,7 @@ class MemberCommitTimes:
 
 
 class CommitTimesBuilder:
-    """`MemberCommitTimes`, group by group."""
+    """Builds `MemberCommitTimes` group by group."""
 
     def __init__(self) -> None:
         self._members: list[tuple[str, str, int]] = []
@@ -513,7 +514,7 @@ class CommitTimesBuilder:
         self._owned: list[tuple[int, int, int]] = []
 
     def add(self, life: GroupLife, owners: Iterable[OwnerRow], commit_times: Mapping[Membership, Times]) -> None:
-        """The members of a group that are still there."""
+        """Add a group's current members."""
         numbers: dict[str, list[int]] = {}
         for member in life.members:
             if member.to_log_offset is None:
@@ -526,7 +527,7 @@ class CommitTimesBuilder:
                 self._owned += [(number, topic, owner.partition) for number in numbers.get(owner.member_id, ())]
 
     def built(self, others: MemberCommitTimes) -> MemberCommitTimes:
-        """Those of other groups, and those added."""
+        """The added ones, together with those of other groups."""
         numbers = {topic: number for number, topic in enumerate(others.topics)}
         codes = _numbered(list(self._topics), numbers)
         member, topic, partition = np.array(self._owned, np.int64).reshape(-1, 3).T

@@ -1,4 +1,4 @@
-"""The group side of gold: owners, rebalances, commit anomalies and days of one group."""
+"""The group part of gold: owners, rebalances, commit anomalies and days of one group."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -43,7 +43,7 @@ from schemas.group_types import GroupType
 
 @dataclass(slots=True)
 class GroupGold:
-    """Gold rows of groups. `share_days` hold what `__consumer_offsets` knows of the days of share groups."""
+    """Gold rows of groups. `share_days` has what `__consumer_offsets` shows of the days of share groups."""
 
     owners: list[OwnerRow] = field(default_factory=list)
     rebalances: list[RebalanceRow] = field(default_factory=list)
@@ -55,7 +55,7 @@ class GroupGold:
         return sum(len(getattr(self, name)) for name in KINDS_OF_GOLD)
 
     def extend(self, other: "GroupGold") -> None:
-        """Append another's rows."""
+        """Append the rows of another."""
         for name in KINDS_OF_GOLD:
             getattr(self, name).extend(getattr(other, name))
 
@@ -65,23 +65,23 @@ KINDS_OF_GOLD: Final = tuple(item.name for item in fields(GroupGold))
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is inferred of one group, and what is to be kept of it."""
+    """What is inferred for one group, and what to keep of it."""
 
     life: GroupLife
-    """Its rows in the order of the log, as far as they were needed."""
+    """Its rows in log order, as far as they were needed."""
     gold: GroupGold
     past: GroupFacts
     commit_times: Mapping[Membership, Times]
     kept: I64
-    """Which of its commits."""
+    """Which of its commits to keep."""
     hosts: HostsNow | None = None
-    """For what was said before of its commits, and of its settled past, where members changed since."""
+    """New hosts for earlier results on its commits and its settled past, where members changed since."""
     went_on_from: AuditWatermark | None = None
-    """Rows of gold of before this place stay; here are the others."""
+    """Gold rows from before this place stay; here are the later ones."""
     late: Mapping[int, DayCounts] = field(default_factory=dict)
-    """What is to be added to its days until then."""
+    """What to add to its days until then."""
     watermark: AuditWatermark | None = None
-    """From where the next audit may go on."""
+    """From where the next audit may continue."""
 
 
 def audit_group(
@@ -90,7 +90,7 @@ def audit_group(
     configs: Configs = NO_CONFIGS,
     removed: Removed = NOTHING_REMOVED,
 ) -> GroupGold:
-    """All that is inferred of one group. A function of the set of rows: their order does not matter."""
+    """Everything that is inferred for one group. A function of the set of rows: their order does not matter."""
     return judge_group(in_order(life), settings, configs, removed=removed).gold
 
 
@@ -101,10 +101,11 @@ def judge_group(
     before: GroupBefore | None = None,
     removed: Removed = NOTHING_REMOVED,
 ) -> Judged:
-    """All that is inferred of one group, its rows in the order of the log (`in_order`).
+    """Everything that is inferred for one group, given its rows in log order (`in_order`).
 
-    `before`: the last audit kept so much of it. Then anomalies are those of new commits alone. Raises PastTooShort
-    where the group is to be judged from its beginning. `removed`: topics that the metadata log shows removed.
+    `before`: what the last audit kept of it. Then the anomalies are only those of new commits. Raises PastTooShort
+    where the group has to be judged from its beginning. `removed`: topics that were removed according to the metadata
+    log.
     """
     life = with_times(life)
     if before is not None and life.timeless:
@@ -122,7 +123,7 @@ def judge_group(
             before.days,
             before.leave_reasons(life),
         )
-        # of one that never committed all commits are there
+        # for a group that never committed, all commits are present
         is_new = before.is_new if before.past.first_log_offset >= 0 else None
     owners = partition_owners(life)
     if came_from is not None:
@@ -139,7 +140,7 @@ def judge_group(
         rebalances = rebalances.after(came_from.generation_at)
     applied = applied_by_partition(life.commits)
     stays, kept = stalled(life.commits, applied, settings), kept_commits(life.commits, applied)
-    del applied  # as long as the commits
+    del applied  # it is as large as the commits
     anomalies = find_anomalies(life, owners, settings, is_new, stays, removed)
     watermark = None if life.timeless else newest_watermark(life, owners, rebalances, settings, came_from)
     past = group_facts(life, leave_reasons, rebalances.rows, settings, before, watermark)
@@ -170,7 +171,7 @@ def judge_group(
 
 
 def _as_shown(owners: list[OwnerRow], life: GroupLife) -> list[OwnerRow]:
-    """With the times that records bear, and no others."""
+    """Owners with only the times that are in records."""
     if not life.timeless:
         return owners
     return [
@@ -186,7 +187,7 @@ NO_TIMES: Final[Mapping[Membership, Times]] = {}
 
 
 def _changed_members(life: GroupLife, from_log_offset: int) -> set[str]:
-    """Members of which the log shows something new from a place on."""
+    """Members with new information in the log from an offset on."""
     return {
         event.member_id
         for event in life.events
@@ -195,7 +196,7 @@ def _changed_members(life: GroupLife, from_log_offset: int) -> set[str]:
 
 
 def in_order(life: GroupLife) -> GroupLife:
-    """Rows in the order of the log, as silver's reader gives them; commits are columns, and in order already."""
+    """Rows in log order, as silver's reader returns them; commits are columns, and already in order."""
     return life._replace(
         generations=tuple(
             sorted(life.generations, key=lambda row: (row.from_log_offset, row.incarnation, row.generation))

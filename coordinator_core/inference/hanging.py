@@ -1,9 +1,9 @@
-"""gold.hanging_transactions: offsets committed inside a transaction that nobody ended.
+"""gold.hanging_transactions: offsets committed inside a transaction that was never ended.
 
-The transaction coordinator aborts a transaction after its time-out, which no client may set above the brokers'
+The transaction coordinator aborts a transaction after its timeout, which no client may set above the brokers'
 `transaction.max.timeout.ms`, 15 minutes by default. The marker goes into every log partition that the transaction wrote
-to. Where the log goes on for longer than that behind a transactional commit, and no marker came, the transaction
-hangs: a coordinator lost it (KIP-890 tells how), and no time-out ends it.
+to. Where the log continues for longer than that after a transactional commit, and no marker came, the transaction
+hangs: a coordinator lost it (KIP-890 explains how), and no timeout ends it.
 
 Until an admin aborts it, members that ask for stable offsets get UNSTABLE_OFFSET_COMMIT for its partitions, these
 offsets do not expire, and the log cleaner stops before its first record.
@@ -12,7 +12,7 @@ offsets do not expire, and the log cleaner stops before its first record.
 from typing import Final, NamedTuple
 
 TRANSACTION_TIMEOUT_MAX_MS: Final = 900_000
-"""transaction.max.timeout.ms as Kafka has it by default. It may be set higher, in no log: so no more than LIKELY."""
+"""Kafka's default of transaction.max.timeout.ms. No log shows a higher setting, so the confidence is at most LIKELY."""
 
 METHOD: Final = "NO_MARKER_FOR_LONG"
 LIKELY: Final = "LIKELY"
@@ -62,7 +62,7 @@ def hanging(
     commits: OpenCommits, log_end_ms: int | None, next_offset: int, *, has_hole_behind: bool
 ) -> HangingRow | None:
     """The row of an open transaction, if it hangs. `log_end_ms`: when the last record of the log partition was written;
-    `next_offset`: where it ends; `has_hole_behind`: a part behind the commits was not read, and may have the marker."""
+    `next_offset`: the log end; `has_hole_behind`: a part after the commits was not read, and may contain the marker."""
     if commits.since_ms is None or log_end_ms is None or log_end_ms - commits.since_ms <= TRANSACTION_TIMEOUT_MAX_MS:
         return None
     return HangingRow(

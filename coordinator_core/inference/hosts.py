@@ -1,4 +1,4 @@
-"""The hosts of members that come back from others: rows of gold name a member by the last one, those of before, too."""
+"""Hosts of members that come back from another host: gold rows name a member by its last host, also earlier rows."""
 
 from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
@@ -13,17 +13,17 @@ class Moved(NamedTuple):
     from_log_offset: int
     """Where its membership interval begins."""
     host: str
-    """From where it came last."""
+    """Its last host."""
 
 
 class HostsNow:
-    """The hosts of members of one group, of which some changed, for what gold said of them before."""
+    """Current hosts of one group's members, for earlier gold rows."""
 
     def __init__(
         self, owners: Iterable[OwnerRow], changed: Set[str], moved: Mapping[str, Moved], settled_at: int
     ) -> None:
         self.changed = changed
-        """Ids of members."""
+        """Member ids."""
         self._owners = OwnersAt(owner for owner in owners if owner.member_id in changed)
         """Of what is not settled."""
         self.moved = moved
@@ -32,13 +32,15 @@ class HostsNow:
         """Up to this place in the log the past is settled."""
 
     def of(self, topic: str, partition: int, log_offset: int, member_id: str | None, host: str | None) -> str | None:
-        """The host of the member that owned a partition at a place in the log; `host`: as it was before."""
+        """The host of the member that owned a partition at a log offset. `host`: the earlier value."""
         if log_offset <= self.settled_at:
             return self.of_settled(member_id, log_offset, host)
         owner = self._owners.at(topic, partition, log_offset) if member_id in self.changed else None
         return host if owner is None else owner.client_host
 
     def of_settled(self, member_id: str | None, log_offset: int, host: str | None) -> str | None:
-        """The host of a member that owned something from a place in the settled past on; `host`: as it was before."""
+        """The host of a member that owned a partition from a log offset in the settled past on. `host`: the earlier
+        value.
+        """
         moved = None if member_id is None else self.moved.get(member_id)
         return host if moved is None or log_offset < moved.from_log_offset else moved.host

@@ -1,13 +1,13 @@
-"""Join phases of classic groups that ended at the rebalance time-out, since a member did not join again.
+"""Join phases of classic groups that ended at the rebalance timeout, because a member did not join again.
 
-A join phase ends when all members have joined again; at the latest at the rebalance time-out, the longest that one of
-its members asks for, and then the coordinator drops the others (GroupMetadataManager.completeClassicGroupJoin). The log
-has no beginning of a join phase. But clients commit nothing while they wait for an assignment, so of members that stay
-and commit often the first one falls silent when it joins: a rebalance time-out before the end.
+A join phase ends when all members have joined again, and at the latest at the rebalance timeout, the longest of its
+members; then the coordinator drops the others (GroupMetadataManager.completeClassicGroupJoin). The log does not show
+where a join phase begins. But clients commit nothing while they wait for an assignment, so of members that stay and
+commit often, the first one stops committing when it joins: one rebalance timeout before the end.
 
-A member that went though it committed meanwhile, longer than a heartbeat after the beginning, was there and was asked
-to join. A client that stopped polling would have left in its own name before the end: its last poll was before it was
-asked. One that closed just then looks the same.
+A member that went although it had committed meanwhile, longer than a heartbeat after the beginning, was alive and was
+asked to join. A client that stopped polling would have left by itself before the end, because its last poll was before
+it was asked. One that closed just then looks the same.
 """
 
 from collections import deque
@@ -25,24 +25,24 @@ from coordinator_core.inference.life import HEARTBEAT_MS, GroupLife
 from coordinator_core.inference.rows import OwnerRow
 
 SILENT_FACTOR: Final = 3
-"""Silent for so many times its usual interval: not its usual interval."""
+"""A member is silent if it has not committed for this many of its usual intervals."""
 RHYTHMS_MISSED_MAX: Final = 2
-"""A member that stops has made its last commit so many intervals ago, at most."""
+"""A member that stops has made its last commit at most this many intervals ago."""
 INTERVALS_MIN: Final = 2
-"""A member's rhythm is the median of its last intervals between commits, and of so many at least."""
+"""A member's rhythm is the median of its last intervals between commits; it needs at least this many."""
 
 
 Row = TypeVar("Row", MemberRow, OwnerRow)
 
 
 def rhythm_ms(times: Times) -> int | None:
-    """Median of the intervals between the times; None of too few."""
+    """Median of the intervals between the times; None where there are too few."""
     intervals = [later - time for time, later in pairwise(times)]
     return int(median(intervals)) if len(intervals) >= INTERVALS_MIN else None
 
 
 class JoinPhases:
-    """The join phases of one group. Ask in log order."""
+    """The join phases of one group. Call it in log order."""
 
     def __init__(
         self, life: GroupLife, owners: Iterable[OwnerRow], commit_times_before: Mapping[Membership, Times]
@@ -56,7 +56,9 @@ class JoinPhases:
     def has_run_out(
         self, member: MemberRow, previous: GenerationRow, now: GenerationRow, last_commit_ms: int, ended_at_ms: int
     ) -> bool:
-        """Did the join phase of `now` end at the rebalance time-out, while a member that then went committed on?"""
+        """Whether the join phase of `now` ended at the rebalance timeout, while a member that then went kept
+        committing.
+        """
         committed_ago_ms = ended_at_ms - last_commit_ms + HEARTBEAT_MS
         if not committed_ago_ms < (member.rebalance_timeout_ms or 0) <= ended_at_ms - previous.valid_from:
             return False
@@ -76,8 +78,8 @@ class JoinPhases:
     def _silences(
         self, there: Iterable[MemberRow], previous: GenerationRow, now: GenerationRow, ended_at_ms: int
     ) -> list[tuple[int, int]]:
-        """How long each member that stays and had committed often was silent then, and its rhythm; nothing where one of
-        them was not."""
+        """For each member that stays and had committed often: how long it was silent then, and its rhythm. Empty where
+        one of them was not silent."""
         place, end = previous.from_log_offset, now.from_log_offset
         staying = [row for row in there if row.to_log_offset is None or row.to_log_offset > end]
         first, last = np.searchsorted(self._commits.log_offset, (place, end), "right")
@@ -97,7 +99,7 @@ class JoinPhases:
 
 
 class _There(Generic[Row]):
-    """The intervals that are open at a place in the log. Ask for one place after another."""
+    """The intervals that are open at a log offset. Call it with ascending offsets."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows: Iterable[Row] = rows
@@ -108,14 +110,14 @@ class _There(Generic[Row]):
         return deque(sorted(self._rows, key=lambda row: (row.from_log_offset, row.member_id)))
 
     def at(self, log_offset: int) -> list[Row]:
-        """Those that began there or before, and go on."""
+        """Those that began there or earlier, and continue."""
         while self._next and self._next[0].from_log_offset <= log_offset:
             self._open.append(self._next.popleft())
         self._open = [row for row in self._open if row.to_log_offset is None or row.to_log_offset > log_offset]
         return self._open
 
     def begun_at(self, log_offset: int) -> Iterator[Row]:
-        """Those that begin at a later place."""
+        """Those that begin at a later offset."""
         for row in self._next:
             if row.from_log_offset > log_offset:
                 return

@@ -1,19 +1,18 @@
-"""gold.lag_history: how far behind the end of its topic a group was at each commit, where the ends were sampled.
+"""gold.lag_history: how far a group was behind the end of its topic at each commit, where end offsets were sampled.
 
-A topic's end only grows while the topic lives, so two samples bound it in between. Of a commit between a sample before
-and one after it
+A topic's end only grows while the topic exists, so two samples bound it in between. For a commit between two samples
 
-* with the same end in both, the end then is known: UNCHANGED_END, CERTAIN;
-* else it is taken on the straight line between them: BETWEEN_SAMPLES, LIKELY; `lag_min` and `lag_max` are certain.
+* with the same end in both, the end at that time is known: UNCHANGED_END, CERTAIN;
+* otherwise it is interpolated linearly: BETWEEN_SAMPLES, LIKELY; `lag_min` and `lag_max` are certain.
 
-With a sample on one side only there is a bound and no lag: LAST_SAMPLE or NEXT_SAMPLE. Without a sample that is near
-enough in time there is no row. An end that went back means another topic of the same name, or lost records: nothing
-is said across it, nor across a time at which the topic was removed or made again. A commit ahead of the sample before
-it shows that the end had grown at least so far, unless the sample after it is below the commit, too: that is a commit
-beyond the end, whose lag is below 0 as Kafka prints it.
+With a sample on one side only, there is a bound and no lag: LAST_SAMPLE or NEXT_SAMPLE. Without a sample near enough in
+time, there is no row. An end that went back means another topic with the same name, or lost records: nothing is
+inferred across it, nor across a time at which the topic was removed or created again. A commit ahead of the sample
+before it shows that the end had grown at least that far, unless the sample after it is below the commit, too: that is a
+commit beyond the end, whose lag is negative, as Kafka prints it.
 
-Time behind is the time since the end passed the committed offset, on the same lines; null where that is before the
-first sample, 0 where nothing is left to read.
+Time behind is the time since the end passed the committed offset, by the same interpolation; null where that is before
+the first sample, 0 where nothing is left to read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,11 +31,11 @@ from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 METHODS: Final = ("UNCHANGED_END", "BETWEEN_SAMPLES", "LAST_SAMPLE", "NEXT_SAMPLE")
 """`LagColumns.method` is an index into this."""
 CONFIDENCES: Final = ("CERTAIN", "LIKELY", "CERTAIN", "CERTAIN")
-"""By method. Of one sample alone only the bound is claimed, and that is certain."""
+"""By method. With a single sample only the bound is claimed, and that is certain."""
 UNCHANGED, BETWEEN, LAST, NEXT = range(len(METHODS))
 
 NONE: Final = np.iinfo(np.int64).min
-"""Null in the columns: no lag is so low, while a commit beyond the end has one below 0."""
+"""Null in the columns: no lag is that low, while a commit beyond the end has a negative one."""
 
 _APPLIED: Final = OUTCOMES.index("APPLIED")
 _DELETE: Final = CHANGES.index("DELETE")
@@ -44,45 +43,46 @@ _DELETE: Final = CHANGES.index("DELETE")
 
 @dataclass(frozen=True, slots=True)
 class EndSamples:
-    """Samples of one source partition, by time; one a millisecond. Use `of`."""
+    """Samples of one source partition, by time, at most one for each millisecond. Create it with `of`."""
 
     sampled_at_ms: I64
     end_offset: I64
     remade_ms: I64
-    """When the topic was removed, or made again under another id; ascending. Ends before say nothing of those after."""
+    """When the topic was removed, or created again under another id; ascending. Ends before do not bound those
+    after."""
 
     @classmethod
     def of(cls, sampled_at_ms: I64, end_offset: I64, remade_ms: Sequence[int] = ()) -> "EndSamples":
         """From samples in any order; of several in one millisecond the greatest end counts. `remade_ms`: when the topic
-        was removed or made again, ascending."""
+        was removed or created again, ascending."""
         order = np.lexsort((end_offset, sampled_at_ms))
         at, end = sampled_at_ms[order], end_offset[order]
         is_last = np.append(at[1:] != at[:-1], True)[: len(at)]
         return cls(at[is_last], end[is_last], np.array(remade_ms, np.int64))
 
     def life_at(self, at_ms: I64) -> I64:
-        """Which topic of the name there was at some times, by number."""
+        """Which topic with this name existed at some times, by number."""
         return np.searchsorted(self.remade_ms, at_ms, side="right")
 
     def of_life(self, number: int) -> "EndSamples":
-        """The samples of one of them."""
+        """The samples of one such topic."""
         is_own = self.life_at(self.sampled_at_ms) == number
         return EndSamples(self.sampled_at_ms[is_own], self.end_offset[is_own], np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
 class LagColumns:
-    """Rows of gold.lag_history of one group. Numbers which are null are `NONE`."""
+    """Rows of gold.lag_history of one group. Null numbers are `NONE`."""
 
     row: I32
-    """Which of the commits."""
+    """Index of the commit."""
     end_offset: I64
     lag: I64
     lag_min: I64
     lag_max: I64
     time_behind_ms: I64
     sampled_at_ms: I64
-    """The sample which is nearest in time."""
+    """The sample nearest in time."""
     method: I8
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ def lag_history(commits: GroupCommits, samples: Samples, settings: InferenceSett
 
 
 def _sampled(commits: GroupCommits, chosen: BoolArray, samples: Samples) -> Iterator[tuple[I32, EndSamples]]:
-    """For each partition which the group commits and somebody sampled: its commits, and the samples."""
+    """For each partition that the group commits and that was sampled: its commits, and the samples."""
     rows, starts = by_partition(commits, chosen)
     for first, end in pairwise(starts.tolist()):
         row = rows[first]
@@ -130,7 +130,7 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
     at, committed = commits.applied_at_ms[rows], commits.committed_offset[rows]
     age_max = settings.lag_sample_age_max_ms
     before = np.searchsorted(ends.sampled_at_ms, at, side="right") - 1
-    # a sample at the very time of the commit is on both sides
+    # a sample at the exact time of the commit counts on both sides
     after = np.searchsorted(ends.sampled_at_ms, at, side="left")
     has_before, has_after = before >= 0, after < len(ends.sampled_at_ms)
     before, after = np.maximum(before, 0), np.minimum(after, len(ends.sampled_at_ms) - 1)
@@ -140,7 +140,7 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
     low, high = ends.end_offset[before], ends.end_offset[after]
     is_recreated = has_before & has_after & (high < low)
     is_between = has_before & has_after
-    # with one end alone, a commit beyond it may be of a topic that was cut or recreated since
+    # with one sample only, a commit beyond its end may belong to a topic that was truncated or recreated since
     is_beyond = has_after & (committed > high)
     is_recreated |= is_beyond & ~has_before
     is_unchanged = is_between & (low == high) & ~is_beyond
@@ -166,16 +166,16 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
 
 def _behind(at: I64, committed: I64, end: I64, ends: EndSamples) -> I64:
     """Time since the end passed the committed offset; `NONE` where that was before the first sample of this topic."""
-    # only samples since the end last went back are of the same topic
+    # only samples since the end last went back belong to the same topic
     is_cut = np.diff(ends.end_offset, prepend=ends.end_offset[:1]) < 0
     life = np.cumsum(is_cut)
-    # ends grow within a life: one ascending sequence over all lives, to search in
+    # ends grow within a life: one ascending sequence over all lives, for a binary search
     step = int(max(ends.end_offset.max(), committed.max(initial=0))) + 1
     in_life = life[np.maximum(np.searchsorted(ends.sampled_at_ms, at, side="right") - 1, 0)]
     if step > np.iinfo(np.int64).max // (int(life[-1]) + 2):
         return np.full(len(at), NONE, np.int64)
     ascending = ends.end_offset + life * step
-    # the last sample whose end is at or below the committed offset: all behind it came later
+    # the last sample whose end is at or below the committed offset: the unread records came later
     last = np.searchsorted(ascending, committed + in_life * step, side="right") - 1
     is_known = (last >= 0) & (life[np.maximum(last, 0)] == in_life)
     last = np.maximum(last, 0)

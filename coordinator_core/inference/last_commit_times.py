@@ -1,8 +1,8 @@
 """Last commit times: when members committed last, and so were known to be alive.
 
-A commit to a partition is taken as one of whoever owned it then. Of each member the newest times are kept, and no more:
-they tell when it last committed and in which rhythm. A commit within a transaction counts by the heartbeat before it.
-What is kept of two parts of a log makes what is kept of both.
+A commit to a partition counts for the member that owned it then. Only the newest times of each member are kept: they
+show when it last committed and in which rhythm. A commit within a transaction counts by the heartbeat before it. The
+times of two parts of a log can be merged into those of both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,11 +19,11 @@ from coordinator_core.log.chunk import I32, I64
 from coordinator_core.log.kernels import compiled
 
 TIMES_MAX: Final = 11
-"""Distinct times that are kept of a member: as many as its last ten intervals have ends."""
+"""How many distinct times are kept of a member: the ends of its last ten intervals."""
 END_OF_LOG: Final = (1 << 63) - 1
 
 Membership = tuple[str, int]
-"""Member id and `from_log_offset`: a row of silver.group_members within its group."""
+"""Member id and `from_log_offset`: identifies a row of silver.group_members within its group."""
 Times = tuple[int, ...]
 """The newest distinct times (ms), ascending."""
 
@@ -35,14 +35,14 @@ def last_commit_times(
     before: Mapping[Membership, Times],
     from_log_offset: int = 0,
 ) -> dict[Membership, Times]:
-    """The times of the commits of each member, of one group; of those without any there is nothing.
+    """The commit times of each member of one group; members without any are left out.
 
-    `before`: the times up to `from_log_offset`; `commits` need hold none of then.
+    `before`: the times up to `from_log_offset`; `commits` need not include earlier commits.
     """
     numbers = _numbers_of(commits.topics)
     memberships: dict[str, list[MemberRow]] = {}
     for member in members:
-        # one that the first record from there on took away committed before, too
+        # a member that was removed by the first record from there on had committed before, too
         if member.to_log_offset is None or member.to_log_offset >= from_log_offset:
             memberships.setdefault(member.member_id, []).append(member)
     owned: list[tuple[int, int, int, int, int]] = []
@@ -89,24 +89,24 @@ def last_commit_times(
 
 @lru_cache(maxsize=1)
 def _numbers_of(topics: tuple[str, ...]) -> Mapping[str, int]:
-    """The place of each topic. Groups that are read together have the same topics, all that any of them commits to."""
+    """The index of each topic. Groups that are read together have the same topics: all that any of them commits to."""
     return {topic: number for number, topic in enumerate(topics)}
 
 
 def latest_of(commit_times: Iterable[Times]) -> I64:
-    """Times as rows of one length, ascending; -1 before them."""
+    """Times as rows of equal length, ascending, padded with -1 at the front."""
     rows = [(*[-1] * (TIMES_MAX - len(times)), *times) for times in commit_times]
     return np.array(rows, np.int64).reshape(-1, TIMES_MAX)
 
 
 def times_of(latest: I64) -> list[Times]:
-    """From the rows of `latest_of`."""
+    """The times in the rows of `latest_of`."""
     return [tuple(time for time in row if time >= 0) for row in latest.tolist()]
 
 
 @compiled
 def take_time(latest: I64, time: int) -> None:
-    """Take a time into a row of the newest distinct ones. What has no time (-1) says nothing."""
+    """Insert a time into a row of the newest distinct ones. -1, no time, is ignored."""
     place = len(latest) - 1
     while place >= 0 and latest[place] > time:
         place -= 1
@@ -119,7 +119,7 @@ def take_time(latest: I64, time: int) -> None:
 
 @compiled
 def add_owner_commit_times(times: I64, place: I64, starts: I64, member: I64, latest: I64) -> None:
-    """Commits at `times[i]` to a place that `member[starts[place[i]] : starts[place[i] + 1]]` own; -1: nobody does."""
+    """Add commits at `times[i]` to a place owned by `member[starts[place[i]] : starts[place[i] + 1]]`; -1: no owner."""
     for index in range(len(times)):
         if place[index] < 0:
             continue
@@ -139,9 +139,10 @@ def add_commit_times(
     member: I64,
     latest: I64,
 ) -> None:
-    """Take in the commits to places, `rows[starts[place] : starts[place + 1]]` in log order, while a member owned them.
+    """Add the commits to places, `rows[starts[place] : starts[place + 1]]` in log order, made while a member owned
+    them.
 
-    Of each such interval its place, where in the log it begins and (exclusive) ends, and whose it was.
+    Each ownership interval has its place, the log offsets of its begin and (exclusive) end, and its member.
     """
     for index in range(len(place)):
         first, last = starts[place[index]], starts[place[index] + 1]
