@@ -1,1 +1,1 @@
-"""The audit: silver to gold."""
+"""The audit: from silver to gold."""

@@ -1,15 +1,15 @@
-"""silver -> gold: the answers, inferred from what the coordinators knew.
+"""silver -> gold: answers inferred from the state and events that silver has.
 
-As in replay, a log partition is the unit of work: a task reads silver's rows of a few log partitions, hands them to
-`coordinator_core.inference`, and writes part files of the gold tables; the driver commits. Share groups' records are
-audited by the log partitions of `__share_group_state`, their epochs and members by those of `__consumer_offsets`: what
-both know of a group's days meets on the driver.
+As in replay, the log partition is the unit of work: a task reads silver's rows of a few log partitions, passes them to
+`coordinator_core.inference`, and writes part files of the gold tables; the driver commits. Records of share groups are
+audited by the log partitions of `__share_group_state`, their epochs and members by those of `__consumer_offsets`. The
+driver joins both into the days of share groups.
 
-What is new since the last audit is audited. For share partitions that is what lies behind the last audit's watermark
-(`inference.share_past`): settled rows stay, the others are rebuilt. For groups it is the new commits, and for those
-with other new records (`inference.commits_only`) these as well; gold of all other groups stays, but for counts of days.
-`state.audits` says which silver gold is of, and by which settings it was made; where neither has changed, there is
-nothing to do.
+An audit processes what is new since the last audit. For share partitions that is everything after the last audit's
+watermark (`inference.share_past`): settled rows stay, the others are rebuilt. For groups it is the new commits, and all
+records of groups with other new records (`inference.commits_only`). Gold rows of all other groups stay, except counts
+of days. `state.audits` records which silver the gold tables belong to, and the settings they were made with. Where
+neither has changed, an audit does nothing.
 """
 
 import dataclasses
@@ -56,30 +56,30 @@ from schemas.tables.silver import SILVER_TABLES
 from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS
 
 DRIVER_TABLES: Final = (HANGING_TRANSACTIONS, SHARE_GROUP_SUMMARY)
-"""Small ones, which the driver writes."""
+"""Small tables that the driver writes."""
 DRIVER_NUMBER: Final = 10**9
-"""In the names of its files; no task has so high a number."""
+"""Number in the names of the driver's files; task numbers are lower."""
 TASK_TABLES: Final = tuple(table for table in GOLD_TABLES if table not in DRIVER_TABLES)
-"""Written by tasks."""
+"""Tables that tasks write."""
 ALL_TABLES: Final = (AUDIT_STARTS, *GOLD_TABLES, AUDITED_LOGS, AUDITS)
-"""What an audit writes: state.audit_starts first, state.audits last."""
+"""All tables that an audit writes: state.audit_starts first, state.audits last."""
 LABEL: Final = "owners, causes, anomalies"
-"""What the tasks are called while they run."""
+"""Label of the tasks in the progress output."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSummary:
-    """What an audit did. `skipped`: gold is of this silver and these settings already."""
+    """What an audit did. `skipped`: gold already belongs to this silver and these settings."""
 
     row_counts: Mapping[str, int]
     skipped: bool
     replaced_version: str | None = None
-    """Whose gold was rebuilt, in words: an older version's, say. None: it was of this version."""
+    """The other version whose gold was replaced, in words; None: gold was of this version."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Audit:
-    """One audit: its numbers, and what it is made from."""
+    """One audit: its version numbers and its inputs."""
 
     snapshot: Snapshot
     app_id: str
@@ -89,7 +89,7 @@ class _Audit:
 
     @property
     def start(self) -> dict[str, Any]:
-        """Columns that its rows in state.audit_starts and state.audits share."""
+        """Columns that the audit's rows in state.audit_starts and state.audits share."""
         return {
             "cluster_id": self.snapshot.basis.cluster_id,
             "audit_version": self.version,
@@ -112,11 +112,11 @@ def audit(
 ) -> AuditSummary:
     """Make the gold tables of a cluster from its silver tables; the row in state.audits is written last.
 
-    What is new in silver since the last audit is audited. With `rebuild`, where settings or formats changed, and after
-    an audit that broke off, all of it is. `cut`: which log partitions several tasks may audit.
+    Audits what is new in silver since the last audit. Audits all of silver with `rebuild`, where settings or formats
+    changed, and after an audit that failed. `cut`: which log partitions several tasks may audit.
 
-    Raises WarehouseError where silver is of another version (replay rebuilds it), and when another audit of the
-    cluster is at work.
+    Raises WarehouseError where silver is of another version (replay rebuilds it), and when another audit of the cluster
+    is running.
     """
     with only_one(warehouse, "audit", cluster_id, since=started_at):
         basis = Basis.load(warehouse, cluster_id, inference)
@@ -133,7 +133,7 @@ def audit(
 
 
 def is_audited(warehouse: Warehouse, cluster_id: str, inference: InferenceSettings) -> bool:
-    """Is gold of this silver and these settings, so that an audit would change nothing? Asked without Spark.
+    """Does gold belong to this silver and these settings, so that an audit would change nothing? Needs no Spark.
 
     Raises WarehouseError where silver is of another version.
     """
@@ -148,7 +148,7 @@ def _start(warehouse: Warehouse, this: _Audit) -> None:
 
 
 def _work(warehouse: Warehouse, snapshot: Snapshot, plan: AuditPlan) -> AuditWork:
-    """What all tasks are given."""
+    """The input that all tasks share."""
     basis, newest = snapshot.basis, snapshot.basis.newest
     files = {table.full_name: basis.run.files(table) for table in (*SILVER_TABLES, END_OFFSETS)}
     return AuditWork(
@@ -159,7 +159,7 @@ def _work(warehouse: Warehouse, snapshot: Snapshot, plan: AuditPlan) -> AuditWor
         files=SilverFiles(files),
         targets={table.full_name: warehouse.target(table) for table in (*TASK_TABLES, AUDITED_LOGS)},
         inference=basis.inference,
-        # where ends of topics were sampled, every commit has a row in gold.lag_history
+        # where end offsets of topics were sampled, every commit has a row in gold.lag_history
         keeps_groups=plan.is_resting and not files[END_OFFSETS.full_name],
         audited_version=newest.replay_version,
         removed_since_ms=removed_since_ms(basis.removals, newest.settings),
@@ -174,8 +174,8 @@ def _work(warehouse: Warehouse, snapshot: Snapshot, plan: AuditPlan) -> AuditWor
 def _infer(
     session: SparkSession, snapshot: Snapshot, plan: AuditPlan, work: AuditWork, cut: CutRule
 ) -> tuple[AuditPlan, list[AuditDone]]:
-    """What tasks wrote, and the plan as it was carried out: where settled rows of share partitions turn out to be
-    others, all of those are inferred again."""
+    """Run the tasks. Returns the plan as executed, and the results. Where settled rows of share partitions turn out
+    to differ, all share partitions are audited from their beginning."""
 
     def tasks(plan: AuditPlan, number: int, *topics: str) -> list[AuditWork]:
         found: list[AuditWork] = []
@@ -198,7 +198,7 @@ def _infer(
 def _commit(
     warehouse: Warehouse, this: _Audit, plan: AuditPlan, work: AuditWork, done: list[AuditDone]
 ) -> AuditSummary:
-    """Write the driver's own tables and commit all; the row in state.audits is last."""
+    """Write the driver's own tables and commit all tables; the row in state.audits is last."""
     basis, newest, app_id, version = this.snapshot.basis, this.snapshot.basis.newest, this.app_id, this.version
     cluster_id, lacks = basis.cluster_id, list(basis.lacks)
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
@@ -249,13 +249,13 @@ def _commit(
 def _said_of(
     failed: Sequence[LogAnomalyRow], lacks: Sequence[Lack], failures: FailuresByLog, work: AuditWork
 ) -> AuditDone:
-    """Groups that the driver could not judge, what all tasks lacked, and what silver lacks, in a file of their own of
-    gold.log_anomalies."""
+    """Write one file of gold.log_anomalies: groups that the driver could not judge, inputs that were missing, and
+    what silver lacks."""
     of_topics = {True: SHARE_TOPIC, False: OFFSETS_TOPIC}
     with AuditParts(work) as parts:
         for is_share, topic in of_topics.items():
             write_broken_rules([row for row in failed if (row.group_type == GroupType.SHARE) == is_share], topic, parts)
-        # many tasks lack the same
+        # many tasks lack the same input
         for number, lack in enumerate(dict.fromkeys(lacks)):
             write_broken_rules([lack.row._replace(ordinal=number)], lack.log_topic, parts)
         for (topic, _), found in failures.items():
@@ -297,7 +297,8 @@ def audit_logs(work: AuditWork) -> AuditDone:
     except Exception:
         if work.topic not in _AUDIT_APART:
             raise
-    # a fault in what is done for many groups at once: its files are gone, and all is judged without those that cause it
+    # A fault in code that processes many groups at once: its files are dropped, and all groups are judged except those
+    # that cause the fault.
     with AuditParts(work) as parts:
         _AUDIT_APART[work.topic](work, parts)
         return parts.done

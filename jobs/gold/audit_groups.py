@@ -1,7 +1,8 @@
-"""The audit of `__consumer_offsets`: owners, rebalances, odd commits, lag, days; one log partition at a time.
+"""The audit of `__consumer_offsets`, one log partition at a time: owners, rebalances, commit anomalies, lag, days.
 
-Of a log partition that was audited before, the commits which came since are read, and of groups of which they or
-anything else says more than that they commit on, the other tables. `inference.group_past` says what is kept for that.
+Of a log partition that was audited before, it reads the new commits. It reads the other tables only for groups that did
+more than commit, or whose new commits matter for more than counts. `inference.group_past` describes what is kept for
+that.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -54,17 +55,18 @@ from schemas.tables.silver import OFFSET_COMMITS
 BUFFERED_ROWS_MAX: Final = 100_000
 """Gold rows buffered before they are written."""
 WAITING_GROUPS_MAX: Final = 1_000
-"""What is kept of so many groups is put together: columns of a few commits each take more memory than the commits."""
+"""The kept commits of this many groups are concatenated at once: columns of a few commits take more memory than the
+commits."""
 NEW_COMMIT_WEIGHT: Final = 2
-"""A new commit takes as much memory as so many that are read by group."""
+"""A new commit takes as much memory as this many commits that are read by group."""
 
 
 def audit_groups(work: AuditWork, parts: AuditParts) -> None:
-    """Audit the groups of the log partitions: all, or those of which more than counts is new."""
+    """Audit the groups of the log partitions: all groups, or those with more news than counts."""
     known, removed, samples = _inputs(work, parts)
     lags = LagWriter(samples, work.inference, parts)
     carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_TABLES}
-    """By table and log partition: the groups whose rows behind a place are rebuilt; all other rows stay."""
+    """By table and log partition: the groups whose rows after a position are rebuilt; all other rows stay."""
     hosts: dict[int, Mapping[str, HostsNow]] = {}
     for log_partition in work.log_partitions:
         packed = work.all_saved(log_partition)
@@ -94,7 +96,7 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
 
 
 def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, Removed, Samples]:
-    """What groups of the whole cluster are judged by, as far as it can be read."""
+    """Inputs that concern the whole cluster, as far as they can be read."""
     files, lacks = work.files, parts.done.lacks
     return (
         read_or(NO_CONFIGS, "configs of groups, topics and brokers", partial(configs, files), lacks),
@@ -104,7 +106,7 @@ def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, Removed, Sampl
 
 
 def _own_groups(work: AuditWork, log_partition: int) -> tuple[AuditWork, Set[str] | None]:
-    """The groups to be audited, None for all, and the work with the files of silver that have any of them."""
+    """The work with only those files of silver that contain groups of this task, and these groups; None: all groups."""
     if work.bucket is None:
         return work, None
     files, own = work.files.of_bucket(GROUP_WEIGHTS, log_partition, work.bucket)
@@ -112,8 +114,9 @@ def _own_groups(work: AuditWork, log_partition: int) -> tuple[AuditWork, Set[str
 
 
 def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
-    """Audit all groups of the log partitions from their beginning, but for those that cannot be: halves of them are
-    tried until these are found."""
+    """Audit the log partitions from their beginning, without the groups that cannot be audited: bisection
+    finds these.
+    """
     known, removed, samples = _inputs(work, parts)
     for log_partition in work.log_partitions:
 
@@ -131,7 +134,7 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
             if log_partition in work.not_replayed:
                 only = work.judged_of(log_partition, groups)
                 groups = sorted(only)
-            # what is of no group: where the time of the log goes back, say
+            # first what belongs to no group, such as clock steps
             audit(TrialParts(work), own, frozenset())
         except (MemoryError, OSError):
             raise
@@ -151,7 +154,7 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
 
 
 def late_groups(saved: SavedGroups, work: AuditWork) -> set[str]:
-    """Groups of which offsets were deleted when a topic was removed, which the metadata log tells only now."""
+    """Groups that lost offsets because a topic was removed, where the metadata log shows the removal only now."""
     since_ms = work.removed_since_ms - CLOCKS_MS
     return {group_id for group_id, past in saved.pasts.items() if past.tombstone_ms >= since_ms}
 
@@ -165,7 +168,7 @@ def audit_whole_log(
     lags: LagWriter,
     only: Set[str] | None = None,
 ) -> SavedGroups:
-    """Audit the groups of a log partition from their beginning, or `only` some."""
+    """Audit the groups of a log partition from their beginning; `only`: just these groups."""
     made, kept = _Made(work, parts, log_partition), _KeptBuilder()
     made.find_clock_steps(0)
     for bundle in group_bundles(work.files, log_partition, only):
@@ -176,7 +179,7 @@ def audit_whole_log(
                 lags.add(made.of_log(life))
             elif (judged := made.judge(life, known, removed, lags)) is not None:
                 kept.add(judged)
-                del judged  # before more is read: its commits may be many
+                del judged  # before more is read: a group may have many commits
             del life
         del bundle, plain
     lags.flush()
@@ -186,9 +189,9 @@ def audit_whole_log(
 def _judge_plain(
     bundle: GroupBundle, work: AuditWork, made: "_Made", commits: GroupedCommits | None = None
 ) -> SimpleGroups:
-    """Judge the groups of a bundle that did nothing but commit. `commits`: those of some of them, if not all.
+    """Judge the groups of a bundle that only committed. `commits`: those of some groups, if not all.
 
-    Where that fails, each of them is to be judged alone: there it shows which one cannot be.
+    On failure it judges none of them: the caller then judges each alone, which shows which group fails.
     """
     found = bundle.commits if commits is None else commits
     unread = work.unread.get(bundle.log_partition, {})
@@ -205,7 +208,8 @@ def _judge_plain(
 
 
 class _Made:
-    """What an audit makes of the groups of one log partition: rows, written some at a time, and what is kept."""
+    """Collects what an audit makes of the groups of one log partition: gold rows, written in portions, and the kept
+    state."""
 
     def __init__(self, work: AuditWork, parts: AuditParts, log_partition: int) -> None:
         self._work = work
@@ -214,7 +218,7 @@ class _Made:
         self._gold = GroupGold()
         self._pasts: dict[str, GroupFacts] = {}
         self._unchanged: dict[str, GroupFacts] = {}
-        """Of groups of which all else stays."""
+        """Facts of groups for which all other kept state stays."""
         self._days: dict[str, list[ShareGroupDayRow]] = {}
         self._watermarks: dict[str, AuditWatermark] = {}
         self._commit_times = CommitTimesBuilder()
@@ -223,8 +227,10 @@ class _Made:
         self._topic_ids = TopicIds(work.files)
 
     def judge(self, life: GroupLife, known: Configs, removed: Removed, lags: LagWriter | None = None) -> Judged | None:
-        """Judge a group from its beginning, and add what was found. None: it cannot be judged; that is said, and keeps
-        no other group from gold."""
+        """Judge a group from its beginning and add the results.
+
+        None: it cannot be judged. Then gold.log_anomalies gets a row, and all other groups are audited.
+        """
         try:
             judged = judge_group(self.of_log(life), self._work.inference, known, None, removed)
             self.add(judged)
@@ -239,7 +245,10 @@ class _Made:
         return judged
 
     def find_clock_steps(self, from_log_offset: int) -> None:
-        """Where the time of the log partition goes back: reported from a place on; groups are judged by all."""
+        """Find where the timestamps of the log partition go back.
+
+        Steps at or after `from_log_offset` are reported; groups are judged with all steps.
+        """
         if self._work.clock_steps is not None:
             self._clock_steps = self._work.clock_steps.get(self._log_partition, ())
             return
@@ -252,7 +261,7 @@ class _Made:
         self._clock_steps += tuple(step.log_offset for step in steps)
 
     def of_log(self, life: GroupLife) -> GroupLife:
-        """The same, with what is to be known of its log partition."""
+        """The group with facts about its log partition."""
         work, log_partition = self._work, self._log_partition
         unread_from = work.unread.get(log_partition, {}).get(life.group_id, WHOLE)
         return life._replace(
@@ -266,8 +275,10 @@ class _Made:
         )
 
     def add(self, judged: Judged, from_log_offset: int = 0, share_days: Iterable[ShareGroupDayRow] = ()) -> None:
-        """What was found of one group, of broken rules what is behind a place in the log. `share_days`: what was found
-        of its days before, where these are settled."""
+        """Add the results of one group.
+
+        Broken rules before `from_log_offset` are left out. `share_days`: settled days of a share group.
+        """
         group_id = judged.life.group_id
         broken = group_anomalies(judged.life, from_log_offset)
         self._pasts[group_id] = judged.past
@@ -283,21 +294,23 @@ class _Made:
         self._write_many()
 
     def add_plain(self, plain: SimpleGroups) -> None:
-        """What was found of groups that did nothing but commit."""
+        """Add the results of groups that only committed."""
         self._pasts |= plain.pasts
         self._gold.anomalies += plain.anomalies
         self._gold.days += plain.days
         self._write_many()
 
     def add_unchanged(self, group_id: str, unchanged: Unchanged) -> None:
-        """What was found in the new commits of a group with unchanged membership."""
+        """Add the results of new commits of a group with unchanged membership."""
         self._unchanged[group_id] = unchanged.past
         self._gold.anomalies += unchanged.anomalies
         self._write_many()
 
     def left(self, commits: GroupedCommits, commit_times: MemberCommitTimes, others: SavedGroups) -> SavedGroups:
-        """What the next audit goes on with, when all is added: `others` are the groups that are left as they are, and
-        `commit_times` of their members."""
+        """The state for the next audit, after all groups are added.
+
+        `others`: state of groups that were not audited; `commit_times`: of their members.
+        """
         self._write()
         rebuilt = self._pasts.keys() | self._not_judged
         days = {group_id: found for group_id, found in others.days.items() if group_id not in rebuilt}
@@ -318,7 +331,7 @@ class _Made:
             self._write()
 
     def _write(self) -> None:
-        """Write the rows but for the days of share groups, of which the other coordinator topic knows the rest."""
+        """Write the rows, except for days of share groups: the other coordinator topic has the rest of those."""
         self._gold.anomalies = list(self._topic_ids.with_causes(self._gold.anomalies, self._log_partition))
         for table, entry in GROUP_TABLES.items():
             if entry.rows is not None:
@@ -327,7 +340,7 @@ class _Made:
 
 
 def _not_judged(life: GroupLife, error: Exception) -> LogAnomalyRow:
-    """The row for a group that could not be judged, at the newest place in the log that it has."""
+    """The row for a group that could not be judged, at the group's highest log offset."""
     places = [row.from_log_offset for row in life.generations]
     places += [event.log_offset for event in life.events[-1:]]
     places += life.commits.log_offset[-1:].tolist()
@@ -336,14 +349,14 @@ def _not_judged(life: GroupLife, error: Exception) -> LogAnomalyRow:
 
 
 class _KeptBuilder:
-    """What is kept of the commits of groups."""
+    """Collects the commits that are kept for the next audit."""
 
     def __init__(self) -> None:
         self._waiting: list[Piece] = []
         self._kept: list[Piece] = []
 
     def add(self, judged: Judged) -> None:
-        """The commits of one group."""
+        """Add the commits of one group."""
         commits = judged.life.commits.taken(judged.kept)
         if len(commits):
             self._waiting.append((commits, np.zeros(len(commits), np.int64), (judged.life.group_id,)))
@@ -351,11 +364,11 @@ class _KeptBuilder:
             self._put_together()
 
     def add_plain(self, plain: SimpleGroups) -> None:
-        """The commits of groups that did nothing else."""
+        """Add the commits of groups that only committed."""
         self._kept.append(plain.kept.piece)
 
     def built(self) -> GroupedCommits:
-        """Of all groups that were added."""
+        """The commits of all groups added."""
         self._put_together()
         return GroupedCommits.of(self._kept)
 
@@ -365,7 +378,7 @@ class _KeptBuilder:
 
 
 class _NewAudit:
-    """The audit of what is new in one log partition: so many groups at a time as fit into memory."""
+    """Audits what is new in one log partition, in portions of groups that fit into memory."""
 
     def __init__(
         self,
@@ -384,28 +397,28 @@ class _NewAudit:
         self._saved = saved
         self._late = late_groups(saved, work)
         self._place = work.next_offsets[log_partition]
-        # what became of transactions that were open is new, too
+        # the outcome of transactions that were open counts as new
         self._begin = min([self._place, *saved.commits.pending.tolist()])
         self._made = _Made(work, parts, log_partition)
         self._commit_times = saved.commit_times
         self._commit_times_before = saved.commit_times.by_group()
         self._days_before = FormerDays(parts.former(GROUP_SUMMARY, log_partition))
         self._noted: set[str] = set()
-        """Groups that have more new records than commits which change nothing in their state."""
+        """Groups with new records other than commits that leave their state unchanged."""
         self._whole: set[str] = set()
-        """Those of them that are audited from their beginning."""
+        """The `_noted` groups that are audited from their beginning."""
         self.hosts: dict[str, HostsNow] = {}
-        """Of others of them, where members changed."""
+        """For the other `_noted` groups: their hosts, where members changed."""
         self._watermarks: dict[str, AuditWatermark] = {}
-        """The settled past of others of them, which stays."""
+        """For the other `_noted` groups: the watermark of their settled past, which stays."""
         self._counts: dict[tuple[str, int], DayCounts] = {}
-        """What comes to the days of these that are settled, and to those of groups that only committed: by group and
-        day."""
+        """Counts to add to existing days, by group and day: to settled days of these groups, and to days of groups
+        that only committed."""
         self._quiet_days: dict[tuple[str, int], GroupDayRow] = {}
-        """The same: days of the others on which they had not committed before."""
+        """New days of groups that only committed, where gold has no row of that day, by group and day."""
 
     def run(self) -> SavedGroups:
-        """Write what gold says of the groups now; what was said of them before stays where it still holds."""
+        """Write the gold rows of the groups as of now; rows of the last audit that remain true stay."""
         work, saved, log_partition, place = self._work, self._saved, self._log_partition, self._place
         self._made.find_clock_steps(place)
         for group_id in saved.not_judged:
@@ -427,7 +440,7 @@ class _NewAudit:
             both, is_new = before.and_new(pieces, place)
             self._audit(both, is_new, changed if some is None else changed & some)
             kept.append(both.kept().of_some(saved.not_judged, are_others=True).piece)
-            # `both` names all groups, and has commits of some
+            # `both` names all groups, but has commits of some only
             seen |= set(both.group_ids) if some is None else some
         if not changed <= self._noted:
             nothing = GroupedCommits.of(())
@@ -448,13 +461,13 @@ class _NewAudit:
         return self._made.left(GroupedCommits.of(kept), self._commit_times.without(self._noted), saved)
 
     def _first_log_offset(self, group_id: str) -> int:
-        """Of the commits of a group."""
+        """The lowest log offset of a group's commits."""
         past = self._saved.pasts.get(group_id)
         return 0 if past is None else past.first_log_offset
 
     def _audit(self, commits: GroupedCommits, is_new: BoolArray, changed: Set[str]) -> None:
-        """Audit groups that `changed`, and those of which the new ones of some commits say more than that they were
-        committed; count those of the others."""
+        """Audit the groups that `changed`, and those whose new commits matter for more than counts. For the others,
+        add to the counts."""
         saved = self._saved
         if saved.not_judged:
             is_judged = np.array([group_id not in saved.not_judged for group_id in commits.group_ids], np.bool_)
@@ -478,7 +491,7 @@ class _NewAudit:
         needed = watermarks | dict.fromkeys(unchanged_ids, OPEN_ROWS)
         slices = commits.slices() if noted or unchanged_ids else {}
         for some, bundle in bundles_with(self._work.files, self._log_partition, noted | unchanged_ids, commits, needed):
-            # of a group that was not there before all commits are new
+            # all commits of a new group are new
             first = bundle.commits.of_some(some - saved.pasts.keys())
             plain = _judge_plain(bundle, self._work, self._made, first)
             for life in bundle.lives(plain.pasts.keys(), also=some):
@@ -489,7 +502,8 @@ class _NewAudit:
                     self._judge(life, is_new[rows], watermarks.get(life.group_id))
 
     def _add_counts(self, group_id: str, day: int, counts: DayCounts) -> bool:
-        """Add to the counts of a day, be there a row of it or not. False: what that row would say is not known."""
+        """Add to the counts of a day, whether gold has a row of it or not. False: the new row's other columns are
+        not known."""
         place = group_id, day
         if self._days_before.has(group_id, day):
             self._counts[place] = self._counts.get(place, NO_COUNTS).plus(counts)
@@ -523,7 +537,7 @@ class _NewAudit:
         self._whole.add(group_id)
 
     def _judge(self, life: GroupLife, is_new: BoolArray, watermark: AuditWatermark | None) -> None:
-        """Audit one group from where the last audit stopped, if what is kept of it will do."""
+        """Audit one group from where the last audit stopped, if the kept state suffices."""
         group_id = life.group_id
         if group_id in self._late:
             self._judge_whole(group_id)
@@ -552,7 +566,7 @@ class _NewAudit:
 
     @property
     def rebuilt(self) -> Mapping[Table, Mapping[str, int]]:
-        """By table, the groups whose rows are rebuilt, and the places behind which they are; writes the days."""
+        """By table: the groups whose rows are rebuilt, and the position after which they are."""
         return {
             table: entry.written_again(self._noted, self._whole, self._watermarks)
             for table, entry in GROUP_TABLES.items()
@@ -560,7 +574,7 @@ class _NewAudit:
         }
 
     def _carry(self) -> None:
-        """Write what was counted and found before and still holds."""
+        """Write the counts, and the rows of the last audit that remain true."""
         parts, log_partition = self._parts, self._log_partition
         parts.carry_broken_rules(log_partition, left_out=self._whole)
         days_rebuilt = dict.fromkeys(self._noted, NO_DAY) | {

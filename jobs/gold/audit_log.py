@@ -1,4 +1,4 @@
-"""The audit of what is neither owner nor rebalance: lag where ends were sampled, and broken rules of the log."""
+"""The audit of lag, where end offsets were sampled, and of broken rules of the log."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -24,16 +24,16 @@ from schemas.tables.gold import LAG_HISTORY, LOG_ANOMALIES
 from schemas.tables.silver import TOPICS
 
 COMMITS_AT_ONCE: Final = 1 << 20
-"""Commits of a group whose lag is found at a time."""
+"""Number of commits of a group whose lag is found at a time."""
 WAITING_ROWS_MAX: Final = 100_000
-"""Rows of lag buffered before a row group is written."""
+"""Lag rows buffered before a row group is written."""
 EPOCH_COLUMNS: Final = ("start_offset", "state_epoch", "snapshot_epoch", "leader_epoch")
 WITH_CLOCK_STEPS: Final = tuple("LIKELY" if name == "CERTAIN" else name for name in CONFIDENCES)
 Samples = Mapping[tuple[str, int], EndSamples]
 
 
 def end_samples(files: SilverFiles) -> Samples:
-    """All samples of bronze.end_offsets, by topic and partition."""
+    """All samples in bronze.end_offsets, by topic and partition."""
     rows = files.scan(END_OFFSETS, ("topic", "partition", "sampled_at", "end_offset"))
     if not rows.num_rows:
         return {}
@@ -51,7 +51,7 @@ def end_samples(files: SilverFiles) -> Samples:
 
 
 def _remade_topics(files: SilverFiles) -> dict[str, list[int]]:
-    """By topic, when (ms) it was removed, or made again under another id; ascending."""
+    """By topic, the times (ms) at which it was removed or recreated under another id; ascending."""
     rows = files.scan(TOPICS, ("topic", "topic_id", "valid_from", "valid_to"))
     from_ms, to_ms = (epoch_ms_column(rows[name]).tolist() for name in ("valid_from", "valid_to"))
     lives: dict[str, list[tuple[int, int]]] = {}
@@ -65,7 +65,7 @@ def _remade_topics(files: SilverFiles) -> dict[str, list[int]]:
 
 
 class LagWriter:
-    """gold.lag_history of many groups, written some at a time."""
+    """Writes gold.lag_history of many groups in portions."""
 
     def __init__(self, samples: Samples, settings: InferenceSettings, parts: AuditParts) -> None:
         self._samples = samples
@@ -75,11 +75,11 @@ class LagWriter:
 
     @property
     def is_any(self) -> bool:
-        """Was the end of any topic sampled?"""
+        """Is there a sample of any topic?"""
         return bool(self._samples)
 
     def add(self, life: GroupLife) -> None:
-        """The lag of one group, so many commits at a time."""
+        """Add the lag of one group, COMMITS_AT_ONCE commits at a time."""
         if not self._samples:
             return
         for first in range(0, len(life.commits), COMMITS_AT_ONCE):
@@ -91,14 +91,14 @@ class LagWriter:
                 self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the buffered rows."""
         if self._waiting:
             self._parts.write(LAG_HISTORY, pa.concat_tables(self._waiting))
             self._waiting = []
 
 
 def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
-    """gold.lag_history, `cluster_id` left out."""
+    """Rows of gold.lag_history, without `cluster_id`."""
     commits, rows = life.commits, lags.row
     group_type, group_types = GenerationsAt(life.generations, life.events).types_at(commits.log_offset[rows])
     columns = {
@@ -116,7 +116,8 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
         },
         "sampled_at": timestamps(lags.sampled_at_ms),
         "method": _coded(lags.method, METHODS),
-        # samples have another clock: which of them a commit lies between is sure while leaders' clocks agree
+        # samples use another clock than commits: between which samples a commit lies is certain only if leaders' clocks
+        # agree
         "confidence": _coded(lags.method, WITH_CLOCK_STEPS if life.clock_steps else CONFIDENCES),
     }
     fields = [field for field in arrow_schema(LAG_HISTORY) if field.name != "cluster_id"]
@@ -125,7 +126,7 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
 
 
 def write_broken_rules(rows: list[LogAnomalyRow], log_topic: str, parts: AuditParts) -> None:
-    """gold.log_anomalies, of either coordinator topic."""
+    """Write rows of gold.log_anomalies, of either coordinator topic."""
     if rows:
         parts.write(LOG_ANOMALIES, rows_table(LOG_ANOMALIES, rows, {"log_topic": log_topic}))
 
@@ -170,6 +171,6 @@ def _rows_of_break(states: pa.Table, broken: ShareBreak, log_partition: int) -> 
 
 
 def _coded(indices: Any, texts: Any) -> pa.Array:
-    """Text by index; -1 is null."""
+    """Strings by index; -1 is null."""
     codes = np.asarray(indices)
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(texts, pa.string()))

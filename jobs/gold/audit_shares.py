@@ -59,8 +59,8 @@ def audit_shares(work: AuditWork, parts: AuditParts) -> None:
 
 
 def audit_shares_apart(work: AuditWork, parts: AuditParts) -> None:
-    """Audit all share groups of the log partitions from their beginning, but for those that cannot be."""
-    if work.going_on:  # what is settled is in files of before, with rows of those groups
+    """Audit all share groups of the log partitions from their beginning, except those that cannot be audited."""
+    if work.going_on:  # settled rows are in files of earlier audits, together with those groups' rows
         parts.done.has_differing = True
         return
     known, members = _inputs(work, parts)
@@ -76,7 +76,7 @@ def audit_shares_apart(work: AuditWork, parts: AuditParts) -> None:
 
 
 def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, ShareMembers]:
-    """What share groups of the whole cluster are judged by, as far as it can be read."""
+    """Inputs that concern the share groups of the whole cluster, as far as they can be read."""
     files, lacks = work.files, parts.done.lacks
     return (
         read_or(NO_CONFIGS, "configs of groups, topics and brokers", partial(configs, files), lacks),
@@ -85,8 +85,10 @@ def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, ShareMembers]:
 
 
 def audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:
-    """A log partition, from where the last audit left it. Where that fails, group by group: then it shows which one
-    cannot be judged, and the others are."""
+    """Audit a log partition from where the last audit stopped.
+
+    On failure, audit it group by group: that shows which group fails, and audits the others.
+    """
     if log_partition in work.not_replayed:
         audit_by_group(log_partition, work, parts, known, members)
         return
@@ -99,15 +101,17 @@ def audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Con
         if log_partition in work.going_on:
             raise PastDiffers("what is settled is to be judged again with what cannot be judged") from error
         if (parts.row_count, len(parts.done.share_counts)) != before:
-            raise  # rows of it are in files: `audit_logs` drops these, and has `audit_shares_apart` make others
+            raise  # its rows are in files: `audit_logs` drops these and calls `audit_shares_apart`
         audit_by_group(log_partition, work, parts, known, members)
 
 
 def audit_by_group(
     log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers
 ) -> None:
-    """All of a log partition at once, of those groups that can be judged. Nothing is settled, and nothing kept: the
-    next audit judges it from its beginning."""
+    """Audit all of a log partition at once, without the groups that fail.
+
+    Nothing is settled or kept: the next audit starts from the beginning.
+    """
     states = share_states(work.files, log_partition)
     log = replace(share_log(work.files, log_partition, states), holes=work.holes.get(log_partition, ()))
     failed: list[LogAnomalyRow] = []
@@ -142,7 +146,7 @@ def audit_by_group(
 
 
 def _states_of(states: StateRows, codes: Sequence[int]) -> StateRows:
-    """Those of some groups."""
+    """The states of some groups."""
     is_wanted = np.isin(states.keys.group[states.key], codes)
     return states._replace(rows=states.rows.filter(pa.array(is_wanted)), key=states.key[is_wanted])
 
@@ -150,7 +154,7 @@ def _states_of(states: StateRows, codes: Sequence[int]) -> StateRows:
 def _audit_whole_log(
     log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers
 ) -> None:
-    """A large log in slices, each from where earlier results are settled."""
+    """Audit a log partition in slices, each from where the results of the previous one are settled."""
     packed = work.saved(log_partition)
     saved = None if packed is None else SavedShares.unpacked(packed)
     past = NO_PAST if saved is None else saved.past
@@ -183,7 +187,7 @@ def _audit_slice(
     saved: SavedShares | None,
     shown: Mapping[str, GroupPast] | None,
 ) -> SavedShares:
-    """From where the one before left off to a log offset, exclusive."""
+    """Audit from where the previous slice stopped to a log offset, exclusive."""
     states = share_states(work.files, log_partition, saved, to_log_offset=end)
     log = share_log(work.files, log_partition, states, saved, to_log_offset=end)
     log = replace(log, shown=shown, holes=work.holes.get(log_partition, ()))
@@ -197,7 +201,7 @@ def _audit_slice(
     kept = kept_of(log, gold.evidence, place, known, members)
     unsettled = taken(log.transitions, np.flatnonzero(log.transitions.log_offset >= place))
     left = SavedShares.of(kept, _rows_left(kept, states.rows), unsettled, next_offset, settled)
-    # from here on rows are written, which nothing takes back
+    # from here on rows are written, and cannot be taken back
     for is_settled in (True, False) if is_last else (True,):
         again, up = _rows_of(gold.redeliveries, place, is_settled), _rows_of(gold.archived, place, is_settled)
         if len(again):
@@ -217,12 +221,13 @@ Rows = TypeVar("Rows", RedeliveryColumns, ArchivedColumns)
 
 
 def _rows_of(rows: Rows, place: int, is_settled: bool) -> Rows:
-    """Those before a place in the log, or those behind it."""
+    """The settled rows (before a log offset), or the others."""
     return taken(rows, np.flatnonzero((rows.log_offset < place) == is_settled))
 
 
 def _rows_left(kept: Kept, rows: pa.Table) -> pa.Table:
-    """Rows of silver that the settled past needs, with what was known up to each, and all rows that are not settled."""
+    """The rows of silver that the settled past needs, with their `last_persisted`, and all rows that are not
+    settled."""
     log_offset = numbers_of(rows["log_offset"])
     order = np.argsort(log_offset, kind="stable")
     sorted_offset = log_offset[order]
@@ -235,8 +240,10 @@ def _rows_left(kept: Kept, rows: pa.Table) -> pa.Table:
 
 
 def share_days(done: Iterable[AuditDone], cluster_id: str, failed: list[LogAnomalyRow]) -> pa.Table:
-    """gold.share_group_summary: what the tasks of both coordinator topics know of each group and day. Groups for which
-    that fails are added to `failed`."""
+    """Rows of gold.share_group_summary: joins the results of both coordinator topics by group and day.
+
+    Groups that fail are added to `failed`.
+    """
     tasks = list(done)
     counts = [counts for task in tasks for counts in task.share_counts]
     days = [row for task in tasks for row in task.days]
@@ -252,7 +259,7 @@ def share_days(done: Iterable[AuditDone], cluster_id: str, failed: list[LogAnoma
         return _days_table([part.of_groups(of) for part in counts], own, cluster_id)
 
     found = list(failing(sorted(group_ids), some))
-    # what the days are of lies in log partitions of both topics
+    # the days of a group come from log partitions of both topics, so the row names neither
     failed += [not_judged(error, group_id, GroupType.SHARE, 0, 0) for group_id, error in found]
     return some(group_ids - {group_id for group_id, _ in found})
 
@@ -268,7 +275,7 @@ def _days_table(counts: Sequence[ShareCounts], days: Iterable[ShareGroupDayRow],
 
 
 def redeliveries_table(rows: RedeliveryColumns, keys: ShareKeys, log_partition: int) -> pa.Table:
-    """gold.redeliveries, partition columns left out."""
+    """Rows of gold.redeliveries, without partition columns."""
     return _table(
         REDELIVERIES,
         {
@@ -285,7 +292,7 @@ def redeliveries_table(rows: RedeliveryColumns, keys: ShareKeys, log_partition: 
 
 
 def archived_table(rows: ArchivedColumns, keys: ShareKeys, log_partition: int) -> pa.Table:
-    """gold.archived_records, partition columns left out."""
+    """Rows of gold.archived_records, without partition columns."""
     return _table(
         ARCHIVED_RECORDS,
         {
@@ -304,7 +311,7 @@ def archived_table(rows: ArchivedColumns, keys: ShareKeys, log_partition: int) -
 def _place_columns(
     rows: RedeliveryColumns | ArchivedColumns, keys: ShareKeys, log_partition: int
 ) -> dict[str, pa.Array]:
-    """The columns which say of what the rows are, where and when."""
+    """The columns that identify share partition, offset and time."""
     key = rows.key
     return {
         "group_id": _names(keys.group.astype(np.int32)[key], keys.group_ids),
@@ -317,13 +324,13 @@ def _place_columns(
         "log_offset": pa.array(rows.log_offset),
         "at": timestamps(rows.at_ms),
         "log_partition": constant(log_partition, pa.int32(), len(rows)),
-        # set when they are written
+        # set when the rows are written
         IS_FORMER_LOG_PARTITION.name: constant(False, pa.bool_(), len(rows)),
     }
 
 
 def _table(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Columns in the declared order; texts stay dictionary coded until they are in Parquet."""
+    """Columns in the declared order; strings stay dictionary-encoded until they are in Parquet."""
     fields = [field.remove_metadata() for field in arrow_schema(table) if field.name not in table.partition_by]
     arrays = [
         columns[field.name]
@@ -335,7 +342,7 @@ def _table(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
 
 
 def _distinct_names(names: Sequence[str | None], key: I64) -> pa.DictionaryArray:
-    """The name of each share partition, by its number; null where it is not known."""
+    """The topic name of each share partition, by its index; null where unknown."""
     known = sorted({name for name in names if name is not None})
     numbers = {name: number for number, name in enumerate(known)}
     codes = np.array([-1 if name is None else numbers[name] for name in names], np.int32)
@@ -343,11 +350,11 @@ def _distinct_names(names: Sequence[str | None], key: I64) -> pa.DictionaryArray
 
 
 def _names(codes: Any, names: Sequence[str]) -> pa.DictionaryArray:
-    """Names by code; null for -1."""
+    """Strings by code; null for -1."""
     indices = _numbers(codes)
     return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
 
 
 def _numbers(values: Any) -> pa.Array:
-    """Whole numbers; null for what is negative."""
+    """Integers; null for negative numbers."""
     return pa.array(values, mask=values < 0) if len(values) and values.min() < 0 else pa.array(values)

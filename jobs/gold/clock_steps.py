@@ -1,4 +1,4 @@
-"""Where the time of a log partition goes back, as bronze's batches tell: clocks of leaders that differ."""
+"""Clock steps: where the timestamps of bronze's batches in a log partition go back, since clocks of leaders differ."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,10 @@ COLUMNS = ("base_offset", "max_timestamp", "crc_valid")
 
 
 def clock_steps(work: AuditWork, log_partition: int, from_log_offset: int = 0) -> list[LogAnomalyRow]:
-    """Steps back of a log partition from a place on, in log order. Of what lies before it, as much is read as has a
-    time: mostly one file."""
+    """The clock steps of a log partition from a log offset on, in log order.
+
+    Before that offset, only as many files are read as are needed to find a timestamp: mostly one.
+    """
     behind, others = split_files(work.batch_files.get(log_partition, ()), from_log_offset)
     parts = [_times_of(file) for file in others]
     for file in behind:
@@ -35,9 +37,9 @@ def clock_steps(work: AuditWork, log_partition: int, from_log_offset: int = 0) -
 
 
 def _times_of(file: TableFile) -> tuple[I64, I64]:
-    """Base offsets and latest times (ms) of the intact batches of a file that have a time.
+    """Base offsets and max timestamps (ms) of the intact batches of a file that have a timestamp.
 
-    Bytes that fail their checksum prove nothing of a clock.
+    The timestamps of batches with a wrong CRC prove nothing about a clock.
     """
     schema = pa.schema([arrow_schema(RECORD_BATCHES).field(name).remove_metadata() for name in COLUMNS])
     with Scanner(file.path) as scanner:
@@ -49,7 +51,7 @@ def _times_of(file: TableFile) -> tuple[I64, I64]:
 
 
 def split_files(files: Sequence[TableFile], from_log_offset: int) -> tuple[list[TableFile], list[TableFile]]:
-    """Files that end before a place, the furthest first, and the others."""
+    """Files that end before a log offset, in descending order, and the other files."""
     if not from_log_offset:
         return [], list(files)
 
@@ -63,7 +65,7 @@ def split_files(files: Sequence[TableFile], from_log_offset: int) -> tuple[list[
 
 
 def steps_before(parts: AuditParts, log_partition: int, topic: str, to_log_offset: int) -> list[int]:
-    """Places of the steps that the last audit found before a place."""
+    """Log offsets of the steps that the last audit found before a log offset."""
     return [
         row["log_offset"]
         for rows in parts.former_rows(LOG_ANOMALIES, log_partition, of_all_tasks=True)

@@ -1,4 +1,4 @@
-"""The days of groups of one log partition, as the last audit wrote them: looked up, and written on."""
+"""The days of groups of one log partition, as the last audit wrote them: look-ups, and updates of their counts."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,14 +10,17 @@ from coordinator_core.inference.days import DayCounts
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
 
 COUNT_COLUMNS: Final = ("commit_count", "commit_anomaly_count")
-"""What `DayCounts` holds, in its order."""
+"""The fields of `DayCounts`, in its order."""
 
 Counts = Mapping[tuple[str, int], DayCounts]
-"""By group and first instant of the day (ms)."""
+"""By group and start of the day (ms)."""
 
 
 class FormerDays:
-    """Rows of gold.group_summary. They are as many as groups had days, so only what is asked for becomes Python's."""
+    """Rows of gold.group_summary.
+
+    There may be many (groups x days), so only the rows asked for become Python objects.
+    """
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
@@ -29,7 +32,7 @@ class FormerDays:
         self._bounds = np.searchsorted(self._group[self._order], np.arange(len(group_ids) + 1))
 
     def of(self, group_id: str) -> dict[int, DayCounts]:
-        """What was counted on the days of a group."""
+        """The counts of a group's days."""
         number = self._numbers.get(group_id)
         if number is None:
             return {}
@@ -39,11 +42,11 @@ class FormerDays:
         return dict(zip(self._day[rows].tolist(), counts, strict=True))
 
     def has(self, group_id: str, day: int) -> bool:
-        """Is there a row of a day?"""
+        """Is there a row of this day?"""
         return self._row(group_id, day) >= 0
 
     def _row(self, group_id: str, day: int) -> int:
-        """The index of the row of a day; -1: there is none."""
+        """The index of the row of a day; -1 if there is none."""
         number = self._numbers.get(group_id)
         if number is None:
             return -1
@@ -52,7 +55,7 @@ class FormerDays:
         return int(rows[place]) if place < len(rows) and self._day[rows[place]] == day else -1
 
     def counted(self, added: Counts, rebuilt: Mapping[str, int]) -> pa.Table:
-        """The rows with what comes to their counts. Of groups that were `rebuilt`: those until a day, inclusive."""
+        """The rows with `added` counts. Of `rebuilt` groups, only the rows up to the given day, inclusive."""
         found = [(row, counts) for place, counts in added.items() if (row := self._row(*place)) >= 0]
         at = np.array([row for row, _ in found], np.int64)
         rows = self._rows

@@ -1,4 +1,4 @@
-"""What an audit keeps of a log partition of `__consumer_offsets`, as bytes (see `inference.group_past`)."""
+"""Serialized state that an audit keeps of a log partition of `__consumer_offsets` (see `inference.group_past`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,26 +20,26 @@ from coordinator_core.key_buckets import KeyBucket
 
 OWNER_COLUMNS: Final = ("member", "topic", "partition")
 FACT_COUNT: Final = GroupFacts._fields.index("gone")
-"""The fields of `GroupFacts` before `gone`, the last one."""
+"""Number of fields of `GroupFacts` before `gone`, its last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedGroups:
-    """What the audit before kept."""
+    """What the last audit kept."""
 
     pasts: dict[str, GroupFacts] = field(default_factory=dict)
     days: dict[str, list[ShareGroupDayRow]] = field(default_factory=dict)
-    """Of share groups."""
+    """Days of share groups."""
     commits: GroupedCommits = field(default_factory=lambda: GroupedCommits.of(()))
     commit_times: MemberCommitTimes = field(default_factory=MemberCommitTimes)
     watermarks: dict[str, bytes] = field(default_factory=dict)
-    """Of groups whose past is settled until a place, by `packed_watermark`: it is needed of few of them."""
+    """Settled pasts of groups, as `packed_watermark` packs them: few of them are unpacked."""
     not_judged: frozenset[str] = frozenset()
-    """Groups that could not be judged: nothing is kept of them, the next audit judges them from their beginning."""
+    """Groups that could not be judged: nothing is kept of them, and the next audit judges them from their beginning."""
 
     @classmethod
     def together(cls, parts: Sequence[Self]) -> Self:
-        """Of the groups of several tasks; no two have groups in common."""
+        """Merge the states of several tasks; no group is in two of them."""
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -52,7 +52,7 @@ class SavedGroups:
         )
 
     def of_bucket(self, bucket: KeyBucket) -> Self:
-        """Of the groups of one task."""
+        """The state of one task's groups."""
         members = {group_id for group_id, _, _ in self.commit_times.members}
         names = sorted({*self.pasts, *self.days, *self.watermarks, *self.not_judged, *self.commits.group_ids, *members})
         own = frozenset(compress(names, bucket.has_groups(names).tolist()))
@@ -66,7 +66,7 @@ class SavedGroups:
         )
 
     def packed(self) -> bytes:
-        """As bytes."""
+        """Serialize."""
         kinds: dict[LeaveReason, int] = {}
 
         def number(leave_reason: LeaveReason) -> int:
@@ -108,7 +108,7 @@ class SavedGroups:
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
-        """From the bytes of `packed`. Raises StateUnreadable for any other."""
+        """Deserialize the bytes of `packed`. Raises StateUnreadable for any others."""
         try:
             decoded: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
             kinds = [LeaveReason(*leave_reason) for leave_reason in decoded["departures"]]
@@ -135,7 +135,7 @@ class SavedGroups:
 
 
 def packed_watermark(watermark: AuditWatermark) -> bytes:
-    """As bytes."""
+    """Serialize a watermark."""
     packed: bytes = msgpack.packb(
         watermark._replace(
             group_types=sorted(watermark.group_types),  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ def packed_watermark(watermark: AuditWatermark) -> bytes:
 
 
 def unpacked_watermark(packed: bytes) -> AuditWatermark:
-    """From the bytes of `packed_watermark`. Raises StateUnreadable for any other."""
+    """Deserialize the bytes of `packed_watermark`. Raises StateUnreadable for any others."""
     try:
         decoded = AuditWatermark(*msgpack.unpackb(packed, use_list=False))
         return decoded._replace(
@@ -175,7 +175,7 @@ def _past(facts: list[Any], gone: list[Any], kinds: list[LeaveReason]) -> GroupF
 
 
 def _bytes(numbers: Any) -> bytes:
-    """As differences from one to the next: most of these are small, and Parquet packs them well."""
+    """Delta encoding: most differences are small, so Parquet compresses them well."""
     values = np.asarray(numbers, np.int64)
     raw: bytes = np.diff(values, prepend=np.int64(0)).astype("<i8").tobytes()
     return raw

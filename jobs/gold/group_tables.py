@@ -1,8 +1,8 @@
-"""The tables of gold with rows of groups: where their rows come from, and which rows of before an audit keeps.
+"""The gold tables with rows of groups: where their rows come from, and which earlier rows an audit keeps.
 
-An audit that goes on infers the groups of which more than commits is new. Of such a group, a table's rows are written
-again from where its settled past ends; rows of before stay. So an entry says two things that must fit: `place`, the
-column that says where a row of gold is, and `watermark`, the place of a settled past up to which rows stay.
+An incremental audit infers the groups with more news than commits. It rewrites the rows of such a group after the end
+of its settled past, and keeps earlier rows. So two entries must use the same scale: `place`, the position of a row of
+gold, and `watermark`, the position up to which rows stay.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -26,22 +26,24 @@ EVERY_PLACE: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class GroupTable:
-    """One table with rows of groups."""
+    """One gold table with rows of groups."""
 
     table: Table
     rows: Callable[[GroupGold], Sequence[Any]] | None
-    """Its rows among those that were inferred; None: they do not come from there."""
+    """Its rows in the result of the inference; None: they do not come from there."""
     place: Callable[[pa.Table], I64] | None = None
-    """Where each row is, in the terms of `watermark`. None: a group that is audited from its beginning has all of its
-    rows written again, and another one only gets more."""
+    """The position of each row, on the scale of `watermark`. None: all rows of a group are rewritten if it is
+    audited from its beginning, else it only gets additional rows."""
     watermark: Callable[[AuditWatermark], int] | None = None
-    """Up to which place rows of a group with a settled past stay."""
+    """The position up to which rows of a group with a settled past stay."""
 
     def written_again(
         self, noted: Set[str], whole: Set[str], watermarks: Mapping[str, AuditWatermark]
     ) -> dict[str, int]:
-        """The groups of which rows are written again, and the place behind which they are. `noted`: of which more than
-        commits is new; `whole`: those of them that are audited from their beginning."""
+        """The groups whose rows are rewritten, with the position after which they are.
+
+        `noted`: groups with more news than commits; `whole`: those of them that are audited from their beginning.
+        """
         if self.watermark is None:
             return dict.fromkeys(whole, NO_PLACE)
         return dict.fromkeys(noted, NO_PLACE) | {
@@ -49,7 +51,7 @@ class GroupTable:
         }
 
     def places(self, rows: pa.Table) -> I64:
-        """Where rows of gold are."""
+        """The positions of rows of gold."""
         return np.zeros(rows.num_rows, np.int64) if self.place is None else self.place(rows)
 
 
@@ -73,4 +75,4 @@ GROUP_TABLES: Final[Mapping[Table, GroupTable]] = {
     )
 }
 ADDED_UP: Final = frozenset({GROUP_SUMMARY, LAG_HISTORY})
-"""An audit that goes on writes their rows of before itself: it adds to the counts of days, and has no samples."""
+"""Tables whose earlier rows an incremental audit updates itself: it adds to the counts of days, and has no samples."""

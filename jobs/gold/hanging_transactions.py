@@ -1,4 +1,4 @@
-"""gold.hanging_transactions, on the driver: of all commits the pending ones alone are read, which are few."""
+"""gold.hanging_transactions, made on the driver: only pending commits are read, and these are few."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -25,7 +25,7 @@ HOLES: Final = ("MISSING", "CORRUPT")
 
 
 def hanging_transactions(warehouse: Warehouse, run: WholeRun, cluster_id: str, failed: list[LogAnomalyRow]) -> pa.Table:
-    """Rows of gold.hanging_transactions of a cluster. Groups for which that fails are added to `failed`."""
+    """Rows of gold.hanging_transactions of a cluster. Groups that fail are added to `failed`."""
     found = _hanging(warehouse, run, cluster_id, failed)
     rows = sorted(found, key=lambda row: (row.log_partition, row.first_log_offset))
     schema = arrow_schema(HANGING_TRANSACTIONS)
@@ -48,7 +48,7 @@ def _hanging(warehouse: Warehouse, run: WholeRun, cluster_id: str, failed: list[
     for commits in found:
         left_out = groups_left_out(failures.get((OFFSETS_TOPIC, commits.log_partition), ()))
         if left_out is None or commits.group_id in left_out:
-            continue  # silver may lack the marker
+            continue  # silver may lack the transaction marker
         ranges = [it for it in coverage if it["partition"] == commits.log_partition]
         try:
             row = _judged(commits, ranges, watermarks.get((OFFSETS_TOPIC, commits.log_partition)))
@@ -66,11 +66,12 @@ def _hanging(warehouse: Warehouse, run: WholeRun, cluster_id: str, failed: list[
 def _judged(
     commits: OpenCommits, ranges: Sequence[Mapping[str, Any]], watermark: Watermark | None
 ) -> HangingRow | None:
-    """What is to be said of the open commits of one group and producer. `ranges`: coverage of their log partition."""
+    """The row for the open commits of one group and producer; None: no finding. `ranges`: coverage of their log
+    partition."""
     captured = [it for it in ranges if it["kind"] == "CAPTURED"]
     next_offset = max((it["to_offset"] + 1 for it in captured), default=0)
     if watermark is None or watermark.next_offset < next_offset:
-        return None  # what was captured since is not replayed yet, and may have the marker
+        return None  # captured records that are not replayed yet may include the marker
     ends = [epoch_ms(it["last_timestamp"]) for it in captured if it["last_timestamp"] is not None]
     return hanging(
         commits,
@@ -81,7 +82,7 @@ def _judged(
 
 
 def open_commits(pending: pa.Table) -> list[OpenCommits]:
-    """Pending commits (`COLUMNS`) by group, log partition and producer."""
+    """Group pending commits (`COLUMNS`) by group, log partition and producer."""
     pending = pending.filter(pc.greater_equal(pending["producer_id"], 0))
     key = ["group_id", "log_partition", "producer_id"]
     counts = [("recorded_at", "min"), ("log_offset", "min"), ("log_offset", "max"), ("log_offset", "count")]

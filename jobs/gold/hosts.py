@@ -1,4 +1,4 @@
-"""The hosts of members in rows that the last audit wrote, where members came back from others since."""
+"""Update the hosts of members in rows of the last audit, where members have come back from other hosts since."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ COLUMNS: Final[Mapping[Table, tuple[str, str, str]]] = {
     PARTITION_OWNERS: ("member_id", "from_log_offset", "client_host"),
     COMMIT_ANOMALIES: ("owner_member_id", "log_offset", "owner_client_host"),
 }
-"""A member, a place in the log at which it owned the partition, and its host."""
+"""The columns with the member, a log offset at which it owned the partition, and its host."""
 OF_ANOMALIES: Final = ("topic", "partition", "log_offset", "owner_member_id", "owner_client_host")
 
 
@@ -25,19 +25,19 @@ class _KnownHost(NamedTuple):
     """Client and host of a member of a group, since its last change."""
 
     begin: int
-    """Rows from this place in the log on name `host`."""
+    """Rows from this log offset on get `host`,"""
     end: int
-    """To this place, inclusive."""
+    """up to this log offset, inclusive."""
     host: str
     is_changed: bool
-    """Later ones are to be looked up."""
+    """The member changed again: the host of rows after `end` must be looked up."""
 
 
 NOTHING: Final = _KnownHost(0, -1, "", is_changed=False)
 
 
 def with_hosts(table: Table, rows: pa.Table, hosts: Mapping[int, Mapping[str, HostsNow]]) -> pa.Table:
-    """Rows with the hosts that members have now: given by log partition and group, where members changed."""
+    """Rows with the current hosts of members. `hosts`: by log partition and group, where members changed."""
     if table not in COLUMNS or not any(hosts.values()):
         return rows
     groups, group = groups_of(rows)
@@ -47,7 +47,7 @@ def with_hosts(table: Table, rows: pa.Table, hosts: Mapping[int, Mapping[str, Ho
         return rows
     member_name, place_name, host_name = COLUMNS[table]
     member, member_ids = codes_of(rows[member_name])
-    named = [*member_ids, None]  # of rows that name none the number is -1
+    named = [*member_ids, None]  # rows without a member have code -1
     pairs, pair = distinct(group[at] * len(named) + member[at] % len(named))
     groups_and_members = (divmod(code, len(named)) for code in pairs.tolist())
     known = [_known_host(of_groups[number], named[code]) for number, code in groups_and_members]

@@ -1,4 +1,4 @@
-"""What cannot be judged keeps nothing else from gold: groups, log partitions, and inputs of the whole cluster."""
+"""Isolation of faults: a group, log partition or input that fails does not keep other results from gold."""
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from typing import NamedTuple, TypeVar
@@ -8,7 +8,7 @@ from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 
 
 class Lack(NamedTuple):
-    """What gold was made without: a row of gold.log_anomalies."""
+    """An input that gold was made without, as a row of gold.log_anomalies."""
 
     log_topic: str
     row: LogAnomalyRow
@@ -18,7 +18,7 @@ Read = TypeVar("Read")
 
 
 def read_or(nothing: Read, what: str, read: Callable[[], Read], lacks: list[Lack]) -> Read:
-    """An input of the audit, or `nothing` where our code fails to read it: that is added to `lacks`."""
+    """Read an input of the audit. If our code fails to read it, add that to `lacks` and return `nothing`."""
     try:
         return read()
     except (MemoryError, OSError):
@@ -29,7 +29,9 @@ def read_or(nothing: Read, what: str, read: Callable[[], Read], lacks: list[Lack
 
 
 def failing(group_ids: Sequence[str], attempt: Callable[[Set[str]], object]) -> Iterator[tuple[str, Exception]]:
-    """Each group for which `attempt` fails, and how: all are tried, then halves of those that fail together."""
+    """Yield each group for which `attempt` fails, and its error: tries all groups, then bisects those that fail
+    together.
+    """
     if not group_ids:
         return
     try:

@@ -1,4 +1,4 @@
-"""The plan of an audit: from where each log partition is audited, and by which tasks."""
+"""The plan of an audit: the position from which each log partition is audited, and the tasks."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,32 +23,32 @@ from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.state import AUDITED_LOGS
 
 LOG_BYTES: Final = 400_000
-"""A log partition costs as much as so much of bronze, however little is new of it."""
+"""Fixed cost of a log partition, in bytes of bronze."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """From where each log partition is audited."""
+    """The position from which each log partition is audited."""
 
     logs: tuple[LogFiles, ...]
     steps: Mapping[LogPartition, ReplayMode]
     is_resting: bool
-    """Log partitions of groups of which nothing is new are left as they are."""
+    """Log partitions without new records of groups are not audited."""
     next_offsets: Mapping[LogPartition, int] = dataclasses.field(default_factory=dict)
-    """The first offset of each log partition which is not audited."""
+    """The first offset of each log partition that is not audited."""
 
     def afresh(self, topic: str) -> "AuditPlan":
-        """The same, but all log partitions of a topic from their beginning."""
+        """The plan with all log partitions of a topic audited from their beginning."""
         steps = {log: ReplayMode.AFRESH if log[0] == topic else step for log, step in self.steps.items()}
         return dataclasses.replace(self, steps=steps)
 
     def partitions(self, topic: str, *steps: ReplayMode) -> frozenset[int]:
-        """The log partitions of a topic with which one of some steps is done."""
+        """The log partitions of a topic that are audited in one of these modes."""
         return frozenset(partition for (name, partition), step in self.steps.items() if name == topic and step in steps)
 
 
 def make_plan(snapshot: Snapshot, *, rebuild: bool = False) -> AuditPlan:
-    """From where each log partition is audited; `rebuild`: all from their beginning."""
+    """Decide from which position each log partition is audited; `rebuild`: all from their beginning."""
     basis, before, now = snapshot.basis, snapshot.audited, snapshot.watermarks
     logs = tuple(LogFiles(*log, files) for log, files in snapshot.bronze.items())
     if rebuild or not basis.may_go_on or snapshot.is_renamed:
@@ -57,17 +57,17 @@ def make_plan(snapshot: Snapshot, *, rebuild: bool = False) -> AuditPlan:
     for place in snapshot.bronze:
         changed_from = snapshot.rewrites.since(place, before[place].capture_version) if place in before else None
         steps[place] = step_of(now[place].replayed if place in now else (), before.get(place), changed_from)
-    # what was lacking then is there now, or something is lacking now: none of it was kept
+    # silver lacked something then, or does now: no state was kept of these log partitions
     steps |= dict.fromkeys(basis.lacking_logs & steps.keys(), ReplayMode.AFRESH)
     next_offsets = {log: watermark.next_offset for log, watermark in before.items()}
     plan = AuditPlan(logs, steps, basis.unchanged >= SOURCES, next_offsets)
-    # rows of a log partition which is audited again from its beginning are among the settled ones of all
+    # settled rows of all log partitions share files, so auditing one from its beginning means auditing all
     is_again = any(step is ReplayMode.AFRESH and log in before and log[0] == SHARE_TOPIC for log, step in steps.items())
     return plan.afresh(SHARE_TOPIC) if is_again or FORMER_SHARES not in basis.unchanged else plan
 
 
 def removed_since_ms(removals: Sequence[tuple[int, str]], before: Mapping[str, Any]) -> int:
-    """The time of the first removal that an audit did not know: `before` are its settings."""
+    """The time of the first removal that the last audit did not know. `before`: the settings of that audit."""
     until_ms = before.get(REMOVED_UNTIL, -1)
     known = [removal for removal in removals if removal[0] <= until_ms]
     new = removals if before.get(REMOVED_TOPICS) != sum_of(known) else removals[len(known) :]
@@ -75,7 +75,7 @@ def removed_since_ms(removals: Sequence[tuple[int, str]], before: Mapping[str, A
 
 
 def unread_logs(plan: AuditPlan, topic: str) -> list[LogFiles]:
-    """The log partitions of a topic, from where each is audited."""
+    """The log partitions of a topic, with the offset from which each is audited."""
     return [
         log
         if plan.steps[log.topic, log.partition] is ReplayMode.AFRESH
@@ -88,8 +88,10 @@ def unread_logs(plan: AuditPlan, topic: str) -> list[LogFiles]:
 def works(
     snapshot: Snapshot, plan: AuditPlan, work: AuditWork, topic: str, hot: Sequence[LogFiles], core_count: int
 ) -> Iterator[AuditWork]:
-    """Tasks of a topic, numbered from that of `work`, the heaviest first. `hot`: the buckets of log partitions that
-    several tasks audit."""
+    """The tasks of a topic, the heaviest first, numbered from that of `work`.
+
+    `hot`: buckets of log partitions that several tasks audit.
+    """
     former = work.former.having(AUDITED_LOGS, "topic", topic).having(LOG_ANOMALIES, "log_topic", topic)
     not_replayed = {log: groups_left_out(found) for log, found in snapshot.basis.failures.items()}
     are_cut = {log.partition for log in hot}
@@ -127,7 +129,9 @@ def _of_topic(of_logs: Mapping[LogPartition, _OfLog], topic: str) -> dict[int, _
 
 
 def new_bytes(log: LogFiles, plan: AuditPlan, watermarks: Mapping[LogPartition, Watermark]) -> int:
-    """What is to be audited of a log partition: so much of bronze as the new offsets are of all, or all."""
+    """Estimated bytes of bronze to audit of a log partition: its size times the share of new offsets, or its whole
+    size.
+    """
     place = log.topic, log.partition
     if plan.steps[place] is ReplayMode.AFRESH or place not in watermarks:
         return log.size_bytes

@@ -1,4 +1,4 @@
-"""What an audit keeps of a log partition of `__share_group_state`, as bytes (see `inference.share_past`)."""
+"""Serialized state that an audit keeps of a log partition of `__share_group_state` (see `inference.share_past`)."""
 
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -29,19 +29,19 @@ COUNTS: Final = ("place", "day", "acknowledged", "redelivered", "archived")
 
 @dataclass(frozen=True, slots=True)
 class SavedShares:
-    """What the audit before kept."""
+    """What the last audit kept."""
 
     past: SharePast
     known: Known
     next_offset: int
-    """Log offset: what lies before is here, needed of what is settled, and all of what is not. Silver has it as well,
-    but in row groups of which only the end is wanted."""
+    """Log offset. Of the rows before it, the state has those that the settled past needs, and all that are not
+    settled. Silver has them too, but in row groups of which only the end is needed."""
     states: pa.Table
-    """Columns as `share_reader` reads them, and `last_persisted`."""
+    """The columns that `share_reader` reads, and `last_persisted`."""
     transitions: ShareTransitions
     """In log order."""
     counts: ShareCounts
-    """Of what is settled."""
+    """Counts of what is settled."""
 
     @classmethod
     def of(
@@ -52,19 +52,20 @@ class SavedShares:
         next_offset: int,
         counts: ShareCounts,
     ) -> Self:
-        """`states`: the rows that `kept.state_rows` are of, with their `last_persisted`, and those which are not
-        settled, as the transitions `unsettled` are."""
+        """`states`: the rows for `kept.states`, with their `last_persisted`, followed by the rows that are not settled;
+        `unsettled`: the transitions that are not settled.
+        """
         past = SharePast(kept.settled_to, kept.observed_ms, kept.groups, kept.known.until_ms)
         transitions = joined(kept.transitions, unsettled)
-        # what comes next lies behind them, and need not be sorted then
+        # later transitions follow these, so nothing needs to be sorted again
         order = np.lexsort((transitions.first_offset, transitions.log_offset))
         return cls(past, kept.known, max(next_offset, kept.settled_to), states, taken(transitions, order), counts)
 
     def packed(self) -> bytes:
-        """As bytes."""
+        """Serialize."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.states.schema) as writer:
-            writer.write_table(self.states)  # as it is: the file that it goes into is compressed
+            writer.write_table(self.states)  # uncompressed: the Parquet file that contains it is compressed
         packed: bytes = msgpack.packb(
             {
                 "past": (self.past.from_log_offset, self.past.observed_ms, self.past.until_ms),
@@ -81,7 +82,7 @@ class SavedShares:
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
-        """From the bytes of `packed`. Raises StateUnreadable for any other."""
+        """Deserialize the bytes of `packed`. Raises StateUnreadable for any others."""
         try:
             decoded: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
             from_log_offset, observed_ms, until_ms = decoded["past"]

@@ -1,4 +1,4 @@
-"""Reading what silver holds of share groups, for tasks: columns of numpy, without Spark (see `silver_reader`)."""
+"""Read silver's rows of share groups in tasks, as numpy columns, without Spark (see `jobs.silver.reader`)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -50,7 +50,7 @@ from schemas.tables.silver import (
 )
 
 STILL_THERE_MS: Final = 2**62
-"""Later than any time: a member which has not left."""
+"""Later than any timestamp: `left` of a member that has not left."""
 
 STATE_COLUMNS: Final = (
     "group_id",
@@ -85,27 +85,28 @@ MEMBER_COLUMNS: Final = ("group_id", "group_type", "valid_from", "valid_to")
 
 
 LAST_PERSISTED: Final = "last_persisted"
-"""Column of states that an audit kept, in addition to those of silver: `ShareStates.last_persisted`."""
+"""Column of kept states in addition to those of silver: `ShareStates.last_persisted`."""
 
 
 class StateRows(NamedTuple):
-    """Rows of silver.share_partition_states of one log partition, in no order, and the share partition of each."""
+    """Rows of silver.share_partition_states of one log partition, unordered, and the share partition of each."""
 
     rows: pa.Table
     keys: ShareKeys
     key: I64
-    """Index into `keys`."""
+    """Index of each row into `keys`."""
 
 
 SLICE_ROWS_MAX: Final = 750_000
-"""States and transitions of a log partition that are judged at a time: about 300 bytes for each."""
+"""Number of states and transitions of a log partition that are judged at once: about 300 bytes each."""
 STEPS_MAX: Final = 1 << 16
-"""Resolution with which a log partition is measured to be cut into slices, however long it is."""
+"""Resolution, in steps per log partition, with which the bounds of slices are found."""
 
 
 def slice_ends(files: SilverFiles, log_partition: int, from_log_offset: int = 0) -> list[int]:
-    """Where the slices end in which a log partition of `__share_group_state` is judged from a log offset on: log
-    offsets, exclusive, the last one behind all."""
+    """The ends of the slices in which a log partition of `__share_group_state` is judged from a log offset on: log
+    offsets, exclusive. The last one is the end of the log.
+    """
     tables = SHARE_PARTITION_STATES, SHARE_BATCH_TRANSITIONS
     counts = [files.row_count_max(table, log_partition, from_log_offset=from_log_offset) for table in tables]
     if sum(counts) <= SLICE_ROWS_MAX:
@@ -120,10 +121,10 @@ def slice_ends(files: SilverFiles, log_partition: int, from_log_offset: int = 0)
 
 
 def evenly_cut(places: Callable[[], Iterable[I64]], count_max: int) -> list[int]:
-    """Where to cut a line, so that pieces have at most `count_max` places each, or one step more where many are in it.
+    """Positions at which to cut, so that each piece has at most `count_max` places, plus at most one step.
 
-    `places` is called several times and yields them in parts: they are counted by step, since all together would be as
-    large as the log.
+    `places` is called several times and yields the places in parts. They are counted by step, since all of them
+    together would be as large as the log.
     """
     bounds = [(int(some.min()), int(some.max())) for some in places()]
     if not bounds:
@@ -146,8 +147,10 @@ def share_states(
     from_log_offset: int = 0,
     to_log_offset: int = END_OF_LOG,
 ) -> StateRows:
-    """The states of one log partition of `__share_group_state` within bounds. `saved`: those that an audit kept, and
-    those behind where it ended."""
+    """The states of one log partition of `__share_group_state` within bounds.
+
+    `saved`: take the states that an audit kept, and those after the end of that audit.
+    """
     rows = files.read(
         SHARE_PARTITION_STATES,
         STATE_COLUMNS,
@@ -170,8 +173,10 @@ def share_log(
     *,
     to_log_offset: int = END_OF_LOG,
 ) -> ShareLog:
-    """The share partitions of one log partition of `__share_group_state`, as rows before a log offset tell. `found`:
-    its states; `saved`: to go on from where an audit ended."""
+    """The share partitions of one log partition of `__share_group_state`, up to a log offset.
+
+    `found`: their states; `saved`: continue from the end of that audit.
+    """
     begin = 0 if saved is None else saved.next_offset
     transitions = _transitions(files, log_partition, begin, to_log_offset)
     if saved is None:
@@ -243,12 +248,12 @@ def share_members(files: SilverFiles) -> ShareMembers:
 
 
 def configs(files: SilverFiles) -> Configs:
-    """How groups, topics and brokers were configured, where the metadata log was captured."""
+    """Configs of groups, topics and brokers, as far as the metadata log was captured."""
     return Configs(rows_of(files.scan(CONFIGS, ConfigRow._fields), ConfigRow))
 
 
 def removed_topics(files: SilverFiles) -> Removed:
-    """When topics were removed, where the metadata log was captured."""
+    """By topic, the times of its removals (ms), as far as the metadata log was captured."""
     rows = files.scan(TOPICS, ("topic", "valid_to", "learned_from"))
     rows = rows.filter(pc.and_(pc.is_valid(rows["valid_to"]), pc.equal(rows["learned_from"], CLUSTER_METADATA)))
     removed: dict[str, list[int]] = {}
@@ -268,14 +273,14 @@ class PartitionCount(NamedTuple):
 
 
 CountsById = Mapping[str, Sequence[PartitionCount]]
-"""By topic id, ascending."""
+"""By topic id; rows ascend by partition count."""
 
 
 def topic_growth(counts: CountsById) -> Mapping[str, Sequence[int]]:
-    """By topic, when (ms) it got more partitions than it had before, where the metadata log was captured."""
+    """By topic, the times (ms) at which its partition count grew, as far as the metadata log was captured."""
     growth: dict[str, list[int]] = {}
     for of_topic in counts.values():
-        # the first number is that with which the topic was made, or first seen
+        # the first count is that of the topic's creation, or of the first observation
         for row in of_topic[1:]:
             if row.topic is not None and row.learned_from == CLUSTER_METADATA and row.at_ms >= 0:
                 growth.setdefault(row.topic, []).append(row.at_ms)
@@ -283,7 +288,9 @@ def topic_growth(counts: CountsById) -> Mapping[str, Sequence[int]]:
 
 
 def topic_partition_counts(counts: CountsById) -> PartitionCounts:
-    """By topic, how many partitions it had from when (ms) on, as far as the metadata log or a live cluster shows it."""
+    """By topic, its partition counts, each with the time (ms) from which it holds, from the metadata log or a live
+    cluster.
+    """
     of_names: dict[str, list[tuple[int, int]]] = {}
     for of_topic in counts.values():
         for row in of_topic:
@@ -304,10 +311,10 @@ def counts_by_id(files: SilverFiles) -> CountsById:
 
 
 def _keys(rows: pa.Table) -> tuple[ShareKeys, I64]:
-    """The share partitions, in order of group, topic id and partition; and the number of each row's."""
+    """The share partitions, ordered by group, topic id and partition; and the index of each row's share partition."""
     group, group_ids = ordered_codes(rows["group_id"])
     topic_id, topic_ids = ordered_codes(rows["topic_id"])
-    # two steps: no product of three is sure to fit
+    # in two steps: the product of all three may overflow
     pairs, pair = distinct(group * len(topic_ids) + topic_id)
     partition = numbers_of(rows["partition"])
     lowest = int(partition.min()) if len(partition) else 0
@@ -316,7 +323,7 @@ def _keys(rows: pa.Table) -> tuple[ShareKeys, I64]:
     pair_of = pairs[places // span]
     topics: list[str | None] = [None] * len(places)
     topic, names = codes_of(rows["topic"])
-    # a name is learned once and for all: any row that has one tells it
+    # the name of a topic id never changes: any row that has it will do
     for place in distinct(key * (len(names) + 1) + topic + 1)[0].tolist():
         number, code = divmod(place, len(names) + 1)
         topics[number] = names[code - 1] if code and names[code - 1] else topics[number]

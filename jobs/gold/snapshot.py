@@ -1,5 +1,7 @@
-"""What an audit follows from, read once: silver as the last whole run left it, gold as the last audit did, bronze,
-settings. All of it is immutable; what the audit does is planned from it alone."""
+"""The inputs of an audit, read once: silver as of the last whole run, gold as of the last audit, bronze, settings.
+
+All of it is immutable; the plan of the audit follows from it alone.
+"""
 
 import dataclasses
 import json
@@ -38,33 +40,34 @@ from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COU
 from schemas.tables.state import AUDITED_LOGS, GROUP_CHECKPOINTS, LEADER_EPOCHS
 
 AUDIT_FORMAT: Final = 12
-"""Raised when the rules of inference change, or what is left for the next audit: gold of an older format is
+"""Raise it when the rules of inference change, or the state kept for the next audit: gold of an older format is
 rebuilt."""
 
 END_OFFSETS_VERSION: Final = "end_offsets_version"
 SESSION_CONFIGS: Final = "session_configs"
 GROWN_TOPICS: Final = "grown_topics"
 READ_TOGETHER: Final = "read_together"
-"""The same: topics that a subtopology of a streams group read with others, and their partition counts."""
+"""Key in `settings`: topics that a subtopology of a streams group read with others, and their partition counts."""
 SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS, GROWN_TOPICS, READ_TOGETHER})
-"""In `settings` of state.audits: what came from tables. The rest are settings and formats."""
+"""Keys in `settings` of state.audits whose values come from tables. The others are settings and formats."""
 REMOVED_TOPICS: Final = "removed_topics"
 REMOVED_UNTIL: Final = "removed_until_ms"
 FORMER_SHARES: Final = "former_share_logs"
 NOT_REPLAYED_LOGS: Final = "not_replayed_logs"
 REMOVALS: Final = frozenset({REMOVED_TOPICS, REMOVED_UNTIL, FORMER_SHARES, NOT_REPLAYED_LOGS})
-"""The same, of the topics that the metadata log shows removed: groups that lost offsets since the first one that is new
-are audited from their beginning, others not. And of share partitions that are in another log partition now: settled
-rows say so, too. And of log partitions of which silver lacks something: these are audited from their beginning."""
+"""Further keys in `settings`, about topics that the metadata log shows removed: groups that lost offsets after the
+first new removal are audited from their beginning, others are not. Also about share partitions whose log partition
+changed, since their settled rows have a column for that; and about log partitions of which silver lacks something:
+these are audited from their beginning."""
 
 
 IS_WHOLE: Final = "is_whole"
-"""The same: was nothing lacking? The next audit rebuilds gold that was made without an input."""
+"""Key in `settings`: was every input read? If not, the next audit rebuilds gold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What gold follows from: silver as the last whole run left it, and settings."""
+    """What gold depends on: silver as of the last whole run, and settings."""
 
     cluster_id: str
     inference: InferenceSettings
@@ -78,11 +81,11 @@ class Basis:
     lacks: tuple[Lack, ...]
     """Inputs that could not be read."""
     failures: FailuresByLog = field(default_factory=dict)
-    """What silver lacks."""
+    """Records that silver lacks, since their replay failed."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str, inference: InferenceSettings) -> "Basis":
-        """As it is now. Raises WarehouseError where silver is of another version."""
+        """The current state. Raises WarehouseError where silver is of another version."""
         require_current_silver(warehouse, cluster_id)
         run = WholeRun.newest(warehouse, cluster_id)
         lacks: list[Lack] = []
@@ -117,18 +120,18 @@ class Basis:
         )
 
     def read_together(self, found: Set[str]) -> dict[str, list[list[int]]]:
-        """Topics that a subtopology reads with others, those that were found now too, and their counts."""
+        """Topics that a subtopology reads with others, the `found` ones included, and their partition counts."""
         return _counts_of(self.counts, found | self.settings[READ_TOGETHER].keys())
 
     @property
     def lacking_logs(self) -> frozenset[LogPartition]:
-        """Log partitions of which silver lacks something, or lacked it when it was audited last."""
+        """Log partitions of which silver lacks something, or lacked something at the last audit."""
         of_both = (self.settings, self.newest.settings)
         return frozenset((topic, number) for of in of_both for topic, number in of.get(NOT_REPLAYED_LOGS, ()))
 
     @property
     def is_audited(self) -> bool:
-        """Did the newest audit, which ended, go by the same? So it is where nothing was replayed yet."""
+        """Did the newest audit complete, with the same silver and settings? True also if nothing was replayed yet."""
         if self.run.replay_version < 0:
             return True
         is_same = self.newest.replay_version == self.run.replay_version and self.newest.settings == self.settings
@@ -136,35 +139,37 @@ class Basis:
 
     @property
     def unchanged(self) -> frozenset[str]:
-        """The settings that are what they were for the newest audit."""
+        """The settings that have the same value as in the newest audit."""
         before = self.newest.settings
         return frozenset(name for name, value in self.settings.items() if before.get(name) == value)
 
     @property
     def may_go_on(self) -> bool:
-        """Is what the newest audit left of these formats and settings, so that another one goes on from there?"""
+        """Did the newest audit complete with the same formats and settings, so that another one can continue
+        from it?
+        """
         is_same = self.unchanged >= self.settings.keys() - SOURCES - REMOVALS
         return self.newest.is_known and not self.newest.has_broken_off and is_same
 
 
 @dataclass(frozen=True, slots=True)
 class LogsSeen:
-    """How whole log partitions are, and who wrote them."""
+    """Gaps and leader changes of log partitions."""
 
     whole_to: Mapping[LogPartition, int]
-    """The first offset of each that is not there, whatever the reason."""
+    """The first missing offset of each, for any reason, compaction included."""
     gaps: Mapping[LogPartition, tuple[int, ...]]
-    """Where parts begin that were never captured or cannot be read."""
+    """The first offset of each range that was never captured or cannot be read."""
     leader_changes: Mapping[LogPartition, tuple[int, ...]]
-    """Where leader epochs begin, as the batches that were read show it."""
+    """The start offsets of leader epochs, as seen in batches."""
     holes: Mapping[LogPartition, tuple[int, ...]] = field(default_factory=dict)
-    """Where parts begin that are not there, whatever the reason."""
+    """The first offset of each missing range, for any reason, compaction included."""
     unread: Mapping[LogPartition, Mapping[str, int]] = field(default_factory=dict)
-    """By group, the first of its records in each that cannot be read."""
+    """By group, the offset of its first unreadable record in each log partition."""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> "LogsSeen":
-        """As captures left it."""
+        """The state after the last capture."""
         of_cluster = {"cluster_id": cluster_id}
         rows = warehouse.read(COVERAGE, ["topic", "partition", "from_offset", "kind"], where=of_cluster)
         missing: dict[LogPartition, list[int]] = {}
@@ -199,31 +204,31 @@ def _unread(warehouse: Warehouse, of_cluster: Mapping[str, str]) -> dict[LogPart
 
 
 _GAP_KINDS: Final = frozenset({CoverageKind.MISSING.name, CoverageKind.CORRUPT.name})
-"""What compaction took is not among them: it leaves the newest record of each key."""
+"""Compaction is not among them: it keeps the newest record of each key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that a plan of an audit is made from."""
+    """All inputs of the plan of an audit."""
 
     basis: Basis
     bronze: Mapping[LogPartition, tuple[TableFile, ...]]
-    """Files of the log partitions of coordinators."""
+    """Files of the coordinators' log partitions."""
     watermarks: Mapping[LogPartition, Watermark]
-    """How far silver is."""
+    """How far silver has replayed."""
     audited: Mapping[LogPartition, Watermark]
-    """How far gold is; nothing where an audit cannot go on from it."""
+    """How far gold is audited; empty where an audit cannot continue from it."""
     seen: LogsSeen
     group_files: Mapping[int, tuple[TableFile, ...]]
-    """Of state.group_checkpoints, by partition of `__consumer_offsets`."""
+    """Files of state.group_checkpoints, by partition of `__consumer_offsets`."""
     rewrites: Rewrites = NO_REWRITES
-    """Where captures changed what silver had replayed."""
+    """Where captures changed records that silver had replayed."""
     is_renamed: bool = False
-    """Did a run since the newest audit write rows of before again, under other names?"""
+    """Did a run since the newest audit rewrite earlier rows under other names?"""
 
     @classmethod
     def load(cls, warehouse: Warehouse, basis: Basis) -> "Snapshot":
-        """As it is now."""
+        """The current state."""
         cluster_id, run, newest = basis.cluster_id, basis.run, basis.newest
         files = captured_files(warehouse, cluster_id)
         watermarks = read_watermarks(run, of_any_format=True)
@@ -249,8 +254,8 @@ class Snapshot:
 
 
 def _places(run: WholeRun) -> dict[str, dict[str, int]]:
-    """By coordinator topic, groups and share partitions with records in several log partitions, and the one where Kafka
-    looks for each."""
+    """By coordinator topic: groups and share partitions with records in several log partitions, and the log
+    partition that Kafka uses for each."""
     found = CoordinatorPartitions(run.read(COORDINATOR_PARTITIONS))
     return {
         topic: {key: move.log_partition for key, move in found.left_behind(topic, None).moves.items()}
@@ -259,7 +264,7 @@ def _places(run: WholeRun) -> dict[str, dict[str, int]]:
 
 
 def _group_files(run: WholeRun) -> dict[int, tuple[TableFile, ...]]:
-    """Of state.group_checkpoints, by partition of `__consumer_offsets`."""
+    """Files of state.group_checkpoints, by partition of `__consumer_offsets`."""
     files: dict[int, tuple[TableFile, ...]] = {}
     for file in run.files(GROUP_CHECKPOINTS):
         topic, _, partition = file.partition_values["log"].rpartition("-")
@@ -269,7 +274,8 @@ def _group_files(run: WholeRun) -> dict[int, tuple[TableFile, ...]]:
 
 
 def _session_configs(run: WholeRun) -> str:
-    """What departures of members and causes of rebalances go by, as a sum: where it changed, all groups are audited."""
+    """A digest of the configs that decide on departures and causes of rebalances: if it changes, all groups are
+    audited."""
     names = {METADATA_VERSION, *SESSION_TIMEOUTS.values(), *(f"group.{name}" for name in SESSION_TIMEOUTS.values())}
     rows = [row for row in run.read(CONFIGS).to_pylist() if row["name"] in names]
     lines = sorted(json.dumps(row, default=str, sort_keys=True) for row in rows)
@@ -277,17 +283,17 @@ def _session_configs(run: WholeRun) -> str:
 
 
 def _removals(run: WholeRun) -> list[tuple[int, str]]:
-    """When topics were removed (ms), as the metadata log tells it, and their ids; in the order of time."""
+    """Times (ms) and ids of topics removed, from the metadata log; by time."""
     rows = run.read(TOPICS).to_pylist()
     removed = (row for row in rows if row["valid_to"] is not None and row["learned_from"] == CLUSTER_METADATA)
     return sorted((epoch_ms(row["valid_to"]), row["topic_id"]) for row in removed)
 
 
 def _counts_of(counts: PartitionCounts, topics: Iterable[str]) -> dict[str, list[list[int]]]:
-    """Of some topics, as JSON has it."""
+    """The partition counts of some topics, as JSON represents them."""
     return {topic: [list(count) for count in counts.get(topic, ())] for topic in sorted(topics)}
 
 
 def sum_of(values: Sequence[tuple[int, str]] | Sequence[tuple[str, int]]) -> str:
-    """A digest of some values, to be compared with that of another audit."""
+    """A digest, to be compared with that of another audit."""
     return blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()

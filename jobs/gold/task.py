@@ -1,4 +1,4 @@
-"""What a task of the audit is given, and what it gives."""
+"""The input and the result of an audit task, and its part files."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
@@ -39,12 +39,12 @@ from schemas.tables.gold import ARCHIVED_RECORDS, LOG_ANOMALIES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
 
 ROW_GROUP_ROWS_MIN: Final = 1 << 15
-"""Rows of a log partition are few in many tables, and a row group has its price, however few it holds: those of several
-log partitions share one."""
+"""Many tables have few rows per log partition, and each row group has overhead, so rows of several log partitions
+share one."""
 NEVER_MS: Final = 2**62
-"""Later than any time."""
+"""Later than any timestamp."""
 WAITING_ROWS_MAX: Final = 10_000
-"""To make columns of rows has its price, too: those of several log partitions are made at once."""
+"""Turning rows into columns has overhead, so rows of several log partitions are converted together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,62 +59,64 @@ class AuditWork:
     targets: Mapping[str, PartTarget]
     inference: InferenceSettings
     former: SilverFiles = field(default_factory=lambda: SilverFiles({}))
-    """Gold and state.audited_logs as the last audit left them."""
+    """Gold and state.audited_logs as of the last audit."""
     going_on: frozenset[int] = frozenset()
-    """Log partitions of which what is new is audited; the others are audited from their beginning."""
+    """Log partitions that are audited incrementally; the others are audited from their beginning."""
     resting: frozenset[int] = frozenset()
-    """Log partitions of which nothing is new."""
+    """Log partitions without new records."""
     keeps_groups: bool = False
-    """Groups of which nothing is new may be left as they are."""
+    """Groups without new records need not be audited."""
     next_offsets: Mapping[int, int] = field(default_factory=dict)
-    """By log partition, the first offset which is not audited."""
+    """By log partition, the first offset that is not audited."""
     audited_version: int = -1
-    """Number of the replay whose silver the last audit was of."""
+    """Number of the replay whose silver the last audit used."""
     group_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, the files of state.group_checkpoints."""
 
     removed_since_ms: int = NEVER_MS
-    """The metadata log tells since the last audit that topics were removed, at this time or later."""
+    """The least time of the removals of topics that the metadata log shows since the last audit."""
     whole_to: Mapping[int, int] = field(default_factory=dict)
-    """By log partition, the first offset that is missing; of those not here none is."""
+    """By log partition, the first missing offset; log partitions without one have none missing."""
     clock_steps: Mapping[int, tuple[int, ...]] | None = None
-    """By log partition, where its time goes back, where that is known and recorded elsewhere; None: `batch_files` show
-    it."""
+    """By log partition, its clock steps, where they are known and recorded elsewhere; None: find them in
+    `batch_files`."""
     gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By log partition, where parts of it begin that were never captured or cannot be read."""
+    """By log partition, the first offset of each range that was never captured or cannot be read."""
     unread: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    """By log partition and group, the first of its records that cannot be read."""
+    """By log partition and group, the offset of its first unreadable record."""
     holes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By log partition, where parts of it begin that are not there, whatever the reason."""
+    """By log partition, the first offset of each missing range, for any reason, compaction included."""
     leader_changes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By log partition, where its leader epochs begin."""
+    """By log partition, the start offsets of leader epochs."""
     topic_growth: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """By topic, when (ms) it got more partitions."""
+    """By topic, the times (ms) at which its partition count grew."""
     partition_counts: PartitionCounts = field(default_factory=dict)
-    """As far as they are known."""
+    """The known partition counts."""
     batch_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, bronze's files."""
     places: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Groups with records in several log partitions, and the one where Kafka looks for each."""
+    """Groups with records in several log partitions, and the log partition that Kafka uses for each."""
     watermarks: Mapping[int, Watermark] = field(default_factory=dict)
-    """By log partition, how far silver is of it."""
+    """By log partition, how far silver has replayed it."""
     not_replayed: Mapping[int, frozenset[str] | None] = field(default_factory=dict)
-    """By log partition, the groups of which silver lacks something, so that they are not judged; None: all of it."""
+    """By log partition, the groups of which silver lacks something, so that they are not judged; None: all groups."""
     bucket: KeyBucket | None = None
-    """Which groups of the one log partition are audited; None: all groups of all."""
+    """The groups of the one log partition that this task audits; None: all groups of all log partitions."""
 
     @property
     def is_first(self) -> bool:
-        """Does the task tell what is of no group?"""
+        """Does this task report what belongs to no group?"""
         return self.bucket is None or self.bucket.is_first
 
     def judged_of(self, log_partition: int, group_ids: Iterable[str]) -> frozenset[str]:
-        """Of some groups those that silver lacks nothing of."""
+        """The groups of which silver lacks nothing."""
         left_out = self.not_replayed.get(log_partition, frozenset())
         return frozenset() if left_out is None else frozenset(group_ids) - left_out
 
     def saved(self, log_partition: int) -> bytes | None:
-        """What the last audit left of a log partition that one task audited; None: it is audited from its beginning."""
+        """The state that the last audit kept of a log partition that one task audited; None: audit it from its
+        beginning.
+        """
         states = self.all_saved(log_partition)
         if states is None:
             return None
@@ -123,7 +125,7 @@ class AuditWork:
         return states[0]
 
     def all_saved(self, log_partition: int) -> list[bytes] | None:
-        """The same, of each task that audited groups of it."""
+        """The states that all tasks of the last audit kept of a log partition; None: audit it from its beginning."""
         if log_partition not in self.going_on:
             return None
         states: list[bytes] = [
@@ -139,20 +141,22 @@ class AuditWork:
 
 @dataclass(slots=True)
 class AuditDone:
-    """What one task did. `days` and `share_counts`: what each coordinator topic knows towards
-    gold.share_group_summary."""
+    """The result of one task.
+
+    `days` and `share_counts`: the parts of gold.share_group_summary that each coordinator topic has.
+    """
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
     days: list[ShareGroupDayRow] = field(default_factory=list)
     share_counts: list[ShareCounts] = field(default_factory=list)
     has_differing: bool = False
-    """What was said of what is settled no longer holds: the logs of this topic are to be audited from the beginning,
-    and nothing here counts."""
+    """Settled rows would differ: all log partitions of this topic must be audited from their beginning, and this
+    result is dropped."""
     topic: str = ""
     lacks: list[Lack] = field(default_factory=list)
-    """What all of it was made without."""
+    """Inputs that were missing for all of it."""
     read_together: set[str] = field(default_factory=set)
-    """Topics that a subtopology reads with others."""
+    """Topics that a subtopology of a streams group reads with others."""
 
 
 class AuditParts:
@@ -162,11 +166,11 @@ class AuditParts:
         self._work = work
         self._writers: dict[tuple[str, bool], PartWriter] = {}
         self._waiting: dict[Table, list[tuple[NamedTuple, int]]] = {}
-        """Rows of the core, and the log partition of each."""
+        """Rows of the core that are not written yet, with the log partition of each."""
         self._stack = ExitStack()
         self.done = AuditDone(topic=work.topic)
         self.row_count = 0
-        """Rows written so far, or waiting to be."""
+        """Number of rows written or waiting."""
 
     def __enter__(self) -> Self:
         return self
@@ -183,7 +187,7 @@ class AuditParts:
                 self.done.files.setdefault(name, []).append(writer.close())
 
     def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
-        """Append rows of the core to the part file of a gold table, be it with others later on."""
+        """Append rows of the core to the part file of a gold table, possibly later."""
         self.row_count += len(rows)
         waiting = self._waiting.setdefault(table, [])
         waiting += zip(rows, repeat(log_partition))
@@ -197,7 +201,7 @@ class AuditParts:
             self.write(table, _rows_table(table, rows, log_partitions))
 
     def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
-        """Append rows to the part file of a gold table, partition columns left out."""
+        """Append rows, without partition columns, to the part file of a gold table."""
         if not rows.num_rows:
             return
         self.row_count += rows.num_rows
@@ -215,7 +219,7 @@ class AuditParts:
         writer.write(_coded(with_former_log_partitions(table, rows, self._work.places.get(self._work.topic, {}))))
 
     def keep(self, log_partition: int, state: bytes) -> None:
-        """Write what is left of a log partition for the next audit."""
+        """Write the state of a log partition for the next audit."""
         topic, watermark = self._work.topic, self._work.watermarks.get(log_partition, Watermark(0, ()))
         bucket = 0 if self._work.bucket is None else self._work.bucket.number
         row = watermark_row(watermark) | {"topic": topic, "log_partition": log_partition, "bucket": bucket}
@@ -225,9 +229,11 @@ class AuditParts:
     def carry(
         self, table: Table, rebuilt: Mapping[int, Mapping[str, int]], hosts: Mapping[int, Mapping[str, HostsNow]]
     ) -> None:
-        """Write the rows that the last audit made of some log partitions, with the current `hosts` of members. Of
-        groups whose rows were rebuilt (given with the bound behind which all were), only those up to the bound
-        (`GroupTable.places`); NO_PLACE: none."""
+        """Write the last audit's rows of some log partitions, with the current `hosts` of members.
+
+        `rebuilt`: by log partition, groups whose rows were rebuilt, with the position after which they were; only rows
+        up to that position (`GroupTable.places`) are written. NO_PLACE: none.
+        """
         columns = _columns_of(table)
         texts = text_columns(table, columns)
         former = self._work.former.iterate_some(table, columns, rebuilt, texts) if rebuilt else ()
@@ -241,17 +247,16 @@ class AuditParts:
     def carry_broken_rules(
         self, log_partition: int, to_log_offset: int = END_OF_LOG, left_out: Set[str] = frozenset()
     ) -> None:
-        """The same of gold.log_anomalies, of records before a place in the log."""
+        """Write the last audit's rows of gold.log_anomalies, for records before a log offset."""
         for rows in self.former_rows(LOG_ANOMALIES, log_partition, left_out):
             is_kept = pc.and_(pc.equal(rows["log_topic"], self._work.topic), pc.less(rows["log_offset"], to_log_offset))
-            # a group that could not be judged is judged again each time
+            # a group that could not be judged is judged again in each audit
             not_judged = pc.is_in(rows["rule"], value_set=pa.array([NOT_JUDGED, NOT_REPLAYED]))
             is_kept = pc.and_(is_kept, pc.invert(not_judged))
             self.write(LOG_ANOMALIES, rows.filter(is_kept))
 
     def former(self, table: Table, log_partition: int) -> pa.Table:
-        """The rows which the last audit made of a log partition, partition columns left out; texts as they are
-        stored."""
+        """The last audit's rows of a log partition, without partition columns; strings as they are stored."""
         columns = _columns_of(table)
         return self._own(self._work.former.read(table, columns, log_partition, text_columns(table, columns)))
 
@@ -264,8 +269,10 @@ class AuditParts:
         is_coded: bool = False,
         of_all_tasks: bool = False,
     ) -> Iterator[pa.Table]:
-        """The same, row group by row group, without those of some groups; texts as they are stored if `is_coded`.
-        `of_all_tasks`: those of other tasks' groups, too."""
+        """The last audit's rows of a log partition, row group by row group, without those of some groups.
+
+        `is_coded`: strings as they are stored. `of_all_tasks`: include groups of other tasks.
+        """
         columns = _columns_of(table)
         others = pa.array(sorted(left_out), pa.string())
         texts = text_columns(table, columns) if is_coded else ()
@@ -274,7 +281,7 @@ class AuditParts:
             yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows
 
     def _own(self, rows: pa.Table) -> pa.Table:
-        """Of rows that the last audit made, those of the task's groups; what is of no group is of the first task."""
+        """Only the rows of this task's groups; rows without a group belong to the first task."""
         bucket = self._work.bucket
         if bucket is None or not rows.num_rows:
             return rows
@@ -283,32 +290,34 @@ class AuditParts:
 
 
 def _columns_of(table: Table) -> list[str]:
-    """What the files of a table have: all columns but those of its partitions."""
+    """The columns in the files of a table: all except partition columns."""
     return [name for name in table.column_names if name not in table.partition_by]
 
 
 class TrialParts(AuditParts):
-    """Makes the rows of gold, and writes none of them."""
+    """A dry run: makes the rows of gold, but writes none."""
 
     def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
-        """Only make columns of them."""
+        """Only convert the rows to columns."""
         if rows:
             self.write(table, _rows_table(table, rows, [log_partition] * len(rows)))
 
     def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
-        """Only make what a file would have."""
+        """Only make the columns of a file."""
         _coded(rows)
 
 
 def _rows_table(table: Table, rows: Sequence[NamedTuple], log_partitions: Sequence[int]) -> pa.Table:
-    """Rows of the core; which of them are of former log partitions is set when they are written."""
+    """Convert rows of the core. `is_former_log_partition` is set when they are written."""
     constants = {LOG_PARTITION: pa.array(log_partitions, pa.int32()), IS_FORMER_LOG_PARTITION.name: False}
     return rows_table(table, rows, constants)
 
 
 def with_former_log_partitions(table: Table, rows: pa.Table, places: Mapping[str, int]) -> pa.Table:
-    """Rows of gold that say whether their group is in another log partition now (`places`), also those which the last
-    audit made."""
+    """Set `is_former_log_partition`: is the group now in another log partition (`places`)?
+
+    Also for rows of the last audit.
+    """
     name = IS_FORMER_LOG_PARTITION.name
     if name not in table.column_names:
         return rows
@@ -320,7 +329,8 @@ def with_former_log_partitions(table: Table, rows: pa.Table, places: Mapping[str
 
 
 def _log_partitions_now(table: Table, rows: pa.Table, places: Mapping[str, int]) -> I64:
-    """Where Kafka looks for the group of each row, or its share partition; NOWHERE where it has no other place."""
+    """The log partition that Kafka uses for the group or share partition of each row; NOWHERE where it never
+    changed."""
     group, group_ids = codes_of(rows["group_id"])
     if table not in (REDELIVERIES, ARCHIVED_RECORDS):
         return np.array([places.get(group_id, NOWHERE) for group_id in group_ids], np.int64)[group]
@@ -339,7 +349,7 @@ NOWHERE: Final = -1
 
 
 def _coded(rows: pa.Table) -> pa.Table:
-    """The rows with their texts as codes: those which the last audit made are read so, and a file has one type."""
+    """Dictionary-encode strings: rows of the last audit are read so, and a file has one type per column."""
     for index, column in enumerate(rows.schema):
         if pa.types.is_string(column.type):
             rows = rows.set_column(index, column.name, rows[column.name].dictionary_encode())

@@ -1,4 +1,4 @@
-"""Offsets that went back since their topic was recreated: commits of the same name, and of another topic id."""
+"""Offsets that went back because the topic was recreated: commits to the same name with another topic id."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from schemas.tables.silver import OFFSET_COMMITS, TOPICS
 REWIND: Final = "REWIND"
 TOPIC_RECREATED: Final = "TOPIC_RECREATED"
 TOPIC_ID: Final = "TOPIC_ID"
-"""Method: the values of both commits carry a topic id, and not the same."""
+"""Method: the values of both commits have a topic id, and the ids differ."""
 
 _TEXTS: Final = ("group_id", "topic", "topic_id", "outcome")
 _COLUMNS: Final = (*_TEXTS, "partition", "log_offset", "applied_log_offset")
@@ -24,7 +24,7 @@ Place = tuple[str, str, int]
 
 
 class TopicIds:
-    """Which topic of its name a commit was to. Commits are read only where a name has several ids and goes back."""
+    """Topic ids of commits. Commits are read only where a name has several ids and an offset went back."""
 
     def __init__(self, files: SilverFiles) -> None:
         self._files = files
@@ -36,7 +36,7 @@ class TopicIds:
         self._several = {topic for topic, found in ids.items() if len(found) > 1}
 
     def with_causes(self, rows: Sequence[AnomalyRow], log_partition: int) -> Sequence[AnomalyRow]:
-        """The rows of a log partition; a REWIND to another topic of the same name has its cause."""
+        """The rows of a log partition; a REWIND to another topic of the same name gets its cause."""
         asked = {
             (row.group_id, row.topic, row.partition)
             for row in rows
@@ -53,7 +53,7 @@ class TopicIds:
         ]
 
     def _recreated(self, asked: Iterable[Place], log_partition: int) -> set[tuple[str, int]]:
-        """Group id and log offset of the applied commits whose topic id is not that of the commit in force before."""
+        """Group id and log offset of applied commits whose topic id differs from that of the commit in force before."""
         asked = set(asked)
         topics = pa.array(sorted({topic for _, topic, _ in asked}))
         applied: dict[Place, list[tuple[int, int, str | None]]] = defaultdict(list)
