@@ -444,9 +444,8 @@ class LogCapture:
         return replace(read, scan=scan)
 
     def _is_damaged_twin(self, read: SegmentRead, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Find batches that equal those of bronze but for a damaged leader epoch; returns rows whose own epoch is
-        damaged. A leader writes a batch once. If bronze's epoch is damaged, its batch is removed and its epoch
-        forgotten."""
+        """Rows whose batch equals that of bronze but for a damaged leader epoch of its own (a leader writes a batch
+        once). Where bronze's epoch is the damaged one, its batch is removed and its epoch forgotten."""
         batches = read.scan.batches
         is_twin = np.zeros(len(rows), np.bool_)
         within, partly = self._known_ranges.compared(batches)

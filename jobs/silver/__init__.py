@@ -1,1 +1,1 @@
-"""The replay: bronze to silver."""
+"""The replay: from bronze to silver."""

@@ -1,4 +1,4 @@
-"""Groups of one log partition, as many at a time as fit into memory."""
+"""Read the groups of one log partition in bundles that fit into memory."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -39,28 +39,30 @@ GROUP_ROWS: Final[Mapping[Table, type[NamedTuple]]] = {
     MEMBER_ASSIGNMENTS: AssignmentRow,
     GROUP_EVENTS: EventRow,
 }
-"""Tables of a group's rows other than commits."""
+"""The tables with rows of groups, other than commits."""
 
 
 @dataclass(slots=True)
 class GroupBundle:
-    """What silver holds of some groups of one log partition of `__consumer_offsets`."""
+    """Silver's rows of some groups of one log partition of `__consumer_offsets`."""
 
     log_partition: int
     commits: GroupedCommits
     rows: Mapping[Table, pa.Table]
-    """By the tables of `GROUP_ROWS`, in no order. `lives` lets go of both: they may be many."""
+    """By the tables of `GROUP_ROWS`, unordered. `lives` drops these rows and the commits, since they may be many."""
 
     def beginnings(self) -> dict[str, Beginning]:
-        """Of groups that have no rows but commits and their beginning."""
+        """The groups that have nothing but commits and their beginning."""
         return beginnings(self.rows)
 
     def known(self) -> Set[str]:
-        """Groups of which there are other rows than commits."""
+        """Groups with rows other than commits."""
         return {group_id for rows in self.rows.values() for group_id in groups_in(rows)}
 
     def lives(self, left_out: Set[str] = frozenset(), also: Set[str] = frozenset()) -> Iterator[GroupLife]:
-        """Of all groups of which there are rows, by group id, but for some; and of some, be there rows or not."""
+        """Yield each group that has rows, by group id, except those in `left_out`; and each of `also`, with or without
+        rows.
+        """
         generations = _by_group(self.rows, GROUP_GENERATIONS, GenerationRow, left_out)
         members = _by_group(self.rows, GROUP_MEMBERS, MemberRow, left_out)
         assignments = _by_group(self.rows, MEMBER_ASSIGNMENTS, AssignmentRow, left_out)
@@ -81,12 +83,12 @@ class GroupBundle:
 
 
 def group_ids(files: SilverFiles, log_partition: int) -> list[str]:
-    """All groups of one log partition of `__consumer_offsets`, in order."""
+    """All groups of one log partition of `__consumer_offsets`, sorted."""
     return sorted({group_id for table in GROUP_WEIGHTS for group_id in files.group_ids(table, log_partition)})
 
 
 def group_lives(files: SilverFiles, log_partition: int, only: Set[str] | None = None) -> Iterator[GroupLife]:
-    """All groups of one log partition of `__consumer_offsets`, or `only` some, by group id."""
+    """Yield the groups of one log partition of `__consumer_offsets`, all or `only` some, by group id."""
     for bundle in group_bundles(files, log_partition, only):
         yield from bundle.lives()
 
@@ -94,9 +96,10 @@ def group_lives(files: SilverFiles, log_partition: int, only: Set[str] | None = 
 def group_bundles(
     files: SilverFiles, log_partition: int, only: Set[str] | None = None, *, from_log_offset: int = 0
 ) -> Iterator[GroupBundle]:
-    """All groups of one log partition of `__consumer_offsets`, or `only` some.
+    """Yield the groups of one log partition of `__consumer_offsets`, all or `only` some, in bundles.
 
-    So many are read at a time as fit into memory; a larger one alone. `from_log_offset`: no commits were before.
+    A bundle has as many groups as fit into memory; a larger group has a bundle of its own. `from_log_offset`: the
+    groups have no commits before it.
     """
     if only is not None and not only:
         return
@@ -112,8 +115,11 @@ def group_bundles(
 def bundles_with(
     files: SilverFiles, log_partition: int, only: Set[str], commits: GroupedCommits, watermarks: AuditWatermarks
 ) -> Iterator[tuple[Set[str], GroupBundle]]:
-    """As `group_bundles`, with commits that are read already; and which of `only` each bundle is of, whether there are
-    rows of them or not. Of groups that are `watermarks`, what is not needed is left out."""
+    """As `group_bundles`, for commits that are already read.
+
+    Yields the groups of each bundle too, with or without rows. Rows that a group does not need, by `watermarks`, are
+    left out.
+    """
     weights = {table: weight for table, weight in GROUP_WEIGHTS.items() if table is not OFFSET_COMMITS}
     for some in bundles(files, log_partition, only, weights, watermarks=watermarks) if only else ():
         wanted = some or set()
@@ -131,7 +137,7 @@ def _group_rows(
 
 
 ROW_WEIGHT: Final = 16
-"""A row as Python's values takes as much memory as so many commits as columns."""
+"""A row as Python objects takes as much memory as this many commits as columns."""
 GROUP_WEIGHTS: Final = {
     GROUP_GENERATIONS: ROW_WEIGHT,
     GROUP_MEMBERS: ROW_WEIGHT,
@@ -140,7 +146,7 @@ GROUP_WEIGHTS: Final = {
     OFFSET_COMMITS: 1,
 }
 BUNDLE_WEIGHT_MAX: Final = 4_000_000
-"""Of the groups that are read at a time: about 250 MB."""
+"""Total weight of the groups in a bundle: about 250 MB."""
 
 
 def bundles(
@@ -152,10 +158,10 @@ def bundles(
     from_log_offset: int = 0,
     watermarks: AuditWatermarks = NO_WATERMARKS,
 ) -> Iterator[Set[str] | None]:
-    """The groups in bundles, by group id; None where all are wanted and one bundle holds them.
+    """Divide groups into bundles, by group id; yields None where all groups are wanted and fit into one bundle.
 
-    `weights`: of a row of each table that is to be read. `from_log_offset`: from where commits are. `watermarks`: which
-    of `only` some do not need all of their rows.
+    `weights`: weight of a row, for each table to be read. `from_log_offset`: where commits begin. `watermarks`: which
+    rows groups of `only` need, where not all.
     """
     begins = {table: from_log_offset if table is OFFSET_COMMITS else 0 for table in weights}
     if (
@@ -190,7 +196,7 @@ def bundles(
 
 
 def _row_counts(files: SilverFiles, table: Table, log_partition: int, from_log_offset: int) -> Counter[str]:
-    """The rows of each group, of all."""
+    """Number of rows of each group."""
     counts: Counter[str] = Counter()
     columns = ["group_id", LOG_OFFSET] if from_log_offset else ["group_id"]
     for rows in files.iterate(table, columns, log_partition, ["group_id"], from_log_offset=from_log_offset):
@@ -208,7 +214,7 @@ def _rows_of_groups(
     only: Set[str] | None,
     watermarks: AuditWatermarks,
 ) -> pa.Table:
-    """Rows of a table that are needed, in no order; texts as they are stored."""
+    """The needed rows of a table, unordered; strings as they are stored."""
     texts = text_columns(table, columns)
     begin, ended_after = events_from(table, only, watermarks), all_ended_by(table, only, watermarks)
     pieces = files.iterate(
@@ -226,7 +232,7 @@ def _rows_of_groups(
 
 
 def beginnings(rows: Mapping[Table, pa.Table]) -> dict[str, Beginning]:
-    """Of groups of which there are no other rows than of a beginning (see `inference.simple_groups`)."""
+    """The groups that have no rows other than those of a beginning (see `inference.simple_groups`)."""
     generations, events = rows[GROUP_GENERATIONS], rows[GROUP_EVENTS]
     if not generations.num_rows:
         return {}
@@ -241,7 +247,7 @@ def beginnings(rows: Mapping[Table, pa.Table]) -> dict[str, Beginning]:
     others = {group_id for table in (GROUP_MEMBERS, MEMBER_ASSIGNMENTS) for group_id in groups_in(rows[table])}
     newest_ms: dict[str, int] = {}
     created: dict[tuple[str, int], int] = {}
-    """By group and time: the last place in the log where it was created then."""
+    """By group and time: the last log offset at which the group was created at that time."""
     if events.num_rows:
         of_event, with_events = codes_of(events["group_id"])
         kind = indices_in(events["event_type"], BEGINNING_EVENTS)
@@ -270,7 +276,7 @@ def beginnings(rows: Mapping[Table, pa.Table]) -> dict[str, Beginning]:
 def _by_group(
     of_tables: Mapping[Table, pa.Table], table: Table, row_class: type[Row], left_out: Set[str]
 ) -> dict[str, list[Row]]:
-    """Rows of a table by group id, each group's sorted by place in the log, then by the table's key."""
+    """Rows of a table by group id; the rows of a group are sorted by log offset, then by the table's key."""
     columns, rows = row_class._fields, of_tables[table]
     if left_out and rows.num_rows:
         group, group_ids = codes_of(rows["group_id"])
@@ -285,7 +291,7 @@ def _by_group(
     order = np.lexsort([sortable(rows[name]) for name in names][::-1])
     bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1)).tolist()
     found = list(rows_of(rows, row_class, order))
-    # filtered rows keep the texts of all
+    # after a filter the dictionary still has the strings of all rows
     return {
         group_id: found[begin:end]
         for group_id, (begin, end) in zip(group_ids, pairwise(bounds), strict=True)

@@ -1,8 +1,8 @@
-"""Checkpoints of replay: what a run leaves behind for the next, by log partition.
+"""Checkpoints of replay: the state that a run saves for the next one, by log partition.
 
-A log partition's replay goes on from its state when all that is new lies behind what was replayed. State only leads
-forward: when older offsets came, the replay goes on from the state that the last run before them left, as far as Delta
-still has it, else from the beginning of the log partition.
+The replay of a log partition continues from its saved state if all new offsets follow the replayed ones. State only
+moves forward: if lower offsets were captured since, the replay starts from the state that the last run before them
+left, as long as Delta still has it, else from the beginning of the log partition.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,18 +44,18 @@ class Watermark:
 
     next_offset: int
     replayed: tuple[OffsetRange, ...]
-    """Ascending, disjoint ranges of bronze's offsets."""
+    """Ascending, disjoint offset ranges of bronze."""
     capture_version: int = -1
-    """Number of the last capture whose changes of bronze (`jobs.bronze.copies.Rewrites`) are in it."""
+    """Number of the last capture whose changes of bronze (`jobs.bronze.copies.Rewrites`) are replayed."""
 
 
 def log_name(topic: str, partition: int) -> str:
-    """A log partition as its folder is named."""
+    """The name of a log partition's folder."""
     return f"{topic}-{partition}"
 
 
 def bronze_ranges(files: Iterable[TableFile]) -> tuple[OffsetRange, ...]:
-    """Offsets which the files of one log partition hold; damaged batches bind nobody."""
+    """Offsets in the files of one log partition, without damaged batches, whose offsets cannot be trusted."""
     return tuple(
         union(
             (file.minimum["base_offset"], file.maximum["last_offset"])
@@ -66,9 +66,10 @@ def bronze_ranges(files: Iterable[TableFile]) -> tuple[OffsetRange, ...]:
 
 
 def step_of(now: tuple[OffsetRange, ...], before: Watermark | None, changed_from: int | None = None) -> ReplayMode:
-    """What to do with a log partition of which bronze has `now`: REST, GO_ON or, whatever came before, AFRESH.
+    """Decide on a log partition of which bronze has the ranges `now`: REST or GO_ON, else AFRESH.
 
-    `changed_from`: the first offset at which bronze has other batches since, which counts as older offsets that came.
+    `changed_from`: the first offset at which bronze changed since. A change below the watermark counts as lower
+    offsets.
     """
     if before is None or (changed_from is not None and changed_from < before.next_offset):
         return ReplayMode.AFRESH
@@ -79,12 +80,15 @@ def step_of(now: tuple[OffsetRange, ...], before: Watermark | None, changed_from
 
 
 def watermark_of(ranges: tuple[OffsetRange, ...], capture_version: int = -1) -> Watermark:
-    """Of a log partition whose ranges are all replayed."""
+    """The watermark of a log partition whose ranges are all replayed."""
     return Watermark(ranges[-1][1] + 1 if ranges else 0, ranges, capture_version)
 
 
 def read_watermarks(whole: WholeRun, *, of_any_format: bool = False) -> dict[LogPartition, Watermark]:
-    """Of a run; nothing where its state is of another format, unless what silver is of is wanted, whoever made it."""
+    """The watermarks of a run.
+
+    Empty where its state is of another format, unless `of_any_format`: then they only say how far silver is.
+    """
     rows = whole.read(WATERMARKS).to_pylist()
     if not of_any_format and any(row["state_format"] != STATE_FORMAT for row in rows):
         return {}
@@ -99,11 +103,11 @@ def watermark_from(row: Mapping[str, Any]) -> Watermark:
 
 
 WATERMARK_COLUMNS: Final = ("next_offset", "replayed", "capture_version")
-"""Of a watermark, in these tables."""
+"""Columns of a watermark in these tables."""
 
 
 def watermark_row(watermark: Watermark) -> dict[str, Any]:
-    """Its columns in these tables."""
+    """Columns of a watermark for these tables."""
     replayed = [{"first_offset": first, "last_offset": last} for first, last in watermark.replayed]
     return {
         "next_offset": watermark.next_offset,
@@ -132,21 +136,23 @@ STATE_COLUMN: Final = "state"
 
 @dataclass(frozen=True, slots=True)
 class SavedLog:
-    """The files that hold the state of one log partition. Small and picklable: it goes to a task."""
+    """The files with the state of one log partition. Small and picklable, as it is sent to a task."""
 
     logs: tuple[TableFile, ...]
     groups: tuple[TableFile, ...]
 
     def state(self) -> bytes:
-        """Of a log whose records one task replayed. Raises StateUnreadable where there is none."""
+        """The state of a log partition that one task replayed. Raises StateUnreadable where there is none."""
         states = self.states()
         if len(states) != 1:
             raise StateUnreadable(f"{len(states)} states of one log partition")
         return states[0]
 
     def states(self) -> list[bytes]:
-        """Of the log itself, one for each task that replayed records of it. Raises StateUnreadable where there is
-        none."""
+        """The states of the log partition, one for each task that replayed it.
+
+        Raises StateUnreadable where there is none.
+        """
         states: list[bytes] = [
             value
             for file in self.logs
@@ -157,8 +163,9 @@ class SavedLog:
         return states
 
     def offsets_log(self, bucket: KeyBucket | None = None) -> tuple[OffsetsLogState, dict[str, int | None]]:
-        """The state of a `__consumer_offsets` partition, of all groups or of those of a bucket, and by group which run
-        changed it last (None: not known). Raises StateUnreadable."""
+        """The state of a `__consumer_offsets` partition, of all groups or of those in a bucket; and by group the run
+        that last changed its state (None: unknown). Raises StateUnreadable.
+        """
         groups: dict[str, bytes] = {}
         versions: dict[str, int | None] = {}
         for file in self.groups:
@@ -171,7 +178,7 @@ class SavedLog:
 
 
 def changed_versions(files: Iterable[TableFile]) -> dict[str, int | None]:
-    """By group of one log partition, which run changed its state last; None: not known."""
+    """By group of one log partition: the run that last changed its state; None: unknown."""
     versions: dict[str, int | None] = {}
     for file in files:
         rows = read_file(file, GROUP_CHECKPOINTS, ["group_id", "changed_version"])
@@ -181,7 +188,7 @@ def changed_versions(files: Iterable[TableFile]) -> dict[str, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class EarlierCheckpoint:
-    """Where an earlier run had come to in a log partition."""
+    """The checkpoint of an earlier run for one log partition."""
 
     run: WholeRun
     watermark: Watermark
@@ -195,23 +202,23 @@ def earlier_checkpoints(
     rewrites: Rewrites = NO_REWRITES,
     failed_from: Mapping[LogPartition, int] = MappingProxyType({}),
 ) -> dict[LogPartition, EarlierCheckpoint]:
-    """By log partition, the first of some runs (the newest first) from which its replay can go on.
+    """By log partition, the newest of some runs from which its replay can continue; `runs` come newest first.
 
-    That is one which had replayed all that bronze has of it (`logs`) up to some offset, and nothing else, and whose
-    state and `tables_of` the log partition can still be read. Log partitions without any are left out. `failed_from`:
-    from which offset on the last run could not replay a part of a log partition.
+    Such a run had replayed everything that bronze has of the log partition (`logs`) up to some offset, and nothing
+    else. Its state and the log partition's `tables_of` must still be readable. Log partitions without such a run are
+    left out. `failed_from`: the first offset that the last run failed to replay, by log partition.
     """
     checkpoints: dict[LogPartition, EarlierCheckpoint] = {}
     for run in runs if logs else ():
         if len(checkpoints) == len(logs) or not run.is_readable(WATERMARKS):
-            break  # runs before are no more readable: VACUUM takes the oldest first
+            break  # earlier runs are not readable either: VACUUM removes the oldest files first
         watermarks = read_watermarks(run)
         waiting = {log: watermarks[log] for log in logs if log in watermarks and log not in checkpoints}
         changed = {log: rewrites.since(log, mark.capture_version) for log, mark in waiting.items()}
         able = {
             log: mark
             for log, mark in waiting.items()
-            # all that it had replayed is still so; whether more came does not matter
+            # everything it replayed is unchanged; later offsets do not matter
             if step_of(logs[log], mark, _least(changed[log], failed_from.get(log)))
             in (ReplayMode.GO_ON, ReplayMode.REST)
         }
@@ -233,7 +240,7 @@ def _least(*offsets: int | None) -> int | None:
 
 
 def saved_logs(whole: WholeRun) -> dict[str, SavedLog]:
-    """The state of log partitions as a run left it, by name."""
+    """The saved state of log partitions after a run, by name."""
     files: dict[str, tuple[list[TableFile], list[TableFile]]] = {}
     for index, table in enumerate((LOG_CHECKPOINTS, GROUP_CHECKPOINTS)):
         for file in whole.files(table):

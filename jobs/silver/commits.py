@@ -1,4 +1,4 @@
-"""Offset commits of silver as columns."""
+"""Read silver's offset commits as columns."""
 
 from collections.abc import Iterator, Sequence, Set
 from typing import Any, Final
@@ -37,8 +37,9 @@ COMMIT_TEXTS: Final = ("group_id", "topic", "outcome", "change")
 def new_commits(
     files: SilverFiles, log_partition: int, from_log_offset: int, only: Set[str] | None = None
 ) -> Iterator[tuple[GroupCommits, I64, Sequence[str]]]:
-    """Commits of all groups of one log partition, or `only` some, from a place in the log on, piece by piece, and the
-    group of each: an index into the ids."""
+    """Yield the commits of one log partition from a log offset on, of all groups or `only` some, row group by row
+    group: columns, the index of each commit's group, and the group ids.
+    """
     pieces = files.iterate(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS, from_log_offset=from_log_offset)
     for rows in only_groups(pieces, only):
         group, group_ids = codes_of(rows["group_id"])
@@ -52,8 +53,8 @@ def commits_by_group(
     group_ids: dict[str, int] = {}
     topics: dict[str, int] = {}
     columns: dict[str, Any] = {}
-    # zeros that nobody has written to cost nothing: each column is put in its place row group by row group, and one of
-    # zeros alone (of one group, one topic, commits without transactions) takes no memory
+    # np.zeros uses no memory until it is written to. So each column is filled row group by row group, and a column of
+    # zeros only (one group, one topic, no transactions) uses none.
     counts = np.zeros(0, np.int64)
     count, capacity = 0, files.row_count_max(OFFSET_COMMITS, log_partition, from_log_offset=from_log_offset)
     pieces = files.iterate(OFFSET_COMMITS, COMMIT_COLUMNS, log_partition, COMMIT_TEXTS, from_log_offset=from_log_offset)
@@ -78,7 +79,7 @@ def commits_by_group(
         return GroupedCommits.of(())
     columns = {name: values[:count] for name, values in columns.items()}
     group = columns.pop("group")
-    # filtered rows keep the texts of all
+    # after a filter the dictionary still has the strings of all rows
     present = np.flatnonzero(counts)
     if len(present) > 1 or not is_ascending(columns["log_offset"]):
         order = ordered_by(group, len(group_ids), columns["log_offset"])
@@ -95,18 +96,18 @@ def commits_by_group(
 
 
 APPLIED_AS_RECORDED: Final = {"applied_log_offset": "log_offset", "applied_at_ms": "recorded_at_ms"}
-"""What is the same of all plain commits, and kept but once then."""
+"""Pairs of columns that are equal for plain commits, so that one array serves both."""
 
 
 def _numbered(column: pa.ChunkedArray, numbers: dict[str, int]) -> I32:
-    """Texts as numbers, in order of appearance over all pieces; -1: null."""
+    """Strings as numbers, in order of appearance over all row groups; -1: null."""
     codes, texts = codes_of(column)
     of_text = np.array([*(numbers.setdefault(text, len(numbers)) for text in texts), -1], np.int32)
     return of_text[codes]
 
 
 def _expiry_column(column: pa.ChunkedArray) -> I64:
-    """Times as epoch milliseconds; NO_EXPIRY: null, as nearly all are."""
+    """Times as epoch milliseconds; NO_EXPIRY for null, as nearly all are."""
     if column.null_count == len(column):
         return np.full(len(column), NO_EXPIRY, np.int64)
     found = epoch_ms_column(column)
@@ -114,7 +115,7 @@ def _expiry_column(column: pa.ChunkedArray) -> I64:
 
 
 def _commit_columns(rows: pa.Table) -> dict[str, Any]:
-    """Columns of `GroupCommits`, but for the topics; of those that are the same, one."""
+    """Columns of `GroupCommits` without topics; equal columns share one array."""
     columns = {
         "partition": small_numbers_of(rows["partition"]),
         "log_offset": numbers_of(rows["log_offset"]),

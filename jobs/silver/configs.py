@@ -21,7 +21,7 @@ TOPIC: Final = ConfigResourceType.TOPIC.name
 
 
 def logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> list[ConfigChanged]:
-    """All changes of configs that the metadata log has so far."""
+    """All changes of configs in the metadata log so far."""
     changes = list(chain.from_iterable(task.configs for task in done))
     if plan.is_afresh or METADATA_TOPIC in plan.made(ReplayMode.AFRESH):
         return changes
@@ -36,12 +36,12 @@ def config_rows(
     observed: Iterable[ObservedConfig],
     deleted: Iterable[tuple[str, int]] = (),
 ) -> list[dict[str, Any]]:
-    """One row an interval in which a config had a value.
+    """One row for each interval in which a config had a value.
 
-    The metadata log has every change. An Admin snapshot adds a change wherever it differs from what the log says of
-    that time: the log was not captured, or brokers have the value from their files. `deleted`: topics that the metadata
-    log shows deleted, and when (epoch ms). Their configs go with them (ConfigurationControlManager.deleteTopicConfigs),
-    and no ConfigRecord says so.
+    The metadata log has every change. An Admin snapshot adds a change where it differs from the log at that time: the
+    log was not captured, or brokers have the value from their property files. `deleted`: topics that the metadata log
+    shows deleted, and when (epoch ms). Deleting a topic deletes its configs
+    (ConfigurationControlManager.deleteTopicConfigs) without a ConfigRecord.
     """
     by_place: dict[tuple[str, str, str], tuple[list[ConfigChanged], list[ObservedConfig]]] = {}
     for change in sorted(logged, key=lambda change: change.log_offset):
@@ -61,7 +61,7 @@ def config_rows(
 
 
 def _config_intervals(logged: Sequence[ConfigChanged], observed: Sequence[ObservedConfig]) -> Iterator[dict[str, Any]]:
-    """Of one config. A logged change goes before a snapshot of the same time."""
+    """The intervals of one config. At equal times a logged change precedes a snapshot."""
     in_force: dict[str, Any] | None = None
     waiting = deque(observed)
     for change in (*logged, None):
@@ -70,7 +70,7 @@ def _config_intervals(logged: Sequence[ConfigChanged], observed: Sequence[Observ
             if it.value == (None if in_force is None else in_force["value"]):
                 continue
             if in_force is not None and it.at < in_force["valid_from"]:
-                continue  # times of the log went back
+                continue  # timestamps of the log went back
             if in_force is not None:
                 yield in_force | {"valid_to": it.at}
             in_force = _interval(it, it.value, None) if it.value is not None else None

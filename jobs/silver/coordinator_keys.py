@@ -1,8 +1,9 @@
-"""Which groups and share partitions a log partition of a coordinator topic has records of, and since when: gathered by
-tasks of replay, kept in state.coordinator_keys, and what `jobs.silver.homes` decides by.
+"""The groups and share partitions with records in each log partition of a coordinator topic, and since when.
 
-A record counts that makes something be there: a generation, a commit that took effect, a share state. Tombstones do
-not: the coordinator of before goes on to write them.
+Tasks of replay collect them, state.coordinator_keys keeps them, and `jobs.silver.homes` decides by them.
+
+Only records that create something count: a generation, a commit that took effect, a share state. Tombstones do not
+count, since the former coordinator continues to write them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ from schemas.tables.state import COORDINATOR_KEYS
 
 NO_RECORD: Final = 2**63 - 1
 NO_TIME: Final = 2**63 - 2
-"""Later than any time, so that of several records one with a time counts."""
+"""Later than any timestamp, so that a record with a timestamp wins over records without one."""
 TOMBSTONE: Final = RECORD_KINDS.index("TOMBSTONE")
 KEY_COLUMNS: Final = ("group_id", "topic_id", "partition")
 PLACE_COLUMNS: Final = ("log_topic", "log_partition", *KEY_COLUMNS)
@@ -39,14 +40,14 @@ class _Earliest:
         self._times = np.zeros(0, np.int64)
 
     def add(self, codes: I64 | I32, times: I64, is_chosen: BoolArray, count: int) -> None:
-        """More rows, those that are chosen; `count`: of codes so far."""
+        """Add the chosen rows; `count`: number of codes so far."""
         if count > len(self._times):
             more = np.full(max(count, 2 * len(self._times)) - len(self._times), NO_RECORD)
             self._times = np.concatenate([self._times, more])
         _keep_earliest(codes, times, is_chosen, self._times)
 
     def found(self) -> tuple[I64, I64]:
-        """Codes that have rows, and the earliest time of each."""
+        """The codes that have rows, and the earliest time of each."""
         codes = np.flatnonzero(self._times != NO_RECORD)
         return codes, self._times[codes]
 
@@ -60,7 +61,7 @@ def _keep_earliest(codes: I64 | I32, times: I64, is_chosen: BoolArray, earliest:
 
 
 class GroupKeys:
-    """Groups of one partition of `__consumer_offsets`."""
+    """Collects the groups of one partition of `__consumer_offsets`."""
 
     def __init__(self) -> None:
         self._committed = _Earliest()
@@ -68,7 +69,7 @@ class GroupKeys:
         self._generations: dict[str, int] = {}
 
     def add(self, commits: CommitColumns, generations: Iterable[GenerationRow]) -> None:
-        """What a chunk made."""
+        """Add the keys that a chunk creates."""
         self._names = commits.groups
         is_there = commits.applied_valid & commits.is_value
         self._committed.add(commits.group, applied_at_ms(commits), is_there, len(commits.groups))
@@ -89,14 +90,14 @@ class GroupKeys:
 
 
 class ShareStateKeys:
-    """Share partitions of one partition of `__share_group_state`."""
+    """Collects the share partitions of one partition of `__share_group_state`."""
 
     def __init__(self) -> None:
         self._states = _Earliest()
         self._keys: KeyDictionary | None = None
 
     def add(self, keys: KeyDictionary, rows: PartitionStateRows) -> None:
-        """What a chunk made."""
+        """Add the keys that a chunk creates."""
         self._keys = keys
         is_there: BoolArray = rows.record_kind != TOMBSTONE
         self._states.add(rows.key, rows.valid_from_ms, is_there, len(keys))
@@ -126,7 +127,7 @@ def _table(
 
 
 def merged_keys(parts: Iterable[pa.Table]) -> pa.Table:
-    """Rows of state.coordinator_keys together, one a key and log partition, in their order; without the cluster."""
+    """Merge rows of state.coordinator_keys: one row for each key and log partition, sorted; without the cluster."""
     schema = arrow_schema(COORDINATOR_KEYS)
     empty = pa.schema([schema.field(name).remove_metadata() for name in TABLE_COLUMNS]).empty_table()
     rows = pa.concat_tables([empty, *(part.select(list(TABLE_COLUMNS)).cast(empty.schema) for part in parts)])
@@ -136,7 +137,7 @@ def merged_keys(parts: Iterable[pa.Table]) -> pa.Table:
 
 
 def without_logs(rows: pa.Table, logs: Mapping[str, Iterable[int]]) -> pa.Table:
-    """Rows of other log partitions than these, by topic."""
+    """Rows of log partitions other than `logs`, which are given by topic."""
     for topic, partitions in logs.items():
         of_topic = pc.equal(rows["log_topic"], topic)
         those = pc.is_in(rows["log_partition"], value_set=pa.array(sorted(partitions), pa.int32()))
@@ -156,7 +157,7 @@ def in_several(rows: pa.Table) -> pa.Table:
     several = counts.filter(pc.greater(counts["log_partition_count"], 1))
     if not several.num_rows:
         return rows.slice(0, 0)
-    # nulls equal no other ones in a join
+    # a join does not match null with null
     filled = [_filled(rows), _filled(several)]
     chosen = filled[0].join(filled[1].select(key), key, join_type="left semi")["row"].to_numpy()
     return rows.take(np.sort(chosen))

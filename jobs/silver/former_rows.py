@@ -1,4 +1,4 @@
-"""Rows of the runs before that a replay writes again, and the files that go for them."""
+"""Rows of earlier runs that a replay rewrites, and the files that it removes for them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -16,7 +16,7 @@ from schemas.tables.declare import Table
 from schemas.tables.silver import MEMBER_ASSIGNMENTS
 
 TASK_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Log partitions of one task together; a larger one has a task of its own."""
+"""Size of the log partitions of one task; a larger one has a task of its own."""
 FormerFiles = Mapping[str, Mapping[bool, tuple[TableFile, ...]]]
 """By table, the files of settled and of unsettled rows."""
 
@@ -34,8 +34,9 @@ def former_files(whole: WholeRun) -> FormerFiles:
 def rewritten_files(
     warehouse: Warehouse, plan: Plan, former: FormerFiles, *, is_renamed: bool
 ) -> dict[str, tuple[TableFile, ...]]:
-    """By table, the files of settled rows that are removed and whose rows are written again: rows that this run makes
-    itself, and, where a name was learned, all that carry names."""
+    """By table, the files of settled rows that are removed and rewritten: those with rows that this run makes again,
+    and all files with topic names where the name of a topic id changed.
+    """
     rewritten = {}
     for topic, tables in TABLES_OF_TOPIC.items():
         partitions = [partition for name, partition in plan.again if name == topic]
@@ -48,17 +49,18 @@ def rewritten_files(
 
 
 def _stand(warehouse: Warehouse, table: Table, files: Iterable[TableFile]) -> bool:
-    """Can single ones of these files be taken out of a table? Not where maintain put others in their place after a run
-    that broke off."""
+    """Can single files of these be removed from the table? Not if maintain compacted them after a run that failed."""
     return {file.path for file in files} <= {file.path for file in warehouse.files(table)}
 
 
 def carried_rows(
     session: SparkSession, plan: Plan, former: FormerFiles, rewritten: Mapping[str, tuple[TableFile, ...]]
 ) -> list[Carried]:
-    """Rows of earlier runs that this run writes again: unsettled ones of log partitions that it does not touch, and the
-    settled ones of the files in `rewritten`, but for those that it makes itself. Of a log partition that goes back,
-    those that the earlier run had."""
+    """Rows of earlier runs that this run rewrites.
+
+    These are unsettled rows of log partitions that it does not replay, and settled rows of the files in `rewritten`,
+    except those that it makes again. Of a log partition that goes back, they are the rows of that earlier run.
+    """
     carried = []
     touched = plan.made(*REMADE, ReplayMode.GO_ON)
     resting = plan.made(ReplayMode.REST)
@@ -90,7 +92,7 @@ def carried_rows(
 
 
 def _may_hold(file: TableFile, log_partition: int) -> bool:
-    """May rows of a log partition be in a file of silver?"""
+    """May a file of silver have rows of a log partition?"""
     name = "log_partition"
     return bool(file.minimum.get(name, log_partition) <= log_partition <= file.maximum.get(name, log_partition))
 
@@ -98,7 +100,9 @@ def _may_hold(file: TableFile, log_partition: int) -> bool:
 def take_misnamed(
     done: Iterable[ReplayDone], name_of: Mapping[str, str], folder: str
 ) -> tuple[tuple[str, bool, TableFile], ...]:
-    """Take out of what tasks did, and give, the part files in which assignments have another name than `name_of`'s."""
+    """Remove from the results of tasks the part files whose assignments have other topic names than `name_of`, and
+    return them.
+    """
     name = MEMBER_ASSIGNMENTS.full_name
     misnamed = []
     for task in done:

@@ -1,12 +1,12 @@
-"""Which log partition of a coordinator topic holds a group, or a share partition's state, at a time.
+"""Which log partition of a coordinator topic has a group, or the state of a share partition, at a given time.
 
-Kafka looks in partition `hash(key) % partitions` of the topic. Where somebody adds partitions to `__consumer_offsets`
-or `__share_group_state`, most keys hash to another log partition from then on. The coordinator begins them there with
-nothing, and what the log partition of before has of them is of the past, though no record in it says so.
+Kafka uses partition `hash(key) % partition_count` of the topic. After partitions are added to `__consumer_offsets` or
+`__share_group_state`, most keys hash to another log partition. The coordinator starts there without any state, and the
+records in the former log partition are obsolete, though no record says so.
 
-The number of partitions is known from the metadata log and from what a live cluster answered, with times. Else there is
-only the highest number of a log partition that was captured. That proves no number, so it only decides between log
-partitions that both have records of a key.
+The partition count is known, with times, from the metadata log and from answers of a live cluster. Otherwise only the
+highest partition number captured is known. That does not prove a count, so it only decides between log partitions that
+both have records of a key.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,13 +40,13 @@ HIGHEST_SEEN: Final = "HIGHEST_SEEN"
 EARLIER_COUNT: Final = "EARLIER_COUNT"
 BEGAN_LAST: Final = "BEGAN_LAST"
 FROM_THE_BEGINNING: Final = -1
-"""Before any time (epoch ms)."""
+"""Earlier than any timestamp (epoch ms)."""
 NOW: Final = -1
-"""The end of what has none."""
+"""End of an interval that is open."""
 
 
 class CountSince(NamedTuple):
-    """A number of partitions, and since when a source knows it (epoch ms)."""
+    """A partition count, and since when a source knows it (epoch ms)."""
 
     since_ms: int
     partition_count: int
@@ -54,16 +54,16 @@ class CountSince(NamedTuple):
 
 
 class LikelyCount(NamedTuple):
-    """A number of partitions that a topic may have had at a time."""
+    """A partition count that a topic may have had at a time."""
 
     partition_count: int
     source: str
     is_known: bool
-    """The topic had so many by then."""
+    """The topic is known to have had this count by then."""
 
 
 class Age(NamedTuple):
-    """From a time on (epoch ms), numbers of partitions that the topic may have had, the likeliest first."""
+    """From a time on (epoch ms): the partition counts that the topic may have had, the likeliest first."""
 
     since_ms: int
     counts: tuple[LikelyCount, ...]
@@ -71,29 +71,32 @@ class Age(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionCounts:
-    """The number of partitions of one coordinator topic over time."""
+    """The partition count of one coordinator topic over time."""
 
     topic: str
     known: tuple[CountSince, ...] = ()
-    """Where a source knows it, ascending in time."""
+    """Counts that a source gives with a time, in order of time."""
     said: int = 0
-    """As the user said, or as many as a live capture read; 0: nobody did."""
+    """The count that the user gave, or that a live capture read; 0: none."""
     seen: int = 0
-    """The highest number of a log partition that was found, plus one."""
+    """The highest partition number found, plus one."""
     is_whole: bool = False
-    """All log partitions up to that one were found, and there are several."""
+    """All partitions below `seen` were found, and there are several."""
 
     def known_at(self, at_ms: int | None) -> int | None:
-        """The number at a time (None: the newest), where a source that knows it spoke by then."""
+        """The known count at a time (None: now)."""
         numbers = [it.partition_count for it in self.known if at_ms is None or it.since_ms <= at_ms]
         numbers += [self.said] if at_ms is None and self.said else []
         return max(numbers, default=None)
 
     def ages(self) -> tuple[Age, ...]:
-        """Numbers of partitions over time, from the beginning. The likeliest of a time is one without a time of its own
-        that is more than all that is known, as nobody knows since when the topic has had so many; then comes what is
-        known by then, from the newest to the oldest; where nothing is known by then, what is known of later."""
-        # partitions are never taken away
+        """The possible counts over time, from the beginning.
+
+        The likeliest at any time is a count without a time that exceeds all known ones, since the topic may have had it
+        all along. Then come the counts known by then, the newest first; where none is known by then, the first one
+        known later.
+        """
+        # partitions are never removed
         untimed = max((self.seen, HIGHEST_SEEN), (self.said, SETTING))
         most = max((it.partition_count for it in self.known), default=0)
         first = [LikelyCount(*untimed, is_known=False)] if untimed[0] > most else []
@@ -106,7 +109,7 @@ class PartitionCounts:
 
 
 def partition_counts(warehouse: Warehouse, cluster_id: str) -> dict[str, PartitionCounts]:
-    """Of each coordinator topic of a cluster."""
+    """The partition counts of each coordinator topic of a cluster."""
     logged = WholeRun.newest(warehouse, cluster_id).read(PARTITION_COUNTS).to_pylist()
     return counts_of(warehouse, cluster_id, logged)
 
@@ -114,8 +117,10 @@ def partition_counts(warehouse: Warehouse, cluster_id: str) -> dict[str, Partiti
 def counts_of(
     warehouse: Warehouse, cluster_id: str, logged: Iterable[Mapping[str, Any]], topics_version: int | None = None
 ) -> dict[str, PartitionCounts]:
-    """Of each coordinator topic. `logged`: rows of silver.partition_counts; `topics_version`: of bronze.topics,
-    the newest if None, none if -1."""
+    """The partition counts of each coordinator topic.
+
+    `logged`: rows of silver.partition_counts; `topics_version`: version of bronze.topics, None: the newest, -1: none.
+    """
     counts: dict[str, PartitionCounts] = {}
     rows = list(logged)
     for topic in COORDINATOR_TOPICS:
@@ -145,47 +150,48 @@ def counts_of(
 
 
 def _ms(at: datetime | int | None) -> int:
-    """As epoch milliseconds; none is before any."""
+    """As epoch milliseconds; FROM_THE_BEGINNING where there is no valid time."""
     at_ms = at if at is None or isinstance(at, int) else epoch_ms(at)
     return at_ms if at_ms is not None and 0 <= at_ms <= TIMESTAMP_MS_MAX else FROM_THE_BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A key with records in several log partitions, and where Kafka looks for it."""
+    """A key with records in several log partitions, and the one that Kafka uses."""
 
     key: str
     log_partition: int
-    """Where it was at the time that is asked for."""
+    """The log partition that Kafka used at the time in question."""
     left: tuple[int, ...]
-    """Where records of it are of the past."""
+    """Log partitions with obsolete records of the key."""
     topic: str
     partition_count: int | None
-    """The number of partitions by which it is there; None where none explains it: it is where it began last."""
+    """The partition count that explains it; None: no count does, and the log partition where the key began last is
+    assumed."""
     learned_from: str = HIGHEST_SEEN
-    """What tells that number."""
+    """The source of that count."""
 
 
 class Stay(NamedTuple):
-    """Where Kafka looked for a key in an interval (epoch ms, half open)."""
+    """The log partition that Kafka used for a key in an interval (epoch ms, half-open)."""
 
     from_ms: int
     """-1: from the beginning."""
     to_ms: int
-    """-1: it looks there now."""
+    """-1: until now."""
     log_partition: int
     former: tuple[int, ...]
-    """Other log partitions with records of it by then."""
+    """Other log partitions with records of the key by then."""
     partition_count: int | None
-    """None: no number explains it."""
+    """None: no count explains it."""
     learned_from: str
 
 
 def stays_of(code: int, began: Sequence[tuple[int, int]], ages: Sequence[Age]) -> list[Stay]:
-    """Where Kafka looked for a key over time.
+    """The log partitions that Kafka used for a key over time.
 
-    `code`: of the key (`key_codes`). `began`: log partitions with records of it, each with when these begin (epoch ms,
-    -1 for no time). `ages`: numbers of partitions of the topic over time.
+    `code`: hash of the key (`key_codes`). `began`: log partitions with records of it, each with the time of the first
+    one (epoch ms, -1: no timestamp). `ages`: partition counts of the topic over time.
     """
     first_ms = min(since_ms for _, since_ms in began)
     times = sorted({since_ms for _, since_ms in began} | {age.since_ms for age in ages if age.since_ms > first_ms})
@@ -206,7 +212,7 @@ def stays_of(code: int, began: Sequence[tuple[int, int]], ages: Sequence[Age]) -
 def _here(
     code: int, places: Sequence[tuple[int, int]], counts: Sequence[LikelyCount], *, is_now: bool
 ) -> tuple[int, int | None, str]:
-    """The log partition of a key, the number of partitions by which it is there, and what tells that."""
+    """The log partition of a key, the partition count that explains it, and the source of that count."""
     is_earlier = False
     for partition_count, source, is_known in counts:
         here = code % partition_count
@@ -254,7 +260,7 @@ def coordinator_partitions(keys: pa.Table, counts: Mapping[str, PartitionCounts]
 
 
 def _firsts(rows: pa.Table) -> I64:
-    """Where the rows of each key begin."""
+    """The index of the first row of each key."""
     is_first = np.zeros(rows.num_rows, np.bool_)
     is_first[0] = True
     for name in ("log_topic", *KEY_COLUMNS):
@@ -280,46 +286,47 @@ def is_same(rows: pa.Table, others: pa.Table) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """Places whose records are of the past, by key."""
+    """Keys that moved to another log partition, with those that have their obsolete records."""
 
     moves: Mapping[str, Move] = field(default_factory=dict)
 
     @classmethod
     def of(cls, moves: Iterable[Move]) -> Self:
-        """By key."""
+        """From moves."""
         return cls({move.key: move for move in moves})
 
     def __bool__(self) -> bool:
         return bool(self.moves)
 
     def present(self, rows: Iterable[GroupRow]) -> list[GroupRow]:
-        """Rows of groups without those of the past."""
+        """The rows of groups that are not obsolete."""
         return [row for row in rows if not (self and self.is_past(row["group_id"], row["log_partition"]))]
 
     def is_past(self, key: str, log_partition: int) -> bool:
-        """Are a key's records in a log partition of the past?"""
+        """Are a key's records in this log partition obsolete?"""
         move = self.moves.get(key)
         return move is not None and log_partition != move.log_partition
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorPartitions:
-    """silver.coordinator_partitions of a cluster, as the newest whole run left it."""
+    """silver.coordinator_partitions of a cluster, as of the newest whole run."""
 
     rows: pa.Table
 
     @classmethod
     def newest(cls, warehouse: Warehouse, cluster_id: str) -> Self:
-        """As it is now."""
+        """As of now."""
         return cls(WholeRun.newest(warehouse, cluster_id).read(COORDINATOR_PARTITIONS))
 
     def left_behind(self, topic: str, at_ms: int | None, group_ids: Sequence[str] | None = None) -> LeftBehind:
-        """What is of the past at a time (None: now), of some groups or of all."""
+        """The moves as of a time (None: now), of some groups or of all."""
         return LeftBehind.of(self._moves(topic, at_ms, group_ids))
 
     def left_at(self, topic: str) -> dict[tuple[str, int], int]:
-        """By key and former log partition, when Kafka last looked for the key there (epoch ms, exclusive); -1 where it
-        never did while there were records of it elsewhere."""
+        """By key and former log partition: when Kafka last used it for the key (epoch ms, exclusive); -1 if it never
+        did while another one had records of the key.
+        """
         ends: dict[tuple[str, int], int] = {}
         rows = self.rows.filter(pc.equal(self.rows["log_topic"], topic)).to_pylist() if self.rows.num_rows else []
         now: set[tuple[str, int]] = set()
@@ -364,12 +371,12 @@ class CoordinatorPartitions:
 
 
 def move_text(move: Move) -> str:
-    """In words, of an answer without what is of before."""
+    """A sentence for an answer that leaves out obsolete records."""
     return f"{_where(move)} has of it is of before, and is not in this answer"
 
 
 def listed_move_text(move: Move) -> str:
-    """In words, of a list of all that gold has: rows of log partitions of before are in it, too."""
+    """A sentence for a list of all rows of gold, including those of former log partitions."""
     return f"{_where(move)} has of it is of before: rows of that log partition that are still open hold no more"
 
 

@@ -1,9 +1,9 @@
-"""Log partitions out of proportion, cut by key: several tasks replay one, each the records of its own groups or share
-partitions, and audit one, each its own groups (`coordinator_core.key_buckets`).
+"""Cut disproportionately large log partitions by key (`coordinator_core.key_buckets`).
 
-Each of these tasks reads and frames all that is new of the log partition, which takes a fifth of a replay, so that only
-those are cut for which a whole stage would wait. How a log partition is cut may change from run to run: what a run
-leaves is put together by whoever goes on from it.
+Several tasks replay one such log partition, each the records of its own groups or share partitions; or audit one, each
+its own groups. Each task reads and frames all new data of the log partition, which takes a fifth of a replay. So only
+log partitions that a whole stage would wait for are cut. The cut may change from run to run: the next run merges the
+state of all buckets.
 """
 
 import dataclasses
@@ -29,18 +29,18 @@ from jobs.silver.tasks import CHUNK_DECOMPRESSED_BYTES_MAX, OFFSETS_TOPIC, SHARE
 from jobs.spark.tasks import run_tasks
 
 CUT_TOPICS: Final = (OFFSETS_TOPIC, SHARE_TOPIC)
-"""Whose records are replayed key by key."""
+"""Topics whose records are replayed key by key."""
 OUT_OF_PROPORTION: Final = 1.5
-"""So many times what each core gets if all that is to be read is shared out evenly: below, to read it twice costs more
-than the stage waits."""
+"""Multiple of each core's equal share of the data from which a log partition is cut; below it, reading twice costs
+more than waiting."""
 RECORDS_PER_BATCH_MAX: Final = 100
-"""Compaction leaves offsets without records: a batch is taken for no more than so many."""
+"""Compaction leaves offsets without records: a batch counts as this many records at most."""
 LARGEST_SHARE_MAX: Final = 0.8
-"""Of a bucket: with more in one, reading the log several times costs more than the stage waits."""
+"""Largest share of a bucket: above it, reading the log several times costs more than waiting."""
 NEARLY: Final = 1.05
 SAMPLE_COUNT: Final = 4
-"""Places of a log partition at which keys are weighed: a chunk of some 100,000 records each, which tells the weight of
-a key with a hundredth of all records to a few percent."""
+"""Number of samples of a log partition for weighing its keys, a chunk of some 100,000 records each. That gives the
+weight of a key with 1 % of all records to within a few percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class CutRule:
     """Which log partitions are cut."""
 
     records_min: int
-    """Those with fewer new records stay whole."""
+    """Log partitions with fewer new records stay whole."""
     batch_decompressed_bytes_max: int
 
 
 def cut_hot_logs(session: SparkSession, logs: Sequence[LogFiles], rule: CutRule) -> list[LogFiles]:
-    """The log partitions, those out of proportion as so many buckets as it takes that no core waits for one."""
+    """The log partitions; a disproportionately large one is replaced by as many buckets as keep all cores busy."""
     counts = bucket_counts(logs, session.sparkContext.defaultParallelism, rule.records_min)
     hot = [index for index, count in enumerate(counts) if count > 1]
     weights = dict(zip(hot, _weights(session, [logs[index] for index in hot], rule), strict=True))
@@ -82,14 +82,14 @@ def cut_hot_logs(session: SparkSession, logs: Sequence[LogFiles], rule: CutRule)
 
 
 _KNOWN_WEIGHTS: Final[dict[tuple[object, ...], I64]] = {}
-"""What keys weigh in files that never change. The audit of a night cuts the log partitions that its replay has cut:
-to weigh them again would be a stage for which all executors wait."""
+"""Key weights by file; files never change. A nightly audit cuts the same log partitions as the replay before it:
+weighing their keys again would be a stage that all executors wait for."""
 KNOWN_WEIGHTS_MAX: Final = 64
-"""Log partitions, 32 KiB each."""
+"""Maximum number of log partitions, 32 KiB each."""
 
 
 def _weights(session: SparkSession, logs: Sequence[LogFiles], rule: CutRule) -> list[I64]:
-    """The weights of the keys of each log partition."""
+    """The key weights of each log partition."""
     places = [(log.topic, log.from_offset, *(file.path for file in log.files)) for log in logs]
     unknown = [index for index, place in enumerate(places) if place not in _KNOWN_WEIGHTS]
     work = [WeighWork(logs[index], rule.batch_decompressed_bytes_max) for index in unknown]
@@ -102,8 +102,11 @@ def _weights(session: SparkSession, logs: Sequence[LogFiles], rule: CutRule) -> 
 
 
 def useful_count(weights: I64, count_max: int) -> int:
-    """As few buckets as make the largest as small as `count_max` would, give or take a little: one hot key is in one
-    bucket, and each other task would read the log for a few records. 1 where it is nearly all."""
+    """The least number of buckets whose largest is about as small as with `count_max`.
+
+    One hot key stays in one bucket, so more tasks would read the log for a few records each. 1 where one bucket has
+    nearly everything.
+    """
     total = max(int(weights.sum()), 1)
 
     def largest(count: int) -> float:
@@ -117,7 +120,7 @@ def useful_count(weights: I64, count_max: int) -> int:
 
 
 def bucket_counts(logs: Sequence[LogFiles], core_count: int, cut_records_min: int) -> list[int]:
-    """Into how many buckets each log partition is cut; 1: it is not."""
+    """Number of buckets of each log partition; 1: not cut."""
     sizes = [log.size_bytes for log in logs]
     share = sum(sizes) / core_count
     return [
@@ -129,7 +132,7 @@ def bucket_counts(logs: Sequence[LogFiles], core_count: int, cut_records_min: in
 
 
 def _record_count(log: LogFiles) -> int:
-    """New records, roughly: what offsets and batches can hold."""
+    """Estimated number of new records, from offsets and batches."""
     count = 0
     for file in log.files:
         first, last = file.minimum.get("base_offset", 0), file.maximum.get("last_offset", -1)
@@ -140,7 +143,7 @@ def _record_count(log: LogFiles) -> int:
 
 
 def weigh_keys(work: WeighWork) -> I64:
-    """The weights of a log partition's keys by slot, by a sample. Runs in a Spark task."""
+    """Weigh the keys of a log partition by slot, from samples. Runs in a Spark task."""
     log, weights = work.log, np.zeros(SLOT_COUNT, np.int64)
     last = max(file.maximum.get("last_offset", 0) for file in log.files)
     step = max(1, (last + 1 - log.from_offset) // SAMPLE_COUNT)

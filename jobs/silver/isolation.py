@@ -1,9 +1,9 @@
-"""One group or share partition that cannot be replayed keeps no other from silver.
+"""A group or share partition that cannot be replayed does not keep others from silver.
 
-A replay runs for all keys of a log partition at once, in compiled loops. Only where that fails are the keys looked for
-that make it fail: those that the fault names, then halves of all slots of keys, then the keys of a slot one by one. The
-others are replayed without the records of these. Where no key can be blamed, the log partition itself is left out. The
-next run tries again (`jobs.silver.plan`).
+A replay processes all keys of a log partition at once, in compiled loops. If that fails, the keys at fault are
+searched: first those that the error names, then by bisection over key slots, then key by key within a slot. The other
+keys are replayed without their records. If no key is at fault, the log partition is left out. The next run tries again
+(`jobs.silver.plan`).
 """
 
 import traceback
@@ -22,11 +22,12 @@ from coordinator_core.key_buckets import (
 from coordinator_core.lookup import SharePartitionKey
 
 NAMED_MAX: Final = 32
-"""Keys that faults name one after another; where more fail, all keys are tried by halves."""
+"""Number of keys taken from errors, one after another; where more fail, bisection over all keys follows."""
 ATTEMPTS_MAX: Final = 512
-"""Where so many do not find the keys, it is the log partition that cannot be replayed: each reads all of it."""
+"""After this many attempts, each of which reads the whole log partition, the search ends and the log partition is
+left out."""
 TEXT_MAX: Final = 500
-"""Characters that are kept of the text of an exception."""
+"""Maximum length of an exception's text."""
 
 
 class Fault(NamedTuple):
@@ -34,13 +35,13 @@ class Fault(NamedTuple):
 
     text: str
     group_id: str | None
-    """Whose, where the fault names it."""
+    """The group, if the error names it."""
     log_offset: int | None
-    """The record at which it failed, or the first one that was read together with it."""
+    """The record that failed, or the first record that was read together with it."""
 
     @classmethod
     def of(cls, error: Exception, log_offset: int | None) -> "Fault":
-        """From an exception. `log_offset`: where it names no record."""
+        """From an exception. `log_offset`: used if the exception names no record."""
         if not isinstance(error, ReplayFault):
             return cls(fault_text(error), None, log_offset)
         cause = error.__cause__
@@ -50,62 +51,61 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplayFailure:
-    """What a run could not replay: a group or share partition, or all of a log partition."""
+    """What a run failed to replay: a group, a share partition, or a log partition."""
 
     log_topic: str
     log_partition: int
     key: Key | None
-    """None: all of the log partition."""
+    """None: the log partition."""
     fault: Fault
     from_offset: int
-    """Where the replay began that lacks it: silver has nothing of it from there on."""
+    """The offset from which that replay began: silver lacks the records from there on."""
 
     @property
     def group_id(self) -> str | None:
-        """The group, where it is one, or the share partition's."""
+        """The group, or the group of the share partition."""
         return self.key.group_id if isinstance(self.key, SharePartitionKey) else self.key
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What of a log partition is not replayed, and why."""
+    """Which parts of a log partition are not replayed, and why."""
 
     failures: tuple[ReplayFailure, ...] = ()
 
     @property
     def is_all(self) -> bool:
-        """The log partition itself."""
+        """Is the whole log partition left out?"""
         return any(failure.key is None for failure in self.failures)
 
     @property
     def keys(self) -> frozenset[Key]:
-        """Groups or share partitions."""
+        """The groups or share partitions left out."""
         return frozenset(failure.key for failure in self.failures if failure.key is not None)
 
 
 NOTHING_LEFT_OUT: Final = LeftOut()
 
 Attempt = Callable[[KeyBucket | None, Set[Key]], Fault | None]
-"""Replays a log partition without writing anything: the keys of a bucket, or all that are to be replayed, but for some.
-Answers how it failed."""
+"""Replays a log partition without writing: the keys of a bucket (None: all), except some. Returns its fault, if any."""
 
 
 @dataclass(slots=True)
 class Search:
-    """Looks for the keys that make the replay of a log partition fail."""
+    """Searches for the keys that make the replay of a log partition fail."""
 
     attempt: Attempt
     keys_of: Callable[[KeyBucket], Set[Key]]
-    """The keys of a bucket with records that are to be replayed."""
+    """The keys of a bucket that have records to be replayed."""
     is_share: bool
     slots: Callable[[], Sequence[int]]
-    """Of the keys with records that are to be replayed."""
+    """Slots of the keys that have records to be replayed."""
     known: Set[Key] = frozenset()
-    """Keys that are left out anyway."""
+    """Keys that are left out already."""
     _attempt_count: int = field(default=0, init=False)
 
     def find(self) -> dict[Key, Fault] | Fault | None:
-        """The keys, with the fault of each; a fault alone where no key can be blamed; None: nothing fails."""
+        """The keys at fault, with the fault of each; one fault where no key is to blame; None where nothing fails."""
         try:
             fault = self._try(None, frozenset())
             if fault is None:
@@ -161,12 +161,12 @@ class _TooMany(Exception):
 
 
 def fault_text(error: Exception) -> str:
-    """An exception in one line: its kind, its text, and where in the code it came up."""
+    """An exception in one line: its type, its text, and its place in the code."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     text = str(error)
     if len(text) > TEXT_MAX:
-        # whole words alone: an erasure does not find an id of which a part is left
+        # cut between words: an erasure would not find part of an id
         kept = text[:TEXT_MAX]
         text = kept if text[TEXT_MAX].isspace() else kept[: kept.rfind(" ") + 1]
     return f"{type(error).__name__}: {text}{place}"

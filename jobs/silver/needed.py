@@ -1,4 +1,4 @@
-"""Which rows of a group an audit needs: those that are open, and those that can still change a verdict."""
+"""Which rows of a group an audit needs: open rows, and rows that can still change a result."""
 
 from collections.abc import Mapping, Set
 from typing import Final, NamedTuple
@@ -15,11 +15,11 @@ from schemas.tables.declare import Table
 from schemas.tables.silver import GROUP_EVENTS, OFFSET_COMMITS
 
 TEXT_BYTES: Final = 100
-"""About as much memory does a text take with its number."""
+"""Estimated memory of a string with its code."""
 
 
 class SharedGroups:
-    """Of which groups the rows of a row group are, and the place in the log that tells whether each is needed."""
+    """The group of each row of a row group, and the log offset that decides whether the row is needed."""
 
     def __init__(self, table: Table, rows: pa.Table) -> None:
         self._table = table
@@ -30,7 +30,7 @@ class SharedGroups:
         self.size_bytes = rows.num_rows * 3 * np.dtype(np.int64).itemsize + len(self._group_ids) * TEXT_BYTES
 
     def needed_counts(self, log_partition: int, group_ids: Set[str], watermarks: "AuditWatermarks") -> dict[str, int]:
-        """How many rows of a log partition are needed of each of some groups."""
+        """Number of needed rows of each of some groups in a log partition."""
         is_needed = self.needed(log_partition, group_ids, watermarks)
         if not is_needed.any():
             return {}
@@ -38,7 +38,7 @@ class SharedGroups:
         return {self._group_ids[number]: int(counts[number]) for number in np.flatnonzero(counts).tolist()}
 
     def needed(self, log_partition: int, group_ids: Set[str], watermarks: "AuditWatermarks") -> BoolArray:
-        """Which rows of a log partition are needed of some groups."""
+        """Which rows of a log partition are needed, for some groups."""
         own = self._log_partitions.rows_of(log_partition)
         group, place = self._group[own], self._place[own]
         if not len(group):
@@ -51,43 +51,45 @@ class SharedGroups:
 
 
 class NeededFrom(NamedTuple):
-    """Places in the log which tell what of a group is needed, as those of `AuditWatermark` do."""
+    """Log offsets that decide which rows of a group are needed; a subset of `AuditWatermark`."""
 
     generation_at: int
-    """What ended there, or before, is not."""
+    """Rows that ended there, or before, are not needed."""
     events_from: int
-    """Events from here on are."""
+    """Events from here on are needed."""
 
 
 OPEN_ROWS: Final = NeededFrom(END_OF_LOG - 1, END_OF_LOG)
-"""The current state of a group, and none of its history."""
+"""Only the current state of a group, and nothing of its history."""
 AuditWatermarks = Mapping[str, AuditWatermark | NeededFrom]
-"""By group id, what of it is needed; of others all is."""
+"""By group id, which of its rows are needed; of other groups, all are."""
 NO_WATERMARKS: Final[AuditWatermarks] = {}
 
 
 def _needed_after(table: Table, watermarks: AuditWatermark | NeededFrom | None) -> int:
-    """Behind which place in the log the rows of a group are needed; -1: all are."""
+    """Rows of a group after this log offset are needed; -1: all are."""
     if watermarks is None:
         return -1
     return watermarks.events_from - 1 if table is GROUP_EVENTS else watermarks.generation_at
 
 
 def _places_of(table: Table, rows: pa.Table) -> I64:
-    """Of each row the place in the log that tells whether it is needed; what is so still is behind all of it."""
+    """The log offset of each row that decides whether it is needed; END_OF_LOG for open rows."""
     places = numbers_of(rows[place_column(table)])
     return np.where(places < 0, END_OF_LOG, places)
 
 
 def events_from(table: Table, only: Set[str] | None, watermarks: AuditWatermarks) -> int:
-    """From which place in the log on events of some groups are needed; 0: all are, or it is another table."""
+    """Events of some groups are needed from this log offset on; 0: all are needed, or it is another table."""
     if table is not GROUP_EVENTS or only is None or not only <= watermarks.keys():
         return 0
     return min((watermarks[group_id].events_from for group_id in only), default=0)
 
 
 def all_ended_by(table: Table, only: Set[str] | None, watermarks: AuditWatermarks) -> int:
-    """Of some groups no row is needed that ended until this place in the log; -1: all are, or it is another table."""
+    """Rows of some groups that ended up to this log offset are not needed; -1: all are needed, or it is
+    another table.
+    """
     if table in (GROUP_EVENTS, OFFSET_COMMITS) or only is None or not only <= watermarks.keys():
         return -1
     return min((watermarks[group_id].generation_at for group_id in only), default=-1)

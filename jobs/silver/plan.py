@@ -1,4 +1,4 @@
-"""The plan of a replay: what it does with each log partition, and with the rows of the runs before."""
+"""The plan of a replay: what it does with each log partition, and with the rows of earlier runs."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -32,36 +32,36 @@ from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COU
 from schemas.tables.state import CONFIG_CHANGES, COORDINATOR_KEYS
 
 REMADE: Final = frozenset({ReplayMode.AFRESH, ReplayMode.GO_BACK})
-"""Steps with which rows of earlier runs are written again."""
+"""Modes that rewrite rows of earlier runs."""
 
 DRIVER_TABLES: Final = (TOPICS, PARTITION_COUNTS, COORDINATOR_PARTITIONS, CONFIGS)
-"""Small ones, which the driver writes from what all tasks found."""
+"""Small tables that the driver writes from the results of all tasks."""
 REPLAY_TABLES: Final = (*(table for table in SILVER_TABLES if table not in DRIVER_TABLES),)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does: with each log partition, and with the rows of the runs before."""
+    """The plan of a run: the mode of each log partition, and what happens to rows of earlier runs."""
 
     steps: Mapping[LogPartition, ReplayMode]
     logs: tuple[LogFiles, ...]
-    """Those to be replayed, by topic and partition."""
+    """Log partitions to replay, by topic and partition."""
     watermarks: Mapping[LogPartition, Watermark]
-    """Of all log partitions, once the run is done."""
+    """The watermarks of all log partitions after the run."""
     again: frozenset[LogPartition] = frozenset()
-    """Those of which earlier runs made rows that this one makes again."""
+    """Log partitions of which this run makes the rows of earlier runs again."""
     earlier: Mapping[LogPartition, EarlierCheckpoint] = dataclasses.field(default_factory=dict)
-    """From where those go on that go back."""
+    """The checkpoints of log partitions that go back."""
     failures: tuple[ReplayFailure, ...] = ()
-    """What runs before could not replay, of log partitions that are left as they are: they cannot go back."""
+    """Failures of earlier runs in log partitions that are not replayed, since they cannot go back."""
 
     @property
     def is_afresh(self) -> bool:
-        """Nothing of the runs before is kept."""
+        """True: nothing of earlier runs is kept."""
         return all(step is ReplayMode.AFRESH for step in self.steps.values())
 
     def made(self, *steps: ReplayMode) -> dict[str, frozenset[int]]:
-        """By topic, the log partitions with which one of some steps is done."""
+        """By topic, the log partitions with one of these modes."""
         of_topic: dict[str, set[int]] = {}
         for (topic, partition), step in self.steps.items():
             if step in steps:
@@ -72,7 +72,7 @@ class Plan:
 def captured_files(
     warehouse: Warehouse, cluster_id: str, version: int | None = None
 ) -> dict[LogPartition, tuple[TableFile, ...]]:
-    """Bronze's files of the log partitions of a cluster, by topic and partition; `version`: of bronze, the newest."""
+    """Bronze's files of a cluster's log partitions; `version`: version of bronze, None: the newest."""
     by_log: dict[LogPartition, list[TableFile]] = {}
     for file in warehouse.files(RECORD_BATCHES, version):
         values = file.partition_values
@@ -90,9 +90,11 @@ def make_plan(
     rewrites: Rewrites = NO_REWRITES,
     failures: FailuresByLog = MappingProxyType({}),
 ) -> Plan:
-    """What to do with each log partition that bronze holds. `watermarks` and `saved` are the last run's, `runs_before`
-    the runs before that, the newest first; `dropped` is what retention took out of bronze, which they had replayed;
-    `rewrites` is where captures changed what they had replayed, `failures` what the last run could not replay.
+    """Decide what to do with each log partition in bronze.
+
+    `watermarks`, `saved`: from the last run; `runs_before`: earlier runs, newest first. `dropped`: offsets that
+    retention deleted after these runs had replayed them. `rewrites`: where captures changed what was replayed.
+    `failures`: what the last run failed to replay.
     """
     now = {log: tuple(union([*bronze_ranges(log_files), *dropped.get(log, ())])) for log, log_files in files.items()}
     known = {log: watermarks[log] for log in now if log in watermarks and log_name(*log) in saved}
@@ -104,7 +106,7 @@ def make_plan(
     late = {log: now[log] for log, step in steps.items() if step is ReplayMode.AFRESH and log in known}
     earlier = earlier_checkpoints(runs_before, late, tables_of, rewrites, failed_from)
     steps |= dict.fromkeys(earlier, ReplayMode.GO_BACK)
-    # what bronze has not any more cannot be read again: all else goes on
+    # what retention deleted from bronze cannot be read again: all else continues
     stuck = {log: step for log, step in going_on.items() if log in dropped and steps[log] is ReplayMode.AFRESH}
     steps |= stuck
     left_out = {log: LeftOut(failures[log]) for log in stuck}
@@ -125,7 +127,9 @@ def make_plan(
 
 
 def tables_of(log: LogPartition) -> tuple[Table, ...]:
-    """What a run that goes back reads of the earlier one, besides the state: settled rows, and changes of configs."""
+    """The tables that a run which goes back reads of the earlier run, besides state: settled rows and config
+    changes.
+    """
     if log[0] == METADATA_TOPIC:
         return (CONFIG_CHANGES,)
     return (*TABLES_OF_TOPIC[log[0]], COORDINATOR_KEYS) if log[0] in TABLES_OF_TOPIC else ()

@@ -1,7 +1,7 @@
-"""Pseudonyms of hosts: what silver and gold say instead of a client's address, by `[privacy]` in the settings.
+"""Pseudonyms of hosts: what silver and gold show instead of a client's address, by `[privacy]` in the settings.
 
-Applied in one place, where replay writes members. Bronze and the saved state hold the bytes of the log as they are: who
-must not keep addresses at all gives bronze a retention, or lets `maintain --erase` take single ones out.
+Replay applies them where it writes members, and nowhere else. Bronze and the saved state have the original bytes of the
+log. If addresses must not be stored at all, set a retention for bronze, or remove single ones with `maintain --erase`.
 """
 
 import hmac
@@ -19,21 +19,21 @@ from jobs.settings import KEEP, Settings
 CLIENT_HOST: Final = "client_host"
 KEY_BYTES_MIN: Final = 16
 HEX_MAX: Final = 32
-"""Characters of a pseudonym: 128 bits, so that no two hosts share one."""
+"""Length of a pseudonym: 128 bits, so that no two hosts get the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostPseudonyms:
-    """How hosts are shown. Small and picklable: it goes to every task, with the path of the key and never the key."""
+    """How hosts are shown. Small and picklable: every task gets it, with the path of the key, never the key itself."""
 
     key_file: str
 
     def check(self) -> None:
-        """Raises SettingsError where the key cannot be read, or is too short to protect anything."""
+        """Raises SettingsError where the key cannot be read or is too short."""
         _key(self.key_file)
 
     def of(self, rows: pa.Table) -> pa.Table:
-        """The same rows with pseudonyms of their hosts; what is no host stays null or empty."""
+        """The rows with pseudonyms of their hosts; null and empty values stay."""
         index = rows.schema.get_field_index(CLIENT_HOST)
         if index < 0:
             return rows
@@ -43,7 +43,7 @@ class HostPseudonyms:
 
 
 def host_pseudonyms(settings: Settings) -> HostPseudonyms | None:
-    """As the settings want them; None: hosts are shown as they are. Raises SettingsError for a key that is none."""
+    """From the settings; None: hosts are shown as they are. Raises SettingsError for an unusable key."""
     if settings.privacy_hosts == KEEP:
         return None
     pseudonyms = HostPseudonyms(settings.privacy_key_file)
@@ -52,13 +52,13 @@ def host_pseudonyms(settings: Settings) -> HostPseudonyms | None:
 
 
 def pseudonym(host: str, key: bytes) -> str:
-    """HMAC-SHA256 of a host, in hexadecimal: one for each host and key."""
+    """HMAC-SHA256 of a host, in hexadecimal: unique for each host and key."""
     return "host-" + hmac.new(key, host.encode(), "sha256").hexdigest()[:HEX_MAX] if host else host
 
 
 @cache
 def _key(key_file: str) -> bytes:
-    """Read by each process itself: it is in no argument of a task, no setting of Spark, no table."""
+    """Each process reads the key itself, so that it is in no task argument, Spark setting or table."""
     try:
         key = Path(key_file).read_bytes().strip()
     except OSError as error:

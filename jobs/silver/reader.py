@@ -1,7 +1,7 @@
-"""Reading silver by log partition, for tasks: the rows of some log partitions, without Spark.
+"""Read silver by log partition in tasks, without Spark.
 
-A log partition is the unit of work here as in replay: all rows of a group are of one. Row groups whose statistics say
-that they hold none of the wanted log partitions are not read.
+The log partition is the unit of work, as in replay: all rows of a group are in one. Row groups whose statistics exclude
+the wanted log partitions are not read.
 """
 
 from collections import Counter
@@ -25,20 +25,20 @@ from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET, Footer, Newest, OpenF
 from schemas.tables.declare import Table
 
 SHARED_BYTES_MAX: Final = 64 << 20
-"""Of row groups with rows of several log partitions that a task keeps from one to the next."""
+"""Cache size, in bytes, for row groups with rows of several log partitions."""
 GROUPS_BYTES_MAX: Final = 16 << 20
-"""The same of what tells of which groups their rows are."""
+"""Cache size, in bytes, for `SharedGroups` of such row groups."""
 
 
 class SilverFiles:
-    """The files of some silver tables, of one cluster. Small and picklable: it goes to every task."""
+    """The files of some silver tables, of one cluster. Small and picklable: every task gets it."""
 
     def __init__(self, files: Mapping[str, tuple[TableFile, ...]]) -> None:
         self._files = dict(files)
         self._forget()
 
     def _forget(self) -> None:
-        """Nothing was read so far."""
+        """Clear the caches."""
         self._footers: dict[str, Footer] = {}
         self._shared: Newest[SharedRows] = Newest(SHARED_BYTES_MAX)
         self._groups: Newest[SharedGroups] = Newest(GROUPS_BYTES_MAX)
@@ -52,12 +52,12 @@ class SilverFiles:
 
     @classmethod
     def of(cls, warehouse: Warehouse, tables: Iterable[Table], cluster_id: str) -> "SilverFiles":
-        """As the newest whole run of replay left them."""
+        """The files as of the newest whole replay."""
         whole = WholeRun.newest(warehouse, cluster_id)
         return cls({table.full_name: whole.files(table) for table in tables})
 
     def having(self, table: Table, column: str, value: str) -> Self:
-        """The same, but for files of one table whose rows all have another value."""
+        """Without those files of one table that, by their statistics, have no row with this value."""
 
         def may_have(file: TableFile) -> bool:
             return bool(file.minimum.get(column, value) <= value <= file.maximum.get(column, value))
@@ -66,9 +66,11 @@ class SilverFiles:
         return type(self)({**self._files, table.full_name: of_table})
 
     def of_bucket(self, tables: Iterable[Table], log_partition: int, bucket: KeyBucket) -> tuple[Self, Set[str] | None]:
-        """The same, without those files of some tables that have no groups of a bucket in a log partition; and its
-        groups that they have, None where these are all groups that they have. A replay in buckets leaves files of the
-        groups of one."""
+        """Without the files of some tables that have no groups of a bucket in a log partition.
+
+        Returns also the groups of the bucket that the remaining files have; None where all their groups are in the
+        bucket. A replay in buckets leaves files with the groups of one bucket each.
+        """
         own: set[str] = set()
         others: set[str] = set()
         kept = dict(self._files)
@@ -85,12 +87,12 @@ class SilverFiles:
         return type(self)(kept), None if own and own == others else own
 
     def group_ids(self, table: Table, log_partition: int, *, from_log_offset: int = 0) -> list[str]:
-        """The groups of a log partition of which a table has rows, from a place in the log on, in order."""
+        """The groups of a log partition with rows of a table, from a log offset on, sorted."""
         found: set[str] = set()
         columns = ["group_id", LOG_OFFSET] if from_log_offset else ["group_id"]
         for rows in self.iterate(table, columns, log_partition, ["group_id"], from_log_offset=from_log_offset):
             group, texts = codes_of(rows["group_id"])
-            # filtered rows keep the texts of all
+            # after a filter the dictionary still has the strings of all rows
             present = np.flatnonzero(np.bincount(group, minlength=len(texts)))
             found.update(texts[code] for code in present.tolist())
         return sorted(found)
@@ -105,9 +107,9 @@ class SilverFiles:
         from_log_offset: int = 0,
         to_log_offset: int = END_OF_LOG,
     ) -> pa.Table:
-        """The rows of one log partition, in no order. Of the columns, those of `coded` are of the type `CODED`.
+        """The rows of one log partition, unordered. Columns in `coded` have the type `CODED`.
 
-        Rows whose `log_offset` is less than `from_log_offset`, or not less than `to_log_offset`, are left out.
+        Only rows with `from_log_offset` <= `log_offset` < `to_log_offset`.
         """
         parts = list(
             self.iterate(
@@ -117,7 +119,7 @@ class SilverFiles:
         return pa.concat_tables(parts) if parts else columns_read(table, columns, coded).empty_table()
 
     def scan(self, table: Table, columns: Sequence[str], coded: Collection[str] = ()) -> pa.Table:
-        """Some columns of all rows, in no order; for small tables, and those without log partitions."""
+        """Some columns of all rows, unordered; for small tables, and those without log partitions."""
         schema = columns_read(table, columns, coded)
         parts = []
         for file in self._files[table.full_name]:
@@ -126,7 +128,7 @@ class SilverFiles:
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def row_count_max(self, table: Table, log_partition: int, *, from_log_offset: int = 0) -> int:
-        """The most rows that one log partition can have from a place on, as the ends of the files tell."""
+        """Upper bound of a log partition's rows from a log offset on, from the footers of the files."""
         return sum(
             footer.row_counts[index]
             for file in self._files[table.full_name]
@@ -148,9 +150,11 @@ class SilverFiles:
         only: Set[str] | None = None,
         watermarks: "AuditWatermarks | None" = None,
     ) -> Iterator[pa.Table]:
-        """As `read`, row group by row group. `only`: of some groups, and of those that are `watermarks` what is needed;
-        of other row groups no more is read than tells so. Row groups of which all rows ended up to `ended_after` are
-        left out."""
+        """As `read`, row group by row group.
+
+        `only`: just these groups; of those with `watermarks`, just the needed rows. Of row groups that have none, no
+        more is read than shows that. Row groups in which all rows ended up to `ended_after` are skipped.
+        """
         schema = columns_read(table, columns, coded)
         for source, index in self._row_groups(
             table,
@@ -188,7 +192,7 @@ class SilverFiles:
         from_log_offset: int = 0,
         ended_after: int = -1,
     ) -> Counter[str]:
-        """How many rows of some groups `iterate` would give, by group; what tells so is kept for it."""
+        """Number of rows of some groups that `iterate` yields, by group; the data read for that is cached."""
         counts: Counter[str] = Counter()
         for source, index in self._row_groups(
             table, log_partition, ("group_id",), from_log_offset=from_log_offset, ended_after=ended_after
@@ -206,7 +210,7 @@ class SilverFiles:
         to_log_offset: int = END_OF_LOG,
         ended_after: int = -1,
     ) -> Iterator[tuple["OpenFile", int]]:
-        """The row groups that may hold such rows as `iterate` gives, by file and number."""
+        """The row groups that may have rows for `iterate`, by file and index."""
         for file in self._files.get(table.full_name, ()):
             if from_log_offset and file.maximum.get(LOG_OFFSET, from_log_offset) < from_log_offset:
                 continue
@@ -218,7 +222,7 @@ class SilverFiles:
     def iterate_some(
         self, table: Table, columns: Sequence[str], log_partitions: Collection[int], coded: Collection[str] = ()
     ) -> Iterator[pa.Table]:
-        """The rows of some log partitions, row group by row group. `columns`: LOG_PARTITION among them."""
+        """The rows of some log partitions, row group by row group. `columns` must include LOG_PARTITION."""
         schema = columns_read(table, columns, coded)
         wanted_of = np.array(sorted(log_partitions), np.int64)
         for file in self._files.get(table.full_name, ()):
@@ -235,7 +239,7 @@ class SilverFiles:
                     yield rows if is_wanted.all() else rows.filter(pa.array(is_wanted))
 
     def _groups_of(self, source: "OpenFile", index: int, table: Table) -> "SharedGroups":
-        """What tells which rows of a row group are needed is a small part of it; it is kept as rows are."""
+        """Which groups the rows of a row group belong to: a small part of it, cached like rows."""
         place = source.path, index
         groups = self._groups.get(place)
         if groups is None:
@@ -245,7 +249,7 @@ class SilverFiles:
         return groups
 
     def _rows_of(self, source: "OpenFile", index: int, schema: pa.Schema, log_partition: int) -> pa.Table:
-        """The rows of one log partition in a row group. Those of others are next: what several share is kept."""
+        """The rows of one log partition in a row group. A row group that several log partitions share is cached."""
         if source.footer.bounds[index] == (log_partition, log_partition):
             return as_read(source.read_row_group(index, schema.names), schema)
         place = shared_place(source, index, schema)

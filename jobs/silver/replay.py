@@ -1,17 +1,17 @@
-"""bronze -> silver: replay what is new of every captured log partition, and write down what the coordinators knew.
+"""bronze -> silver: replay what is new of every captured log partition, and write the state and events of coordinators.
 
-One Spark task replays a few log partitions, one after another: it reads their batches from bronze's files, hands them
+One Spark task replays a few log partitions, one after another: it reads their batches from bronze's files, passes them
 to the core chunk by chunk, and writes part files of the silver tables. A log partition is never shuffled: it is the
-unit of order, and a group or share partition lives wholly in one. One out of proportion is read by several tasks, each
-of which replays its own keys (`jobs.silver.hot_logs`). The driver commits.
+unit of order, and a group or share partition is entirely in one. A disproportionately large one is read by several
+tasks, each of which replays its own keys (`jobs.silver.hot_logs`). The driver commits.
 
-A run goes on from where the last one stopped (`jobs.silver.checkpoints`). Rows that a later run may still change are
-kept apart, `is_settled` false: each run takes those of the last one out and puts its own in, in the same Delta
-transaction that adds the settled ones.
+A run continues where the last one stopped (`jobs.silver.checkpoints`). Rows that a later run may still change have
+`is_settled` false: each run replaces the unsettled rows of the last one, in the same Delta transaction that adds the
+settled rows.
 
-Two rounds, because a topic id's name may be known in another log partition than the one that needs it: first
-`__consumer_offsets` and the logs which teach names, then `__share_group_state` and those assignments of the first round
-whose task did not know a name that another one learned.
+There are two rounds, because the name of a topic id may be in another log partition than the one that needs it: first
+`__consumer_offsets` and the logs that contain names, then `__share_group_state` and those assignments of the first
+round whose task lacked a name that another task found.
 """
 
 import dataclasses
@@ -107,23 +107,23 @@ ALL_TABLES: Final = (
     REPLAY_FAILURES,
     RUNS,
 )
-"""What a run writes: state.replay_starts first, state.runs last."""
+"""All tables that a run writes: state.replay_starts first, state.runs last."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaySummary:
-    """What a run of replay did, by topic and by table."""
+    """The result of a replay, by topic and by table."""
 
     counts: Mapping[str, LedgerCounts]
     row_counts: Mapping[str, int]
     quarantined_row_count: int
     bronze_version: int
     skipped: bool
-    """Nothing was new: the tables hold this version of bronze already."""
+    """Nothing was new: the tables already reflect this version of bronze."""
     failures: tuple[ReplayFailure, ...] = ()
     """What could not be replayed."""
     replaced_version: str | None = None
-    """Whose silver was rebuilt, in words: an older version's, say. None: it was of this version."""
+    """The other version whose silver was replaced, in words; None: silver was of this version."""
 
 
 def replay(
@@ -138,14 +138,14 @@ def replay(
     rebuild: bool = False,
     hosts: HostPseudonyms | None = None,
 ) -> ReplaySummary:
-    """Replay what bronze holds of a cluster and silver does not have yet, and put the silver tables in place.
+    """Replay what bronze has of a cluster and silver does not, and commit the silver tables.
 
-    A run which has nothing new to read writes nothing. With `rebuild`, and where silver or the state is of another
-    version's format, all is replayed from the beginning. A run that broke off is repeated first. The row in state.runs
-    is written last. `cut_records_min`: new records of a log partition from which on several tasks may replay it
+    A run with nothing new to read writes nothing. With `rebuild`, and where silver or the state has another version's
+    format, it replays everything from the beginning. A run that failed is repeated first. The row in state.runs is
+    written last. `cut_records_min`: log partitions with at least this many new records may be replayed by several tasks
     (`jobs.silver.hot_logs`). `hosts`: how silver shows clients' hosts, as they are by default.
 
-    Raises WarehouseError when another replay of the cluster is at work.
+    Raises WarehouseError when another replay of the cluster is running.
     """
     with only_one(warehouse, "replay", cluster_id, since=started_at):
         job = _Job(session, warehouse, cluster_id, batch_decompressed_bytes_max, cut_records_min, hosts)
@@ -154,7 +154,7 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What all steps of a replay need."""
+    """The context that all steps of a replay share."""
 
     session: SparkSession
     warehouse: Warehouse
@@ -177,19 +177,19 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
     warehouse, cluster_id, whole = job.warehouse, job.cluster_id, job.newest_run()
     other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
     broken = broken_off(warehouse, cluster_id, whole)
-    # silver of a version that kept no keys cannot say where they are
+    # silver of a version without coordinator keys cannot say where keys are
     lacks_keys = COORDINATOR_KEYS.full_name not in whole.left_versions
     is_rebuild = rebuild or other is not None or not whole.is_known or lacks_keys
     repeated = None
     if broken is not None:
         if rebuild or not broken.is_repeatable or not warehouse.has_version(RECORD_BATCHES, broken.bronze_version):
-            # parts of it may be there: only what replaces everything is sure to put them right
+            # some tables may have parts of that run: only a rebuild is sure to replace them
             is_rebuild = True
         else:
             repeated, whole, is_rebuild = _repeat(job, broken, whole), job.newest_run(), False
     if is_rebuild:
         warehouse.ensure_names(TABLES.values())
-    # before the version of bronze: what this capture changed is in that one, too
+    # read before the version of bronze, so that version includes the changes of this capture
     capture_version = last_capture(warehouse, cluster_id)
     bronze_version = warehouse.version(RECORD_BATCHES)
     observed = admin_snapshot_versions(warehouse)
@@ -216,7 +216,7 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
 
 
 def _repeat(job: _Job, broken: Start, whole: WholeRun) -> ReplaySummary:
-    """Repeat a run that broke off."""
+    """Repeat a run that failed."""
     capture_version = -1 if broken.capture_version is None else broken.capture_version
     plan = _plan(job, broken.bronze_version, whole, capture_version, is_rebuild=broken.is_rebuild)
     _refuse_to_forget(job.warehouse, job.cluster_id, plan)
@@ -224,15 +224,16 @@ def _repeat(job: _Job, broken: Start, whole: WholeRun) -> ReplaySummary:
 
 
 def _is_elsewhere(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> bool:
-    """Does Kafka look elsewhere for a group or share partition than silver says, by what is known now of the numbers of
-    partitions?"""
+    """Does the log partition of any group or share partition differ from silver's, by the partition counts known
+    now?"""
     counts = partition_counts(warehouse, cluster_id)
     now = coordinator_partitions(whole.read(COORDINATOR_KEYS), counts, cluster_id)
     return not is_same(now, whole.read(COORDINATOR_PARTITIONS))
 
 
 def _refuse_to_forget(warehouse: Warehouse, cluster_id: str, plan: Plan) -> None:
-    """Raise WarehouseError where a log partition would be replayed from its beginning that bronze has not any more."""
+    """Raise WarehouseError where a log partition would be replayed from its beginning, which retention deleted from
+    bronze."""
     dropped = deleted_ranges(warehouse, cluster_id)
     lost = sorted(log_name(*log) for log, step in plan.steps.items() if step is ReplayMode.AFRESH and log in dropped)
     if lost:
@@ -257,7 +258,7 @@ def _plan(job: _Job, bronze_version: int, whole: WholeRun, capture_version: int,
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """What the tasks of a run did, and the names of topic ids that are known then."""
+    """The results of a run's tasks, and the names of topic ids as known after them."""
 
     done: list[ReplayDone]
     before: Names
@@ -266,14 +267,14 @@ class _Results:
     name_of: Mapping[str, str]
     """Topic id -> topic."""
     is_renamed: bool
-    """A topic id has another name than silver gave it so far."""
+    """A topic id has another name than in silver so far."""
     rewritten: Mapping[str, tuple[TableFile, ...]]
-    """By table, files of settled rows that were written again."""
+    """By table, the files of settled rows that were rewritten."""
 
 
 def _run(job: _Job, start: Start, whole: WholeRun, plan: Plan) -> ReplaySummary:
-    """Do, or repeat, one run. What it writes follows from its start, bronze at that version, and the last whole run:
-    a table that has this run already is left alone. `plan`: what follows from them."""
+    """Execute or repeat a run. What it writes follows from its start, that version of bronze, and the last whole
+    run; tables that already have this run are skipped. `plan`: made from the same inputs."""
     former = {} if plan.is_afresh else former_files(whole)
     results = _run_tasks(job, start, whole, plan, former)
     committed = _commit(job, start, plan, former, results, _driver_rows(job, start, whole, plan, results))
@@ -289,7 +290,8 @@ def _run(job: _Job, start: Start, whole: WholeRun, plan: Plan) -> ReplaySummary:
 
 
 def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: FormerFiles) -> _Results:
-    """Both rounds: groups with what teaches names, then share states and rows whose names were learned meanwhile."""
+    """Run both rounds: first groups and logs with topic names, then share states and rows whose names were found
+    meanwhile."""
     session, warehouse = job.session, job.warehouse
     targets = {
         table.full_name: warehouse.target(table)
@@ -378,7 +380,8 @@ def _commit(
     results: _Results,
     driver_rows: Mapping[Table, pa.Table],
 ) -> dict[str, Committed]:
-    """Commit the files of the tasks and the rows of the driver, each table in one transaction; by table."""
+    """Commit the files of tasks and the rows of the driver, each table in one transaction. Returns the commits by
+    table."""
     of_cluster: dict[str, Any] = {"cluster_id": job.cluster_id}
     of_logs = of_cluster if plan.is_afresh else of_cluster | {"log": tuple(log.name for log in plan.logs)}
     app_id, version = job.app_id, start.replay_version
@@ -413,7 +416,7 @@ def _commit_run(
     counts: Mapping[str, LedgerCounts],
     table_versions: dict[str, int],
 ) -> None:
-    """The row in state.runs: from now on, readers see this run."""
+    """Write the row in state.runs: from now on, readers see this run."""
     batch_counts = _summed(task.batch_counts for task in results.done)
     bronze_versions = source_versions(job.warehouse)
     foreign_versions: Mapping[str, int] = {}
@@ -427,7 +430,7 @@ def _commit_run(
 
 
 def replay_application(cluster_id: str) -> str:
-    """The application id of replay's commits; their version says which replay the silver tables are of."""
+    """The application id of replay's commits; their version is the number of the replay."""
     return f"groupledger/replay/{cluster_id}"
 
 
@@ -437,7 +440,7 @@ def _counts_of(warehouse: Warehouse, cluster_id: str) -> dict[str, LedgerCounts]
     newest = max(row["replay_version"] for row in rows)
     names = [item.name for item in dataclasses.fields(LedgerCounts)]
     return {
-        row["topic"]: LedgerCounts(**{name: row[name] or 0 for name in names})  # older runs lack some
+        row["topic"]: LedgerCounts(**{name: row[name] or 0 for name in names})  # older runs lack some columns
         for row in rows
         if row["replay_version"] == newest
     }
@@ -456,7 +459,7 @@ def _works(session: SparkSession, work: ReplayWork, logs: Sequence[LogFiles]) ->
 
 
 def _keys(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> pa.Table:
-    """Groups and share partitions of all log partitions: what the runs before found, and what the tasks did."""
+    """Groups and share partitions of all log partitions: from earlier runs and from the tasks."""
     found = list(chain.from_iterable(task.keys for task in done))
     if plan.is_afresh:
         return merged_keys(found)
@@ -510,8 +513,8 @@ def _runs_table(
 def _commit_quarantine(
     warehouse: Warehouse, done: Iterable[ReplayDone], cluster_id: str, app_id: str, version: int, plan: Plan
 ) -> int:
-    """Add this run's findings; where a log partition is replayed again, they come in place of those of the runs before.
-    What capture found stays. Rows there then, in all."""
+    """Add this run's findings; where a log partition is replayed again, they replace those of earlier runs. Findings
+    of captures stay. Returns the number of open rows."""
     rows = warehouse.read(QUARANTINE, where={"cluster_id": cluster_id})
     is_kept = is_of_capture(rows)
     if not plan.is_afresh:

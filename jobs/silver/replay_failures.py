@@ -1,4 +1,4 @@
-"""state.replay_failures: what the last run could not replay, for the next run, the audit and whoever asks."""
+"""state.replay_failures: what the last run could not replay, for the next run, the audit and queries."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -31,7 +31,7 @@ def read_failures(run: WholeRun) -> dict[LogPartition, tuple[ReplayFailure, ...]
 
 
 def failures_table(cluster_id: str, failures: Iterable[ReplayFailure]) -> pa.Table:
-    """Rows of state.replay_failures; one for what several tasks failed at."""
+    """Rows of state.replay_failures; failures that several tasks report become one row."""
     rows: dict[tuple[str, int, Key | None], Mapping[str, Any]] = {}
     for failure in failures:
         key = failure.key
@@ -52,13 +52,13 @@ def failures_table(cluster_id: str, failures: Iterable[ReplayFailure]) -> pa.Tab
 
 
 def groups_left_out(failures: Iterable[ReplayFailure]) -> frozenset[str] | None:
-    """The groups that lack something; None: all groups do."""
+    """The groups of which silver lacks something; None: all groups."""
     group_ids = [failure.group_id for failure in failures]
     return None if None in group_ids else frozenset(group_id for group_id in group_ids if group_id is not None)
 
 
 def failure_text(failure: ReplayFailure) -> str:
-    """A failure in words: what failed, where, and what silver lacks since."""
+    """A failure in words: what failed, where, and what silver lacks."""
     log = log_name(failure.log_topic, failure.log_partition)
     share = (
         f" of share partition {failure.key.as_coordinator_key()}" if isinstance(failure.key, SharePartitionKey) else ""

@@ -1,4 +1,4 @@
-"""Row groups of silver files: what their footers tell, and a cache of those that several log partitions share."""
+"""Row groups of silver files: their statistics, and a cache of those that several log partitions share."""
 
 from collections.abc import Hashable
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -16,26 +16,26 @@ LOG_OFFSET: Final = "log_offset"
 NO_LOG_PARTITION: Final = (0, -1)
 """Bounds of row groups without rows."""
 END_OF_LOG: Final = 2**63 - 1
-"""Behind every log offset."""
+"""Greater than every log offset."""
 
 
 class Footer(NamedTuple):
-    """What the end of a file tells, read once."""
+    """The footer of a file, read once."""
 
     metadata: Any
-    """Of Parquet."""
+    """Parquet metadata."""
     row_counts: tuple[int, ...]
-    """Of each row group."""
+    """Number of rows of each row group."""
     bounds: tuple[Bounds, ...]
-    """Lowest and highest log partition of each row group; None where the file does not say."""
+    """Least and greatest log partition of each row group; None where there are no statistics."""
     log_offsets: tuple[Bounds, ...]
-    """Lowest and highest log offset of each row group; None where the file does not say."""
+    """Least and greatest log offset of each row group; None where there are no statistics."""
     ends: tuple[Bounds, ...]
-    """The same of where rows ended; None, too, where some are open."""
+    """Least and greatest end (log offset) of rows in each row group; None also where some rows are open."""
 
     @classmethod
     def of(cls, scanner: Scanner) -> "Footer":
-        """What the footer of a file tells. Row groups without rows hold no log partition."""
+        """Read a footer. Row groups without rows get the bounds NO_LOG_PARTITION."""
         counts = scanner.row_counts
         found = zip(counts, scanner.bounds(LOG_PARTITION), strict=True)
         bounds = tuple(known if count else NO_LOG_PARTITION for count, known in found)
@@ -44,8 +44,9 @@ class Footer(NamedTuple):
         )
 
     def wanted(self, log_partition: int, from_log_offset: int, to_log_offset: int, ended_after: int = -1) -> list[int]:
-        """The row groups that may hold rows of a log partition whose `log_offset` is within bounds, and that did not
-        end until a place in the log."""
+        """The row groups that may have rows of a log partition with `log_offset` within bounds, and that ended after
+        `ended_after`.
+        """
         return [
             index
             for index, (bounds, offsets, ends) in enumerate(zip(self.bounds, self.log_offsets, self.ends, strict=True))
@@ -56,7 +57,7 @@ class Footer(NamedTuple):
 
 
 class OpenFile(Scanner):
-    """A file of silver, whose footer was read before."""
+    """A silver file whose footer was read before."""
 
     def __init__(self, file: TableFile, footer: Footer, coded: tuple[str, ...]) -> None:
         super().__init__(file.path, coded, metadata=footer.metadata)
@@ -64,7 +65,7 @@ class OpenFile(Scanner):
 
 
 SharedPlace = tuple[str, int, tuple[str, ...], tuple[str, ...]]
-"""Path of a file, number of a row group, columns, those of them that are coded."""
+"""Path of a file, index of a row group, columns, and which of the columns are coded."""
 
 
 def shared_place(source: OpenFile, index: int, schema: pa.Schema) -> SharedPlace:
@@ -72,7 +73,7 @@ def shared_place(source: OpenFile, index: int, schema: pa.Schema) -> SharedPlace
 
 
 class LogPartitions:
-    """Of which log partition each row of a row group is: those of one are mostly neighbours."""
+    """The log partition of each row in a row group: rows of one log partition are mostly contiguous."""
 
     def __init__(self, log_partition: I64) -> None:
         self._log_partition = log_partition
@@ -110,7 +111,7 @@ Kept = TypeVar("Kept", bound=_Sized)
 
 
 class Newest(Generic[Kept]):
-    """What was read for one log partition and tells of others, too: the newest, of so many bytes."""
+    """LRU cache, by size in bytes, of data that several log partitions share."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -118,14 +119,14 @@ class Newest(Generic[Kept]):
         self._size_bytes = 0
 
     def get(self, place: Hashable) -> Kept | None:
-        """One that is kept, if it is; it is the newest then."""
+        """A cached item, which becomes the most recently used; None if it is not cached."""
         found = self._found.pop(place, None)
         if found is not None:
             self._found[place] = found
         return found
 
     def put(self, place: Hashable, one: Kept) -> None:
-        """Keep one, and let go of the oldest for it; a large one is not kept."""
+        """Cache an item and evict the least recently used ones; a large item is not cached."""
         if one.size_bytes > self._bytes_max // 4:
             return
         self._found[place] = one

@@ -1,4 +1,4 @@
-"""Rows of silver as the core has them, and the groups that rows are of."""
+"""Convert rows of silver to the core's types, and find the groups of rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple, TypeVar
@@ -17,12 +17,12 @@ Row = TypeVar("Row", bound=NamedTuple)
 def groups_in(rows: pa.Table) -> list[str]:
     """The groups of some rows."""
     group, group_ids = codes_of(rows["group_id"])
-    # filtered rows keep the texts of all
+    # after a filter the dictionary still has the strings of all rows
     return [group_ids[code] for code in np.unique(group).tolist()]
 
 
 def sortable(column: pa.ChunkedArray) -> I64:
-    """Numbers in the order of the values, null before all else; whole numbers of keys are not negative."""
+    """Numbers that sort like the values, null first; integers in keys are not negative."""
     if column.type != CODED:
         return numbers_of(column)
     codes, _ = ordered_codes(column)
@@ -30,16 +30,16 @@ def sortable(column: pa.ChunkedArray) -> I64:
 
 
 def rows_of(rows: pa.Table, row_class: type[Row], order: I64 | None = None) -> Iterator[Row]:
-    """Rows as the core has them: times as epoch milliseconds, lists as tuples, maps as dicts.
+    """Rows in the core's types: times as epoch milliseconds, lists as tuples, maps as dicts.
 
-    `order`: indices of the rows, where they are wanted in another order than their own.
+    `order`: indices of the rows, in the order wanted.
     """
     columns = [values_of(rows[name], order) for name in row_class._fields]
     return map(row_class._make, zip(*columns, strict=True))
 
 
 def only_groups(parts: Iterable[pa.Table], only: Set[str] | None) -> Iterator[pa.Table]:
-    """Rows of some groups, part by part."""
+    """Only rows of some groups, part by part."""
     if only is None:
         yield from parts
         return
@@ -51,19 +51,19 @@ def only_groups(parts: Iterable[pa.Table], only: Set[str] | None) -> Iterator[pa
 
 
 def _is_of_any(rows: pa.Table, only: Set[str]) -> BoolArray:
-    """Which rows are of some groups. The texts are those of the whole row group, and some may have no row here."""
+    """Which rows are of some groups. The dictionary is that of the whole row group, so some strings may have no row."""
     group, group_ids = codes_of(rows["group_id"])
     return np.array([group_id in only for group_id in group_ids], np.bool_)[group]
 
 
 def is_of_groups(rows: pa.Table, groups: Mapping[int, Set[str]]) -> BoolArray:
-    """Which rows are of some groups, given by log partition. `rows`: `group_id` and LOG_PARTITION among the columns."""
+    """Which rows are of some groups, given by log partition. `rows` must have `group_id` and LOG_PARTITION."""
     found, place = groups_of(rows)
     return np.array([group_id in groups.get(log_partition, ()) for log_partition, group_id in found], np.bool_)[place]
 
 
 def numbers_by_group(rows: pa.Table, numbers: Mapping[int, Mapping[str, int]], default: int) -> I64:
-    """Of each row the number of its group, given by log partition. `rows` as in `is_of_groups`."""
+    """The number of each row's group, given by log partition. `rows` as in `is_of_groups`."""
     found, place = groups_of(rows)
     none: Mapping[str, int] = {}
     of_groups = [numbers.get(log_partition, none).get(group_id, default) for log_partition, group_id in found]
@@ -71,7 +71,7 @@ def numbers_by_group(rows: pa.Table, numbers: Mapping[int, Mapping[str, int]], d
 
 
 def groups_of(rows: pa.Table) -> tuple[list[tuple[int, str]], I64]:
-    """The log partitions and groups that rows are of, and which of them each row is of."""
+    """The log partitions and groups in `rows`, and the index of each row's one."""
     group, group_ids = codes_of(rows["group_id"])
     count = max(len(group_ids), 1)
     places, place = distinct(numbers_of(rows[LOG_PARTITION]) * count + group)

@@ -1,7 +1,7 @@
-"""What the tasks of a replay do: replay log partitions, carry over what a run leaves as it was.
+"""The tasks of a replay: replay log partitions, and carry over rows of earlier runs.
 
-A task writes part files of the silver tables and of the state, and answers with their names and with what the driver
-has to know. It reads bronze's and silver's files itself.
+A task reads the files of bronze and silver itself. It writes part files of the silver tables and of the state, and
+returns their names and what the driver needs to know.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
@@ -83,14 +83,14 @@ TRANSACTION_TOPIC: Final = "__transaction_state"
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 BUFFERED_ROWS_MAX: Final = 100_000
-"""Rows of the group tables which a task holds before it writes a row group."""
+"""Rows of the group tables that a task buffers before it writes a row group."""
 GROUP_ROWS_MAX: Final = 1 << 13
-"""Rows of a row group of what groups did. They are in the order in which they ended, and an audit mostly needs the
-newest: the others it passes over."""
+"""Rows per row group in tables of group history. Rows are in order of their ends, and an audit mostly needs the
+newest ones: it skips the other row groups."""
 ROW_GROUP_ROWS_MIN: Final = 1 << 13
-"""A row group has its price, however few rows it holds: what is less of several log partitions shares one."""
+"""A row group has overhead even with few rows, so log partitions with fewer rows share one."""
 CHUNK_DECOMPRESSED_BYTES_MAX: Final = 512 * 1024 * 1024
-"""Decompressed bytes of one chunk: what keeps a worker below its memory however well a log compresses."""
+"""Decompressed bytes of one chunk: limits a worker's memory for any compression ratio."""
 
 TABLES_OF_TOPIC: Final[Mapping[str, tuple[Table, ...]]] = {
     OFFSETS_TOPIC: (
@@ -103,7 +103,7 @@ TABLES_OF_TOPIC: Final[Mapping[str, tuple[Table, ...]]] = {
     ),
     SHARE_TOPIC: (SHARE_PARTITION_STATES, SHARE_STATE_BATCHES, SHARE_BATCH_TRANSITIONS),
 }
-"""Which log the rows of a silver table come from."""
+"""The silver tables whose rows come from each topic."""
 
 NAMED_TABLES: Final = (MEMBER_ASSIGNMENTS, *TABLES_OF_TOPIC[SHARE_TOPIC])
 """Tables whose `topic` is the name of `topic_id`, where one is known."""
@@ -114,47 +114,47 @@ INTERVAL_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ATTRIBUTES, M
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """One captured log partition: bronze's files of it, and from where they are to be replayed."""
+    """A captured log partition: its files in bronze, and the offset to replay from."""
 
     topic: str
     partition: int
     files: tuple[TableFile, ...]
     from_offset: int = 0
     saved: SavedLog | None = None
-    """The checkpoint of its replay; None: it begins."""
+    """The checkpoint of its replay; None: it has none yet."""
     bucket: KeyBucket | None = None
-    """Which of its keys are replayed; None: all."""
+    """The keys that are replayed; None: all."""
     bucket_count: int = 1
     left_out: LeftOut = NOTHING_LEFT_OUT
-    """What of it is not replayed."""
+    """The parts that are not replayed."""
 
     @property
     def size_bytes(self) -> int:
-        """Of what is to be replayed, roughly."""
+        """Estimated size of what is to be replayed."""
         new = sum(file.size_bytes for file in self.files if file.maximum.get("last_offset", 0) >= self.from_offset)
         return new // self.bucket_count
 
     @property
     def name(self) -> str:
-        """As its folder is named."""
+        """The name of its folder."""
         return log_name(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Rows that are written again, of former runs or under other names: those of some log partitions."""
+    """Rows of some log partitions that are rewritten: of earlier runs, or because topic names changed."""
 
     files: tuple[tuple[str, bool, TableFile], ...]
     """Table, whether its rows are settled, file."""
     left_out: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By internal topic, log partitions whose rows this run makes itself."""
     only: Mapping[str, frozenset[int]] | None = None
-    """By internal topic, the log partitions whose rows are carried; None: all the others."""
+    """By internal topic, the log partitions whose rows are carried; None: all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayWork:
-    """What one task does. `names`: topic id -> topic, as far as known."""
+    """The input of one task. `names`: known names of topic ids."""
 
     cluster_id: str
     number: int
@@ -173,13 +173,13 @@ class ReplayWork:
 
     @property
     def size_bytes(self) -> int:
-        """Of the batches to be replayed."""
+        """Size of the batches to be replayed."""
         return sum(log.size_bytes for log in self.logs)
 
 
 @dataclass(slots=True)
 class ReplayDone:
-    """What one task did."""
+    """The result of one task."""
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
     counts: dict[str, LedgerCounts] = field(default_factory=dict)
@@ -190,20 +190,20 @@ class ReplayDone:
     configs: list[ConfigChanged] = field(default_factory=list)
     """In the order of the metadata log."""
     partition_counts: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Topic id and time (epoch ms) -> how many partitions the topic had at least, once those of that time were made."""
+    """Topic id and time (epoch ms) -> least number of partitions that the topic had, after all records of that time."""
     keys: list[pa.Table] = field(default_factory=list)
-    """Groups and share partitions with records in the log partitions, as far as they were replayed: rows of
+    """Groups and share partitions with records in the replayed parts of log partitions: rows of
     state.coordinator_keys."""
     names_given: set[tuple[str, str | None]] = field(default_factory=set)
-    """Topic ids of which rows were written, each with the name that they have there, if any."""
+    """Topic ids of written rows, each with the name in those rows, if any."""
     failures: list[ReplayFailure] = field(default_factory=list)
-    """What could not be replayed, and was left out."""
+    """What could not be replayed and was left out."""
 
 
 def replay_logs(work: ReplayWork) -> ReplayDone:
-    """Replay some log partitions, carry some rows over. Runs in a Spark task.
+    """Replay some log partitions, and carry rows over. Runs in a Spark task.
 
-    Where a group, a share partition or a log partition cannot be replayed, all is done once more without it.
+    If a group, a share partition or a log partition cannot be replayed, the task starts again without it.
     """
     try:
         return _replay_logs(work)
@@ -230,7 +230,7 @@ def _replay_logs(work: ReplayWork) -> ReplayDone:
 
 
 NOT_ISOLATED: Final = (MemoryError, OSError, JobError, StateUnreadable)
-"""Of the machine, of the warehouse or of what an earlier run left: no fault of a group's records."""
+"""Errors of the machine, the warehouse or saved state: not the fault of a group's records."""
 
 
 class _TrialDone(Exception):
@@ -238,7 +238,7 @@ class _TrialDone(Exception):
 
 
 def _without_failing(log: LogFiles, work: ReplayWork) -> LogFiles:
-    """The log partition, with what makes its replay fail left out."""
+    """The log partition without the keys that make its replay fail."""
     is_share = log.topic == SHARE_TOPIC
 
     def attempt(bucket: KeyBucket | None, left_out: Set[Key]) -> Fault | None:
@@ -277,7 +277,7 @@ _NO_FAULT: Final = Fault("", None, None)
 
 
 def _slots_of(log: LogFiles, work: ReplayWork) -> Sequence[int]:
-    """The slots of keys with records that are to be replayed."""
+    """The slots of keys that have records to be replayed."""
     found: set[int] = set()
     for _, chunk, _ in _decoded(log, work):
         found.update(np.unique(record_slots(chunk, is_share=log.topic == SHARE_TOPIC)).tolist())
@@ -285,34 +285,34 @@ def _slots_of(log: LogFiles, work: ReplayWork) -> Sequence[int]:
 
 
 def _keys_of(log: LogFiles, work: ReplayWork, bucket: KeyBucket) -> Set[Key]:
-    """The keys of a bucket with records that are to be replayed."""
+    """The keys of a bucket that have records to be replayed."""
     is_share = log.topic == SHARE_TOPIC
     chunks = _decoded(replace(log, bucket=bucket), work)
     return {key for _, chunk, _ in chunks for _, key in keys_in(chunk, is_share=is_share)}
 
 
 class _Parts:
-    """The part files of one task, opened when first needed, and what else it has to tell."""
+    """The part files of one task, opened when first needed, and its other results."""
 
     def __init__(self, work: ReplayWork, *, is_trial: bool = False) -> None:
-        """`is_trial`: what is written is taken back in the end."""
+        """`is_trial`: nothing that is written is kept."""
         self._work = work
         self._is_trial = is_trial
         self.reached_offset: int | None = None
-        """The first record of the chunk that is being replayed."""
+        """Offset of the first record in the chunk that is being replayed."""
         self._writers: dict[tuple[str, bool], PartWriter] = {}
         self._stack = ExitStack()
         self.done = ReplayDone()
         self._names = dict(work.names)
-        """What is known of topic ids, with what this task has learned."""
+        """Known names of topic ids, including those that this task found."""
         self.hosts = work.hosts
         self.serialized: dict[int, Set[str]] = {}
-        """By log partition, groups which nothing named."""
+        """By log partition, groups without records in this run: their state stays serialized."""
         self._groups: dict[bool, list[tuple[int, GroupRows]]] = {True: [], False: []}
         """Rows of the group tables with their log partition, by whether they are settled."""
         self._group_row_count = 0
         self.columnar_share: ColumnarShareReplay | None = None
-        """The columnar replay of the log partition before, whose buffers the next one takes over."""
+        """The columnar replay of the previous log partition, whose buffers the next one reuses."""
 
     def __enter__(self) -> Self:
         return self
@@ -325,12 +325,12 @@ class _Parts:
             return
         for table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS):
             for file in self.done.files.get(table.full_name, ()):
-                # whatever deleting says: the error that is there came first
+                # ignore errors of the deletion: the original error is raised
                 with suppress(Exception):
                     delete_file(f"{self._work.targets[table.full_name].folder}/{file.path}")
 
     def close(self) -> None:
-        """Finish the files of rows."""
+        """Close the files of rows."""
         for writer in self._writers.values():
             writer.close()
 
@@ -355,7 +355,7 @@ class _Parts:
         writer.write(rows)
 
     def write_named(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
-        """The same, under the names known now."""
+        """Append rows to a part file of a table, with the topic names known now."""
         if not rows.num_rows:
             return
         topic_ids = pc.unique(rows["topic_id"].drop_null()).to_pylist()
@@ -363,14 +363,14 @@ class _Parts:
         self.write(table.full_name, with_names(rows, self._names), is_settled=is_settled)
 
     def learn(self, topics: Iterable[TopicName]) -> None:
-        """Names which a log partition tells."""
+        """Add names that a log partition contains."""
         for name in topics:
             self.done.topics.append(name)
             self._names.setdefault(name.topic_id, name.topic)
 
     def add_groups(self, rows: GroupRows, log: LogFiles, *, is_settled: bool) -> None:
-        """Rows of the group tables: written together, as to make a table costs more than the few rows that most log
-        partitions have of it."""
+        """Buffer rows of the group tables. They are written together, since creating a table costs more than the few
+        rows that most log partitions have."""
         self.learn(rows.topics)
         self._groups[is_settled].append((log.partition, rows))
         self._group_row_count += len(rows)
@@ -378,7 +378,7 @@ class _Parts:
             self.write_groups()
 
     def write_groups(self) -> None:
-        """Write what was added."""
+        """Write the buffered rows."""
         self._group_row_count = 0
         for is_settled, groups in self._groups.items():
             together = GroupRows()
@@ -419,8 +419,8 @@ class _Parts:
         groups: Mapping[str, bytes] | None = None,
         unchanged: Mapping[str, int | None] | None = None,
     ) -> None:
-        """Write the checkpoint of a log partition; `unchanged`: for groups whose state did not change, the run that
-        changed them last."""
+        """Write the checkpoint of a log partition. `unchanged`: for groups whose state did not change, the run that
+        last changed it."""
         values = {"cluster_id": self._work.cluster_id, "log": log.name}
         bucket = 0 if log.bucket is None else log.bucket.number
         row = {"bucket": pa.array([bucket], pa.int32()), "state": pa.array([state], pa.binary())}
@@ -443,7 +443,8 @@ class _Parts:
 
 
 def _chunks(log: LogFiles, work: ReplayWork, parts: _Parts) -> Iterator[tuple[BronzeChunk, RecordChunk]]:
-    """The log, decoded, or its records of one bucket, without what cannot be replayed, which counts as quarantined."""
+    """The decoded chunks of a log partition, or of one bucket. Records that cannot be replayed are left out and
+    count as quarantined."""
     for bronze, chunk, left_out_count in _decoded(log, work):
         if left_out_count:
             left_out = LedgerCounts(record_count=left_out_count, quarantined_count=left_out_count)
@@ -454,7 +455,7 @@ def _chunks(log: LogFiles, work: ReplayWork, parts: _Parts) -> Iterator[tuple[Br
 
 
 def _decoded(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, RecordChunk, int]]:
-    """The same, with the number of records that are left out. Checksums were verified when it was captured."""
+    """The decoded chunks, with the number of records left out. The capture verified the CRCs."""
     if log.left_out.is_all:
         return
     left_out = log.left_out.keys
@@ -499,13 +500,13 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
 
 
 def _log_partitions(groups: Sequence[tuple[int, GroupRows]], rows_of: Callable[[GroupRows], Sized]) -> pa.Array:
-    """Of each row of one table."""
+    """The log partition of each row of one table."""
     partitions = np.array([partition for partition, _ in groups], np.int32)
     return pa.array(np.repeat(partitions, [len(rows_of(rows)) for _, rows in groups]))
 
 
 def _carry_serialized(work: ReplayWork, parts: _Parts) -> None:
-    """Groups which nothing named have the open rows that they had."""
+    """Write the open rows of groups whose state stayed serialized again, as they were."""
     for table in INTERVAL_TABLES:
         write = partial(parts.write_named, table) if table in NAMED_TABLES else partial(parts.write, table.full_name)
         for rows in work.unsettled.iterate_some(table, file_schema(table).names, parts.serialized):
@@ -573,7 +574,7 @@ def _replay_simple(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
 
 
 def _carry(carried: Carried, parts: _Parts) -> None:
-    """Write rows again, under the names known now."""
+    """Rewrite rows with the topic names known now."""
     named = carried.left_out if carried.only is None else carried.only
     partitions = {
         table.full_name: pa.array(sorted(named.get(topic, ())), pa.int32())

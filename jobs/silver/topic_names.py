@@ -1,4 +1,4 @@
-"""Names of topic ids: what the logs and the admin snapshots say, and which name counts."""
+"""Names of topic ids: what the logs and the Admin snapshots say, and which name counts."""
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
@@ -17,12 +17,12 @@ from jobs.silver.tasks import ReplayDone
 from schemas.tables.state import TOPIC_NAMES
 
 LEARNED_FROM: Final = ("CLUSTER_METADATA", ADMIN, "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
-"""Sources of a topic id's name, the surest first."""
+"""Sources of a topic id's name, the most reliable first."""
 DELETED: Final = "DELETED"
 IN_USE: Final = "IN_USE"
 PARTITIONS: Final = "PARTITIONS"
-"""Kinds of rows in state.topic_names that are not about a name: when a topic was deleted, under which name silver has
-rows of its id, and how many partitions it got."""
+"""Kinds of rows in state.topic_names that are not about a name: when a topic was deleted, the name of its id in
+silver's rows, and its partition counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Names:
     """Each name of an id from each source, at its earliest time."""
     deleted: Mapping[str, int] = dataclasses.field(default_factory=dict)
     in_use: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
-    """Topic id -> the name under which silver has its rows."""
+    """Topic id -> the name in silver's rows."""
     partition_counts: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
-    """Topic id and time (epoch ms) -> number of partitions by the metadata log."""
+    """Topic id and time (epoch ms) -> partition count from the metadata log."""
 
 
 def read_names(whole: WholeRun) -> Names:
@@ -57,7 +57,7 @@ def read_names(whole: WholeRun) -> Names:
 
 
 def with_learned(before: Names, done: Collection[ReplayDone]) -> Names:
-    """What was known, and what the tasks found."""
+    """The known names, and those that tasks found."""
     earliest: dict[tuple[str, str, str], TopicName] = {}
     deleted = dict(before.deleted)
     for name in chain(before.learned, *(task.topics for task in done)):
@@ -87,10 +87,10 @@ def name_rows(names: Names, in_use: Mapping[str, str | None]) -> list[dict[str, 
 def topic_rows(
     known: Names, observed: Iterable[TopicName], deleted_by_admin: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """One row a topic id: the name from the surest source, from the earliest time at which any source gives it.
+    """One row for each topic id: the name from the most reliable source, from the earliest time at which any source
+    gives it.
 
-    `observed`, `deleted_by_admin`: what Admin snapshots add to the logs; the metadata log knows best when a topic was
-    deleted.
+    `observed`, `deleted_by_admin`: from Admin snapshots. The metadata log takes precedence about deletions.
     """
     names: dict[str, TopicName] = {}
     earliest: dict[tuple[str, str], int] = {}
@@ -124,20 +124,20 @@ def _sureness(name: TopicName) -> tuple[int, int, str]:
 
 
 def at_ms(at: datetime | None) -> int:
-    """As epoch milliseconds; -1: the record that tells it bears no time."""
+    """As epoch milliseconds; -1 where the record has no timestamp."""
     return NO_TIMESTAMP_MS if at is None else epoch_ms(at)
 
 
 def _deleted_at(named_ms: int, deleted_ms: int | None) -> int | None:
-    """When a topic was deleted: not before it was named, though the clock of the controller that says so be behind."""
+    """When a topic was deleted: not before it was named, even if the clock of that controller is behind."""
     return None if deleted_ms is None or not is_shown(deleted_ms) else max(named_ms, deleted_ms)
 
 
 def is_shown(at_ms: int) -> bool:
-    """Is it a time that tables show? What they do not show is not known after a run, so it must not count before."""
+    """Do tables show this time? Times that they do not show are unknown after a run, so they must not count before."""
     return 0 <= at_ms <= TIMESTAMP_MS_MAX
 
 
 def _is_sooner(at_ms: int, other_ms: int) -> bool:
-    """Is a time sooner than another one? One that is none is later than all."""
+    """Is a time earlier than another? No time is later than all."""
     return is_shown(at_ms) and (not is_shown(other_ms) or at_ms < other_ms)
