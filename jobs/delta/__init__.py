@@ -1,1 +1,1 @@
-"""Delta tables through delta-rs and Arrow: the one door for writes, versions of whole runs, files."""
+"""Delta tables through delta-rs and Arrow: commits, versions of whole runs, data files."""

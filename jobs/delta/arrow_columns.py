@@ -1,4 +1,4 @@
-"""Columns of Arrow as numpy has them, for what reads tables without Spark."""
+"""Arrow columns as numpy arrays and Python values, for readers without Spark."""
 
 from collections.abc import Collection, Sequence
 from itertools import chain, pairwise
@@ -13,25 +13,31 @@ from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, stored_column
 from schemas.tables.declare import Table
 
 CODED: Final = pa.dictionary(pa.int32(), pa.string())
-"""A text column that is read as it is stored: the distinct texts, and a number a row."""
+"""A string column as it is stored: dictionary-encoded."""
 
 
 def columns_read(table: Table, names: Sequence[str], coded: Collection[str] = ()) -> pa.Schema:
-    """Columns as they are read: those of `coded` are of the type `CODED`, the others as declared."""
+    """The schema with which columns are read: those in `coded` have the type `CODED`, the others their
+    declared type.
+    """
     declared = arrow_schema(table)
     fields = [declared.field(name).remove_metadata() for name in names]
     return pa.schema([field.with_type(CODED) if field.name in coded else field for field in fields])
 
 
 def as_read(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Stored rows with these columns: files of other writers and of older versions may have other types, or lack
-    some."""
+    """Cast stored rows to these columns: files of other writers and older versions may have other types, or lack
+    columns.
+    """
     return pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
 
 
 def together(parts: Sequence[pa.Table]) -> pa.Table:
-    """The rows of several parts as one chunk. Of texts that are coded only those that rows have, where there are more
-    of them than rows: a few rows of a row group bring the texts of all of it."""
+    """The rows of several parts as one chunk.
+
+    Dictionaries with more strings than rows are reduced to the strings used: a few rows of a row group come with the
+    dictionary of all its rows.
+    """
     rows = pa.concat_tables(parts)
     for index, field in enumerate(rows.schema):
         column = rows.column(index)
@@ -41,9 +47,9 @@ def together(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def codes_of(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
-    """Texts as indices into the distinct texts; -1: null."""
+    """Strings as indices into the distinct strings; -1: null."""
     coded = column if column.type == CODED else column.dictionary_encode()
-    # of one chunk nothing is to be unified, and to find that out takes as long as all the rest
+    # one chunk needs no unification, and checking for that takes as long as all the rest
     coded = coded.chunk(0) if coded.num_chunks == 1 else coded.unify_dictionaries().combine_chunks()
     if isinstance(coded, pa.ChunkedArray):  # no rows
         return np.zeros(0, np.int64), []
@@ -51,14 +57,14 @@ def codes_of(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
 
 
 def texts_of(column: pa.ChunkedArray) -> list[Any]:
-    """Texts as Python has them, None for null; one object a distinct text, so that same ones are found so at once."""
+    """Strings as Python objects, None for null. Equal strings are the same object, which makes comparisons fast."""
     codes, texts = codes_of(column)
     found: list[Any] = np.array([*texts, None], object)[codes].tolist()
     return found
 
 
 def ordered_codes(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
-    """As `codes_of`, the distinct texts in order."""
+    """As `codes_of`, with the distinct strings sorted."""
     codes, texts = codes_of(column)
     order = sorted(range(len(texts)), key=texts.__getitem__)
     places = np.full(len(texts) + 1, -1, np.int64)
@@ -67,7 +73,7 @@ def ordered_codes(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
 
 
 def indices_in(column: pa.ChunkedArray, values: Sequence[str]) -> I8:
-    """Texts as indices into a fixed list; -1: null, or not in the list."""
+    """Strings as indices into a fixed list; -1: null, or not in the list."""
     codes, texts = codes_of(column)
     places = {text: index for index, text in enumerate(values)}
     found: I8 = np.array([*(places.get(text, -1) for text in texts), -1], np.int8)[codes]
@@ -75,13 +81,13 @@ def indices_in(column: pa.ChunkedArray, values: Sequence[str]) -> I8:
 
 
 def numbers_of(column: pa.ChunkedArray | pa.Array) -> I64:
-    """Whole numbers; -1: null."""
+    """Integers; -1: null."""
     filled = pc.fill_null(column, -1) if column.null_count else column
     return filled.to_numpy().astype(np.int64, copy=False)  # type: ignore[no-any-return]
 
 
 def small_numbers_of(column: pa.ChunkedArray) -> I32:
-    """As `numbers_of`, of a column of INT."""
+    """As `numbers_of`, for a column of type INT."""
     filled = pc.fill_null(column, -1) if column.null_count else column
     return filled.to_numpy().astype(np.int32, copy=False)  # type: ignore[no-any-return]
 
@@ -94,8 +100,10 @@ def epoch_ms_column(column: pa.ChunkedArray) -> I64:
 
 
 def values_of(column: pa.ChunkedArray, order: I64 | None = None) -> list[Any]:
-    """Python's values, in order; times are epoch milliseconds. One object a distinct text: what compares texts finds
-    them the same at once."""
+    """Python values, in order; times as epoch milliseconds.
+
+    Equal strings are the same object, which makes comparisons fast.
+    """
     if column.type == CODED:
         codes, texts = codes_of(column)
         values = np.array([*texts, None], object)[codes]
@@ -107,7 +115,7 @@ def values_of(column: pa.ChunkedArray, order: I64 | None = None) -> list[Any]:
 
 
 def _whole_numbers(column: pa.ChunkedArray) -> Any:
-    """Numbers, None for null; of times the epoch milliseconds."""
+    """Numbers, None for null; times as epoch milliseconds."""
     numbers = numbers_of(column.cast(pa.int64()) if column.type == TIMESTAMP_TYPE else column)
     if column.type == TIMESTAMP_TYPE:
         numbers = numbers // 1000
@@ -119,7 +127,7 @@ def _whole_numbers(column: pa.ChunkedArray) -> Any:
 
 
 def _plain(column: pa.Array) -> list[Any]:
-    """Python's values, one by one only where nothing is quicker."""
+    """Python values, converted one by one only where nothing is faster."""
     is_map = pa.types.is_map(column.type)
     if not is_map and not pa.types.is_list(column.type):
         return column.to_pylist()  # type: ignore[no-any-return]

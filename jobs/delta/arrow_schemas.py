@@ -1,8 +1,8 @@
-"""What a table declaration means to Arrow, Spark, Delta and SQL. Derived, never written twice.
+"""Table declarations as schemas of Arrow, Spark, Delta and SQL: derived, never written twice.
 
-A column's comment travels with all of them: as field metadata `comment`, which Spark and Delta show in DESCRIBE.
-Every column may be null: Delta's NOT NULL would bind every later writer, and the natural keys of some tables hold
-nulls by design (silver.member_assignments.task_type). Elements of arrays and keys of maps are never null.
+A column's comment is part of each schema, as field metadata `comment`, which Spark and Delta show in DESCRIBE. Every
+column is nullable: Delta's NOT NULL would bind every later writer, and the natural keys of some tables contain nulls by
+design (silver.member_assignments.task_type). Elements of arrays and keys of maps are never null.
 """
 
 import json
@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
 
 TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
-"""Delta and Spark hold microseconds; Kafka's milliseconds fit."""
+"""Delta and Spark store microseconds; Kafka's milliseconds fit."""
 
 ARROW_SCALARS: Final = {
     Scalar.STRING: pa.string(),
@@ -57,7 +57,7 @@ WITH_STATISTICS: Final = frozenset(
         Scalar.TIMESTAMP,
     }
 )
-"""Types by whose minimum and maximum Delta skips files."""
+"""Types whose minimum and maximum Delta uses to skip files."""
 
 
 def arrow_type(type_: Type) -> pa.DataType:
@@ -85,18 +85,20 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def file_schema(table: Table) -> pa.Schema:
-    """The Arrow schema of a data file: partition columns are in Delta's log instead, comments in neither."""
+    """The Arrow schema of a data file, without comments and without partition columns, which are only in
+    Delta's log.
+    """
     return pa.schema([field.remove_metadata() for field in arrow_schema(table) if field.name not in table.partition_by])
 
 
 def text_columns(table: Table, columns: Iterable[str]) -> list[str]:
-    """Those of some columns that hold texts."""
+    """The string columns among some columns."""
     schema = arrow_schema(table)
     return [name for name in columns if pa.types.is_string(schema.field(name).type)]
 
 
 def stored_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    """A column of a data file in its declared type; nulls where the file was made before there was such a column."""
+    """A column of a data file in its declared type; nulls where the file lacks the column."""
     place = rows.schema.get_field_index(field.name)
     if place >= 0:
         column = rows.column(place)
@@ -115,7 +117,7 @@ def delta_schema(table: Table) -> DeltaSchema:
 
 
 def delta_struct(columns: Iterable[Column]) -> dict[str, Any]:
-    """The schema as Delta's log and Spark's JSON hold it."""
+    """The schema as Delta's log and Spark's JSON represent it."""
     return {
         "type": "struct",
         "fields": [
@@ -170,7 +172,8 @@ STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 def statistics_columns(table: Table) -> tuple[str, ...]:
     """Columns whose minimum and maximum go into Delta's log.
 
-    Personal columns stay out: statistics outlive an erasure. Binary ones too: they cost more than the write itself.
+    Personal columns are left out, since statistics outlive an erasure. So are binary ones: they cost more than the
+    write.
     """
     return tuple(
         column.name
@@ -180,9 +183,10 @@ def statistics_columns(table: Table) -> tuple[str, ...]:
 
 
 def table_properties(table: Table) -> dict[str, str]:
-    """Delta properties which every reader (Spark, delta-rs, DuckDB) understands.
+    """Delta properties that every reader (Spark, delta-rs, DuckDB) supports.
 
-    No deletion vectors (DuckDB's read_parquet would bring deleted rows back), no column mapping (delta-rs reads nulls).
+    No deletion vectors (DuckDB's read_parquet would return deleted rows), no column mapping (delta-rs would read
+    nulls).
     """
     return {
         "delta.enableDeletionVectors": "false",
@@ -192,19 +196,20 @@ def table_properties(table: Table) -> dict[str, str]:
 
 
 TIMESTAMP_MS_MAX: Final = 253_402_214_399_999
-"""9999-12-30T23:59:59.999Z: Python, to which Spark gives times in its machine's zone, can show it in every zone."""
+"""9999-12-30T23:59:59.999Z: the last time that Python, to which Spark passes local times, can show in every time
+zone."""
 NO_TIMESTAMP_MS: Final = -1
 """Kafka's RecordBatch.NO_TIMESTAMP."""
 
 
 def timestamps(timestamp_ms: NDArray[np.int64]) -> pa.Array:
-    """Epoch milliseconds as Arrow timestamps; null for negative ones, which are none (-1) or no time of Kafka's, and
-    for what no calendar of Spark's and Python's can show.
+    """Epoch milliseconds as Arrow timestamps. Null for negative ones (-1 is NO_TIMESTAMP, others are invalid) and for
+    those beyond the calendar of Spark and Python.
 
-    The log is not trusted: a batch header may claim any 64 bits as its time. The batch itself keeps them.
+    The log is not trusted: a batch header may have any 64 bits as its timestamp. The batch itself keeps them.
     """
     if len(timestamp_ms) and timestamp_ms.min() >= 0 and timestamp_ms.max() <= TIMESTAMP_MS_MAX:
-        return pa.array(timestamp_ms * 1000, type=pa.int64()).view(TIMESTAMP_TYPE)  # nearly always, and one pass
+        return pa.array(timestamp_ms * 1000, type=pa.int64()).view(TIMESTAMP_TYPE)  # the usual case, in one pass
     shown = (timestamp_ms >= 0) & (timestamp_ms <= TIMESTAMP_MS_MAX)
     micros = np.where(shown, timestamp_ms, 0) * 1000
     return pa.array(micros, type=pa.int64(), mask=None if shown.all() else ~shown).cast(TIMESTAMP_TYPE)

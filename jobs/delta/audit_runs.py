@@ -1,8 +1,9 @@
-"""Audits: which one is whole, which one broke off, and gold as a whole audit left it.
+"""Audits: the newest whole one, failed ones, and gold as of a whole audit.
 
-As a run of replay (`jobs.delta.replay_runs`), an audit writes its start, then its tables one after another, and its row
-in state.audits last, with the version that each table then has. While one is under way, or where one broke off, readers
-read at the versions of the one before. The audit after one that broke off rebuilds all of gold."""
+Like a replay (`jobs.delta.replay_runs`), an audit writes its start, then its tables one after another, and last its row
+in state.audits, with the Delta version of each table. While an audit is running, or after one failed, readers use the
+versions of the audit before. The audit after a failed one rebuilds all of gold.
+"""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from schemas.tables.state import AUDIT_STARTS, AUDITS
 
 
 class WholeAudit(PinnedTables):
-    """The newest whole audit of a cluster, and gold as it left it."""
+    """The newest whole audit of a cluster, and gold as of that audit."""
 
     def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
         values = row or {}
@@ -25,11 +26,11 @@ class WholeAudit(PinnedTables):
         self.replay_version: int = _number(values.get("replay_version"))
         self.settings: dict[str, Any] = json.loads(values.get("settings") or "{}")
         self.has_broken_off = False
-        """An audit began since, and has not ended."""
+        """A later audit began and has not ended."""
 
     @classmethod
     def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
-        """As state.audits has it now. `is_writer`: whoever asks is about to begin an audit, and nobody else can."""
+        """From the current state.audits. `is_writer`: the caller is about to begin an audit, and nobody else can."""
         columns = ["started_at", "replay_version", "settings", "audit_version", "table_versions", "foreign_versions"]
         rows = warehouse.read(AUDITS, columns, where={"cluster_id": cluster_id}).to_pylist()
         newest = max(rows, key=lambda row: (_number(row["audit_version"]), row["started_at"]), default=None)
@@ -44,5 +45,5 @@ class WholeAudit(PinnedTables):
 
 
 def _number(version: int | None) -> int:
-    """-1 for none: audits of older versions of the project had no number."""
+    """-1 for None: audits of older versions of the project have no number."""
     return -1 if version is None else version

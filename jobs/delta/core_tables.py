@@ -1,4 +1,4 @@
-"""The core's rows and columns as Arrow tables of the silver schemas, partition columns left to the writer."""
+"""Convert rows and columns of the core to Arrow tables of the silver schemas; the writer adds partition columns."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
@@ -45,7 +45,7 @@ ROWS_OF_GROUPS: Final[Mapping[Table, Callable[[GroupRows], Sequence[NamedTuple]]
     MEMBER_ATTRIBUTES: attrgetter("attributes"),
     GROUP_EVENTS: attrgetter("events"),
 }
-"""By table, the rows of it among those of groups; silver.member_assignments has `assignments_table`."""
+"""By table, its rows in `GroupRows`; silver.member_assignments has `assignments_table`."""
 
 
 def rows_table(
@@ -53,9 +53,9 @@ def rows_table(
     rows: Sequence[NamedTuple],
     constants: Mapping[str, Any],
 ) -> pa.Table:
-    """Rows of the core, at least one, as an Arrow table; `constants` are whole columns: Arrow arrays, or one value.
+    """Convert rows of the core, at least one. `constants`: whole columns, as Arrow arrays or as one value.
 
-    Integers in a TIMESTAMP column of `rows` are epoch milliseconds; -1 is none.
+    Integers in a TIMESTAMP column of `rows` are epoch milliseconds; -1 is null.
     """
     columns = _columns(rows)
     schema = _schema_of_rows(table)
@@ -69,8 +69,10 @@ def rows_table(
 
 
 def assignments_table(rows: AssignmentRows, log_partition: int | pa.Array) -> pa.Table:
-    """silver.member_assignments, at least one row: what rows share is made once a run or a topic. `log_partition`: of
-    all rows, or of each."""
+    """Rows of silver.member_assignments, at least one.
+
+    Values that rows share are made once for each run or topic. `log_partition`: of all rows, or of each row.
+    """
     schema = _schema_of_rows(MEMBER_ASSIGNMENTS)
     of_run = dict(zip(AssignmentRun._fields, zip(*rows.runs, strict=True), strict=True))
     row_counts = np.fromiter(map(len, rows.partitions), np.int64, len(rows.partitions))
@@ -86,9 +88,9 @@ def assignments_table(rows: AssignmentRows, log_partition: int | pa.Array) -> pa
 
 
 def _key_columns(rows: AssignmentRows, group_types: Sequence[str], topic: I64) -> dict[str, pa.Array]:
-    """What each row is about: a topic id, a topic, or a task type and a subtopology.
+    """The key columns of each row: a topic id, a topic, or a task type and a subtopology.
 
-    `group_types`: of the runs. `topic`: of each row, the place of its key.
+    `group_types`: of the runs. `topic`: index of each row's key.
     """
     topics: Sequence[Any] = rows.keys
     task_type = pa.nulls(len(topic), pa.string())
@@ -106,9 +108,9 @@ def _key_columns(rows: AssignmentRows, group_types: Sequence[str], topic: I64) -
 
 
 def commits_table(commits: CommitColumns, log_partition: int, has_header: BoolArray | None = None) -> pa.Table:
-    """silver.offset_commits: texts stay dictionary coded until they are in Parquet.
+    """Rows of silver.offset_commits; strings stay dictionary-encoded until they are in Parquet.
 
-    `has_header`, one bool a row: where False, nobody knows which producer wrote the record.
+    `has_header`, one bool a row: False where the producer of the record is unknown.
     """
     count = len(commits)
     is_value = commits.is_value
@@ -140,8 +142,11 @@ def commits_table(commits: CommitColumns, log_partition: int, has_header: BoolAr
 
 
 def applied_at_ms(commits: CommitColumns) -> I64:
-    """When commits took effect. A plain one did so when it was recorded; where its record bears no time, or none that
-    can be, the value still tells when it was committed."""
+    """When commits took effect.
+
+    A plain commit takes effect when it is recorded; where the record has no valid timestamp, the commit timestamp in
+    its value is used.
+    """
     recorded, applied = commits.recorded_at_ms, commits.applied_at_ms
     if not len(recorded) or (recorded.min() >= 0 and recorded.max() <= TIMESTAMP_MS_MAX):
         return applied
@@ -150,12 +155,12 @@ def applied_at_ms(commits: CommitColumns) -> I64:
 
 
 def _ends_ms(begins_ms: I64, ends_ms: I64) -> I64:
-    """When intervals ended: not before they began, though the clock of the leader that wrote the end be behind."""
+    """Ends of intervals: never before their beginning, even if the clock of the leader that wrote the end is behind."""
     return np.where(ends_ms < 0, ends_ms, np.maximum(begins_ms, ends_ms))
 
 
 class ShareKeys:
-    """Group, topic id, topic and partition of the share partitions, by their number in a columnar replay's rows."""
+    """Group, topic id, topic and partition of share partitions, by their index in the rows of a columnar replay."""
 
     def __init__(self, keys: KeyDictionary, names: Mapping[str, str]) -> None:
         self._groups, self._group = _distinct(keys.group_ids)
@@ -175,7 +180,7 @@ class ShareKeys:
 
 
 def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition: int) -> pa.Table:
-    """silver.share_partition_states."""
+    """Rows of silver.share_partition_states."""
     has_state, changed = rows.has_state, rows.changed_batches
     batches = pa.StructArray.from_arrays(
         [
@@ -215,7 +220,7 @@ def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition:
 
 
 def share_batches_table(rows: StateBatchRows, keys: ShareKeys, log_partition: int) -> pa.Table:
-    """silver.share_state_batches."""
+    """Rows of silver.share_state_batches."""
     columns = keys.columns(rows.key) | {
         "first_offset": pa.array(rows.first_offset),
         "from_log_offset": pa.array(rows.from_log_offset),
@@ -233,7 +238,7 @@ def share_batches_table(rows: StateBatchRows, keys: ShareKeys, log_partition: in
 
 
 def share_transitions_table(rows: TransitionRows, keys: ShareKeys, log_partition: int) -> pa.Table:
-    """silver.share_batch_transitions."""
+    """Rows of silver.share_batch_transitions."""
     columns = keys.columns(rows.key) | {
         "log_offset": pa.array(rows.log_offset),
         "first_offset": pa.array(rows.first_offset),
@@ -264,13 +269,14 @@ _NEVER_NULL_IN_TRANSITIONS: Final = _SHARE_KEY | {"log_offset", "first_offset", 
 
 
 def _table(columns: Mapping[str, pa.Array], never_null: Set[str]) -> pa.Table:
-    """Columns as a table which says of some that they hold no null in any row: Parquet then keeps no levels of them."""
+    """A table in which the columns in `never_null` are declared without nulls: Parquet then needs no definition
+    levels."""
     fields = [pa.field(name, column.type, nullable=name not in never_null) for name, column in columns.items()]
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
 class QuarantineRow(NamedTuple):
-    """bronze.quarantine, less the columns which are the same for a whole log partition."""
+    """Columns of bronze.quarantine without those that are the same for a whole log partition."""
 
     offset: int | None
     base_offset: int | None
@@ -286,7 +292,7 @@ class QuarantineRow(NamedTuple):
 def quarantine_table(
     findings: Sequence[tuple[Finding, str | None]], *, topic: str, partition: int, seen_at_ms: int
 ) -> pa.Table:
-    """bronze.quarantine rows of findings and the sources of their batches."""
+    """Rows of bronze.quarantine, from findings and the sources of their batches."""
     rows = [
         QuarantineRow(
             finding.offset,
@@ -305,7 +311,7 @@ def quarantine_table(
         "topic": topic,
         "partition": partition,
         "seen_at": seen_at_ms * 1000,
-        # of bytes that are no batch, which replay does not meet
+        # only for bytes that are not a batch, which replay does not see
         "from_offset": None,
         "to_offset": None,
         "resolved_at": None,
@@ -315,7 +321,7 @@ def quarantine_table(
 
 
 def with_names(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """The rows with `topic` the name of `topic_id` where that is known."""
+    """The rows with the name of `topic_id` in `topic`, where it is known."""
     ids = pa.array(list(names), pa.string())
     values = pa.array(list(names.values()), pa.string())
     found = pc.take(values, pc.index_in(rows["topic_id"], ids))
@@ -330,11 +336,11 @@ def _schema_of_rows(table: Table) -> pa.Schema:
 
 
 def constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
-    """A column of so many times the same value; one that is a column already is given as it is."""
+    """A column of `count` equal values; `value` may be a whole column already."""
     if isinstance(value, pa.Array):
         return value
     if pa.types.is_integer(kind) and value is not None:
-        return pa.array(np.full(count, value, kind.to_pandas_dtype()))  # pa.repeat puts in one at a time
+        return pa.array(np.full(count, value, kind.to_pandas_dtype()))  # pa.repeat appends one value at a time
     return pa.repeat(pa.scalar(value, kind), count)
 
 
@@ -349,7 +355,7 @@ def _times(values: Sequence[int | None]) -> pa.Array:
 
 
 def _columns(rows: Sequence[NamedTuple]) -> Mapping[str, Sequence[Any]]:
-    """Rows by column: some at a time, so that they are in the processor's cache for all of their columns."""
+    """Rows as columns, in portions that stay in the processor's cache for all of their columns."""
     columns: dict[str, list[Any]] = {name: [] for name in rows[0]._fields}
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         some = zip(*rows[start : start + _ROWS_AT_ONCE], strict=True)
@@ -362,7 +368,7 @@ _ROWS_AT_ONCE: Final = 512
 
 
 def _maps(values: Sequence[Mapping[str, str]], kind: pa.MapType) -> pa.Array:
-    """Mappings as one column: most have nothing in them."""
+    """Mappings as a column; most are empty."""
     ends = np.zeros(len(values) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=ends[1:])
     filled = [value for value in values if value]
@@ -372,7 +378,7 @@ def _maps(values: Sequence[Mapping[str, str]], kind: pa.MapType) -> pa.Array:
 
 
 def _masked(values: Any, valid: BoolArray) -> pa.Array:
-    """Values as they lie in memory, null where they are not valid."""
+    """Values without a copy, null where they are not valid."""
     if values.dtype == np.bool_:
         return _flags(values) if valid.all() else pa.array(values, mask=~valid)
     if valid.all():
@@ -397,19 +403,19 @@ def _flags(values: BoolArray) -> pa.BooleanArray:
 
 
 def _bitmap(values: BoolArray) -> pa.Buffer:
-    """As Arrow has bools: a bit each."""
+    """Bools as an Arrow bitmap."""
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
 def _named(codes: pa.Array, names: Sequence[str]) -> pa.DictionaryArray:
-    """Codes which have a name each, as texts."""
+    """Codes as strings."""
     return pa.DictionaryArray.from_arrays(codes, pa.array(names, pa.string()), safe=False)
 
 
 def _delivery_states(codes: I8, valid: BoolArray | None = None) -> pa.DictionaryArray:
-    """Names of Kafka's delivery state codes; any code a byte can hold has a name.
+    """Names of Kafka's delivery state codes; every code that fits a byte has a name.
 
-    A byte as index has no room for more names than it can number, and to unify dictionaries takes some room.
+    A byte-sized index cannot address more names than that, and unifying dictionaries needs some spare room.
     """
     names: Sequence[str] = DELIVERY_STATES
     if len(codes) and (codes.min() < 0 or codes.max() >= len(DELIVERY_STATES)):
@@ -422,19 +428,19 @@ _NAMES_OF_ANY_CODE: Final = tuple(map(delivery_state_name, np.arange(256, dtype=
 
 
 def _distinct(texts: Sequence[str | None]) -> tuple[list[str], I32]:
-    """Distinct texts in order of appearance, and for each text its index, -1 for None."""
+    """The distinct strings in order of appearance, and the index of each string, -1 for None."""
     numbers: dict[str, int] = {}
     indices = [-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts]
     return list(numbers), np.array(indices, np.int32)
 
 
 def _coded(indices: Any, texts: Sequence[str]) -> pa.DictionaryArray:
-    """Dictionary-coded text; index -1 is null."""
+    """A dictionary-encoded column; index -1 is null."""
     return _named(_masked(indices, indices >= 0), texts)
 
 
 def _texts(offsets: Any, data: Any, valid: BoolArray) -> pa.Array:
-    """UTF-8 texts from their bytes, no copy."""
+    """UTF-8 strings from their bytes, without a copy."""
     bitmap = None if valid.all() else _bitmap(valid)
     kind = pa.StringArray if offsets.dtype == np.int32 else pa.LargeStringArray
     texts = kind.from_buffers(len(valid), pa.py_buffer(offsets), pa.py_buffer(data), bitmap)

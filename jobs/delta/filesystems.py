@@ -1,4 +1,4 @@
-"""Where files are: the file systems of paths and URIs."""
+"""File systems of paths and URIs."""
 
 import os
 import tempfile
@@ -11,16 +11,16 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 HADOOP_SCHEMES: Final = frozenset({"hdfs", "viewfs"})
-"""Stores that pyarrow reaches by Hadoop's native libraries alone, and delta-rs by itself."""
+"""Stores that pyarrow can reach only with Hadoop's native libraries, and delta-rs without them."""
 
 S3_SCHEMES: Final = frozenset({"s3", "s3a"})
 
 
 class HadoopHandler(DeltaStorageHandler):  # type: ignore[misc]
-    """Files on HDFS by the client of delta-rs: name nodes and their nameservices are those of HADOOP_CONF_DIR."""
+    """HDFS through the client of delta-rs; HADOOP_CONF_DIR defines the name nodes and nameservices."""
 
     def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> pa.PythonFile:
-        """A new file. pyarrow hands over buffers, and delta-rs takes bytes alone."""
+        """Open a new file. pyarrow passes buffers, but delta-rs accepts only bytes."""
         return pa.PythonFile(_TakesBuffers(self._handler.open_output_stream(path, metadata)), mode="w")
 
 
@@ -42,12 +42,12 @@ def _hadoop_filesystem(authority: str) -> fs.FileSystem:
 
 @cache
 def _s3_filesystem(endpoint: str) -> fs.FileSystem:
-    """delta-rs reads the variable by itself, pyarrow does not."""
+    """S3 at the endpoint of an environment variable, which delta-rs reads by itself and pyarrow does not."""
     return fs.S3FileSystem(endpoint_override=endpoint)
 
 
 def filesystem_of(uri: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a URI or an absolute local path, and the path in it."""
+    """The file system of a URI or an absolute local path, and the path within it."""
     if "://" not in uri:
         return fs.LocalFileSystem(), uri
     scheme, _, rest = uri.partition("://")
@@ -58,35 +58,35 @@ def filesystem_of(uri: str) -> tuple[fs.FileSystem, str]:
         endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     ):
         return _s3_filesystem(endpoint), rest
-    # Hadoop's name of S3 is s3a; pyarrow knows the store as s3
+    # Hadoop calls S3 s3a; pyarrow calls it s3
     filesystem, path = fs.FileSystem.from_uri("s3://" + uri[len("s3a://") :] if uri.startswith("s3a://") else uri)
     return filesystem, path
 
 
 def delete_folder(folder: str) -> None:
-    """Delete a folder or URI and all in it, if it is there."""
+    """Delete a folder and its contents, given as path or URI, if it exists."""
     filesystem, path = filesystem_of(folder)
     if filesystem.get_file_info(path).type == fs.FileType.Directory:
         filesystem.delete_dir(path)
 
 
 def delete_file(path: str) -> None:
-    """Delete a file or what a URI names, if it is there."""
+    """Delete a file, given as path or URI, if it exists."""
     filesystem, path = filesystem_of(path)
     if filesystem.get_file_info(path).type == fs.FileType.File:
         filesystem.delete_file(path)
 
 
 def spark_uri(path: str) -> str:
-    """A path as Hadoop takes it: local ones as escaped file URIs, since `:`, `%` or a space would mean something."""
+    """A path for Hadoop: local ones become escaped file URIs, since `:`, `%` and spaces have a meaning there."""
     if "://" in path:
         return path
-    # one slash, as Hadoop writes it itself: Delta compares the texts
+    # one slash, as Hadoop itself writes it: Delta compares the strings
     return "file:" + path
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write a local file, all of it or nothing: who opens it meanwhile reads what was there before."""
+    """Write a local file atomically: concurrent readers see its former content."""
     file.parent.mkdir(parents=True, exist_ok=True)
     number, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
     try:

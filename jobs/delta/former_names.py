@@ -1,8 +1,8 @@
 """Tables and columns that had another name in the last release (`former_name` of their declarations).
 
-Readers find them under either name. The first job that writes such a table renames it (`Warehouse.ensure`): a table is
+Readers find them under either name. The first job that writes such a table renames it (`Warehouse.ensure`). A table is
 created with the rows of the former one, whose folder is then deleted; where columns have other names, the table is
-written again. Each is one Delta transaction, so a job that breaks off leaves either the old or the new.
+rewritten. Each is one Delta transaction, so a job that fails leaves either the old table or the new one.
 """
 
 import dataclasses
@@ -17,16 +17,16 @@ from jobs.delta.scanner import Scanner
 from schemas.tables.declare import Table
 
 RENAME_APPLICATION: Final = "groupledger/rename"
-"""The application id of the commit that creates a table from the one of its former name."""
+"""The application id of the commit that creates a table from the one with its former name."""
 
 
 def former_table(table: Table) -> Table | None:
-    """The table under its former name; None if it had no other."""
+    """The declaration under its former name; None if it had none."""
     return None if table.former_name is None else dataclasses.replace(table, name=table.former_name, former_name=None)
 
 
 def former_columns(table: Table, columns: Collection[str], scanner: Scanner) -> dict[str, str]:
-    """Former name -> name, of those of some columns that a file has under their former names."""
+    """Former name -> name, for those of some columns that a file has under their former names."""
     former = {
         column.former_name: column.name
         for column in table.columns
@@ -37,7 +37,7 @@ def former_columns(table: Table, columns: Collection[str], scanner: Scanner) -> 
 
 
 def renamed_columns(delta: DeltaTable, table: Table) -> dict[str, str]:
-    """Former name -> name, of the columns that a table still has under their former names."""
+    """Former name -> name, for the columns that a table still has under their former names."""
     stored = {field.name for field in delta.schema().fields}
     return {
         column.former_name: column.name
@@ -47,14 +47,14 @@ def renamed_columns(delta: DeltaTable, table: Table) -> dict[str, str]:
 
 
 def set_statistics(delta: DeltaTable, table: Table) -> None:
-    """Name the columns with statistics that the table has: readers refuse a property that names another one."""
+    """Restrict the statistics property to columns that the table has: readers refuse a property with other names."""
     stored = {field.name for field in delta.schema().fields}
     kept = [name for name in statistics_columns(table) if name in stored]
     delta.alter.set_table_properties({STATISTICS_PROPERTY: ",".join(kept)})
 
 
 def create_with_files(path: str, table: Table, files: Sequence[AddAction]) -> None:
-    """Create a table that has files from its first version on."""
+    """Create a table that has files in its first version."""
     create_table_with_add_actions(
         path,
         delta_schema(table),
@@ -79,6 +79,6 @@ def overwrite_with_files(delta: DeltaTable, table: Table, files: Sequence[AddAct
 
 
 def next_version(delta: DeltaTable, app_id: str) -> Transaction:
-    """The version after an application's last one: whoever claims the same one meanwhile is refused."""
+    """The next transaction version of an application: a concurrent commit with the same version is refused."""
     last = delta.transaction_version(app_id)
     return Transaction(app_id, 0 if last is None else last + 1)

@@ -1,8 +1,8 @@
-"""Delta tables that a job has opened: each is opened once, and brought up to date when it is asked for.
+"""Open Delta tables of a job: each is opened once, and refreshed on access.
 
-A job looks at each table a dozen times. To open one is to read Delta's log since its last checkpoint; to bring a handle
-up to date is to list that log and to read what was committed since. On a local disk the folder of the log says whether
-anything was: nearly always nothing, which then costs two calls of the system.
+A job uses each table a dozen times. Opening one means reading Delta's log since its last checkpoint; refreshing a
+handle means listing the log and reading newer commits. On a local disk the modification time of the log folder shows
+whether there are any. Mostly there are none, which then costs two system calls.
 """
 
 from pathlib import Path
@@ -15,17 +15,17 @@ from deltalake.exceptions import DeltaError
 class _Opened(NamedTuple):
     table: DeltaTable
     changed_ns: int | None
-    """When the folder of its log had last changed, before the table was looked at; None of a store."""
+    """Modification time of the log folder before the table was read; None for object stores."""
 
 
 class Handles:
-    """Tables as they were when they were last looked at, by path or URI."""
+    """Tables as of the last refresh, by path or URI."""
 
     def __init__(self) -> None:
         self._opened: dict[str, _Opened] = {}
 
     def put(self, path: str, table: DeltaTable) -> None:
-        """Take over a table that was opened elsewhere, or just created."""
+        """Add a table that was opened elsewhere or just created."""
         self._opened[path] = _Opened(table, None)
 
     def newest(self, path: str) -> DeltaTable:
@@ -38,7 +38,7 @@ class Handles:
             and log is not None
             and changed_ns is not None
             and changed_ns == opened.changed_ns
-            # the folder's time is coarse: a commit in the same moment is seen by its file
+            # the folder's time is coarse: a commit within the same clock step is found by its file name
             and not (log / f"{opened.table.version() + 1:020}.json").exists()
         ):
             return opened.table
@@ -48,7 +48,7 @@ class Handles:
 
 
 def _updated(table: DeltaTable) -> DeltaTable | None:
-    """The table with what was committed since; None where its log of that time was cleaned up."""
+    """The refreshed table; None where the log files it needs were cleaned up."""
     try:
         table.update_incremental()
     except DeltaError:

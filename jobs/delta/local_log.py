@@ -1,9 +1,9 @@
-"""The log of a table on a local disk, read and written commit by commit.
+"""The Delta log of a table on a local disk, read and written commit by commit.
 
-delta-rs opens a table. What was committed since is a small JSON file a commit, which is read here, and a commit of
-files is written here: to ask delta-rs each time, which reads the log again, was half of what a small night took. What
-is more than adding and removing files (another schema, other properties), the commit that makes a checkpoint, and one
-of which somebody else was faster are delta-rs's.
+delta-rs opens a table. This module then reads each later commit (a small JSON file) and writes commits of files: asking
+delta-rs each time, which reads the log again, took half of a small night. delta-rs remains responsible for everything
+but adding and removing files (schema, properties), for the commit that creates a checkpoint, and for a commit that lost
+a race.
 """
 
 import json
@@ -28,25 +28,25 @@ from schemas.tables.declare import Table
 
 LOG: Final = "_delta_log"
 PROTOCOL: Final = (1, 2)
-"""Reader and writer versions of tables in which a commit of files needs nothing else."""
+"""Reader and writer versions of tables whose commits of files need nothing else."""
 BOUND_BY: Final = ("delta.invariants", "delta.appendOnly")
-"""What a table of that writer version may ask of rows and files; the ledger's have none."""
+"""Table features of that writer version that restrict rows or files; the ledger's tables use none."""
 CHECKPOINT_INTERVAL: Final = ("delta.checkpointInterval", 100)
 """The property, and delta-rs's default."""
 PLAIN: Final = frozenset({"commitInfo", "add", "remove", "txn"})
 TEMPORARY: Final = ("_commit_", ".json.tmp")
-"""How the name of a commit begins and ends that is not in the log yet, here as in delta-rs."""
+"""Prefix and suffix of a commit's temporary file, as delta-rs names it."""
 ASKED_MAX: Final = 2
-"""Applications of which delta-rs is asked; then the log is read for all of them."""
+"""For at most this many applications delta-rs is asked; after that the log is read for all of them."""
 UNFINISHED_SECONDS_MAX: Final = 3600
-"""Whose commit it is does not live any more."""
+"""Temporary files older than this belong to a process that no longer runs."""
 
 
 class LocalLog:
-    """The newest version of a table, as its log says it."""
+    """The newest version of a table, according to its log."""
 
     def __init__(self, path: str, table: Table, delta: DeltaTable) -> None:
-        """`delta`: the table as delta-rs opened it just now."""
+        """`delta`: the table as delta-rs has just opened it."""
         self._path = path
         self._schema = arrow_schema(table)
         self._delta = delta
@@ -65,29 +65,29 @@ class LocalLog:
         self._asked_count = 0
         self._is_cleared = False
         self.files: dict[str, TableFile] = files_by_name(delta, path, {})
-        """By their paths in the log; those of the newest commit first, as delta-rs lists them."""
+        """By path in the log; files of the newest commit first, in the order of delta-rs."""
 
     def catch_up(self) -> bool:
-        """Read what was committed since. False where delta-rs is to open the table again."""
+        """Read new commits. False where delta-rs must open the table again."""
         changed_ns = _changed_ns(f"{self._path}/{LOG}")
-        # the folder's time is coarse: a commit in the same moment is seen by its file
+        # the folder's time is coarse: a commit within the same clock step is found by its file name
         if changed_ns == self._changed_ns and not self._has(self.version + 1):
             return True
         while (text := _text_of(self._commit_file(self.version + 1))) is not None:
             if not self._apply(text):
                 return False
             self.version += 1
-        # where Delta cleaned its log up, commits since may be in a checkpoint alone
+        # after a log cleanup, newer commits may exist only in a checkpoint
         is_whole = changed_ns is not None and self._has(self.version)
         self._changed_ns = -1 if changed_ns is None else changed_ns
         return is_whole
 
     def transaction_version(self, app_id: str) -> int:
-        """The newest version which this application committed, or -1."""
+        """The newest version that this application committed, or -1."""
         if self._asked_count > ASKED_MAX:
             return self._transactions.get(app_id, -1)
         if app_id not in self._transactions:
-            # delta-rs reads its log again for each application, and many clusters have one each
+            # delta-rs reads its log again for each application, and each cluster has one
             self._asked_count += 1
             if self._asked_count > ASKED_MAX:
                 every = _transactions(f"{self._path}/{LOG}", self.version)
@@ -102,10 +102,12 @@ class LocalLog:
     def commit(
         self, added: Iterable[AddAction], removed: Iterable[RemoveAction], transactions: Mapping[str, int], mode: str
     ) -> int | None:
-        """Put the next commit into the log, whole or not at all: its version. None where it is delta-rs's, and nothing
-        was changed."""
+        """Write the next commit into the log atomically.
+
+        Returns its version; None where delta-rs must commit, and nothing was changed.
+        """
         version = self.version + 1
-        # delta-rs makes the checkpoint, and cleans the log up, in the commit behind which there is to be one
+        # delta-rs creates a checkpoint, and cleans up the log, in the commit before the interval ends
         if not self._is_plain or (version + 1) % self._checkpoint_interval == 0:
             return None
         made_at_ms = epoch_ms(datetime.now(UTC))
@@ -132,7 +134,7 @@ class LocalLog:
             temporary.write_bytes("\n".join(map(_json, actions)).encode())
             os.link(temporary, self._commit_file(version))
         except (FileExistsError, FileNotFoundError):
-            # somebody was faster, or an erasure took all that was unfinished
+            # another writer was faster, or an erasure deleted all unfinished commits
             return None
         finally:
             temporary.unlink(missing_ok=True)
@@ -182,13 +184,13 @@ class LocalLog:
         return datetime.fromisoformat(value) if is_time else value
 
     def _value(self, name: str, text: str | None) -> Any:
-        """A partition value of Delta's log: all are texts there."""
+        """A partition value in its declared type; Delta's log has strings."""
         type_ = self._schema.field(name).type
         return text if text is None or pa.types.is_string(type_) else pa.scalar(text).cast(type_).as_py()
 
 
 def delete_unfinished(path: str, *, age_seconds_min: float) -> None:
-    """Delete what commits that were killed left in a table's log: their rows' bounds are in it."""
+    """Delete temporary files of killed commits from a table's log, since they contain statistics of rows."""
     begin, end = TEMPORARY
     for file in Path(path, LOG).glob(f"{begin}*{end}"):
         with suppress(OSError):
@@ -197,20 +199,20 @@ def delete_unfinished(path: str, *, age_seconds_min: float) -> None:
 
 
 def has_log(path: str) -> bool:
-    """Is there a folder with a log at all? Asked hundreds of times a night: a `Path` costs more than it."""
+    """Does the folder have a Delta log? Called hundreds of times a night; a `Path` would take longer than the check."""
     return os.access(f"{path}/{LOG}", os.F_OK)
 
 
 def _transactions(log: str, version: int) -> dict[str, int] | None:
-    """The newest version that each application committed up to a version of the table. None where the log is not a
-    checkpoint of one file and the commits behind it."""
+    """The newest version that each application committed, up to a version of the table. None where the log is not a
+    single-file checkpoint followed by commits."""
     found: dict[str, int] = {}
     commits = range(version + 1)
     if (text := _text_of(f"{log}/_last_checkpoint")) is not None:
         try:
             commits = range(json.loads(text)["version"] + 1, version + 1)
         except (KeyError, ValueError):
-            # half written: only a hint to readers, who may do without it
+            # half-written: it is only a hint, and readers can do without it
             return None
         path = f"{log}/{commits.start - 1:020}.checkpoint.parquet"
         if not os.access(path, os.F_OK):
@@ -252,7 +254,7 @@ def _remove(action: RemoveAction) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    # arrow-rs reads the escapes of some characters beyond the basic plane wrong
+    # arrow-rs misreads the escapes of some characters outside the basic multilingual plane
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

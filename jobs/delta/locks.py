@@ -1,7 +1,7 @@
-"""One run of a kind at a time: a lock which the system releases when its process ends, however it ends.
+"""One run of a kind at a time: a lock that the system releases when its process ends, however it ends.
 
-Local warehouses only. On object stores nothing of the kind is to be had; there Delta's own conflict detection refuses
-the second writer of a table, and what a run that broke off is repeated with makes two runs write the same.
+For local warehouses only. Object stores have no such lock; there Delta's conflict detection refuses the second writer
+of a table, and since a failed run is repeated with the same inputs, two runs would write the same.
 """
 
 import fcntl
@@ -23,10 +23,10 @@ LOCK_BYTES_MAX: Final = 200
 def only_one(
     warehouse: Warehouse, job: str, cluster_id: str, *, since: datetime, holder: str | None = None
 ) -> Iterator[None]:
-    """While it lasts, no other process does this job on the same cluster and warehouse.
+    """Context in which no other process does this job for the same cluster and warehouse.
 
-    `holder`: who keeps the job from running, where it is another one. Raises WarehouseError, which says who does, and
-    since when.
+    `holder`: what to call the process that has the lock, if that is another job. Raises WarehouseError, which says who
+    has the lock and since when.
     """
     if "://" in warehouse.root:
         yield
@@ -35,7 +35,7 @@ def only_one(
     name = f"{job}-{sha256(cluster_id.encode()).hexdigest()[:16]}.lock"
     with writing("a lock", str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
-        # nothing is kept back: to close it could only fail again
+        # unbuffered: otherwise closing the file could fail again
         file = (folder / name).open("a+b", buffering=0)
     with file:
         try:

@@ -1,11 +1,11 @@
-"""What others than this project's jobs wrote into the ledger's tables: nobody else would miss a row that was taken out.
+"""Find writes to the ledger's tables by anyone but its own jobs: otherwise a deleted row would go unnoticed.
 
-Every commit of a job names its application (Delta's `txn` action). One that changes rows and names none of them is
-another's: DELETE, MERGE or RESTORE by SQL, say. Commits that only move rows (OPTIMIZE, VACUUM) and those of other
-columns or properties change no answer.
+Every commit of a job names its application (Delta's `txn` action). A commit that changes rows without one is foreign: a
+DELETE, MERGE or RESTORE in SQL, for example. Commits that only move rows (OPTIMIZE, VACUUM), and those that change
+other columns or properties, change no answer.
 
-A run of replay or of an audit saves the version of each table. Readers look at the commits after it, and so does the
-next run, which keeps what it found (`foreign_versions` of state.runs and state.audits) until everything is rebuilt.
+A replay or audit saves the version of each table. Readers check the commits after it. So does the next run, which keeps
+its findings (`foreign_versions` of state.runs and state.audits) until everything is rebuilt.
 """
 
 import json
@@ -24,30 +24,30 @@ from schemas.tables.declare import Table
 from schemas.tables.state import AUDITS, RUNS
 
 SOURCE_TABLES: Final = (RECORD_BATCHES, COVERAGE, QUARANTINE)
-"""Tables of bronze that silver and gold rest on."""
+"""Tables of bronze from which silver and gold are made."""
 COMMITS_READ_MAX: Final = 500
-"""Commits of one table that are looked at: a continuous capture makes one each second."""
+"""Maximum number of commits checked for one table: a continuous capture makes one each second."""
 
 _OURS: Final = re.compile(r'"appId"\s*:\s*"(groupledger/|capture/|watch/)')
 _CHANGES_ROWS: Final = re.compile(r'"dataChange"\s*:\s*true')
-"""Inside a JSON text quotes are escaped, so that neither is ever found in a value."""
+"""Quotes are escaped inside JSON strings, so neither pattern can match within a value."""
 _OWN_OPERATIONS: Final = frozenset({"Manual Update", "CREATE OR REPLACE TABLE"})
-"""Of maintain of older versions, and where a table of another layout is created again; SQL's DML makes neither."""
+"""Operations of maintain in older versions, and of recreating a table with another layout; SQL DML has others."""
 
 
 class ForeignWrite(NamedTuple):
-    """A commit of somebody else that changed rows."""
+    """A foreign commit that changed rows."""
 
     table: str
     version: int
     operation: str = ""
-    """As Delta's log names it; empty where it is not known any more."""
+    """As Delta's log names it; empty where the log no longer has it."""
 
 
 def foreign_writes(
     warehouse: Warehouse, table: Table, after_version: int, to_version: int | None = None
 ) -> Iterator[ForeignWrite]:
-    """Commits of others to a table behind one version, up to another (None: the newest), the latest of them last."""
+    """Foreign commits to a table after one version, up to another (None: the newest), in order."""
     filesystem, folder = filesystem_of(f"{warehouse.path(table)}/_delta_log")
     first = after_version + 1
     if to_version is not None:
@@ -59,7 +59,7 @@ def foreign_writes(
         if filesystem.get_file_info(path).type != fs.FileType.File:
             if to_version is None:
                 return
-            continue  # Delta cleaned its log up
+            continue  # removed by Delta's log cleanup
         with filesystem.open_input_file(path) as source:
             text = source.read().decode("utf-8", errors="replace")
         operation = _operation(text)
@@ -83,8 +83,9 @@ def later_writes(
     before: Mapping[str, int],
     after: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """Versions at which others wrote, by table: what is known of it, and what came between two versions of each table
-    (`after` None: the newest)."""
+    """Versions of foreign writes, by table: the `known` ones, and those between two versions of each table (`after`
+    None: up to the newest).
+    """
     found = dict(known)
     for name, version in before.items():
         if name in TABLES and (after is None or name in after):
@@ -95,12 +96,12 @@ def later_writes(
 
 
 def source_versions(warehouse: Warehouse) -> dict[str, int]:
-    """The newest versions of the tables of bronze that others rest on."""
+    """The newest versions of the tables in SOURCE_TABLES."""
     return {table.full_name: warehouse.version(table) for table in SOURCE_TABLES}
 
 
 def written_by_others(warehouse: Warehouse, cluster_id: str) -> list[ForeignWrite]:
-    """Writes of others to tables that hold rows of a cluster, the last one of each table, by table."""
+    """The last foreign write of each table with rows of a cluster, by table."""
     found: dict[str, ForeignWrite] = {}
     for table, number in ((RUNS, "replay_version"), (AUDITS, "audit_version")):
         maps = [name for name in table.column_names if name.endswith("_versions")]
@@ -119,7 +120,7 @@ def written_by_others(warehouse: Warehouse, cluster_id: str) -> list[ForeignWrit
 
 
 def lines(writes: Iterable[ForeignWrite], options: str = "") -> Iterator[str]:
-    """What somebody else wrote, a line a table, with what puts it right. `options` go with the command."""
+    """A line for each foreign write, with its remedy. `options` are added to the command."""
     for write in writes:
         by = f" by {write.operation}" if write.operation else ""
         layer = TABLES[write.table].layer

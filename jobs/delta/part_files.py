@@ -1,7 +1,7 @@
-"""Part files: what tasks write and the driver commits (`jobs.delta.warehouse`).
+"""Part files: tasks write them and the driver commits them (`jobs.delta.warehouse`).
 
-A task gets a target (`PartTarget`), writes Parquet (`PartWriter`) and returns what it wrote (`WrittenFile`), statistics
-for Delta's log included.
+A task gets a target (`PartTarget`), writes Parquet (`PartWriter`) and returns a description of each file
+(`WrittenFile`), including statistics for Delta's log.
 """
 
 import json
@@ -30,35 +30,35 @@ from schemas.tables.declare import Table
 
 LOG_PARTITION: Final = "log_partition"
 TO_LOG_OFFSET: Final = "to_log_offset"
-"""Columns of silver's tables of logs: rows of one log partition are neighbours."""
+"""Columns of silver tables by log partition: rows of one log partition are contiguous."""
 WRITE_BYTES: Final = 1 << 20
-"""Of pages at once: a kernel takes a third of the time for it that it takes for each page alone."""
+"""Pages are written in portions of this size: that takes the operating system a third of the time of single pages."""
 BUFFERED_BYTES_MAX: Final = 16 << 20
-"""Rows of small writes that wait for others are written at the latest when they are so large."""
+"""Maximum size of buffered rows."""
 STATISTICS_TEXT_MAX: Final = 32
-"""Characters of a text kept in Delta's statistics, as Spark's own writer keeps (DataSkippingReader)."""
+"""Length to which strings are truncated in Delta's statistics, as in Spark's own writer (DataSkippingReader)."""
 LAST_CHARACTER: Final = chr(0x10FFFF)
-"""No character comes after it."""
+"""The greatest Unicode character."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartTarget:
-    """Where tasks write the part files of one commit. Small and picklable: it goes to every task."""
+    """The destination of the part files of one commit. Small and picklable: every task gets it."""
 
     table_name: str
     folder: str
-    """Absolute folder or URI; paths of `WrittenFile` start here."""
+    """Absolute folder or URI; paths in `WrittenFile` are relative to it."""
     codec: str
 
     @property
     def table(self) -> Table:
-        """The declaration."""
+        """The declaration of the table."""
         return TABLES[self.table_name]
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """One part file which a task has closed."""
+    """One closed part file."""
 
     path: str
     """Relative to the folder of its `PartTarget`."""
@@ -70,12 +70,12 @@ class WrittenFile:
 
 
 class PartWriter:
-    """Writes one part file, record batch by record batch; each `write` makes row groups of its own.
+    """Writes one part file, record batch by record batch; each `write` makes new row groups.
 
-    `partition_values` holds the value of each partition column (all rows of a part file have one). With
-    `row_group_rows_min`, smaller writes are buffered, in their order, until they have that many rows together. With
-    `row_group_rows_max`, row groups have no more rows, and say where in the log these ended. Use as a context manager:
-    leaving it in an error removes the file. `written` is there after `close`.
+    `partition_values`: the value of each partition column, the same for all rows of the file. `row_group_rows_min`:
+    smaller writes are buffered, in order, until they have this many rows. `row_group_rows_max`: row groups have no more
+    rows, and get statistics of where in the log their rows end. Use as a context manager: an error removes the file.
+    `written` is set by `close`.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class PartWriter:
         self._partition_values = dict(partition_values)
         if set(partition_values) != set(self._table.partition_by):
             raise WarehouseError(f"{target.table_name} needs a value for each of {self._table.partition_by}")
-        # a repeated task writes another file, so that a late first attempt never changes a committed one
+        # a retried task writes another file, so a late first attempt cannot change a committed one
         self._path = f"{name}-{uuid.uuid4().hex}.parquet"
         self._folder = target.folder
         self._filesystem, folder = filesystem_of(target.folder)
@@ -107,11 +107,11 @@ class PartWriter:
         self._buffered_bytes = 0
         self._layout: _Layout | None = None
         self._never_null: frozenset[str] | None = None
-        """Columns without any null, as the first rows say."""
+        """Columns without nulls, according to the first rows."""
         self.written: WrittenFile | None = None
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Append rows; columns by name, in any order; partition columns are taken from `partition_values`."""
+        """Append rows. Columns are matched by name; partition columns come from `partition_values`."""
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         table = self._in_file_order(table)
         if table.num_rows >= self._row_group_rows_min:
@@ -121,14 +121,14 @@ class PartWriter:
         buffered = _copied(table)
         self._buffered.append(buffered)
         self._buffered_count += buffered.num_rows
-        # of memory of its own: to add up what is in use of it, column by column, costs as much as the copy
+        # exact, since the rows were copied; nbytes, summed column by column, would take as long as the copy
         self._buffered_bytes += buffered.get_total_buffer_size()
         if self._buffered_count >= self._row_group_rows_min or self._buffered_bytes >= BUFFERED_BYTES_MAX:
             self._write_buffered()
 
     def _write_buffered(self) -> None:
         if self._buffered:
-            # a dictionary that changes within a row group would be given up
+            # a dictionary that changes within a row group would be dropped
             rows = _unified(pa.concat_tables(self._buffered)).combine_chunks()
             self._buffered, self._buffered_count, self._buffered_bytes = [], 0, 0
             self._write(rows)
@@ -142,7 +142,7 @@ class PartWriter:
         self._row_count += table.num_rows
 
     def close(self) -> WrittenFile:
-        """Finish the file and say what was written."""
+        """Close the file and return its description."""
         if self.written is None:
             self._write_buffered()
             with writing(self._table.full_name, self._folder):
@@ -169,7 +169,7 @@ class PartWriter:
         if error is None:
             self.close()
             return
-        # whatever closing says: the error that is there came first
+        # ignore errors of closing: the original error is raised
         with suppress(Exception):
             if self._writer is not None:
                 self._writer.close()
@@ -184,8 +184,8 @@ class PartWriter:
             self._filesystem.open_output_stream(self._full_path, buffer_size=WRITE_BYTES),
             schema,
             codec=self._codec,
-            # of row groups; Delta's own, of files, are for all columns: these only pay for the numbers of the key, and
-            # for those by which the audit reads
+            # statistics of row groups, only for numbers in the key and for those that the audit filters by; Delta's
+            # statistics of files cover all columns
             statistics=[field.name for field in schema if field.name in sought and is_packed(field.type)],
         )
 
@@ -210,7 +210,7 @@ class PartWriter:
         for declared in arrow_schema(self._table):
             name = declared.name
             if name in self._partition_values:
-                # in Delta's log alone
+                # only in Delta's log
                 continue
             type_ = rows.column(name).type
             if not _is_type_of(type_, declared.type):
@@ -222,26 +222,26 @@ class PartWriter:
 
 
 class _Layout(NamedTuple):
-    """Rows as they are given, and as they are written: found once for all that are given alike."""
+    """How to convert given rows to those of the file: computed once for rows of equal schema."""
 
     given: pa.Schema
     sources: tuple[int, ...]
-    """Of each column of the file, its index in the given ones."""
+    """Index of each file column among the given columns."""
     file: pa.Schema
     is_as_given: bool
 
 
 def _unified(rows: pa.Table) -> pa.Table:
-    """Rows whose chunks share one dictionary in each column of texts, however many texts there are."""
+    """Rows whose chunks share one dictionary in each string column."""
     try:
         return rows.unify_dictionaries()
     except pa.ArrowInvalid:
-        # the indices of some column are too narrow for the texts of all its chunks
+        # the index type of a column is too narrow for the strings of all its chunks
         return rows.cast(pa.schema([field.with_type(_uncoded(field.type)) for field in rows.schema]))
 
 
 def _uncoded(type_: pa.DataType) -> pa.DataType:
-    """A type without dictionaries, wherever they are in it."""
+    """The type without dictionary encoding at any level."""
     if pa.types.is_dictionary(type_):
         return type_.value_type
     if pa.types.is_list(type_):
@@ -252,14 +252,14 @@ def _uncoded(type_: pa.DataType) -> pa.DataType:
 
 
 def _copied(rows: pa.Table) -> pa.Table:
-    """Rows in memory of their own, dictionaries aside: columnar replays fill their buffers again."""
+    """A copy of the rows, except dictionaries: columnar replays reuse their buffers."""
     return pa.concat_tables([rows, rows.slice(0, 0)]).combine_chunks()
 
 
 def write_part(
     target: PartTarget, rows: pa.Table, name: str = "part", partition_values: Mapping[str, Any] | None = None
 ) -> WrittenFile:
-    """Write rows as one part file. Without `partition_values` they are read from the rows, which must agree."""
+    """Write rows as one part file. Without `partition_values`, the values are read from the rows, which must agree."""
     if partition_values is None:
         partition_values = _common_values(rows, target.table)
     with PartWriter(target, name, partition_values) as writer:
@@ -269,7 +269,7 @@ def write_part(
 
 
 def write_parts(target: PartTarget, rows: pa.Table, name: str = "part") -> list[WrittenFile]:
-    """Write rows as part files, one for each set of partition values; none for no rows."""
+    """Write rows as part files, one for each combination of partition values; none if there are no rows."""
     partition_by = list(target.table.partition_by)
     if not rows.num_rows:
         return []
@@ -289,8 +289,8 @@ def write_parts(target: PartTarget, rows: pa.Table, name: str = "part") -> list[
 
 
 class _Statistics:
-    """Minimum, maximum and null count of some columns, over all rows of a file; whoever writes numbers and times knows
-    their bounds."""
+    """Minimum, maximum and null count of some columns, over all rows of a file. The Parquet writer provides the
+    bounds of numbers and times."""
 
     def __init__(self, table: Table) -> None:
         self._names = statistics_columns(table)
@@ -307,7 +307,7 @@ class _Statistics:
         for name in self._others:
             column = rows.column(name)
             if pa.types.is_dictionary(column.type):
-                # bounds over the dictionary hold for its rows too
+                # bounds of the dictionary are bounds of its rows too
                 column = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
             bounds = pc.min_max(column)
             if bounds["min"].is_valid:
@@ -330,7 +330,7 @@ class _Statistics:
                 "maxValues": {name: _statistic(_upper_bound(value)) for name, value in maximum.items()},
                 "nullCount": self._null_count,
             },
-            ensure_ascii=False,  # arrow-rs reads the escapes of some characters beyond the basic plane wrong
+            ensure_ascii=False,  # arrow-rs misreads the escapes of some characters outside the basic multilingual plane
         )
 
 
@@ -345,12 +345,13 @@ def _statistic(value: Any) -> Any:
 
 
 def _lower_bound(value: Any) -> Any:
-    """A long text cut, which makes it less."""
+    """A long string is truncated, which makes it less."""
     return value[:STATISTICS_TEXT_MAX] if isinstance(value, str) else value
 
 
 def _upper_bound(value: Any) -> Any:
-    """A long text cut to one that is not less. There must be one: to delta-rs no maximum is below everything."""
+    """A long string is truncated and raised, so that it is not less. A bound is required: delta-rs treats a missing
+    maximum as less than everything."""
     if not isinstance(value, str) or len(value) <= STATISTICS_TEXT_MAX:
         return value
     end = STATISTICS_TEXT_MAX
@@ -360,7 +361,7 @@ def _upper_bound(value: Any) -> Any:
 
 
 def partition_text(value: Any) -> str | None:
-    """A partition value as Delta's log holds it."""
+    """A partition value as a string of Delta's log."""
     if value is None:
         return None
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
@@ -377,7 +378,7 @@ def _common_values(rows: pa.Table, table: Table) -> dict[str, Any]:
 
 
 def _is_type_of(type_: pa.DataType, declared: pa.DataType) -> bool:
-    """Is it the declared type, dictionary coded or not, wherever in a list or struct?"""
+    """Is it the declared type, with or without dictionary encoding at any level?"""
     if pa.types.is_dictionary(type_):
         return bool(type_.value_type == declared)
     if pa.types.is_list(type_) and pa.types.is_list(declared):

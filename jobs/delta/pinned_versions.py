@@ -1,7 +1,8 @@
-"""Pinned versions for readers of all clusters together, while a replay or an audit is under way or where one broke off.
+"""Pinned versions for readers of all clusters, while a replay or an audit is running or after one failed.
 
-`jobs.delta.replay_runs` and `jobs.delta.audit_runs` say it of one cluster. A table of several has rows of each at a
-version of its own: of one whose run is not whole those that its last whole run left, of all others the newest."""
+`jobs.delta.replay_runs` and `jobs.delta.audit_runs` do this for one cluster. In a table of several clusters, rows of a
+cluster with an incomplete run are read at the version of its last whole run, all others at the newest version.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -40,15 +41,15 @@ OF_REPLAY: Final = (
     REPLAY_FAILURES,
 )
 OF_AUDIT: Final = (*GOLD_TABLES, AUDITED_LOGS)
-"""Tables which a run writes one after another, so that one which is under way has written some of them."""
+"""Tables that an audit writes one after another, so that an incomplete one has written some of them."""
 
 Pinned = Mapping[str, int | None]
-"""By cluster id, the Delta version at which its rows of a table are read; None: it has none yet. Clusters which are not
-in it are read at the newest version."""
+"""By cluster id, the Delta version at which its rows of a table are read; None: none exists yet. Other clusters are
+read at the newest version."""
 
 
 def pinned_versions(warehouse: Warehouse) -> Mapping[Table, Pinned]:
-    """Pinned versions by table; empty while every run is whole."""
+    """Pinned versions by table; empty while no run is incomplete."""
     pinned: dict[Table, dict[str, int | None]] = {}
     for cluster_id in _not_whole(warehouse, REPLAY_STARTS, RUNS, "replay_version"):
         run = WholeRun.newest(warehouse, cluster_id)
@@ -60,7 +61,7 @@ def pinned_versions(warehouse: Warehouse) -> Mapping[Table, Pinned]:
 
 
 def _not_whole(warehouse: Warehouse, starts: Table, ends: Table, number: str) -> list[str]:
-    """Clusters of which a run began and has not ended."""
+    """Clusters with a run that began and has not ended."""
     newest: list[dict[str, int]] = []
     for table in (starts, ends):
         rows = warehouse.read(table, ["cluster_id", number])

@@ -1,11 +1,11 @@
-"""Runs of replay: which ones are whole, which one broke off, and the tables as a whole run left them.
+"""Runs of replay: whole ones, failed ones, and the tables as of a whole run.
 
-A run writes its start (state.replay_starts), then its tables one after another, each in a Delta transaction of its own.
-Its row in state.runs comes last, with the version that each table then has. Readers read at these versions: they do not
-see what a run that is under way, or broke off, has written.
+A run writes its start (state.replay_starts), then its tables one after another, each in its own Delta transaction. Its
+row in state.runs comes last, with the version of each table. Readers use these versions, so they do not see what a
+running or failed run has written.
 
-A run that broke off is repeated by the next one, from the same version of bronze and the same state: what it makes is
-the same, so tables which have it already are left as they are.
+The next run repeats a failed one from the same version of bronze and the same state. Since the result is the same,
+tables that already have it are skipped.
 """
 
 import dataclasses
@@ -25,12 +25,12 @@ from schemas.tables.declare import Table
 from schemas.tables.state import REPLAY_STARTS, RUNS
 
 OTHERS_COLUMNS: Final = ("bronze_versions", "foreign_versions")
-"""Of state.runs: by which writes of others are known (`jobs.delta.other_writers`)."""
+"""Columns of state.runs that identify foreign writes (`jobs.delta.other_writers`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a run began: all that decides what it writes."""
+    """The start of a run: everything that determines what it writes."""
 
     replay_version: int
     run_id: str
@@ -46,11 +46,11 @@ class Start:
 
     @property
     def is_repeatable(self) -> bool:
-        """This version of the project would write the same."""
+        """True: this version of the project would write the same."""
         return (self.silver_format, self.state_format) == (SILVER_FORMAT, STATE_FORMAT)
 
     def table(self, cluster_id: str) -> pa.Table:
-        """Its row of state.replay_starts."""
+        """Its row in state.replay_starts."""
         row = dataclasses.asdict(self) | {"cluster_id": cluster_id}
         return pa.Table.from_pylist([row], schema=arrow_schema(REPLAY_STARTS))
 
@@ -58,8 +58,8 @@ class Start:
 class PinnedTables:
     """A cluster's rows of tables, each at its pinned Delta version, or at the newest where none is pinned.
 
-    A run records its start before it writes. So if no start was recorded after a table was looked at, the newest
-    version that was seen is whole. Otherwise the versions that the last whole run left are pinned from then on.
+    A run records its start before it writes. So if no start was recorded after a table was read, the newest version is
+    whole. Otherwise the versions of the last whole run are pinned from then on.
     """
 
     def __init__(self, warehouse: Warehouse, cluster_id: str, versions: Mapping[str, int]) -> None:
@@ -67,17 +67,17 @@ class PinnedTables:
         self._cluster_id = cluster_id
         self._versions = dict(versions)
         self.left_versions: Mapping[str, int] = dict(versions)
-        """The version of each table as the last whole run left it."""
+        """The version of each table as of the last whole run."""
         self._left: Mapping[str, int] = {}
         """The versions to pin once another run has begun."""
         self._has_begun: Callable[[], bool] = lambda: False
 
     def watch(self, starts: Table, has_begun: Callable[[], bool], *, is_writer: bool) -> bool:
-        """Pin nothing until another run has begun: the tables are whole at their newest versions, whatever job wrote to
-        them since the last one. Answers whether one has begun already, where that cannot be.
+        """Pin nothing until another run begins: the tables are whole at their newest versions, whatever job wrote to
+        them since the last run. Returns whether a run has begun already, which rules that out.
 
-        `starts`: where runs say so, which is read again only once it has another version. `is_writer`: nobody else can
-        begin one.
+        `starts`: the table with starts of runs; it is read again only if its version changes. `is_writer`: nobody else
+        can begin a run.
         """
         seen = self._warehouse.version(starts)
         if has_begun():
@@ -87,14 +87,14 @@ class PinnedTables:
         return False
 
     def _is_overtaken(self) -> bool:
-        """Has another run begun, so that other versions are pinned from now on?"""
+        """Has another run begun? Then the versions of the last whole run are pinned."""
         if not self._left or not self._has_begun():
             return False
         self._versions, self._left = dict(self._left), {}
         return True
 
     def is_readable(self, table: Table) -> bool:
-        """Is the pinned version still there, with all its files? A table that is not pinned always is."""
+        """Does the pinned version still exist, with all its files? True for a table that is not pinned."""
         version = self.version_of(table)
         return version is None or self._warehouse.has_version(table, version)
 
@@ -110,7 +110,7 @@ class PinnedTables:
         return tuple(file for file in files if file.partition_values["cluster_id"] == self._cluster_id)
 
     def read(self, table: Table, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
-        """The cluster's rows, on the driver; `where`: columns which must equal a value."""
+        """The cluster's rows, on the driver; `where`: column values to filter by."""
         of_cluster = {"cluster_id": self._cluster_id, **where}
         rows = self._warehouse.read(table, columns, where=of_cluster, version=self.version_of(table))
         if self._is_overtaken():
@@ -119,9 +119,10 @@ class PinnedTables:
 
 
 class WholeRun(PinnedTables):
-    """The newest whole run of a cluster, and the tables as it left them.
+    """The newest whole run of a cluster, and the tables as of that run.
 
-    Where no run is known, none has begun since, or the run did not write a table, the newest version is read.
+    The newest version of a table is read if no run is known, if none has begun since, or if the run did not write the
+    table.
     """
 
     def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
@@ -132,11 +133,11 @@ class WholeRun(PinnedTables):
         version = None if row is None else row["replay_version"]
         self.replay_version: int = -1 if version is None else version
         self.admin_version: int | None = None if row is None else row["admin_version"]
-        """Versions of the Admin snapshots that the run read."""
+        """Version of the Admin snapshots that the run read (sum over both tables)."""
 
     @classmethod
     def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
-        """As state.runs has it now. `is_writer`: whoever asks is about to begin a run, and nobody else can."""
+        """From the current state.runs. `is_writer`: the caller is about to begin a run, and nobody else can."""
         columns = ["started_at", "replay_version", "table_versions", "admin_version", *OTHERS_COLUMNS]
         rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
         newest = max(rows, key=lambda row: (row["replay_version"] or -1, row["started_at"]), default=None)
@@ -146,9 +147,9 @@ class WholeRun(PinnedTables):
 
 
 def earlier_runs(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Iterator[WholeRun]:
-    """The whole runs before one, the newest first, each with the tables as it left them.
+    """Yield the whole runs before this one, newest first, each with the tables as of that run.
 
-    Only those since the last rebuild: what was there before may be of another format, or of other settings.
+    Only those since the last rebuild: earlier ones may have another format or other settings.
     """
     starts = warehouse.read(
         REPLAY_STARTS, ["replay_version", "is_rebuild"], where={"cluster_id": cluster_id}
@@ -163,13 +164,13 @@ def earlier_runs(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Iter
 
 
 def is_renamed_since(warehouse: Warehouse, cluster_id: str, replay_version: int) -> bool:
-    """Did a whole run after the one of a version rewrite earlier rows, as far as is known?"""
+    """Did a whole run after this one rewrite earlier rows under other names? True where that is not known."""
     rows = warehouse.read(RUNS, ["replay_version", "is_renamed"], where={"cluster_id": cluster_id}).to_pylist()
     return any(row["is_renamed"] is not False for row in rows if (row["replay_version"] or -1) > replay_version)
 
 
 def broken_off(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Start | None:
-    """The run which began after the newest whole one and did not end; the last one where there are several."""
+    """The last run that began after the newest whole one and did not end."""
     names = [field.name for field in dataclasses.fields(Start)]
     rows = warehouse.read(REPLAY_STARTS, names, where={"cluster_id": cluster_id}).to_pylist()
     started = [Start(**row) for row in rows if row["replay_version"] > whole.replay_version]

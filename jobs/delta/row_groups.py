@@ -1,4 +1,4 @@
-"""The row groups of a table's data files, in the order of their rows: what tasks read without Spark."""
+"""The row groups of a table's data files in row order, for tasks that read without Spark."""
 
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -13,13 +13,13 @@ from jobs.delta.table_files import TableFile
 from schemas.tables.declare import Table
 
 ORDER_COLUMNS: Final = ("base_offset", "log_partition")
-"""Row groups are kept in the order of the first of these which the table has."""
+"""Row groups are sorted by the first of these columns that the table has."""
 
 
 def row_groups_in_order(
     files: Sequence[TableFile], table: Table, columns: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of some files, row group by row group: all columns that a file of the table has today, or some."""
+    """Yield the rows of some files, row group by row group: some columns, or all that a file of the table has today."""
     order = next((name for name in ORDER_COLUMNS if name in table.column_names), None)
     schema = file_schema(table)
     if columns is not None:
@@ -37,7 +37,7 @@ def row_groups_in_order(
 
 
 def stored_rows(file: TableFile, table: Table) -> Iterator[pa.Table]:
-    """The rows of a file row group by row group, in the order in which they are stored, without partition columns."""
+    """Yield the rows of a file, row group by row group, as stored, without partition columns."""
     schema = file_schema(table)
     with Scanner(file.path) as scanner:
         for rows in scanner.row_groups():

@@ -1,4 +1,4 @@
-"""The one reader of Parquet files: whole, or the row groups that their statistics leave."""
+"""The only reader of Parquet files: whole files, or the row groups that statistics do not exclude."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -11,14 +11,13 @@ import pyarrow.parquet as pq
 from jobs.delta.filesystems import filesystem_of
 
 Bounds = tuple[Any, Any] | None
-"""The least and the greatest value of a column in a row group; None where a row may have none, or nothing tells it."""
+"""Minimum and maximum of a column in a row group; None where a row may be null, or without statistics."""
 
 
 class Scanner:
-    """A Parquet file, opened when it is first read. Use as a context manager.
+    """A Parquet file, opened on first access. Use as a context manager.
 
-    `coded`: columns that come as they are stored, the distinct texts and a number a row. `metadata`: of the footer,
-    where it was read before.
+    `coded`: columns to read dictionary-encoded, as they are stored. `metadata`: the footer, if it was read before.
     """
 
     def __init__(
@@ -37,7 +36,7 @@ class Scanner:
 
     @classmethod
     def of_open(cls, source: Any) -> Self:
-        """Of an open file, which the caller closes."""
+        """Scan an open file; the caller closes it."""
         scanner = cls("")
         scanner._parquet = pq.ParquetFile(source)
         return scanner
@@ -57,7 +56,7 @@ class Scanner:
 
     @property
     def metadata(self) -> pq.FileMetaData:
-        """What the footer tells."""
+        """The metadata in the footer."""
         if self._metadata is None:
             self._metadata = self._parquet.metadata
         return self._metadata
@@ -69,12 +68,12 @@ class Scanner:
 
     @cached_property
     def row_counts(self) -> tuple[int, ...]:
-        """Of each row group."""
+        """Number of rows of each row group."""
         return tuple(self.metadata.row_group(index).num_rows for index in range(self.metadata.num_row_groups))
 
     @property
     def row_group_bytes(self) -> list[int]:
-        """Of each row group, decompressed."""
+        """Uncompressed size of each row group."""
         return [self.metadata.row_group(index).total_byte_size for index in range(self.metadata.num_row_groups)]
 
     def bounds(self, column: str) -> list[Bounds]:
@@ -108,14 +107,14 @@ class Scanner:
     def row_groups(
         self, columns: Sequence[str] | None = None, indices: Iterable[int] | None = None
     ) -> Iterator[pa.Table]:
-        """The rows of some row groups, or of all, one row group after another."""
+        """Yield the rows of some row groups, or of all, one row group at a time."""
         for index in range(self.metadata.num_row_groups) if indices is None else indices:
             yield self.read_row_group(index, columns)
 
     def batches(
         self, columns: Sequence[str], *, rows_max: int, indices: Sequence[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of some row groups, or of all, at most so many at a time."""
+        """Yield the rows of some row groups, or of all, at most `rows_max` at a time."""
         return self._parquet.iter_batches(  # type: ignore[no-any-return]
             batch_size=rows_max, row_groups=indices, columns=list(columns), use_threads=self._use_threads
         )
@@ -128,9 +127,9 @@ def _listed(columns: Sequence[str] | None) -> list[str] | None:
 def dataset_of(
     paths: Sequence[str], schema: pa.Schema, partition_values: Sequence[Mapping[str, Any]] | None = None
 ) -> Any:
-    """Files of one file system as one pyarrow dataset, to be filtered: statistics prune their row groups.
+    """Files of one file system as one pyarrow dataset, so that filters prune row groups by statistics.
 
-    `partition_values`: of each file the columns that it does not store itself.
+    `partition_values`: for each file, the columns that it does not store.
     """
     import pyarrow.dataset as ds  # noqa: PLC0415  (slow to import, and few jobs need it)
 
@@ -146,7 +145,7 @@ def dataset_of(
 
 
 def _all_equal(values: Mapping[str, Any], schema: pa.Schema) -> Any:
-    """The condition that columns have these values."""
+    """A filter: these columns equal these values."""
     found = pc.scalar(True)
     for name, value in values.items():
         equal = pc.field(name) == pa.scalar(value, schema.field(name).type)

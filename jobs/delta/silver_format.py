@@ -1,7 +1,7 @@
-"""Which version of the project made silver: a number kept with each run of replay.
+"""The format of silver: a number kept with each replay that identifies incompatible versions of the project.
 
-Silver follows from bronze, so replay rebuilds it where another version made it. Jobs that only read silver report an
-error instead: earlier rows lack columns, or mean something else in them.
+Replay rebuilds silver of another version from bronze. Jobs that only read silver raise an error instead: rows of other
+versions lack columns, or have another meaning.
 """
 
 from typing import Final
@@ -13,23 +13,25 @@ from jobs.settings import place_words
 from schemas.tables.state import REPLAY_STARTS, RUNS
 
 SILVER_FORMAT: Final = 4
-"""Raised when the columns of silver, or what replay writes into them, change."""
+"""Raise it when the columns of silver, or what replay writes into them, change."""
 UNNUMBERED: Final = 1
-"""Silver of runs that kept no number."""
+"""The format of runs without a number."""
 
 NAMED_MAX: Final = 20
-"""Clusters named in an error."""
+"""Number of clusters named in an error."""
 
 
 def silver_format(warehouse: Warehouse, cluster_id: str) -> int | None:
-    """The format of the silver tables of a cluster; None if no replay of it ever finished."""
+    """The format of a cluster's silver tables; None if no replay of it ever finished."""
     rows = warehouse.read(RUNS, ["started_at", "silver_format"], where={"cluster_id": cluster_id}).to_pylist()
     newest = max(rows, key=lambda row: (row["started_at"], row["silver_format"] or UNNUMBERED), default=None)
     return None if newest is None else newest["silver_format"] or UNNUMBERED
 
 
 def other_version(found: int | None, expected: int) -> str | None:
-    """What to call a format which is not the expected one; None where nothing is there, or it is the expected one."""
+    """A name for a format that differs from the expected one; None where there is none, or where it is the expected
+    one.
+    """
     if found in (None, expected):
         return None
     assert found is not None
@@ -37,8 +39,9 @@ def other_version(found: int | None, expected: int) -> str | None:
 
 
 def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
-    """Raises WarehouseError where the silver tables of a cluster are of another version, or of a first replay that has
-    not ended, and says what to run; or where there are other clusters, but no such."""
+    """Raise WarehouseError, with the remedy, where a cluster's silver is of another version or its first replay has not
+    ended; also where the warehouse has only other clusters.
+    """
     found = silver_format(warehouse, cluster_id)
     if found is None and warehouse.read(REPLAY_STARTS, ["run_id"], where={"cluster_id": cluster_id}).num_rows:
         raise WarehouseError(

@@ -1,4 +1,4 @@
-"""Files of a table, as Delta's log has them."""
+"""Files of a table, according to Delta's log."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,26 +14,30 @@ from jobs.delta.scanner import Scanner
 from schemas.tables.declare import Table
 
 THREADS_BYTES_MIN: Final = 1 << 20
-"""Of a file whose columns are read side by side: to hand them out takes longer than to read those of a smaller one."""
+"""Minimum size of a file whose columns are read in parallel: for smaller ones, starting threads takes longer than
+reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One file of a table's newest version."""
+    """One data file of a table."""
 
     path: str
-    """Absolute path or URI, as `filesystem_of` takes it."""
+    """Absolute path or URI, for `filesystem_of`."""
     size_bytes: int
     row_count: int | None
-    """None where the writer kept no statistics."""
+    """None where the writer stored no statistics."""
     partition_values: Mapping[str, Any]
     minimum: Mapping[str, Any] = field(default_factory=dict)
-    """By column, for `jobs.delta.arrow_schemas.statistics_columns`; a column without statistics is not in it."""
+    """By column, for `jobs.delta.arrow_schemas.statistics_columns`; columns without statistics are missing."""
     maximum: Mapping[str, Any] = field(default_factory=dict)
 
 
 def files_by_name(delta: DeltaTable, folder: str, known: Mapping[str, TableFile]) -> dict[str, TableFile]:
-    """The files of a version by their paths in Delta's log. A file never changes: those in `known` are not read."""
+    """The files of a version by their paths in Delta's log.
+
+    Files never change, so those in `known` are not read again.
+    """
     actions = pa.table(delta.get_add_actions(flatten=True))
     names = actions["path"].to_pylist()
     unknown = [index for index, name in enumerate(names) if name not in known]
@@ -43,7 +47,9 @@ def files_by_name(delta: DeltaTable, folder: str, known: Mapping[str, TableFile]
 
 
 def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table:
-    """Some columns of one file, with the declared types, partition columns included; nulls where the file has none."""
+    """Some columns of one file in their declared types, including partition columns; nulls where the file lacks a
+    column.
+    """
     schema = arrow_schema(table)
     stored = [name for name in columns if name not in table.partition_by]
     with Scanner(file.path, use_threads=file.size_bytes >= THREADS_BYTES_MIN) as scanner:
@@ -57,13 +63,13 @@ def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table
             arrays.append(stored_column(rows, declared))
         else:
             scalar = pa.scalar(file.partition_values[name], declared.type)
-            # the row count of a projection without stored columns is in the footer alone
+            # for a projection without stored columns, the row count is only in the footer
             arrays.append(pa.chunked_array([pa.repeat(scalar, rows.num_rows)]))
     return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(name) for name in columns]))
 
 
 def place_of(name: str, folder: str) -> str:
-    """Where a file is: folders of partitions, which Spark's writer makes, are escaped once more in Delta's log."""
+    """The path of a file. Delta's log escapes Spark's partition folders once more."""
     return f"{folder}/{unquote(name)}"
 
 

@@ -1,12 +1,12 @@
-"""The one door for writes.
+"""The Delta tables of a warehouse, and the only place that writes them.
 
-Spark tasks write part files (`jobs.delta.part_files`) and return what they wrote (`WrittenFile`); the driver commits
-all files of a table in one Delta transaction (`Warehouse.commit`): by delta-rs, on every store, and on a local disk by
-`jobs.delta.local_log` where nothing but files is added and removed. No row passes through the JVM.
+Spark tasks write part files (`jobs.delta.part_files`) and return `WrittenFile`s; the driver commits all files of a
+table in one Delta transaction (`Warehouse.commit`), through delta-rs, or on a local disk through `jobs.delta.local_log`
+if the commit only adds and removes files. No row passes through the JVM.
 
-Every commit carries an application id and a version, Delta's `txn` action: a version at or below the last one of its
-application is skipped, so a repeated run changes nothing. Part files which no commit names (a failed or repeated task)
-are no part of a table; VACUUM removes them.
+Every commit has an application id and a version, Delta's `txn` action. A version at or below the application's last one
+is skipped, so a repeated run changes nothing. Part files that no commit names (of a failed or retried task) do not
+belong to a table; VACUUM deletes them.
 """
 
 import fcntl
@@ -57,35 +57,35 @@ Result = TypeVar("Result")
 
 APPEND: Final = "append"
 LOCKS: Final = "_locks"
-"""Folder of a local warehouse with the files that processes lock."""
+"""Folder of a local warehouse with lock files."""
 OVERWRITE: Final = "overwrite"
 
 SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "viewfs"})
 """Stores on which a commit of delta-rs is atomic."""
 
 MAINTAIN_APPLICATION: Final = "groupledger/maintain"
-"""The application id of commits that take files out and put others in."""
+"""The application id of commits that replace files."""
 
 LOG_RETENTION: Final = {
     "delta.logRetentionDuration": "interval 30 days",
     "delta.deletedFileRetentionDuration": "interval 1 week",
 }
-"""How long Delta keeps what its log says of older versions, by its own defaults."""
+"""How long Delta keeps the log and the files of older versions by default."""
 CLOCK_STEP_S: Final = 0.02
-"""Times of files are as coarse as this: what is older than now must be so by their clock, too."""
+"""Resolution of file times: after this delay, existing files have an earlier time than now."""
 
 ENCODED: Final = re.compile("%[0-9a-fA-F]{2}")
 
 DERIVED_LAYERS: Final = frozenset({"silver", "gold"})
-"""Layers whose tables can be rebuilt from those before them."""
+"""Layers whose tables can be rebuilt from the layers before."""
 
 TABLES_AT_ONCE: Final = 8
-"""With how many tables the driver is busy at a time."""
+"""Number of tables that the driver processes in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a commit did. `skipped`: the application's version was already there, nothing was written."""
+    """The result of a commit. `skipped`: the application's version already existed, and nothing was written."""
 
     version: int
     row_count: int
@@ -106,20 +106,20 @@ class Warehouse:
         codecs: Mapping[str, str] | None = None,
         takes_turns: bool = False,
     ) -> None:
-        """`takes_turns`: processes of several clusters commit to these tables at the same time. On a local disk each
-        waits for the others; in an object store Delta refuses one of two, which is then said."""
+        """`takes_turns`: processes of several clusters commit to these tables concurrently. On a local disk they
+        wait for each other; in an object store Delta refuses one of two, which raises an error."""
         self.root = root.rstrip("/")
         scheme = root.partition("://")[0] if "://" in root else "file"
         if scheme not in SCHEMES:
             raise WarehouseError(f"{root}: no warehouse can be there: name a local folder or one of {_names(SCHEMES)}")
         if ENCODED.search(self.root):
-            # delta-rs 1.6 decodes `%41` in the name of a folder, and then looks for another folder
+            # delta-rs 1.6 decodes `%41` in the name of a folder, and then uses another folder
             raise WarehouseError(f"{root}: % and two hexadecimal digits in its name: Delta takes them for a character")
         self._codec = codec
         self._codecs = dict(codecs or {})
         self._takes_turns = takes_turns and scheme == "file" and "://" not in root
         self._up_to_date: set[str] = set()
-        """Tables found to have all their columns."""
+        """Tables that are known to have all their columns."""
         self._handles = Handles()
         self._logs: dict[str, LocalLog] = {}
         """By path of a table on a local disk."""
@@ -131,18 +131,18 @@ class Warehouse:
         return f"{self.root}/{table.layer}/{table.name}"
 
     def exists(self, table: Table) -> bool:
-        """Is there a table?"""
+        """Does the table exist?"""
         path = self.path(table)
         if "://" not in path and (path in self._logs or not has_log(path)):
             return has_log(path)
         return bool(DeltaTable.is_deltatable(path))
 
     def ensure(self, table: Table) -> None:
-        """Create the table, with its comments, unless it is there. A table of the last release gets its new name, and
-        columns their new names; an older one gets the columns it lacks.
+        """Create the table, with its comments, if it does not exist. Rename a table and columns of the last release;
+        add missing columns to an older table.
 
-        A derived table in other partitions is created again, empty: such tables follow from others, and whoever writes
-        them writes all of a cluster's rows where another version wrote them.
+        A derived table with other partition columns is recreated empty: whoever writes such a table writes all rows of
+        a cluster again if another version wrote them.
         """
         if self.exists(table):
             if table.full_name in self._up_to_date:
@@ -165,23 +165,23 @@ class Warehouse:
         self._up_to_date.add(table.full_name)
 
     def ensure_names(self, tables: Iterable[Table]) -> None:
-        """Rename tables and columns of the last release, wherever they still have their former names."""
+        """Rename tables and columns of the last release that still have their former names."""
         for table in tables:
             has_renamed = any(column.former_name is not None for column in table.columns)
             if self._former(table) is not None or (has_renamed and self.exists(table)):
                 self.ensure(table)
 
     def _former(self, table: Table) -> Table | None:
-        """The table under its former name, if it is there."""
+        """The table under its former name, if it exists."""
         former = former_table(table)
         return former if former is not None and self.exists(former) else None
 
     def _stored(self, table: Table) -> Table | None:
-        """The table as it is to be read: under its name, else under its former one; None if neither is there."""
+        """The table as it can be read: under its name, else under its former one; None if neither exists."""
         return table if self.exists(table) else self._former(table)
 
     def _create_from_former(self, table: Table) -> None:
-        """Create the table with the rows of the former one, in one commit: who reads meanwhile sees all rows."""
+        """Create the table with the rows of the former one, in one commit, so concurrent readers see all rows."""
         files = write_parts(self.target(table), self.read(table))
         with self._writing(table):
             try:
@@ -196,7 +196,7 @@ class Warehouse:
             delete_folder(self.path(former))
 
     def _rename_columns(self, table: Table) -> None:
-        """Write the table again where columns have their former names: it is small, and its rows stay the same."""
+        """Rewrite the table where columns have their former names: it is small, and its rows stay the same."""
         delta = self._newest(table)
         renamed = renamed_columns(delta, table)
         if not renamed:
@@ -228,7 +228,7 @@ class Warehouse:
 
     @contextmanager
     def _turn(self, table: Table) -> Iterator[None]:
-        """While no other process that takes turns commits to the table."""
+        """Wait until no other process that takes turns commits to the table."""
         if not self._takes_turns:
             yield
             return
@@ -256,7 +256,7 @@ class Warehouse:
             self._handles.put(self.path(table), created)
 
     def _add_columns(self, table: Table) -> None:
-        """Add the declared columns which the table lacks, at its end: rows of before have nulls there."""
+        """Append the declared columns that the table lacks: existing rows have nulls there."""
         lacking = self._lacking(table)
         if not lacking:
             return
@@ -280,7 +280,7 @@ class Warehouse:
         return PartTarget(table.full_name, self.path(table), self._codecs.get(table.full_name, self._codec))
 
     def last_version(self, table: Table, app_id: str) -> int:
-        """The newest version which this application committed to the table, or -1."""
+        """The newest version that this application committed to the table, or -1."""
         if not self.exists(table):
             return -1
         log = self._log(table)
@@ -290,7 +290,8 @@ class Warehouse:
         return -1 if version is None else int(version)
 
     def ensure_all(self, tables: Sequence[Table], app_id: str) -> dict[str, int]:
-        """Ensure several tables; the newest version which an application committed to each, by full name, or -1."""
+        """Ensure several tables. Returns the newest version that an application committed to each, by full name, or
+        -1."""
 
         def version_of(table: Table) -> int:
             self.ensure(table)
@@ -299,10 +300,10 @@ class Warehouse:
         return dict(zip((table.full_name for table in tables), self.at_once(version_of, tables), strict=True))
 
     def at_once(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """What `function` gives for each item, each of a table of its own, in their order; what it raises first.
+        """Call `function` for each item, each about a table of its own; results in order. The first error is raised.
 
-        Some at a time: most of what it takes is to wait for the store, and delta-rs lets go of Python's lock meanwhile.
-        One by one where processes take turns: each has a core, and a disk to wait for is none.
+        In parallel, since most of the time is spent waiting for the store, and delta-rs releases the GIL. Sequentially
+        where processes take turns: each has one core, and a local disk causes no such waits.
         """
         if self._takes_turns:
             return [function(item) for item in items]
@@ -320,13 +321,12 @@ class Warehouse:
         replace: Mapping[str, Any] | None = None,
         removed: Sequence[TableFile] = (),
     ) -> Committed:
-        """Commit part files in one Delta transaction, or skip it when the application has come this far already.
+        """Commit part files in one Delta transaction; skipped if the application has committed this version already.
 
-        The files must be those of `target(table)`. `mode` "overwrite" takes all
-        former rows out; with `replace`, a value (or a tuple of values) for some partition columns, only those of these
-        partitions, and those of the files in `removed`, which are of others. `mode` "append" takes
-        only those in `removed` out, and no run of maintain may come between. Raises
-        WarehouseError when a file is not there as it was written, or another writer was faster.
+        The files must be those of `target(table)`. `mode` "overwrite" removes all former rows; with `replace` (a value
+        or a tuple of values for some partition columns), only those of these partitions, and the files in `removed`,
+        which are in other partitions. `mode` "append" removes only the files in `removed`, and fails if maintain
+        committed meanwhile. Raises WarehouseError when a part file is missing or differs, or another writer was faster.
         """
         self.ensure(table)
         reached(f"before {table.full_name}")
@@ -334,7 +334,7 @@ class Warehouse:
             with self._writing(table):
                 committed = self._commit(table, files, app_id, version, mode, replace, removed)
         except CommitFailedError as error:
-            # the other writer may have been an earlier attempt of this very run
+            # the other writer may have been an earlier attempt of this run
             if self.last_version(table, app_id) >= version:
                 return Committed(self.version(table), 0, skipped=True)
             raise WarehouseError(f"{table.full_name}: another writer committed meanwhile: {error}") from error
@@ -351,7 +351,7 @@ class Warehouse:
         mode: str = APPEND,
         replace: Mapping[str, Any] | None = None,
     ) -> Committed:
-        """Write and commit rows of the driver: for small results."""
+        """Write and commit small results of the driver."""
         target = self.target(table)
         if self.last_version(table, app_id) >= version:
             return Committed(self.version(table), 0, skipped=True)
@@ -369,12 +369,12 @@ class Warehouse:
         writers: Iterable[str],
         changes_rows: bool,
     ) -> int:
-        """Take files of a version out and put others in, in one Delta transaction; the version it makes.
+        """Replace files of a version in one Delta transaction. Returns the new version.
 
         `added` were written to `target(table)`. `changes_rows`: false where the same rows are only arranged
-        otherwise. Raises WarehouseError when one of `writers` (application ids), or another swap, committed to the
-        table since `version`: then nothing is changed, and what was written is of no table. Appends of others may
-        come between.
+        differently. Raises WarehouseError when one of `writers` (application ids), or another swap, committed to the
+        table since `version`: then nothing is changed, and the written files do not belong to any table. Concurrent
+        appends of others are allowed.
         """
         reached(f"before swap of {table.full_name}")
         try:
@@ -386,9 +386,8 @@ class Warehouse:
         return swapped
 
     def vacuum(self, table: Table, *, retention_hours: int, keep_versions: Sequence[int] = ()) -> None:
-        """Delete files which no version of the last `retention_hours` has, nor one of `keep_versions`, and part files
-        older than that which no commit names. Writes nothing where there is none.
-        """
+        """Delete files that neither a version of the last `retention_hours` nor one of `keep_versions` has, and
+        older part files that no commit names. Writes nothing if there are none."""
         if self.unreferenced(table, retention_hours=retention_hours, keep_versions=keep_versions):
             DeltaTable(self.path(table)).vacuum(
                 retention_hours,
@@ -401,9 +400,9 @@ class Warehouse:
     def unreferenced(
         self, table: Table, *, retention_hours: int, keep_versions: Sequence[int] = (), orphans_only: bool = False
     ) -> list[str]:
-        """Files in the table's folder which `vacuum` would delete, by relative path.
+        """Files in the table's folder that `vacuum` would delete, by relative path.
 
-        `orphans_only`: those which no commit ever named, the files of runs under way included.
+        `orphans_only`: only those that no commit ever named, including files of running jobs.
         """
         delta = DeltaTable(self.path(table))
 
@@ -421,14 +420,15 @@ class Warehouse:
         return sorted(listed(full=True) - (listed(full=False) if orphans_only else set()))
 
     def checkpoint(self, table: Table) -> None:
-        """Put what Delta's log says into one file, so that readers need not read it commit by commit."""
+        """Write a checkpoint of Delta's log, so that readers need not read it commit by commit."""
         with self._writing(table):
             DeltaTable(self.path(table)).create_checkpoint()
 
     def forget_history(self, table: Table) -> None:
-        """Leave nothing of the table but its newest version: neither files, nor what a log says of others, made or not.
+        """Delete everything of the table but its newest version: files, and log entries of other versions and failed
+        commits.
 
-        Whoever reads an older version fails.
+        Readers of an older version fail.
         """
         self.vacuum(table, retention_hours=0)
         if "://" not in self.root:
@@ -443,7 +443,7 @@ class Warehouse:
         delta.alter.set_table_properties({name: properties.get(name, usual) for name, usual in LOG_RETENTION.items()})
 
     def version(self, table: Table) -> int:
-        """The newest version of the table, or -1 where there is none."""
+        """The newest version of the table, or -1 if it does not exist."""
         stored = self._stored(table)
         if stored is None:
             return -1
@@ -451,7 +451,7 @@ class Warehouse:
         return int(self._newest(stored).version()) if log is None else log.version
 
     def has_version(self, table: Table, version: int) -> bool:
-        """Can this version of the table still be read? Its log must be there, and no file of it vacuumed."""
+        """Can this version of the table still be read? Its log must exist, and all its files."""
         try:
             files = self.files(table, version)
         except DeltaError:
@@ -462,7 +462,7 @@ class Warehouse:
         )
 
     def files(self, table: Table, version: int | None = None) -> list[TableFile]:
-        """The files of the table (its newest version, or the one given), for direct reading; none if no table."""
+        """The files of the table (newest or given version), for direct reading; empty if there is no table."""
         stored = self._stored(table)
         if stored is None:
             return []
@@ -472,14 +472,15 @@ class Warehouse:
         return list(self._files_of(self._at(stored, version), stored).values())
 
     def columns(self, table: Table, version: int | None = None, *, reader_version_max: int) -> list[str] | None:
-        """The columns of a version as they are stored; None where readers must know more of Delta than they say."""
+        """The stored columns of a version; None where it needs a higher Delta reader version than
+        `reader_version_max`."""
         delta = self._at(table, version)
         if delta.protocol().min_reader_version > reader_version_max:
             return None
         return [field.name for field in delta.schema().fields]
 
     def _files_of(self, delta: DeltaTable, table: Table) -> dict[str, TableFile]:
-        """By their paths in Delta's log; those of the version that was looked at last are known."""
+        """By their paths in Delta's log; cached for the version that was read last."""
         path, version = self.path(table), int(delta.version())
         last, known = self._listed.get(path, (-1, {}))
         if last != version:
@@ -494,8 +495,8 @@ class Warehouse:
         where: Mapping[str, Any] | None = None,
         version: int | None = None,
     ) -> pa.Table:
-        """Rows of a small table, on the driver, of its newest version or the one given. `where`: columns which must
-        equal a value. Empty if no table."""
+        """Rows of a small table on the driver, from its newest or the given version. `where`: column values to
+        filter by. Empty if there is no table."""
         wanted = list(columns) if columns is not None else list(table.column_names)
         needed = [*wanted, *(name for name in (where or {}) if name not in wanted)]
         schema = pa.schema([arrow_schema(table).field(name) for name in needed])
@@ -510,7 +511,7 @@ class Warehouse:
         return rows.select(wanted).replace_schema_metadata(None)
 
     def _log(self, table: Table) -> LocalLog | None:
-        """What the table's log says now; None of a store, where delta-rs is asked."""
+        """The table's log, refreshed; None in an object store, where delta-rs is used."""
         path = self.path(table)
         if "://" in path:
             return None
@@ -542,8 +543,8 @@ class Warehouse:
         committed = None if log is None else self._commit_to(log, table, files, app_id, version, mode, replace, removed)
         if committed is not None:
             return committed
-        # One handle from the check to the commit: delta-rs does not compare application versions itself, but it
-        # does refuse a commit when the same application committed after this handle was brought up to date.
+        # One handle from the check to the commit: delta-rs does not compare application versions itself, but it refuses
+        # a commit if the same application committed after this handle was refreshed.
         delta = self._newest(table)
         last = delta.transaction_version(app_id)
         if last is not None and last >= version:
@@ -557,11 +558,11 @@ class Warehouse:
         removals: list[RemoveAction] = []
         transactions = [Transaction(app_id, version)]
         if removed:
-            # its own overwrite takes out whole partitions only
+            # delta-rs's own overwrite removes whole partitions only
             taken = _taken_out(table, removed, self._files_of(delta, table).values(), mode, replace)
             removals = self._remove_actions(table, taken, at=datetime.now(UTC), data_change=True)
             if mode == APPEND:
-                # maintain, which merges files while captures run, must not cross this commit
+                # conflict with maintain, which merges files while captures run
                 transactions.append(next_version(delta, MAINTAIN_APPLICATION))
             mode, filters = APPEND, []
         delta.create_write_transaction(
@@ -588,7 +589,7 @@ class Warehouse:
         replace: Mapping[str, Any] | None,
         removed: Sequence[TableFile],
     ) -> Committed | None:
-        """None where it is delta-rs's to commit."""
+        """Commit to a local log. None where delta-rs must commit."""
         if log.transaction_version(app_id) >= version:
             return Committed(log.version, 0, skipped=True)
         taken = _taken_out(table, removed, log.files.values(), mode, replace)
@@ -613,9 +614,9 @@ class Warehouse:
         writers: Sequence[str],
         changes_rows: bool,
     ) -> int:
-        # delta-rs compares neither files nor rows of two commits, only the applications that they name: so this one
-        # names all whose commits it must not cross, each at its current version
-        delta = DeltaTable(self.path(table), version=version)  # of its own: the commit moves it
+        # delta-rs does not compare the files or rows of two commits, only their applications: so this one names all
+        # whose commits would conflict with it, each at its current version
+        delta = DeltaTable(self.path(table), version=version)  # a handle of its own: the commit advances it
         versions = {app_id: delta.transaction_version(app_id) for app_id in writers}
         delta.create_write_transaction(
             [
@@ -639,8 +640,8 @@ class Warehouse:
         return int(now.version())
 
     def _add_actions(self, table: Table, files: Sequence[WrittenFile], *, data_change: bool) -> list[AddAction]:
-        """Raises WarehouseError when a file is not there as it was written: delta-rs would take its word, and readers
-        would break later."""
+        """Raises WarehouseError when a file is missing or differs in size: delta-rs would not check, and readers
+        would fail later."""
         filesystem, folder = filesystem_of(self.path(table))
         infos = filesystem.get_file_info([f"{folder}/{file.path}" for file in files])
         for file, info in zip(files, infos, strict=True):
@@ -680,8 +681,8 @@ def _taken_out(
     mode: str,
     replace: Mapping[str, Any] | None,
 ) -> Collection[TableFile]:
-    """The files that a commit takes out, each once: those to be removed, and those whose rows it overwrites. Raises
-    WarehouseError where one to be removed is not there any more."""
+    """The distinct files that a commit removes: those to be removed, and those whose rows it overwrites. Raises
+    WarehouseError where one to be removed no longer exists."""
     if not {file.path for file in removed} <= {file.path for file in there}:
         raise WarehouseError(f"{table.full_name}: another run took files out meanwhile: run this one again")
     others = (file for file in there if _is_in(file, replace or {})) if mode == OVERWRITE else ()
@@ -689,7 +690,7 @@ def _taken_out(
 
 
 def _is_in(file: TableFile, partitions: Mapping[str, Any]) -> bool:
-    """Is a file in some partitions, as `commit` names them?"""
+    """Is a file in these partitions, in the form that `commit` uses?"""
     return all(
         file.partition_values[name] in (value if isinstance(value, tuple) else (value,))
         for name, value in partitions.items()

@@ -1,4 +1,4 @@
-"""Codecs of pages, by the name that settings have for them."""
+"""Compression codecs of pages, by their name in the settings."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -12,19 +12,19 @@ ZSTD_LEVEL: Final = 1
 
 
 class Codec(NamedTuple):
-    """`number`: in parquet.thrift."""
+    """`number`: CompressionCodec in parquet.thrift."""
 
     number: int
     bytes_max: Callable[[U8], int]
-    """What some bytes may become at most."""
+    """Upper bound of the compressed size."""
     compress_into: Callable[[U8, U8], int]
-    """Compress the first into the second; how many bytes of that are used."""
+    """Compress the first array into the second; returns the number of bytes written."""
     is_quick: bool
-    """Of numbers packed as deltas it finds a tenth, and takes as long for it as the packing."""
+    """True: gains only a tenth on delta-packed numbers, and takes as long for that as the packing."""
 
 
 def _zstd_bytes_max(data: U8) -> int:
-    # ZSTD_COMPRESSBOUND, and the head of a frame
+    # ZSTD_COMPRESSBOUND, plus the frame header
     return len(data) + (len(data) >> 8) + (1 << 10)
 
 
@@ -37,7 +37,7 @@ CODECS: Final[dict[str, Codec | None]] = {
         lambda data, into: cramjam.zstd.compress_into(data, into, level=ZSTD_LEVEL),
         is_quick=False,
     ),
-    # LZ4_RAW: a block as it is
+    # LZ4_RAW: a block without framing
     "lz4": Codec(
         7,
         cramjam.lz4.compress_block_bound,
@@ -48,14 +48,14 @@ CODECS: Final[dict[str, Codec | None]] = {
 
 
 class Compressor:
-    """Compresses into a buffer that is used again: memory that is touched first has its price."""
+    """Compresses into a reused buffer, since the first access to new memory is slow."""
 
     def __init__(self, codec: Codec) -> None:
         self.codec = codec
         self._buffer: U8 = np.empty(0, np.uint8)
 
     def compressed(self, data: U8) -> U8:
-        """Some bytes, compressed; valid until the next call."""
+        """The compressed bytes; valid until the next call."""
         size_max = self.codec.bytes_max(data)
         if size_max > len(self._buffer):
             self._buffer = np.empty(size_max, np.uint8)

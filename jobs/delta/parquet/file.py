@@ -1,4 +1,4 @@
-"""A Parquet file, row group by row group (parquet-format's README and parquet.thrift)."""
+"""Write a Parquet file, row group by row group (parquet-format's README and parquet.thrift)."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -30,31 +30,31 @@ from jobs.delta.parquet.thrift import (
 MAGIC: Final = b"PAR1"
 FORMAT_VERSION: Final = 2
 CREATED_BY: Final = b"groupledger version 1.0.0"
-"""As readers parse it: a name, `version`, and a number."""
+"""In the format that readers parse: a name, `version`, and a number."""
 ROW_GROUP_ROWS_MAX: Final = 1 << 20
 ROW_GROUP_BYTES_MAX: Final = 1 << 30
-"""Bytes of a row group in memory: a page tells its size in 31 bits."""
+"""Maximum size of a row group in memory: the size of a page is a signed 32-bit number."""
 DATA_PAGE: Final = 0
 DICTIONARY_PAGE: Final = 2
 _LEVEL_ENCODINGS: Final = (i32(3, Encoding.RLE), i32(4, Encoding.RLE))
 UNCOMPRESSED: Final = 0
-"""In parquet.thrift."""
+"""CompressionCodec in parquet.thrift."""
 
 SAMPLE_BYTES: Final = 1 << 13
 SAMPLED_BYTES_MIN: Final = 1 << 15
-"""Of a page whose begin is tried first; a smaller one is compressed as it is."""
+"""Of larger pages, the beginning is compressed first as a test; smaller pages are compressed at once."""
 COMPRESSED_SHARE_MAX: Final = 0.9
-"""Of what a page takes: where a codec finds less than a tenth, its time is worth more."""
+"""Maximum compressed share of a page: where a codec gains less than a tenth, it is not worth its time."""
 
 
 class Stream(Protocol):
-    """Where a file goes."""
+    """The destination of a file."""
 
     def write(self, data: Any) -> Any:
-        """Write bytes on."""
+        """Write bytes."""
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
 
 
 @dataclass(slots=True)
@@ -66,9 +66,11 @@ class _RowGroup:
 
 
 class ParquetFileWriter:
-    """Writes one file. `codec`: one of `CODECS`; numbers packed as deltas are not compressed further by lz4 and snappy,
-    which find a tenth there and take as long for it as the packing; times may be: many neighbours have the same one.
-    `statistics`: names of columns of numbers whose row groups tell their least and greatest value.
+    """Writes one file.
+
+    `codec`: one of `CODECS`. lz4 and snappy do not compress delta-packed numbers further, since they gain only a tenth
+    there and take as long as the packing; they do compress times, many of which are equal. `statistics`: names of
+    numeric columns whose row groups get a minimum and maximum.
     """
 
     def __init__(self, stream: Stream, schema: pa.Schema, *, codec: str, statistics: Collection[str] = ()) -> None:
@@ -83,23 +85,23 @@ class ParquetFileWriter:
         self._row_count = 0
         self._position = 0
         self.bounds: dict[str, tuple[int, int]] = {}
-        """The least and the greatest value of columns of numbers, times in microseconds, in all that was written."""
+        """Minimum and maximum of each numeric column over all rows written; times in microseconds."""
         self._write(MAGIC)
 
     @property
     def size_bytes(self) -> int:
-        """Written so far."""
+        """Bytes written so far."""
         return self._position
 
     def write(self, rows: pa.Table, row_group_rows_max: int | None = None) -> None:
-        """Append rows, in row groups of their own. Columns as in the schema, dictionary coded or not."""
+        """Append rows as new row groups. The columns are those of the schema, dictionary-encoded or not."""
         rows_max = min(row_group_rows_max or ROW_GROUP_ROWS_MAX, ROW_GROUP_ROWS_MAX)
         for start in range(0, rows.num_rows, rows_max):
             for part in _bounded(rows.slice(start, rows_max)):
                 self._write_group(part)
 
     def close(self) -> None:
-        """Write the footer and end the file."""
+        """Write the footer and close the file."""
         column_orders = [struct([nested(1, [])])] * sum(map(len, self._leaves))
         footer = struct(
             [
@@ -155,7 +157,7 @@ class ParquetFileWriter:
         group.chunks.append(struct([i64(2, start), (3, STRUCT, data)]))
 
     def _pays(self, page: Page) -> bool:
-        """Is a page compressed? As its begin says, where there is much of it."""
+        """Should a page be compressed? A large page is judged by its beginning."""
         if self._compressor is None:
             return False
         if (
@@ -169,7 +171,7 @@ class ParquetFileWriter:
         return len(self._compressor.compressed(page.body[:SAMPLE_BYTES])) <= COMPRESSED_SHARE_MAX * SAMPLE_BYTES
 
     def _write_page(self, kind: int, head: Field, body: U8, compressor: Compressor | None) -> int:
-        """Write a page; its size were it not compressed, header included."""
+        """Write a page. Returns its uncompressed size, including the header."""
         size = len(body)
         data = body if compressor is None else compressor.compressed(body)
         header = struct([i32(1, kind), i32(2, size), i32(3, len(data)), head])
@@ -192,7 +194,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _bounded(rows: pa.Table) -> Iterator[pa.Table]:
-    """Rows in parts whose bytes are not too many for a page."""
+    """Split rows into parts that do not exceed the size of a page."""
     if rows.num_rows > 1 and rows.get_total_buffer_size() > ROW_GROUP_BYTES_MAX and rows.nbytes > ROW_GROUP_BYTES_MAX:
         half = rows.num_rows // 2
         yield from _bounded(rows.slice(0, half))
@@ -203,7 +205,7 @@ def _bounded(rows: pa.Table) -> Iterator[pa.Table]:
 
 @cache
 def _chunk_head(leaf: Leaf, encoding: Encoding, codec: int) -> tuple[bytes, int]:
-    """What all chunks of a column begin with, and the number of the last field of it."""
+    """The beginning of the metadata that all chunks of a column share, and the number of its last field."""
     encodings = {encoding, Encoding.RLE}
     if encoding is Encoding.RLE_DICTIONARY:
         encodings.add(Encoding.PLAIN)
@@ -217,7 +219,7 @@ def _chunk_head(leaf: Leaf, encoding: Encoding, codec: int) -> tuple[bytes, int]
 
 
 def _statistics(page: Page) -> list[Field]:
-    """Of numbers: how many nulls, and, unless all are, the greatest and the least."""
+    """Statistics of numbers: the null count, and maximum and minimum unless all values are null."""
     fields = [i64(3, page.null_count)]
     if page.bounds is not None:
         size = 8 if page.leaf.physical is Physical.INT64 else 4

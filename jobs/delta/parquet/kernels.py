@@ -1,7 +1,7 @@
-"""Compiled loops over values: the bytes of a page of a Parquet file.
+"""Compiled loops that encode values into the bytes of Parquet pages.
 
-Each function writes at a place of `out` and gives the place behind what it wrote. The caller has made room: see
-`bytes_max`. The encodings are those of Parquet's Encodings.md.
+Each function writes into `out` from a position on and returns the position after its output. The caller provides enough
+room: see `bytes_max`. The encodings are those of Parquet's Encodings.md.
 """
 
 from typing import Any, Final
@@ -19,25 +19,25 @@ Numbers = NDArray[Any]
 BLOCK_VALUES: Final = 128
 MINIBLOCK_VALUES: Final = 32
 MINIBLOCKS: Final = BLOCK_VALUES // MINIBLOCK_VALUES
-"""As other writers have it; the format asks for multiples of 128 and 32."""
+"""The sizes that other writers use; the format requires multiples of 128 and 32."""
 BLOCK_BYTES_MAX: Final = 10 + MINIBLOCKS
-"""Of the head of a block: its least delta and the widths of its miniblocks."""
+"""Maximum size of a block header: the minimum delta and the bit widths of the miniblocks."""
 SLACK_BYTES: Final = 8 * BLOCK_VALUES
-"""Heads, what is missing of a last block, and what a number of 8 bytes writes too much."""
+"""Headers, padding of the last block, and the excess of an 8-byte store."""
 BUFFERED_BITS_MAX: Final = 56
-"""What may be added at once to less than a byte of bits, to be written as one number of 8 bytes."""
+"""Maximum number of bits that can be added to an incomplete byte and stored as one 8-byte number."""
 RUN_MIN: Final = 8
-"""Equal values that are a run: bits are packed eight values at a time."""
+"""Minimum length of a run of equal values: bit packing works on groups of eight values."""
 
 
 def bytes_max(count: int) -> int:
-    """What any of these functions may write of so many values of up to 8 bytes."""
+    """Upper bound of the output of any of these functions, for `count` values of up to 8 bytes."""
     return 8 * count + BLOCK_BYTES_MAX * (count // BLOCK_VALUES + 1) + SLACK_BYTES
 
 
 @compiled
 def _put_le64(out: U8, place: np.uint64, value: np.uint64) -> None:
-    """Eight bytes, the lowest first; the compiler makes one store of it."""
+    """Store 8 bytes, little-endian; compiles to one store."""
     out[place] = np.uint8(value & np.uint64(0xFF))
     out[place + np.uint64(1)] = np.uint8(value >> np.uint64(8) & np.uint64(0xFF))
     out[place + np.uint64(2)] = np.uint8(value >> np.uint64(16) & np.uint64(0xFF))
@@ -50,7 +50,7 @@ def _put_le64(out: U8, place: np.uint64, value: np.uint64) -> None:
 
 @compiled
 def _put_le32(out: U8, at: int, value: int) -> None:
-    """Four bytes, the lowest first."""
+    """Store 4 bytes, little-endian."""
     for index in range(4):
         out[at + index] = np.uint8(value >> (8 * index) & 0xFF)
 
@@ -83,13 +83,13 @@ def _bit_length(value: np.uint64) -> np.uint64:
 
 @compiled
 def _pack(values: Numbers, width: np.uint64, out: U8, at: int) -> int:
-    """Unsigned values of so many bits each, one behind the other, the lowest bit first. `at` moves to the next whole
-    byte. Up to 8 bytes more than needed are written."""
+    """Pack unsigned values of `width` bits each, lowest bit first. `at` advances to the next whole byte. Up to 8
+    bytes more than needed are written."""
     place, buffered, bits = np.uint64(at), np.uint64(0), np.uint64(0)
     count = len(values)
     index = 0
     twice = width + width
-    # as many at once as fit: the fewer steps that wait for each other, the faster
+    # as many values at once as fit: fewer dependent steps are faster
     if twice + twice <= np.uint64(BUFFERED_BITS_MAX):
         for index in range(0, count - 3, 4):
             first = np.uint64(values[index]) | np.uint64(values[index + 1]) << width
@@ -127,15 +127,16 @@ def _pack(values: Numbers, width: np.uint64, out: U8, at: int) -> int:
 
 @compiled
 def put_deltas(values: Numbers, out: U8, at: int) -> tuple[int, int, int]:
-    """DELTA_BINARY_PACKED of one value or more: in blocks, how each differs from the one before, less the least
-    difference. Returns the place behind them, the least and the greatest value."""
+    """DELTA_BINARY_PACKED of at least one value: blocks of differences between neighbours, minus the block's minimum
+    difference. Returns the position after them, the minimum and the maximum of the values.
+    """
     count = len(values)
     at = _put_uvarint(out, at, np.uint64(BLOCK_VALUES))
     at = _put_uvarint(out, at, np.uint64(MINIBLOCKS))
     at = _put_uvarint(out, at, np.uint64(count))
     at = _put_zigzag(out, at, np.int64(values[0]))
     lowest = highest = values[0]
-    # of the type of the values: a difference too large for it comes round, and back again when it is added
+    # same type as the values: an overflowing difference wraps around, and back again when it is added
     deltas = np.empty(BLOCK_VALUES, values.dtype)
     packed = np.empty(BLOCK_VALUES, np.uint64)
     for start in range(1, count, BLOCK_VALUES):
@@ -174,7 +175,9 @@ def put_deltas(values: Numbers, out: U8, at: int) -> tuple[int, int, int]:
 
 @compiled
 def put_runs(values: Numbers, width: int, out: U8, at: int) -> int:
-    """RLE: unsigned values of so many bits each, as runs of equal ones, or eight at a time with their bits packed."""
+    """RLE/bit-packing hybrid: unsigned values of `width` bits, as runs of equal values or as bit-packed groups of
+    eight.
+    """
     count = len(values)
     packed_from = index = 0
     while index < count:
@@ -191,7 +194,7 @@ def put_runs(values: Numbers, width: int, out: U8, at: int) -> int:
                 at += 1
             packed_from = index = end
         else:
-            # those before a run fill a group of eight: what is packed ends at one, unless it is the last
+            # values before a run complete a group of eight: bit-packed groups are always full, except the last one
             index = max(index + 1, packed_from + (end - packed_from) // RUN_MIN * RUN_MIN)
             index = packed_from + (index - packed_from + RUN_MIN - 1) // RUN_MIN * RUN_MIN
     if count > packed_from:
@@ -213,7 +216,7 @@ def _put_packed(values: Numbers, start: int, end: int, width: int, out: U8, at: 
 
 @compiled
 def put_bits(bits: U8, count: int, out: U8, at: int) -> int:
-    """RLE of a bit a value, as Arrow keeps them: eight in a byte, the first one lowest."""
+    """RLE of one bit per value, from an Arrow bitmap (eight per byte, lowest bit first)."""
     whole = count // 8
     packed_from = index = 0
     while index < whole:
@@ -222,7 +225,7 @@ def put_bits(bits: U8, count: int, out: U8, at: int) -> int:
         if byte in (0, 255):
             while end < whole and bits[end] == byte:
                 end += 1
-        # a run costs two bytes, and the head of what is packed behind it one
+        # a run costs two bytes, and the header of the next bit-packed group one
         if byte in (0, 255) and end - index > 3:
             if index > packed_from:
                 at = _put_packed_bits(bits, packed_from, index, out, at)
@@ -247,7 +250,7 @@ def _put_packed_bits(bits: U8, start: int, end: int, out: U8, at: int) -> int:
 
 @compiled
 def dense(values: Numbers, valid: U8, into: Numbers) -> int:
-    """The values whose bit is set, one behind the other; how many."""
+    """Copy the values whose validity bit is set; returns their number."""
     at = 0
     for index in range(len(values)):
         into[at] = values[index]
@@ -257,7 +260,7 @@ def dense(values: Numbers, valid: U8, into: Numbers) -> int:
 
 @compiled
 def dense_bits(bits: U8, valid: U8, count: int, out: U8, at: int) -> int:
-    """Of so many bits those whose other bit is set, packed."""
+    """Pack those of `count` bits whose validity bit is set."""
     buffered = filled = 0
     for index in range(count):
         if valid[index >> 3] >> (index & 7) & 1:
@@ -275,7 +278,10 @@ def dense_bits(bits: U8, valid: U8, count: int, out: U8, at: int) -> int:
 
 @compiled
 def put_texts(offsets: I32, data: U8, valid: U8, out: U8, at: int) -> int:
-    """PLAIN: each text behind its length; those whose bit is not set are left out. No bits: all are there."""
+    """PLAIN strings: each preceded by its length.
+
+    Strings whose validity bit is not set are left out; an empty `valid` means that none is null.
+    """
     for index in range(len(offsets) - 1):
         if len(valid) and not valid[index >> 3] >> (index & 7) & 1:
             continue
@@ -290,7 +296,9 @@ def put_texts(offsets: I32, data: U8, valid: U8, out: U8, at: int) -> int:
 
 @compiled
 def text_runs(offsets: I32, data: U8, valid: U8, heads: I32, lengths: I32) -> int:
-    """Runs of equal texts, nulls passed over, and how many: where each begins, and how many texts it has."""
+    """Runs of equal strings, ignoring nulls: writes the first index and the length of each, and returns their
+    number.
+    """
     count = 0
     head, head_length = 0, -1
     for index in range(len(offsets) - 1):
@@ -310,8 +318,11 @@ def text_runs(offsets: I32, data: U8, valid: U8, heads: I32, lengths: I32) -> in
 
 @compiled
 def list_levels(offsets: I32, valid: U8, of_empty: int, of_element: int, repetition: U8, definition: U8) -> int:
-    """Levels of a column of lists, and how many there are: an element starts a row (0) or goes on with it (1); there is
-    one, the list is empty, or it is null (one less). `valid`: no bits if no list is null."""
+    """Repetition and definition levels of a list column; returns their number.
+
+    Repetition: 0 starts a row, 1 continues it. Definition: element present, list empty, or list null (one less than
+    empty). `valid` is empty if no list is null.
+    """
     at = 0
     for row in range(len(offsets) - 1):
         length = offsets[row + 1] - offsets[row]
@@ -331,7 +342,7 @@ def list_levels(offsets: I32, valid: U8, of_empty: int, of_element: int, repetit
 
 @compiled
 def less_of_nulls(definition: U8, of_element: int, valid: U8) -> None:
-    """One level less for elements that are null."""
+    """Lower the definition level of null elements by one."""
     element = 0
     for index in range(len(definition)):
         if definition[index] == of_element:

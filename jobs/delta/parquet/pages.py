@@ -1,10 +1,10 @@
 """Columns as pages: levels, then values, in the encoding that suits their type.
 
-- Numbers and times: DELTA_BINARY_PACKED. Offsets, times and counts grow by small steps or do not change.
-- Texts: a dictionary, and RLE of the places in it; PLAIN where a dictionary would hold most of them.
-- Flags: PLAIN, a bit each. Whole batches, states and floating-point numbers: PLAIN.
+- Numbers and times: DELTA_BINARY_PACKED. Offsets, times and counts grow in small steps or stay the same.
+- Strings: a dictionary, and its indices as RLE; PLAIN where a dictionary would contain most of the strings.
+- Booleans: PLAIN, one bit each. Whole batches, states and floating-point numbers: PLAIN.
 
-A page holds all rows of a row group.
+A page contains all rows of a row group.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from jobs.delta.parquet.thrift import uvarint
 
 
 class Encoding(IntEnum):
-    """By their number in parquet.thrift."""
+    """Encoding in parquet.thrift."""
 
     PLAIN = 0
     RLE = 3
@@ -31,23 +31,23 @@ class Encoding(IntEnum):
 
 
 class Page(NamedTuple):
-    """One page of a leaf, not compressed. `body` is valid until the next page is made."""
+    """One uncompressed page of a leaf. `body` is valid until the next page is made."""
 
     leaf: Leaf
     encoding: Encoding
     value_count: int
-    """Nulls and empty lists included, as levels count."""
+    """Including nulls and empty lists: the number of levels."""
     body: U8
     dictionary: U8 | None = None
     dictionary_count: int = 0
     null_count: int = 0
-    """Of numbers, and where all values are null."""
+    """Set for numbers, and where all values are null."""
     bounds: tuple[int, int] | None = None
-    """The least and the greatest value, of numbers of which not all are null."""
+    """Minimum and maximum; set for numbers unless all are null."""
 
 
 class _Levels(NamedTuple):
-    """The bytes before the values of a page: its levels."""
+    """The levels that precede the values of a page."""
 
     data: bytes
     value_count: int
@@ -56,26 +56,26 @@ class _Levels(NamedTuple):
 _NO_BITS: Final = np.frombuffer(b"", np.uint8)
 _BUFFER_START: Final = 1 << 16
 DICTIONARY_SHARE_MAX: Final = 0.5
-"""Of the rows: where more values differ, the places in a dictionary only come on top of them."""
+"""Maximum share of distinct values for a dictionary: with more, its indices only add to the size."""
 DICTIONARY_BYTES_MAX: Final = 1 << 20
-"""Of texts that were not coded by whoever made them."""
+"""Maximum dictionary size for strings that were not dictionary-encoded before."""
 
 
 def is_packed(type_: pa.DataType) -> bool:
-    """Are values of a type numbers that are packed as deltas?"""
+    """Are values of this type delta-packed?"""
     return bool(pa.types.is_integer(type_) or pa.types.is_timestamp(type_))
 
 
 class PageMaker:
-    """Makes pages in a buffer that is used again: memory that is touched first has its price."""
+    """Makes pages in a reused buffer, since the first access to new memory is slow."""
 
     def __init__(self) -> None:
         self._buffer: U8 = np.empty(_BUFFER_START, np.uint8)
 
     def pages(self, array: pa.Array, leaves: tuple[Leaf, ...]) -> Iterator[Page]:
-        """The pages of a column of one row or more; each is valid until the next one is asked for.
+        """Yield the pages of a column with at least one row; each is valid until the next one.
 
-        Raises ValueError for a null where the schema has none.
+        Raises ValueError for a null where the schema allows none.
         """
         if pa.types.is_list(array.type) or pa.types.is_map(array.type):
             if array.null_count and not leaves[0].empty_level:
@@ -88,14 +88,14 @@ class PageMaker:
     def _list_pages(self, array: pa.Array, leaves: tuple[Leaf, ...]) -> Iterator[Page]:
         offsets = _of_buffer(array.buffers()[1], np.int32, array.offset, len(array) + 1)
         if array.null_count and np.diff(offsets)[array.is_null().to_numpy(zero_copy_only=False)].any():
-            # Arrow lets a null list have elements, which nobody sees
+            # Arrow allows a null list to have (invisible) elements
             yield from self._list_pages(array.take(pa.array(np.arange(len(array)))), leaves)
             return
         first, last = int(offsets[0]), int(offsets[-1])
         repetition = np.empty(last - first + len(array), np.uint8)
         definition = np.empty(len(repetition), np.uint8)
         made: dict[int, _Levels] = {}
-        """Of leaves without nulls, by their level: fields of one struct mostly share it."""
+        """Levels of leaves without nulls, by their definition level: fields of one struct mostly share them."""
         for leaf, values in zip(leaves, _elements(array, leaves[0]), strict=True):
             own = values.slice(first, last - first)
             levels = None if own.null_count else made.get(leaf.definition_max)
@@ -128,7 +128,7 @@ class PageMaker:
         return _Levels(len(data).to_bytes(4, "little") + data, count)
 
     def _page(self, array: pa.Array, leaf: Leaf, levels: _Levels) -> Page:
-        """The page of values that belong to some levels."""
+        """The page of the values that belong to some levels."""
         if array.null_count and not leaf.is_optional:
             raise ValueError(f"{'.'.join(leaf.path)}: null where the schema has none")
         if array.null_count == len(array):
@@ -176,7 +176,7 @@ class PageMaker:
         texts, places = coded
         dictionary = np.empty(_text_bytes(texts), np.uint8)
         kernels.put_texts(*_text_parts(texts), dictionary, 0)
-        # a width of 0 is allowed where there is one text, but not all writers make use of it
+        # width 0 is valid for a single string, but not all writers use it
         width = max(1, (len(texts) - 1).bit_length())
         out, at = self._behind(levels, kernels.bytes_max(len(places)) + 1)
         out[at] = width
@@ -184,7 +184,8 @@ class PageMaker:
         return Page(leaf, Encoding.RLE_DICTIONARY, levels.value_count, out[:end], dictionary, len(texts))
 
     def _behind(self, levels: _Levels, size: int) -> tuple[U8, int]:
-        """The buffer, with levels at its begin and room for so many bytes behind them, and the place of these."""
+        """The buffer, with the levels at its beginning and room for `size` bytes after them; and the position of
+        that room."""
         at = len(levels.data)
         out = self._room(at + size)
         if at:
@@ -198,7 +199,7 @@ class PageMaker:
 
 
 def _elements(array: pa.Array, leaf: Leaf) -> list[pa.Array]:
-    """The values of the leaves of lists or maps, from the begin of their buffers."""
+    """The values of the leaves of a list or map column, each from the beginning of its buffers."""
     if pa.types.is_map(array.type):
         return [array.keys, array.items]
     values = array.values
@@ -210,7 +211,7 @@ def _elements(array: pa.Array, leaf: Leaf) -> list[pa.Array]:
 
 
 def _read_only(values: NDArray[Any]) -> NDArray[Any]:
-    """The compiled loops are compiled for one kind of arrays, and Arrow's mostly are of this one."""
+    """A read-only view: the loops are compiled for one kind of array, and most of Arrow's are read-only."""
     values.flags.writeable = False
     return values
 
@@ -220,7 +221,7 @@ def _of_buffer(buffer: pa.Buffer, dtype: Any, offset: int, count: int) -> NDArra
 
 
 def _bits(buffer: pa.Buffer, offset: int, count: int) -> U8:
-    """Bits as Arrow keeps them, from a place on, in whole bytes."""
+    """A part of an Arrow bitmap, as whole bytes."""
     start, shift = divmod(offset, 8)
     bits = _of_buffer(buffer, np.uint8, start, (offset + count + 7) // 8 - start)
     if not shift:
@@ -230,12 +231,12 @@ def _bits(buffer: pa.Buffer, offset: int, count: int) -> U8:
 
 
 def _validity(array: pa.Array) -> U8:
-    """A bit for each value that is not null; no bits if all are there."""
+    """The validity bitmap; empty if there is no null."""
     return _bits(array.buffers()[0], array.offset, len(array)) if array.null_count else _NO_BITS
 
 
 def _present(array: pa.Array) -> NDArray[Any]:
-    """Numbers, nulls left out; as they lie in memory where there are none, but of 4 bytes or 8."""
+    """Numbers of 4 or 8 bytes without nulls; not copied if there are none."""
     dtype = np.dtype(np.int64) if pa.types.is_timestamp(array.type) else np.dtype(array.type.to_pandas_dtype())
     values = _of_buffer(array.buffers()[1], dtype, array.offset, len(array))
     if dtype.itemsize < 4:
@@ -248,7 +249,7 @@ def _present(array: pa.Array) -> NDArray[Any]:
 
 
 def _coded(array: pa.Array) -> tuple[pa.Array, I32] | None:
-    """Texts, and the place of each value that is not null among them; None where that does not pay."""
+    """The distinct strings, and the index of each value that is not null; None where a dictionary does not pay off."""
     if pa.types.is_dictionary(array.type):
         if array.dictionary.null_count:
             raise ValueError("null among the texts of a dictionary")
@@ -268,13 +269,13 @@ def _coded(array: pa.Array) -> tuple[pa.Array, I32] | None:
 
 
 def _text_parts(array: pa.Array) -> tuple[I32, U8, U8]:
-    """Offsets, bytes and validity of texts or bytes."""
+    """Offsets, bytes and validity of strings or binary values."""
     _, offsets, data = array.buffers()
     own = _of_buffer(offsets, np.int32, array.offset, len(array) + 1)
     return own, _NO_BITS if data is None else _of_buffer(data, np.uint8, 0, data.size), _validity(array)
 
 
 def _text_bytes(array: pa.Array) -> int:
-    """Of texts or bytes, each behind its length."""
+    """Size of strings or binary values in PLAIN encoding."""
     offsets = _of_buffer(array.buffers()[1], np.int32, array.offset, len(array) + 1)
     return 4 * len(array) + int(offsets[-1] - offsets[0])

@@ -1,7 +1,7 @@
-"""What columns a Parquet file has: leaves, levels, and how the footer says it (Parquet's LogicalTypes.md).
+"""The columns of a Parquet file: leaves, levels, and their footer entries (Parquet's LogicalTypes.md).
 
-Columns are scalars, lists of scalars or of structs of scalars, and maps of scalars: all that the tables of this project
-are declared with.
+Columns are scalars, lists of scalars or of structs of scalars, and maps of scalars: all types that the tables of this
+project use.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from jobs.delta.parquet.thrift import I8, Field, binary, boolean, i32, nested, s
 
 
 class Physical(IntEnum):
-    """Types of values, by their number in parquet.thrift."""
+    """Physical types: Type in parquet.thrift."""
 
     BOOLEAN = 0
     INT32 = 1
@@ -26,7 +26,7 @@ class Physical(IntEnum):
 
 
 SCHEMAS_MAX: Final = 1_000
-"""How many are remembered, of columns or of files: a night writes hundreds of files of the same few tables."""
+"""Cache size, for columns and for files: a night writes hundreds of files of the same few tables."""
 
 REQUIRED: Final = 0
 OPTIONAL: Final = 1
@@ -38,7 +38,7 @@ LIST: Final = 3
 TIMESTAMP_MICROS: Final = 10
 INT_8: Final = 15
 INT_16: Final = 16
-"""Converted types, which older readers look at."""
+"""ConvertedType in parquet.thrift, for older readers."""
 
 _STRING_TYPE: Final = (i32(6, UTF8), nested(10, [nested(1, [])]))
 _MAP_TYPE: Final = (i32(6, MAP), nested(10, [nested(2, [])]))
@@ -74,27 +74,30 @@ _TYPES: Final = {
 
 
 class Leaf(NamedTuple):
-    """A column as Parquet has them: values of one type."""
+    """A leaf column of Parquet: values of one type."""
 
     path: tuple[str, ...]
     type: pa.DataType
     physical: Physical
     is_optional: bool
-    """May a value be null, whatever contains it?"""
+    """May a value be null, regardless of what contains it?"""
     definition_max: int
-    """The definition level of a value that is there; a null one has one less."""
+    """The definition level of a value that is present; a null has one less."""
     empty_level: int = 0
-    """The definition level of an empty list; a null one has one less."""
+    """The definition level of an empty list; a null list has one less."""
 
 
 def value_type(type_: pa.DataType) -> pa.DataType:
-    """The type of values, dictionary coded or not."""
+    """The type of the values, dictionary-encoded or not."""
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 @lru_cache(SCHEMAS_MAX)
 def leaves_of(field: pa.Field) -> tuple[Leaf, ...]:
-    """The leaves of a column, in the order of the file. Raises TypeError for a type that is not written here."""
+    """The leaves of a column, in the order of the file.
+
+    Raises TypeError for a type that this writer does not support.
+    """
     return tuple(_leaves(field))
 
 
@@ -125,7 +128,7 @@ def _leaf(path: tuple[str, ...], field: pa.Field, level: int, empty_level: int =
 
 @lru_cache(SCHEMAS_MAX)
 def schema_elements(schema: pa.Schema) -> tuple[bytes, ...]:
-    """SchemaElements of a file: the root, then all columns, depth first."""
+    """SchemaElements of a file: the root, then all columns, depth-first."""
     root = _element("schema", None, child_count=len(schema))
     return root, *chain.from_iterable(map(_elements, schema))
 

@@ -1,6 +1,6 @@
-"""Thrift's compact protocol, as far as the headers and the footer of a Parquet file need it.
+"""Thrift's compact protocol, the part that headers and footer of a Parquet file need.
 
-A struct is made of its fields, in the order of their ids; a field is its id, the code of its type and its bytes.
+A struct is a sequence of fields in the order of their ids; a field is its id, its type code and its bytes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,18 +16,18 @@ BINARY: Final = 8
 LIST: Final = 9
 STRUCT: Final = 12
 SHORT_LIST_MAX: Final = 14
-"""Elements of a list whose count fits into the byte of their type."""
+"""Longest list whose length fits into the byte with the element type."""
 
 
 Field = tuple[int, int, bytes]
-"""One field of a struct: its id, the code of its type, its bytes. A plain tuple: a small file has thousands."""
+"""One field of a struct: its id, its type code, its bytes. A plain tuple, since a small file has thousands."""
 
 _ONE_BYTE: Final = tuple(bytes([value]) for value in range(128))
 
 
 def uvarint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
-    # nearly all are so short
+    """ULEB128: seven bits per byte, lowest first."""
+    # most values are this short
     if value < 1 << 7:
         return _ONE_BYTE[value]
     if value < 1 << 14:
@@ -43,49 +43,49 @@ def uvarint(value: int) -> bytes:
 
 
 def zigzag(value: int) -> bytes:
-    """A signed number: small ones are short, whatever their sign."""
+    """Zigzag varint: small numbers are short, whatever their sign."""
     return uvarint(value << 1 ^ value >> 63)
 
 
 def i32(number: int, value: int) -> Field:
-    """A field of 32 bits; enumerations are such."""
+    """A 32-bit field; enums are 32-bit fields."""
     return number, I32, zigzag(value)
 
 
 def i64(number: int, value: int) -> Field:
-    """A field of 64 bits."""
+    """A 64-bit field."""
     return number, I64, zigzag(value)
 
 
 def binary(number: int, value: bytes) -> Field:
-    """Bytes, or a text in UTF-8."""
+    """A binary field, also for UTF-8 strings."""
     return number, BINARY, uvarint(len(value)) + value
 
 
 def boolean(number: int, *, value: bool) -> Field:
-    """A truth, which is its type."""
+    """A boolean field; its value is in its type code."""
     return number, TRUE if value else FALSE, b""
 
 
 def list_of(number: int, type_: int, items: Sequence[bytes]) -> Field:
-    """A list; `items`: the bytes of each element, of binaries with their length."""
+    """A list field. `items`: the bytes of each element; binary elements include their length."""
     count = len(items)
     head = bytes([count << 4 | type_]) if count <= SHORT_LIST_MAX else bytes([0xF0 | type_]) + uvarint(count)
     return number, LIST, head + b"".join(items)
 
 
 def nested(number: int, fields: Iterable[Field]) -> Field:
-    """A struct in a struct."""
+    """A struct field."""
     return number, STRUCT, struct(fields)
 
 
 def struct(fields: Iterable[Field], behind: bytes = b"", before: int = 0) -> bytes:
-    """A struct, with its end; `behind`: fields that it begins with, the last of which has number `before`."""
+    """A struct with its stop byte. `behind`: encoded fields that come first; `before`: the id of the last of them."""
     return open_struct(fields, behind, before) + STOP
 
 
 def open_struct(fields: Iterable[Field], behind: bytes = b"", before: int = 0) -> bytes:
-    """Fields of a struct which others may follow."""
+    """Fields of a struct without a stop byte, so that others may follow."""
     made = [behind]
     for number, type_, data in fields:
         made.append(_HEADS[number - before][type_])
@@ -96,4 +96,4 @@ def open_struct(fields: Iterable[Field], behind: bytes = b"", before: int = 0) -
 
 STOP: Final = b"\0"
 _HEADS: Final = tuple(tuple(bytes([step << 4 | type_]) for type_ in range(16)) for step in range(16))
-"""Of fields: by how far their number is from the one before, and type."""
+"""Field headers by id delta and type code."""

@@ -1,4 +1,6 @@
-"""All compiled loops at once: numba takes a quarter of a second to load the first one, and a while for each other."""
+"""Load all compiled loops at once: numba takes a quarter of a second for the first one, and some time for
+each other.
+"""
 
 import pyarrow as pa
 
@@ -6,7 +8,7 @@ from jobs.delta.parquet.file import ParquetFileWriter
 
 
 def _every_kind() -> pa.Table:
-    """A column of each kind that takes a loop of its own, with a null in it."""
+    """One column for each loop, with a null in each."""
     texts = pa.array(["a", None])
     return pa.table(
         {
@@ -21,6 +23,6 @@ def _every_kind() -> pa.Table:
 
 
 def use_loops() -> None:
-    """Use each of them once."""
+    """Call every loop once."""
     rows = _every_kind()
     ParquetFileWriter(pa.BufferOutputStream(), rows.schema, codec="none").write(rows)
