@@ -640,8 +640,7 @@ class Warehouse:
         return int(now.version())
 
     def _add_actions(self, table: Table, files: Sequence[WrittenFile], *, data_change: bool) -> list[AddAction]:
-        """Raises WarehouseError when a file is missing or differs in size: delta-rs would not check, and readers
-        would fail later."""
+        """Raises WarehouseError when a file is missing or differs in size, which delta-rs would not notice."""
         filesystem, folder = filesystem_of(self.path(table))
         infos = filesystem.get_file_info([f"{folder}/{file.path}" for file in files])
         for file, info in zip(files, infos, strict=True):
