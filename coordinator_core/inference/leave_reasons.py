@@ -1,26 +1,24 @@
-"""Left or expired: why a member is no more.
+"""Left or expired: why a member went.
 
-The log shows that a member is gone, never why (facts of GroupMetadataManager: a leave and an expired session write the
-same records). What else it shows:
+The log shows that a member went, never why (GroupMetadataManager writes the same records for a leave and an expired
+session). Other evidence in the log:
 
-* Signs of life. A session expires a whole session time-out after the last sign that reached the coordinator. For a
+* Signs of life. A session expires one full session timeout after the last sign that reached the coordinator. For a
   classic member that is the end of a join phase that it took part in, each plain commit, and the heartbeat before each
-  commit within a transaction; for members of the other groups
-  the time when they are given an assignment, which happens in their own heartbeat. A commit to a partition is taken as
-  one of its owner.
-* The time-outs. A classic member's are in its record. Those of other groups are configs of the group, else of the
-  brokers: the metadata log tells them where they were set at run time, and only settings where they were not. What a
-  method is called says which it went by: `..._CONFIGURED_SESSION` the metadata log, `..._USUAL_SESSION` the setting.
-* A static member of a consumer or streams group that goes for a while says so (member epoch -2). It is dropped when its
-  session expires meanwhile.
+  commit within a transaction; for members of the other groups it is the time when they are given an assignment, which
+  happens in their own heartbeat. A commit to a partition counts for its owner.
+* The timeouts. A classic member's are in its record. Those of other groups are configs of the group, else of the
+  brokers: the metadata log has them where they were set at run time, otherwise only settings do. The name of a method
+  says which one it used: `..._CONFIGURED_SESSION` the metadata log, `..._USUAL_SESSION` the setting.
+* A static member of a consumer or streams group that leaves temporarily says so (member epoch -2). It is dropped when
+  its session expires meanwhile.
 
-* Epochs. A member of a consumer or streams group takes a new epoch in its next heartbeat. One that did not for a third
-  of a session sent none: it expired.
+* Epochs. A member of a consumer or streams group takes a new epoch in its next heartbeat. A member that did not for a
+  third of a session sent no heartbeat: it expired.
 
-Proof there is one only: a classic member cannot have expired sooner than its time-outs allow, so it left, by itself or
-by an admin's hand; and only while one leader wrote the log, since two have two clocks. All else is likely at best.
-Where nothing speaks for one or the other, the cause is UNKNOWN: clients that are killed are as common in a log as
-clients that close.
+There is only one proof: a classic member cannot have expired sooner than its timeouts allow, so it left, by itself or
+by an admin; and that holds only while one leader wrote the log, since two leaders have two clocks. Everything else is
+LIKELY at best. Without evidence for either, the cause is UNKNOWN: killed clients are as common in a log as closed ones.
 """
 
 from bisect import bisect_right
@@ -40,9 +38,9 @@ EXPIRED: Final = "MEMBER_EXPIRED"
 UNKNOWN: Final = "UNKNOWN"
 
 SILENT_FOR_POLL_INTERVAL: Final = "SILENT_FOR_POLL_INTERVAL"
-"""Method of departures of clients which no longer polled."""
+"""Method: the client no longer polled."""
 REBALANCE_TIMEOUT: Final = "REBALANCE_TIMEOUT"
-"""Method of departures of members that did not do in time what a rebalance asks of them."""
+"""Method: the member did not do in time what a rebalance requires."""
 
 CERTAIN: Final = "CERTAIN"
 LIKELY: Final = "LIKELY"
@@ -52,19 +50,20 @@ UNREVOKED: Final = "UNREVOKED"
 STATIC_MEMBER_AWAY_EPOCH: Final = -2
 JOINED: Final = "MEMBER_JOINED"
 SIGNS_OF_LIFE: Final = frozenset({JOINED, "MEMBER_RECONCILED", "MEMBER_UPDATED", "SUBSCRIPTION_CHANGED"})
-"""Events which a member's own request causes, in groups other than classic."""
+"""Events that a member's own request causes, in groups other than classic."""
 NO_SIGNS_OF_LIFE: Final = frozenset({"GROUP_CONVERTED", "GROUP_CREATED"})
-"""These operations write members again that sent no request; their events count for nothing."""
+"""These operations rewrite members that sent no request; their events are not signs of life."""
 
 HEARTBEATS_PER_SESSION: Final = 3
-"""Clients send a heartbeat at least three times in a session time-out, by default and by documented advice. So long may
-pass between a commit and the heartbeat before it, and between an expiry and the end of the join phase it begins."""
+"""Clients send at least three heartbeats in a session timeout, by default and by documented advice. So this much may
+pass between a commit and the heartbeat before it, and between an expiry and the end of the join phase that it triggers.
+"""
 COMMIT_INTERVAL_MS: Final = 5_000
-"""How often clients commit by default (auto.commit.interval.ms), where too few commits tell it."""
+"""How often clients commit by default (auto.commit.interval.ms), where there are too few commits to measure it."""
 
 
 class LeaveReason(NamedTuple):
-    """Why a member went: MEMBER_LEFT, MEMBER_EXPIRED or UNKNOWN, by which rule, and how sure that is."""
+    """Why a member went: MEMBER_LEFT, MEMBER_EXPIRED or UNKNOWN, by which rule, with which confidence."""
 
     cause: str
     method: str
@@ -72,22 +71,22 @@ class LeaveReason(NamedTuple):
 
 
 LeaveReasons = Mapping[Membership, LeaveReason]
-"""Why members left, by their membership intervals."""
+"""Why members went, by membership interval."""
 
 
 class LastSeen(NamedTuple):
     """The last sign of life of a member."""
 
     at_ms: int | None
-    """Last sign of life at all; None where there is none."""
+    """The last sign of life of any kind; None where there is none."""
     by_record_ms: int | None
-    """Last one which is surely its own: not a commit."""
+    """The last sign that is certainly its own, so not a commit."""
     rhythm_ms: int | None
-    """Its usual interval between commits; None where too few are known."""
+    """Its usual interval between commits; None where there are too few."""
 
     @property
     def is_by_commit(self) -> bool:
-        """Was the last one a commit?"""
+        """Whether the last sign was a commit."""
         return self.at_ms is not None and self.at_ms != self.by_record_ms
 
 
@@ -101,8 +100,8 @@ def find_leave_reasons(
 ) -> dict[Membership, LeaveReason]:
     """Why each member of one group went that left or expired with a generation.
 
-    `last_seen`: when they committed (`last_seen.last_commit_times`); `known_reasons`: what is known of some of them
-    already.
+    `last_seen`: commit times (`last_commit_times.last_commit_times`); `known_reasons`: the reasons that are already
+    known.
     """
     leave_reasons = _LeaveReasons(life, last_seen, join_phases, settings, configs)
     ended: dict[int, list[MemberRow]] = {}
@@ -126,7 +125,7 @@ def membership_of(member: MemberRow) -> Membership:
 
 
 class _LeaveReasons:
-    """Members of one group that went, to be asked why."""
+    """Finds why members of one group went."""
 
     def __init__(
         self,
@@ -161,8 +160,8 @@ class _LeaveReasons:
         return self._by_group_session(member, last_seen, ended_at_ms)
 
     def _ended_at_ms(self, now: GenerationRow) -> int | None:
-        """When the coordinator had dropped a member, at the latest: the end of the join phase for classic groups; None
-        where nothing tells it."""
+        """The latest time at which the coordinator had dropped a member: the end of the join phase for classic groups.
+        None where it is unknown."""
         if now.from_log_offset in self._timeless:
             return now.current_state_at
         return now.valid_from if now.current_state_at is None else min(now.valid_from, now.current_state_at)
@@ -180,8 +179,8 @@ class _LeaveReasons:
         return LastSeen(max(known, default=None), by_record_ms, rhythm_ms(times))
 
     def _has_step(self, previous: GenerationRow | None, now: GenerationRow) -> bool:
-        """Did the time of the log go back between two generations, or did another leader take over, whose clock may
-        differ? Then nobody knows how long it was."""
+        """Whether, between two generations, the log's time went back, or another leader took over whose clock may
+        differ. Then the duration is unknown."""
         begin, end = -1 if previous is None else previous.from_log_offset, now.from_log_offset
         return self._life.has_clock_step(begin, end) or self._life.has_leader_change(begin, end)
 
@@ -215,15 +214,17 @@ class _LeaveReasons:
             and self._join_phases.has_run_out(member, previous, now, last_seen.at_ms, ended_at_ms)
         ):
             return LeaveReason(EXPIRED, REBALANCE_TIMEOUT, LIKELY)
-        # a classic member's session begins again with each commit and each join phase: it cannot run out sooner, unless
-        # it is dropped for not joining again
+        # a classic member's session restarts with each commit and each join phase, so it cannot expire sooner, unless
+        # the member is dropped for not joining again
         is_within = has_one_clock and silent_ms < min(timeouts)
         if is_within or _is_seen_within(session_ms, silent_ms):
             return LeaveReason(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
         return _by_silence(member, last_seen, silent_ms, session_ms, "SILENT_FOR_SESSION")
 
     def _by_group_session(self, member: MemberRow, last_seen: LastSeen, ended_at_ms: int) -> LeaveReason:
-        """Where the session time-out is the group's or the brokers': as the metadata log tells it, else as set."""
+        """The reason where the session timeout is a config of the group or the brokers: from the metadata log, else
+        from the settings.
+        """
         if self._is_away(member, ended_at_ms):
             return LeaveReason(EXPIRED, "STATIC_MEMBER_AWAY", LIKELY)
         if self._is_overdue(member, ended_at_ms):
@@ -243,14 +244,15 @@ class _LeaveReasons:
         if silent_ms < settings.session_timeout_ms_min // 2:
             return LeaveReason(LEFT, "JUST_HEARD", LIKELY)
         if _is_seen_within(usual_ms, silent_ms):
-            # brokers whose sessions are shorter than the setting says are common
+            # brokers with shorter sessions than the setting are common
             return _unknown_reason(member)
         return _by_silence(member, last_seen, silent_ms, usual_ms, "SILENT_FOR_USUAL_SESSION")
 
     def _has_missed_epoch(self, member: MemberRow, ended_at_ms: int, session_ms: int) -> bool:
-        """Was there a target for a newer epoch than this member's, for longer than heartbeats are apart?
+        """Whether a target for a newer epoch than this member's existed for longer than the interval between
+        heartbeats.
 
-        A member that is asked to give partitions up takes the epoch only when it has done so.
+        A member that has to revoke partitions takes the epoch only when it has done so.
         """
         newest = self._newest_assignment(member, ended_at_ms)
         if newest is None or newest.generation is None or member.uses_classic_protocol or member.to_log_offset is None:
@@ -266,12 +268,12 @@ class _LeaveReasons:
         return False
 
     def _is_away(self, member: MemberRow, ended_at_ms: int) -> bool:
-        """Did this static member say that it goes for a while, and not come back?"""
+        """Whether this static member left temporarily and did not come back."""
         newest = self._newest_assignment(member, ended_at_ms)
         return newest is not None and newest.generation == STATIC_MEMBER_AWAY_EPOCH
 
     def _is_overdue(self, member: MemberRow, ended_at_ms: int) -> bool:
-        """Was it asked to give partitions up, and did not for its rebalance time-out?"""
+        """Whether it had to revoke partitions, and did not within its rebalance timeout."""
         newest = self._newest_assignment(member, ended_at_ms)
         if (
             newest is None
@@ -295,8 +297,8 @@ class _LeaveReasons:
         )
 
     def _of(self, member: MemberRow, to_log_offset: int | None) -> Sequence[EventRow]:
-        """The events that its requests caused in this interval, up to a place in the log: an id may have been there
-        before, and come again."""
+        """The events that its requests caused in this membership interval, up to a log offset. The same member id may
+        have been in the group before, and may come again."""
         events = self._events.get(member.member_id, ())
         end = len(events) if to_log_offset is None else bisect_right(events, to_log_offset, key=_place)
         begin = bisect_right(events, member.from_log_offset, key=_place, hi=end)
@@ -306,23 +308,26 @@ class _LeaveReasons:
 
 
 def _is_seen_within(session_ms: int, silent_ms: int) -> bool:
-    """Was the last sign of life so recent that its session, even from the heartbeat before, cannot have expired?"""
+    """Whether the last sign of life is so recent that the session cannot have expired, even if it began at the
+    heartbeat before.
+    """
     return silent_ms < session_ms - session_ms // HEARTBEATS_PER_SESSION
 
 
 def _by_silence(member: MemberRow, last_seen: LastSeen, silent_ms: int, session_ms: int, method: str) -> LeaveReason:
-    """A regular committer which falls silent for just a session time-out has most likely expired. One that has not
-    committed since the last join phase is none: clients that were not given anything to read do not commit.
+    """A regular committer that is silent for just a session timeout has most likely expired. A member that has not
+    committed since the last join phase is not a regular committer: clients without partitions to read do not commit.
 
-    It may also have stopped polling: then its client leaves in its name after max.poll.interval.ms, which is what
-    Java's consumers give as rebalance time-out.
+    It may also have stopped polling: then its client leaves for it after max.poll.interval.ms, which Java consumers
+    send as their rebalance timeout.
     """
     rhythm_ms = last_seen.rhythm_ms or 0
     slack_ms = session_ms // HEARTBEATS_PER_SESSION
     missed_ms = RHYTHMS_MISSED_MAX * (rhythm_ms or COMMIT_INTERVAL_MS * last_seen.is_by_commit)
     is_just_session = session_ms - slack_ms <= silent_ms <= session_ms + max(slack_ms, HEARTBEAT_MS) + missed_ms
     poll_ms = member.rebalance_timeout_ms or 0
-    # clients other than Java's give what is no longer than their session, or not their poll interval at all
+    # clients other than Java's send a rebalance timeout no longer than their session, or unrelated to their poll
+    # interval
     is_past_session = silent_ms > session_ms + HEARTBEAT_MS + rhythm_ms
     is_apart = poll_ms > session_ms + slack_ms or (poll_ms > session_ms and is_past_session)
     is_just_poll = is_apart and poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
@@ -337,15 +342,15 @@ def _by_silence(member: MemberRow, last_seen: LastSeen, silent_ms: int, session_
 
 
 def _unknown_reason(member: MemberRow) -> LeaveReason:
-    """Where nothing shows it. Only static members of classic groups are known to stay when they stop: those of other
-    groups say that they go for a while."""
+    """The reason without evidence. Only static members of classic groups are known to stay when they stop: those of
+    other groups announce it."""
     if member.instance_id is not None and member.group_type == GroupType.CLASSIC:
         return LeaveReason(EXPIRED, "STATIC_MEMBER", GUESS)
     return LeaveReason(UNKNOWN, "LEFT_OR_EXPIRED", GUESS)
 
 
 def _events_by_member(events: Iterable[EventRow]) -> dict[str, list[EventRow]]:
-    """What each member's own requests caused, in log order."""
+    """The events that each member's own requests caused, in log order."""
     again = {event.at for event in events if event.event_type in NO_SIGNS_OF_LIFE}
     by_member: dict[str, list[EventRow]] = {}
     for event in events:

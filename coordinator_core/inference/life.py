@@ -1,4 +1,4 @@
-"""All that silver holds of one group."""
+"""All silver rows of one group."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,27 @@ from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.offsets.columnar import CHANGES
 
 NONE_MS = -1
-"""A time which is not there, in columns."""
+"""A missing time, in columns."""
 _DELETE: Final = CHANGES.index("DELETE")
 WHOLE: Final = 2**63 - 1
-"""Behind all offsets."""
+"""Greater than all offsets."""
 NO_GROWTH: Final[Mapping[str, Sequence[int]]] = {}
 PartitionCounts = Mapping[str, Sequence[tuple[int, int]]]
-"""By topic, from when (ms) it had so many partitions, ascending."""
+"""By topic: (since when, in ms; number of partitions), ascending."""
 NO_PARTITION_COUNTS: Final[PartitionCounts] = {}
 HEARTBEAT_MS: Final = 3_000
-"""Members of classic groups send heartbeats so often, by default: within so long they learn that somebody went, and
-join again."""
+"""Members of classic groups send heartbeats this often by default: within this time they learn of a rebalance and join
+again."""
 NO_EXPIRY: Final = 0
-"""The same of `expire_at_ms`, which is nearly always missing: a column of zeros takes no memory."""
+"""A missing `expire_at_ms`. It is nearly always missing, and a column of zeros takes no memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCommits:
     """silver.offset_commits of one group as columns, in log order.
 
-    Times and places in the log that are null in silver are -1. Offsets may be any number, since brokers take any:
-    `change` tells which ones are null (`is_tombstone`; a first commit has none before it).
+    Times and log offsets that are null in silver are -1. Committed offsets may be any number, since brokers accept any:
+    `change` says which ones are null (`is_tombstone`; a first commit has no previous one).
     """
 
     topics: tuple[str, ...] = ()
@@ -51,8 +51,8 @@ class GroupCommits:
     """Index into `offsets.columnar.CHANGES`; -1 unless applied."""
     is_transactional: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
     expire_at_ms: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    """When the value itself says that the offset expires, as brokers before 2.1 wrote it; NO_EXPIRY: it does not. May
-    be left out where no value does."""
+    """When the offset expires according to its value, as brokers before 2.1 wrote it; NO_EXPIRY where the value has
+    none. May be left out if no value has one."""
 
     def __post_init__(self) -> None:
         if len(self.expire_at_ms) != len(self.log_offset):
@@ -63,15 +63,15 @@ class GroupCommits:
 
     @property
     def is_tombstone(self) -> BoolArray:
-        """Which rows take an offset away. They take effect at once, whatever else is open."""
+        """Which rows delete an offset. They take effect at once, regardless of open transactions."""
         found: BoolArray = self.change == _DELETE
         return found
 
     @property
     def sign_of_life_ms(self) -> I64:
-        """When the session of whoever committed began again, at the latest; -1 without a time.
+        """The latest time at which the session of the committing member restarted; -1 without a time.
 
-        A plain commit to a classic group begins it again. One within a transaction does not
+        A plain commit to a classic group restarts it. A transactional one does not
         (OffsetMetadataManager.commitTransactionalOffset): the heartbeat before it did, up to HEARTBEAT_MS earlier.
         """
         times = self.recorded_at_ms
@@ -98,37 +98,39 @@ class GroupLife(NamedTuple):
     events: tuple[EventRow, ...] = ()
     commits: GroupCommits = GroupCommits()
     timeless: frozenset[int] = frozenset()
-    """Places in the log whose rows have no time of their own (`clock.with_times`)."""
+    """Log offsets of rows without a time of their own (`clock.with_times`)."""
     whole_to: int = WHOLE
-    """The first offset of its log partition that is missing, compacted or not captured: behind it, that something is
-    not there proves nothing."""
+    """The first offset of its log partition that is missing, compacted or not captured: after it, absence proves
+    nothing."""
     clock_steps: tuple[int, ...] = ()
-    """Places where the time of its log partition went back, ascending."""
+    """Log offsets where the time of its log partition went back, ascending."""
     leader_changes: tuple[int, ...] = ()
-    """Places from which on another leader, or another term of one, wrote its log partition, ascending. Each goes by its
-    own clock, and loads the group with new time-outs."""
+    """Log offsets from which on another leader, or another term of the same one, wrote its log partition, ascending.
+    Each leader has its own clock, and loads the group with new timeouts."""
     gaps: tuple[int, ...] = ()
-    """Where parts of its log partition begin that were never captured or cannot be read, ascending."""
+    """Where unread parts of its log partition begin (never captured, or unreadable), ascending."""
     unread_from: int = WHOLE
-    """The first of its records that cannot be read, as those of early access releases: from there on it may have
-    members that no other record names."""
+    """The first of its records that cannot be read, such as those of early access releases: from there on it may have
+    members that no other record shows."""
     topic_growth: Mapping[str, Sequence[int]] = NO_GROWTH
     """By topic, when (ms) it got more partitions, as far as the metadata log shows it."""
     partition_counts: PartitionCounts = NO_PARTITION_COUNTS
     """As far as they are known."""
 
     def has_leader_change(self, from_log_offset: int, to_log_offset: int) -> bool:
-        """Did another leader write a place than one before it? Then their times may be of two clocks."""
+        """Whether different leaders wrote the two places. Then their times may be of different clocks."""
         changes = self.leader_changes
         return bisect_right(changes, from_log_offset) < bisect_right(changes, to_log_offset)
 
     def has_gap(self, from_log_offset: int, to_log_offset: int) -> bool:
-        """Is a part of the log missing between two places, or can records of the group not be read from there on? Then
+        """Whether between two places a part of the log is missing, or the group's records become unreadable. Then
         anything may have happened there."""
         is_missing = bisect_right(self.gaps, from_log_offset) < bisect_right(self.gaps, to_log_offset)
         return is_missing or from_log_offset < self.unread_from <= to_log_offset
 
     def has_clock_step(self, from_log_offset: int, to_log_offset: int) -> bool:
-        """Did the time go back behind a place and up to another? Then their times do not tell how long it was."""
+        """Whether the time went back after the first place and up to the second. Then their difference is not a
+        duration.
+        """
         steps = self.clock_steps
         return bool(steps) and bisect_right(steps, from_log_offset) < bisect_right(steps, to_log_offset)

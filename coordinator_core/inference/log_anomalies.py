@@ -1,12 +1,11 @@
-"""gold.log_anomalies: where a log breaks the coordinators' own rules, what that means, and which defect shows like it;
-and, apart from these by their category, how clients and the log itself are odd.
+"""gold.log_anomalies: where a log breaks the coordinators' own rules, what that means, and which Kafka defect causes
+such a break; and, in other categories, anomalies of clients and of the log itself.
 
-`RULES` is the list, as data. What replay met on its way is in the ANOMALY events of silver (`anomalies`, `history`);
-the rest is found here: groups whose members have no topic in common (of which silver has events, too), offsets that
-outlive their group, and share partitions whose start offset or epochs go back.
-That a rule is broken is certain where the log is whole; that a defect is the cause is not: a log put together of
-several clusters, or damaged, shows the same. A defect is named only where its effect on a log is this very break; the
-comments in `RULES` say how it comes about.
+`RULES` is the list, as data. Breaks met during replay are ANOMALY events in silver (`anomalies`, `history`). The others
+are found here: groups whose members have no topic in common (silver has events for them, too), offsets that outlive
+their group, and share partitions whose start offset or epochs go back. That a rule is broken is certain where the log
+is whole. The cause is not: a log assembled from several clusters, or a damaged log, shows the same. A defect is listed
+only if its effect on a log is exactly this break; the comments in `RULES` explain how.
 """
 
 import json
@@ -35,15 +34,15 @@ LIKELY: Final = "LIKELY"
 COORDINATOR: Final = "COORDINATOR"
 """Category: a rule of the coordinators is broken."""
 CLIENT: Final = "CLIENT"
-"""Category: a client writes its bytes otherwise than its protocol says, of which no coordinator takes notice."""
+"""Category: a client's bytes do not follow its protocol, which no coordinator checks."""
 LOG: Final = "LOG"
-"""Category: the log itself is odd, whoever wrote it."""
+"""Category: the log itself is anomalous, whoever wrote it."""
 
 GROUP: Final = "GROUP"
-"""Category: how a group is used; no rule is broken."""
+"""Category: how a group is used. No rule is broken."""
 
 AUDIT: Final = "AUDIT"
-"""Category: what gold lacks through a fault of our own."""
+"""Category: results that gold lacks because of a fault in Groupledger."""
 
 GENERATION_FELL: Final = "GENERATION_FELL"
 EMBEDDED: Final = "EMBEDDED"
@@ -63,20 +62,20 @@ LOG_NOT_JUDGED: Final = "LOG_NOT_JUDGED"
 INPUT_NOT_READ: Final = "INPUT_NOT_READ"
 NOT_REPLAYED: Final = "NOT_REPLAYED"
 LOG_NOT_REPLAYED: Final = "LOG_NOT_REPLAYED"
-"""No break of a rule: what is to be inferred of a group is missing from gold, through a fault of our own."""
+"""Not a broken rule: gold lacks the results for a group because of a fault in Groupledger."""
 
 
 class Rule(NamedTuple):
-    """A rule, and its break."""
+    """A rule, with the meaning of its break."""
 
     meaning: str
     """What a break means."""
     remedy: str
     """What to do."""
     known_defects: tuple[str, ...] = ()
-    """Kafka's issues whose effect on a log is this very break: by number, or by pull request where there is none."""
+    """Kafka issues with exactly this effect on a log: by number, or by pull request where there is none."""
     category: str = COORDINATOR
-    """Of whom a break speaks."""
+    """Who is responsible for a break."""
 
 
 RELOAD: Final = (
@@ -93,9 +92,9 @@ UNCLEAN: Final = (
 )
 
 RULES: Final[Mapping[str, Rule]] = {
-    # KAFKA-16147: a member that is given back a partition it is about to revoke loses the partition's epoch, so the
-    # coordinator takes it for free. KAFKA-19862: what is read while the cleaner runs has the new owner's record, and
-    # not the one by which the old owner gave the partition up.
+    # KAFKA-16147: a member that is given back a partition which it is about to revoke loses the partition's epoch, so
+    # the coordinator takes the partition for free. KAFKA-19862: a log read while the cleaner runs has the new owner's
+    # record, but not the record by which the old owner gave the partition up.
     anomalies.DOUBLE_OWNER: Rule(
         "A partition was given to a member while another member still owned it: both may have read it. In a log that "
         "was compacted while it was read, the record by which the other gave it up may only be missing.",
@@ -107,16 +106,16 @@ RULES: Final[Mapping[str, Rule]] = {
         "One generation of a classic group names a member id or a group instance id twice.",
         "No coordinator of Kafka's writes this: see which program or which version of a broker wrote the record.",
     ),
-    # KAFKA-21117: a group that goes from the consumer protocol back to the classic one while the cleaner runs. The
-    # loader meets a classic group, then consumer records whose tombstones come later or were cleaned away.
+    # KAFKA-21117: a group is converted from the consumer protocol to the classic one while the cleaner runs. The loader
+    # reads a classic group, then consumer records whose tombstones come later or were cleaned away.
     anomalies.GROUP_TYPE_MISMATCH: Rule(
         "A record of one group type for an id that a group of another type has: the tombstones of the former group are "
         "missing, or came later.",
         f"See whether the group was converted about then: the cleaner may have taken the tombstones. {RELOAD}",
         ("KAFKA-21117",),
     ),
-    # KAFKA-21102: the tombstones of one group or member are cleaned away one by one, so that of the whole may be left
-    # when those of its parts are gone, while the parts' values are still in a segment that is read before.
+    # KAFKA-21102: the tombstones of a group or member are cleaned away one by one, so the tombstone of the whole may
+    # remain after those of its parts are gone, while the parts' values are still in a segment that is read earlier.
     anomalies.GROUP_TOMBSTONE_TOO_EARLY: Rule(
         "A group was deleted with members or assignments left, whose own tombstones are missing.",
         RELOAD,
@@ -155,8 +154,8 @@ RULES: Final[Mapping[str, Rule]] = {
         "Before that group id is used again, delete the offset with kafka-consumer-groups --delete-offsets, or expect "
         "the new group to start there.",
     ),
-    # The share coordinator takes the start offset of each write as it is, so writes that overtake each other, or come
-    # from a share partition that is no longer the leader's, set it back; since this change the greater one stays.
+    # The share coordinator takes the start offset of each write as it is, so a write that overtakes another, or comes
+    # from a share partition that is no longer the leader's, sets it back; with this change the greater one stays.
     START_OFFSET_WENT_BACK: Rule(
         "A share partition's start offset went back without a reset: a write that was overtaken by a newer one, or one "
         "of a share partition that had been loaded again, was taken. Where the leader changes next, records before the "
@@ -168,7 +167,7 @@ RULES: Final[Mapping[str, Rule]] = {
         "A share partition's state epoch went back without its deletion, which the share coordinator refuses.",
         UNCLEAN,
     ),
-    # An Initialize request with state epoch -1 passes unchecked and is written as it came; brokers never send it.
+    # An Initialize request with state epoch -1 passes unchecked and is written as it is; brokers never send it.
     STATE_EPOCH_UNSET: Rule(
         "A share partition was initialized with state epoch -1, past the check that fences old epochs: from then on "
         "no write is fenced by it.",
@@ -245,20 +244,20 @@ RULES: Final[Mapping[str, Rule]] = {
         ONE_CLUSTER,
     ),
 }
-"""What each rule's break means, and what to do about it."""
+"""The meaning of each rule's break, and what to do about it."""
 
 
 class LogAnomalyRow(NamedTuple):
-    """gold.log_anomalies, less the coordinator topic."""
+    """gold.log_anomalies, without the coordinator topic."""
 
     group_id: str | None
-    """None: it is of no group."""
+    """None: it concerns no group."""
     group_type: str | None
     rule: str
     log_partition: int
     log_offset: int
     ordinal: int
-    """Which of several in one record."""
+    """Number within one record."""
     at: int
     topic: str | None
     topic_id: str | None
@@ -275,11 +274,12 @@ class LogAnomalyRow(NamedTuple):
 
 
 CLOCK_STEP_MS_MIN: Final = 1_000
-"""Clocks that NTP keeps are apart by milliseconds, and a leader may append what it timed in another order."""
+"""Clocks under NTP differ by milliseconds, and a leader may append records in another order than it timestamped
+them."""
 
 
 STEP_DETAILS: Final = re.compile(r"from (?P<before>-?\d+) to (?P<now>-?\d+) \(epoch ms\)")
-"""As `time_went_back` writes them."""
+"""The format in which `time_went_back` writes details."""
 
 
 def step_of(details: str) -> tuple[int, int] | None:
@@ -289,7 +289,7 @@ def step_of(details: str) -> tuple[int, int] | None:
 
 
 def time_went_back(log_partition: int, log_offset: I64, at_ms: I64, from_log_offset: int) -> list[LogAnomalyRow]:
-    """Batches from a place on that are older than the one before them. Both columns are in log order."""
+    """Batches from an offset on that are older than the one before them. Both columns are in log order."""
     rows = 1 + np.flatnonzero((at_ms[:-1] - at_ms[1:] >= CLOCK_STEP_MS_MIN) & (log_offset[1:] >= from_log_offset))
     return [
         LogAnomalyRow(
@@ -322,17 +322,17 @@ def time_went_back(log_partition: int, log_offset: I64, at_ms: I64, from_log_off
 def not_judged(
     error: Exception, group_id: str, group_type: str | None, log_partition: int, log_offset: int
 ) -> LogAnomalyRow:
-    """A group that could not be judged. `log_offset`: a place in the log where there is something of it."""
+    """The row of a group that could not be judged. `log_offset`: an offset of any of its records."""
     return _of_audit(NOT_JUDGED, _fault_text(error), group_id, group_type, log_partition, log_offset)
 
 
 def log_not_judged(error: Exception, log_partition: int) -> LogAnomalyRow:
-    """A log partition of which no group could be judged."""
+    """The row of a log partition in which no group could be judged."""
     return _of_audit(LOG_NOT_JUDGED, _fault_text(error), None, None, log_partition, 0)
 
 
 def input_not_read(error: Exception, what: str) -> LogAnomalyRow:
-    """An input of the audit, of the whole cluster, that could not be read."""
+    """The row of an audit input for the whole cluster that could not be read."""
     return _of_audit(INPUT_NOT_READ, f"{what}: {_fault_text(error)}", None, None, 0, 0)
 
 
@@ -346,7 +346,9 @@ def not_replayed(
     topic_id: str | None = None,
     partition: int | None = None,
 ) -> LogAnomalyRow:
-    """A group, a share partition of it, or without `group_id` a log partition, that could not be replayed."""
+    """The row of a group, of a share partition of it, or without `group_id` of a log partition, that could not be
+    replayed.
+    """
     rule = LOG_NOT_REPLAYED if group_id is None else NOT_REPLAYED
     row = _of_audit(rule, text, group_id, group_type, log_partition, log_offset)
     return row._replace(topic_id=topic_id, partition=partition)
@@ -381,7 +383,7 @@ def _of_audit(
 
 
 def group_anomalies(life: GroupLife, from_log_offset: int = 0) -> list[LogAnomalyRow]:
-    """Broken rules in the log of one group from a place on, in log order."""
+    """Broken rules in the log of one group from an offset on, in log order."""
     events = [event for event in life.events if event.log_offset >= from_log_offset]
     rows = [*_from_events(life, events), *_of_applications(life, events), *_orphaned_offsets(life, events)]
     return sorted(rows, key=lambda row: (row.log_offset, row.ordinal, row.rule))
@@ -431,8 +433,8 @@ RULE_OF_EVENT: Final[Mapping[str, str]] = {
 
 
 def _of_applications(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAnomalyRow]:
-    """Where members come to have no topic in common, and where that ends. That they have none is in the log; that they
-    are of two applications is not."""
+    """Where members come to have no topic in common, and where that ends. The log proves this; that they are two
+    applications is inferred."""
     for event in events:
         rule = RULE_OF_EVENT.get(event.event_type)
         if rule is not None:
@@ -457,7 +459,7 @@ def _named(what: str, names: Sequence[str], count: int) -> str:
 
 
 def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAnomalyRow]:
-    """Offsets which were in force when their group was deleted, and after. The row is at the group's deletion."""
+    """Offsets that were in force when their group was deleted, and afterwards. The row is at the group's deletion."""
     deletions = [event for event in events if event.event_type == "GROUP_DELETED"]
     commits = life.commits
     if not deletions or not len(commits):
@@ -471,7 +473,7 @@ def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[L
             if last < 0 or commits.change[mine[last]] == CHANGES.index("DELETE"):
                 continue
             if last + 1 < len(mine) and commits.change[mine[last + 1]] == CHANGES.index("FIRST"):
-                # nothing was in force when the next one came: the tombstone is there, of the same operation
+                # no offset was in force at the next commit: the tombstone is there, in the same operation
                 continue
             row = mine[last]
             yield LogAnomalyRow(
@@ -495,10 +497,10 @@ def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[L
 
 @dataclass(frozen=True, slots=True)
 class ShareEpochs:
-    """What silver.share_partition_states says of starts and epochs, in any order. Null is -1."""
+    """Start offsets and epochs from silver.share_partition_states, in any order. Null is -1."""
 
     key: I64
-    """Numbers the share partitions."""
+    """Number of the share partition."""
     log_offset: I64
     record_kind: I8
     """Index into `RECORD_KINDS`."""
@@ -512,7 +514,7 @@ class ShareEpochs:
 
 
 class ShareBreak(NamedTuple):
-    """Rows at which a rule is broken, and the rows before them."""
+    """Rows where a rule is broken, and the rows before them."""
 
     rule: str
     column: str
@@ -525,19 +527,19 @@ _RESET: Final = RECORD_KINDS.index("RESET")
 
 
 class ShareRule(NamedTuple):
-    """What must not go back."""
+    """A column that must not go back."""
 
     rule: str
     column: str
     is_reset_free: bool
-    """A reset may lower it."""
+    """Whether a reset may lower it."""
     lowest: int = -1
-    """It is this rule's break where what it went back to is in these bounds."""
+    """The break belongs to this rule if the new value is within these bounds."""
     highest: int = 2**63 - 1
 
 
 SHARE_RULES: Final = (
-    # a start offset of -1 is not set yet, and compares with nothing
+    # a start offset of -1 is not set yet, and is not compared
     ShareRule(START_OFFSET_WENT_BACK, "start_offset", is_reset_free=True, lowest=0),
     ShareRule(STATE_EPOCH_FELL, "state_epoch", is_reset_free=False, lowest=0),
     ShareRule(STATE_EPOCH_UNSET, "state_epoch", is_reset_free=False, highest=-1),
@@ -547,7 +549,7 @@ SHARE_RULES: Final = (
 
 
 def share_breaks(states: ShareEpochs) -> list[ShareBreak]:
-    """Where a share partition's start offset or epochs went back although nothing had reset or deleted it."""
+    """Where a share partition's start offset or epochs went back without a reset or a deletion."""
     order = np.lexsort((states.log_offset, states.key))
     kind = states.record_kind[order]
     goes_on: BoolArray = states.key[order][1:] == states.key[order][:-1]

@@ -1,4 +1,4 @@
-"""Orders of rows which take numpy a sort, in compiled passes."""
+"""Sorts rows in compiled passes, where numpy would need a comparison sort."""
 
 from typing import TypeVar
 
@@ -9,9 +9,9 @@ from coordinator_core.log.kernels import compiled
 
 
 def ordered_by(code: I64, code_count: int, place: I64) -> I64:
-    """The order of rows by code (0 to `code_count`, exclusive), then place; of equals, as they come.
+    """The order of rows by code (0 to `code_count`, exclusive), then place. Stable.
 
-    Places mostly ascend as they come, as a log does: then it takes no sort.
+    Places are mostly ascending already, as in a log: then no sort is needed.
     """
     order = np.arange(len(place)) if is_ascending(place) else np.argsort(place, kind="stable")
     return stable_order(code, code_count, order)
@@ -19,7 +19,7 @@ def ordered_by(code: I64, code_count: int, place: I64) -> I64:
 
 @compiled
 def is_ascending(values: I64) -> bool:
-    """Is no value less than the one before it?"""
+    """Whether no value is less than the one before it."""
     for index in range(1, len(values)):  # noqa: SIM110  (compiled: it stops at the first one)
         if values[index] < values[index - 1]:
             return False
@@ -27,7 +27,7 @@ def is_ascending(values: I64) -> bool:
 
 
 def stable_order(code: I64, code_count: int, order: I64) -> I64:
-    """`order`, sorted by code: what has one code stays in its order. Codes are 0 to `code_count`, exclusive."""
+    """`order`, stably sorted by code. Codes are 0 to `code_count`, exclusive."""
     found, _ = grouped(code, code_count, order)
     return found
 
@@ -37,7 +37,7 @@ Rows = TypeVar("Rows", I32, I64)
 
 @compiled
 def grouped(code: I32 | I64, code_count: int, rows: Rows) -> tuple[Rows, I64]:
-    """Rows sorted by their code, those of one code in the order they have; and by code, where its rows end."""
+    """Rows stably sorted by code; and for each code, where its rows end."""
     ends = np.zeros(code_count, np.int64)
     for index in range(len(rows)):
         ends[code[rows[index]]] += 1

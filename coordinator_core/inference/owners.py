@@ -1,9 +1,9 @@
-"""gold.partition_owners: who owned which partition of which topic, when.
+"""gold.partition_owners: which member owned which partition of which topic, and when.
 
-A member owns what its current assignment says, and keeps it while it is asked to give it up (REVOKING): one interval.
-A task of a streams group means its partition number in each topic that its subtopology reads, and that has so many
-(there are as many tasks as the widest one has partitions). The log shows what the coordinator assigned, not when a
-client really stopped reading; and a share group has no owners.
+A member owns its current assignment, and still owns a partition while it has to revoke it (REVOKING): one interval. A
+task of a streams group stands for its partition number in each topic that its subtopology reads and that has that many
+partitions (there are as many tasks as the largest topic has partitions). The log shows what the coordinator assigned,
+not when a client really stopped reading; and a share group has no owners.
 """
 
 import json
@@ -23,20 +23,22 @@ ACTIVE: Final = "ACTIVE"
 TARGET: Final = "TARGET"
 
 REVOKED: Final = "REVOKED_IN_EPOCH"
-"""The owner before gave the partition up though its target still had it: the coordinator takes away what a member no
-longer subscribes to (CurrentAssignmentBuilder), and makes no new epoch for that."""
+"""The previous owner lost the partition though its target still had it: the coordinator revokes what a member no longer
+subscribes to (CurrentAssignmentBuilder), without a new epoch."""
 NOT_ASSIGNED: Final = "NOT_ASSIGNED"
-"""The owner before went, or a new assignment took the partition from it."""
+"""The previous owner went, or a new assignment took the partition from it."""
 
 OwnerPlace = tuple[str | None, str | None, int, int, str]
-"""Topic, topic id, partition, `from_log_offset` and member id: a row of gold.partition_owners within its group."""
+"""Topic, topic id, partition, `from_log_offset` and member id: identifies a row of gold.partition_owners within its
+group.
+"""
 
 OwnedKey = tuple[str, str | None, str | None, int, str]
 """Group type, topic id, topic, partition, member id."""
 
 
 def partition_of(row: AssignmentRow | OwnerRow) -> tuple[str, int]:
-    """Topic (its id where no name is known) and partition: what tells a partition from others, whoever has it."""
+    """Topic (its id where the name is unknown) and partition: identifies a partition, whoever owns it."""
     return row.topic or row.topic_id or "", row.partition
 
 
@@ -46,7 +48,7 @@ def place_of(row: OwnerRow) -> OwnerPlace:
 
 
 def partition_owners(life: GroupLife) -> list[OwnerRow]:
-    """Ownership intervals of one group, in the order of topic, partition and place in the log."""
+    """Ownership intervals of one group, in the order of topic, partition and log offset."""
     members = MembersAt(life.members)
     topologies = _Topologies(life.events)
     rows = [
@@ -61,23 +63,23 @@ def partition_owners(life: GroupLife) -> list[OwnerRow]:
 
 
 def unread_places(generations: Iterable[GenerationRow]) -> list[int]:
-    """Where generations begin of which an assignment cannot be read, so that anybody may have owned what nobody is
-    known to have had, ascending."""
+    """Where generations begin that have an unreadable assignment, ascending. In them any partition without a known
+    owner may have had one."""
     return sorted(row.from_log_offset for row in generations if row.unread_members)
 
 
 def is_gap_known(places: Sequence[int], from_log_offset: int, to_log_offset: int) -> bool:
-    """Is none of the `unread_places` between where a partition lost its owner and where it got one again?"""
+    """Whether no `unread_places` are between the loss of a partition's owner and its next owner."""
     return bisect_left(places, from_log_offset) == bisect_left(places, to_log_offset)
 
 
 def _with_handovers(
     rows: Sequence[OwnerRow], targets: "_Targets", timeless: Set[int], unread: Sequence[int]
 ) -> list[OwnerRow]:
-    """The rows with the gap before each interval, and marked where two members owned a partition at one time. The
+    """The rows with the gap before each interval, marked where two members owned a partition at the same time. The
     length of a gap is known where both of its ends have a time, and all assignments between them can be read.
 
-    Classic groups know a topic by its name, others by its id: where the name of the id is known, an interval after a
+    Classic groups identify a topic by name, others by id: where the name of the id is known, an interval after a
     conversion continues the one before it.
     """
     marked = list(rows)
@@ -109,14 +111,17 @@ def _with_handovers(
 
 
 class _Targets:
-    """Target assignments of a consumer group: did one outlast the ownership interval that it led to?"""
+    """Target assignments of a consumer group, to see which of them outlasted the ownership interval that they led
+    to."""
 
     def __init__(self, assignments: Iterable[AssignmentRow]) -> None:
         self._assignments = assignments
 
     @cached_property
     def _ends(self) -> dict[tuple[str | None, int, str], list[tuple[int, int | None]]]:
-        """By topic id, partition and member, where targets begin and end. Of most groups nobody asks."""
+        """By topic id, partition and member: begin and end of targets. Computed on demand, since most groups never need
+        it.
+        """
         ends: dict[tuple[str | None, int, str], list[tuple[int, int | None]]] = {}
         for row in self._assignments:
             if row.group_type == GroupType.CONSUMER and row.assignment == TARGET:
@@ -125,7 +130,7 @@ class _Targets:
         return ends
 
     def outlast(self, owner: OwnerRow) -> bool:
-        """Did the member's target have the partition still when its ownership ended?"""
+        """Whether the member's target still had the partition when its ownership ended."""
         if owner.group_type != GroupType.CONSUMER or owner.to_log_offset is None:
             return False
         return any(
@@ -141,18 +146,18 @@ def _ends_later(row: OwnerRow, other: OwnerRow) -> bool:
 
 
 class MembersAt:
-    """Membership intervals, by member id and place in the log."""
+    """Membership intervals, by member id and log offset."""
 
     def __init__(self, members: Iterable[MemberRow]) -> None:
         self._intervals: dict[str, tuple[list[int], list[MemberRow]]] = {}
-        """By member id, where its intervals begin, and the intervals."""
+        """By member id: where its intervals begin, and the intervals."""
         for member in sorted(members, key=lambda row: row.from_log_offset):
             begins, intervals = self._intervals.setdefault(member.member_id, ([], []))
             begins.append(member.from_log_offset)
             intervals.append(member)
 
     def at(self, member_id: str, log_offset: int) -> MemberRow | None:
-        """The membership interval of a member that contains a place in the log, or None."""
+        """The membership interval of a member at a log offset, or None."""
         begins, intervals = self._intervals.get(member_id, _NO_INTERVALS)
         index = bisect_right(begins, log_offset) - 1
         if index < 0:
@@ -165,14 +170,14 @@ _NO_INTERVALS: Final[tuple[list[int], list[MemberRow]]] = ([], [])
 
 
 def _intervals(assignments: Sequence[AssignmentRow]) -> Iterator[AssignmentRow]:
-    """What was owned or being given up, a REVOKING interval joined to the CURRENT one that it continues."""
+    """Owned partitions, with a REVOKING interval joined to the CURRENT one that it continues."""
     by_key: dict[OwnedKey, list[AssignmentRow]] = {}
     for row in assignments:
         if row.group_type == GroupType.SHARE or row.assignment not in OWNED or row.task_type not in (None, ACTIVE):
             continue
         by_key.setdefault((row.group_type, row.topic_id, row.topic, row.partition, row.member_id), []).append(row)
     for rows in by_key.values():
-        if len(rows) > 1:  # of most there is one
+        if len(rows) > 1:  # most have one
             rows.sort(key=lambda row: (row.from_log_offset, row.assignment))
         joined = rows[0]
         for row in rows[1:]:
@@ -185,7 +190,7 @@ def _intervals(assignments: Sequence[AssignmentRow]) -> Iterator[AssignmentRow]:
 
 
 def _later_end(first: AssignmentRow, second: AssignmentRow) -> AssignmentRow:
-    """The first interval, until the end of whichever ends later."""
+    """The first interval, extended to the later of both ends."""
     if first.to_log_offset is None:
         return first
     if second.to_log_offset is not None and second.to_log_offset <= first.to_log_offset:
@@ -196,7 +201,7 @@ def _later_end(first: AssignmentRow, second: AssignmentRow) -> AssignmentRow:
 
 
 class _Topologies:
-    """What the subtopologies of a streams group read, over time."""
+    """The topics that subtopologies of a streams group read, over time."""
 
     def __init__(self, events: Iterable[EventRow]) -> None:
         changes = [event for event in events if event.event_type == "TOPOLOGY_CHANGED"]
@@ -204,24 +209,26 @@ class _Topologies:
         self._topics = [json.loads(event.details.get("subtopologies", "{}")) for event in changes]
 
     def topics_of(self, subtopology_id: str, log_offset: int) -> Sequence[str]:
-        """Topics which a subtopology read at a place in the log; none where the topology is not known."""
+        """Topics that a subtopology read at a log offset; empty where the topology is unknown."""
         index = bisect_right(self._log_offsets, log_offset) - 1
         topics: Sequence[str] = self._topics[index].get(subtopology_id, ()) if index >= 0 else ()
         return topics
 
     @property
     def together(self) -> Set[str]:
-        """Topics that were read by a subtopology with others."""
+        """Topics that a subtopology read together with others."""
         return {topic for read in self._topics for topics in read.values() if len(topics) > 1 for topic in topics}
 
 
 def topics_read_together(life: GroupLife) -> Set[str]:
-    """Topics that one subtopology read with others: which of their partitions are there is a matter of their counts."""
+    """Topics that one subtopology read together with others: which of their partitions exist depends on their partition
+    counts.
+    """
     return _Topologies(life.events).together
 
 
 def _has_partition(counts: Sequence[tuple[int, int]], interval: AssignmentRow) -> bool:
-    """Had a topic the partition of an interval, as far as is known? Partitions are never taken away."""
+    """Whether a topic had the partition of an interval, as far as is known. Partitions are never removed."""
     known = [count for at_ms, count in counts if interval.valid_to is None or at_ms <= interval.valid_to]
     most = max(known or (count for _, count in counts), default=None)
     return most is None or interval.partition < most
@@ -233,10 +240,10 @@ def _owners(
     topics: Iterable[str | None] = (interval.topic,)
     if interval.group_type == GroupType.STREAMS:
         read = topologies.topics_of(interval.topic or "", interval.from_log_offset)
-        # of one topic, there are as many tasks as it has partitions
+        # a single topic has as many partitions as there are tasks
         topics = read if len(read) == 1 else [it for it in read if _has_partition(counts.get(it, ()), interval)]
     for topic in topics:
-        # by place: names of so many fields take twice the time
+        # positional arguments: keywords for so many fields take twice the time
         yield OwnerRow(
             interval.group_id,
             interval.group_type,

@@ -1,4 +1,4 @@
-"""Commits of a group by the partition they are for."""
+"""Commits of a group by partition."""
 
 import numpy as np
 
@@ -9,25 +9,27 @@ from coordinator_core.log.chunk import I32, I64, BoolArray
 from coordinator_core.log.kernels import compiled
 
 ByPartition = tuple[I32, I64]
-"""Rows of commits by the partition they are for, and where each partition's begin, with the end."""
+"""Rows of commits by partition, and where the rows of each partition begin, plus the end."""
 
 
 def by_partition(
     commits: GroupCommits, chosen: BoolArray, *, group: I64 | None = None, is_in_log_order: bool = False
 ) -> ByPartition:
-    """The chosen rows by topic, partition and place where applied; and where each partition's begin, with the end.
+    """The chosen rows by topic, partition and applied log offset; and where the rows of each partition begin, plus the
+    end.
 
-    `group`, a number a row: of several groups, by group first. `is_in_log_order`: by place in the log instead.
+    `group`, a number for each row: for commits of several groups, sorted by group first. `is_in_log_order`: sort by log
+    offset instead.
     """
     if not chosen.any():
         return np.zeros(0, np.int32), np.zeros(1, np.int64)
     number, count = _numbered(commits, group)
     if not is_in_log_order and (commits.is_transactional & chosen).any():
         rows: I32 = np.flatnonzero(chosen).astype(np.int32)
-        # applied order first
+        # sorted by applied offset first
         rows, ends = grouped(number, count, rows[np.argsort(commits.applied_log_offset[rows], kind="stable")])
     else:
-        # it is the log's own order
+        # the rows are in log order already
         ends = np.zeros(count, np.int64)
         rows = np.empty(np.count_nonzero(chosen), np.int32)
         _group(number, chosen, ends, rows)
@@ -36,8 +38,8 @@ def by_partition(
 
 
 def _numbered(commits: GroupCommits, group: I64 | None) -> tuple[I32, int]:
-    """For each commit the number of its partition, in the order of groups, topics and partitions; and how many numbers
-    there may be."""
+    """For each commit the number of its partition, in the order of groups, topics and partitions; and an upper bound of
+    these numbers."""
     topic: I32 | I64 = commits.topic if group is None else numbered_pairs(group, commits.topic.astype(np.int64))
     partition = commits.partition
     lowest, span = int(partition.min()), int(partition.max()) - int(partition.min()) + 1
@@ -59,7 +61,7 @@ def _number(topic: I32 | I64, first: int, partition: I32, lowest: int, span: int
 
 @compiled
 def _group(number: I32, chosen: BoolArray, ends: I64, rows: I32) -> None:
-    """As `ordering.grouped`, of the chosen rows in their own order: one column less in memory."""
+    """Like `ordering.grouped`, for the chosen rows in their own order: it saves one column of memory."""
     for row in range(len(number)):
         if chosen[row]:
             ends[number[row]] += 1

@@ -1,9 +1,9 @@
-"""What a rebalance moved, and how long partitions had no owner meanwhile.
+"""Which partitions a rebalance moved.
 
-What a rebalance decided is its plan: the assignment of a classic generation, the target assignment that was computed
-for a group epoch. Plans are compared by partition (task of a streams group) and owner; a static member is known by its
-group instance id, so a restart moves nothing. A partition that a plan leaves out and a later one gives to another has
-moved in the later one: so it is when cooperative members hand over in two steps.
+The decision of a rebalance is its plan: the assignment of a classic generation, or the target assignment that was
+computed for a group epoch. Plans are compared by partition (task of a streams group) and owner; a static member is
+identified by its group instance id, so its restart moves nothing. If a plan leaves a partition out and a later one
+assigns it to another member, it moved in the later one, as when cooperative members hand over in two steps.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,48 +20,48 @@ CURRENT: Final = "CURRENT"
 TARGET: Final = "TARGET"
 INSTANCE: Final = "group.instance.id="
 EAGER_PROTOCOLS: Final = frozenset({"range", "roundrobin", "sticky"})
-"""Built-in assignors under which every member gives up all it has before it joins."""
+"""Built-in assignors with which every member revokes everything before it joins."""
 
 PlanKey = tuple[str, int]
-"""Topic (its id where no name is known, subtopology for streams) and partition."""
+"""Topic (its id where the name is unknown, the subtopology for streams) and partition."""
 
 
 class Lost(NamedTuple):
-    """A partition that has no owner any more."""
+    """A partition that lost its owner."""
 
     key: PlanKey
     owners: frozenset[str]
-    """Its last ones: member ids, or `INSTANCE` and the group instance id."""
+    """Its last owners: member ids, or `INSTANCE` and the group instance id."""
 
 
 class Movement(NamedTuple):
-    """What one plan changed against the plans before it."""
+    """What one plan changed compared with the plans before it."""
 
     total: int
-    """Partitions which have an owner after it."""
+    """Partitions with an owner after it."""
     moved: int
-    """Of those, how many have another one than the last they had."""
+    """Of those, how many have another owner than their last one."""
     stayed: int
-    """And how many have the same."""
+    """Of those, how many have the same owner."""
     came: int = 0
-    """How many had none in the plan before."""
+    """Of those, how many had no owner in the previous plan."""
     came_back: int = 0
-    """How many of those had an owner in some plan before that one."""
+    """Of the ones that came, how many had an owner in some earlier plan."""
     lost: frozenset[Lost] = frozenset()
-    """Those that had an owner in the plan before, and have none now."""
+    """Partitions with an owner in the previous plan and none now."""
     grown_topics: frozenset[str] = frozenset()
-    """Topics of which a partition has an owner for the first time, and others had one in the plan before."""
+    """Topics with a partition that has an owner for the first time, and others that had one in the previous plan."""
     returned: int = 0
-    """How many of those that came back had lost their owner by the plan before."""
+    """Of the ones that came back, how many had lost their owner by the previous plan."""
 
     @property
     def went(self) -> int:
-        """How many had an owner in the plan before, and have none now."""
+        """How many had an owner in the previous plan, and have none now."""
         return len(self.lost)
 
     @property
     def stickiness(self) -> float | None:
-        """Share of the partitions which stayed; None where none had an owner before."""
+        """Share of the partitions that stayed; None where none had an owner before."""
         had_owner = self.moved + self.stayed
         return self.stayed / had_owner if had_owner else None
 
@@ -75,7 +75,7 @@ class _Change(NamedTuple):
 
 
 class Plans:
-    """The plans of one group. Ask generation by generation, in log order."""
+    """The plans of one group. Call it generation by generation, in log order."""
 
     def __init__(self, life: GroupLife) -> None:
         self._members = MembersAt(life.members)
@@ -98,7 +98,7 @@ class Plans:
                 self._targets.setdefault(event.generation, []).append(event)
 
     def movement(self, row: GenerationRow, *, is_empty: bool) -> Movement:
-        """What the plan of a generation changed; nothing where no target was ever computed for it."""
+        """What the plan of a generation changed; empty where no target was ever computed for it."""
         self._apply(row.from_log_offset)
         if is_empty:
             self._holders.clear()
@@ -153,7 +153,7 @@ class Plans:
         )
 
     def planned_at(self, row: GenerationRow) -> int | None:
-        """The last record of the operation that made the plan of a generation; None where none did."""
+        """The last record of the operation that wrote the plan of a generation; None where there is no plan."""
         if row.group_type == GroupType.CLASSIC:
             return row.from_log_offset
         for event in self._targets.get(row.generation, ()):
@@ -165,7 +165,7 @@ class Plans:
         return None
 
     def _apply(self, log_offset: int) -> None:
-        """Take in all changes up to a place in the log, inclusive. Ends come before beginnings."""
+        """Apply all changes up to a log offset, inclusive. Ends come before beginnings."""
         end = bisect_right(self._offsets, log_offset)
         for change in self._changes[self._next : end]:
             holders = self._holders.setdefault(change.key, set())
@@ -184,12 +184,12 @@ class Plans:
 
 
 def identity_of(member: MemberRow) -> str:
-    """A member's id; a static one's, whatever its id, by its instance."""
+    """A member's id; for a static member its instance id, whatever its member id."""
     return member.member_id if member.instance_id is None else f"{INSTANCE}{member.instance_id}"
 
 
 def planned_rows(assignments: Iterable[AssignmentRow]) -> Iterator[tuple[PlanKey, AssignmentRow]]:
-    """What plans are made of."""
+    """The assignment rows that make up plans."""
     for row in assignments:
         wanted = CURRENT if row.group_type == GroupType.CLASSIC else TARGET
         if row.assignment == wanted and row.task_type in (None, ACTIVE):
@@ -204,7 +204,7 @@ def _changes(assignments: Iterable[AssignmentRow]) -> Iterable[_Change]:
 
 
 def sync_phase_ms(row: GenerationRow) -> int:
-    """From the end of the join phase to the leader's assignment: then no eager member owned anything."""
+    """The time from the end of the join phase to the leader's assignment, in which no eager member owned anything."""
     if row.current_state_at is None or row.protocol_name not in EAGER_PROTOCOLS:
         return 0
     return max(row.valid_from - row.current_state_at, 0)

@@ -1,7 +1,7 @@
-"""When a rebalance was over: everybody had arrived.
+"""When a rebalance was over: all members had reached the group epoch.
 
-In consumer, share and streams groups members reconcile one by one (CurrentAssignmentBuilder). A member has arrived at a
-group epoch when it is STABLE at a member epoch no older. A static member that is away is not waited for.
+In consumer, share and streams groups members reconcile one by one (CurrentAssignmentBuilder). A member has reached a
+group epoch when it is STABLE at that member epoch or a newer one. A static member that is away is not waited for.
 """
 
 import heapq
@@ -21,13 +21,14 @@ RESTARTING_EVENTS: Final = frozenset({"GROUP_CREATED", "GROUP_DELETED", "GROUP_C
 PRESENCE: Final = frozenset(
     {"MEMBER_JOINED", "STATIC_MEMBER_REPLACED", "MEMBER_LEFT", "STATIC_MEMBER_LEFT", RECONCILED}
 )
-"""Events which say who is there, and how far."""
+"""Events that show which members there are, and which epoch they have reached."""
 
 
 def completion_times(events: Iterable[EventRow]) -> dict[int, int]:
-    """When everybody had arrived, in ms, by the offset of the GENERATION_STARTED event; those never over are left out.
+    """When all members had reached the epoch (ms), by the offset of its GENERATION_STARTED event; epochs that were
+    never completed are left out.
 
-    `events` are one group's, in log order.
+    `events`: of one group, in log order.
     """
     waiting: deque[EventRow] = deque()
     members = _Members()
@@ -47,7 +48,8 @@ def completion_times(events: Iterable[EventRow]) -> dict[int, int]:
 
 
 def arrived_after(events: Iterable[EventRow]) -> Mapping[str, int]:
-    """The member epochs at which members have arrived after some events, by member id; NOT_YET: at none."""
+    """The member epoch that each member has reached after some events, by member id; NOT_YET where it has reached
+    none."""
     members = _Members()
     for event in events:
         if event.event_type in RESTARTING_EVENTS:
@@ -58,15 +60,15 @@ def arrived_after(events: Iterable[EventRow]) -> Mapping[str, int]:
 
 
 class _Members:
-    """The members there are, and how far each has come."""
+    """The current members, and the epoch that each has reached."""
 
     def __init__(self) -> None:
         self.arrived: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
-        """(how far, member id); entries that no longer hold are dropped when they come up."""
+        """(epoch, member id); stale entries are dropped when they come up."""
 
     def take(self, event: EventRow) -> bool:
-        """Take an event in. True if it says something of who is there or how far they are."""
+        """Apply an event. Returns True if it changes which members there are, or which epoch they have reached."""
         member_id = event.member_id
         if member_id is None:
             return False
@@ -98,7 +100,7 @@ class _Members:
             heapq.heappush(self._heap, (epoch, member_id))
 
     def slowest(self) -> int | None:
-        """How far the slowest member is; None where nobody is there."""
+        """The epoch that the slowest member has reached; None without members."""
         while self._heap and self.arrived.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -1,8 +1,8 @@
-"""gold.rebalances: one row for each generation or group epoch that had, or once had, members.
+"""gold.rebalances: one row for each generation or group epoch that has, or once had, members.
 
-Classic groups write a generation when the leader has synced: then everybody has arrived, and all that is known of its
-beginning is when the join phase ended. The others write the group epoch first, compute a target for it and reconcile
-their members one by one.
+Classic groups write a generation when the leader has synced: then all members have joined, and the only known time of
+its beginning is the end of the join phase. Other groups write the group epoch first, compute a target for it and
+reconcile their members one by one.
 """
 
 from bisect import bisect_left, bisect_right
@@ -36,7 +36,7 @@ from schemas.group_types import GroupType
 
 SUBSCRIPTION_CHANGED: Final = "SUBSCRIPTION_CHANGED"
 UNWRITTEN_GENERATION_MAX: Final = 1
-"""A group which other records brought to life has this number at most before its first generation is written."""
+"""A group that other records created has at most this number before its first generation is written."""
 
 
 class Rebalances(NamedTuple):
@@ -44,16 +44,16 @@ class Rebalances(NamedTuple):
 
     rows: Sequence[RebalanceRow]
     log_offsets: Sequence[int]
-    """`from_log_offset` of the generation of each."""
+    """`from_log_offset` of each one's generation."""
     windows: Sequence[Window]
-    """Of each, the time that it counts for."""
+    """The time that each one covers."""
     unowned: UnownedTime
-    """How long partitions had no owner, in and between all of them."""
+    """How long partitions had no owner, during and between all of them."""
     placed: Set[Membership] = frozenset()
-    """Members of which the host decided whether there was a deployment."""
+    """Members whose host decided whether there was a deployment."""
 
     def after(self, log_offset: int) -> "Rebalances":
-        """Those behind a place in the log."""
+        """Those after a log offset."""
         first = bisect_right(self.log_offsets, log_offset)
         return self._replace(rows=self.rows[first:], log_offsets=self.log_offsets[first:], windows=self.windows[first:])
 
@@ -67,8 +67,8 @@ def find_rebalances(
     settled_to: int = -1,
     configs: Configs = NO_CONFIGS,
 ) -> Rebalances:
-    """All rebalances of one group. `leave_reasons`: `find_leave_reasons` of it. `unowned_before` and `settled_to`:
-    `past` and `past_end` of `unowned_time`."""
+    """All rebalances of one group. `leave_reasons`: the result of `find_leave_reasons`. `unowned_before` and
+    `settled_to`: `past` and `past_end` of `unowned_time`."""
     placed = set[Membership]()
     rollouts = [
         rollout
@@ -95,7 +95,7 @@ def find_rebalances(
         windows.append(_window(step, windows[-1].begin_ms if windows else 0, is_timeless=is_timeless))
     unowned = unowned_time(owners, windows, unowned_before, settled_to)
     rows = [
-        # how long something lasts that has no time is not known
+        # without a time there is no duration
         row if row.started_at == NONE_MS else row._replace(unowned_partition_ms=ms, revoked_partition_ms=revoked_ms)
         for row, ms, revoked_ms in zip(rows, unowned.by_rebalance, unowned.revoked_by_rebalance, strict=True)
     ]
@@ -109,7 +109,7 @@ def find_rebalances(
 def _steps(
     life: GroupLife, leave_reasons: LeaveReasons, configs: Configs
 ) -> Iterator[tuple[GenerationStart, list[MemberRow]]]:
-    """Each generation with what is known around it, and the members that went."""
+    """Each generation with its context, and the members that went."""
     plans = Plans(life)
     offsets = [event.log_offset for event in life.events]
     present = _Present(life.members)
@@ -127,7 +127,8 @@ def _steps(
         has_times = life.timeless.isdisjoint(places)
         has_revoked = revoked and previous is not None
         gone = {identity_of(member) for member in left}
-        # who no longer wants a topic gives its partitions up before it joins, and does not join again for that
+        # a member that unsubscribes from a topic revokes its partitions before it joins, and does not join again for
+        # that
         is_wanted = all(event.event_type != SUBSCRIPTION_CHANGED for event in between)
         revoked = row.group_type == GroupType.CLASSIC and is_wanted and any(it.owners - gone for it in movement.lost)
         reasons = tuple(leave_reasons[membership_of(member)] for member in left)
@@ -143,7 +144,7 @@ def _steps(
                 has_pattern=present.pattern_count > 0,
                 movement=movement,
                 had_members=had_members,
-                # a classic group is one record
+                # a classic generation is a single record
                 is_timeless=row.group_type != GroupType.CLASSIC and row.from_log_offset in life.timeless,
                 has_unread=present.unread_count > 0,
                 has_gap=previous is not None and life.has_gap(previous.from_log_offset, row.from_log_offset),
@@ -163,7 +164,7 @@ def _steps(
 
 
 def _has_grown(life: GroupLife, topics: Iterable[str], previous: GenerationRow | None, row: GenerationRow) -> bool:
-    """Did one of these topics get more partitions after a generation was written, and before the next one was?"""
+    """Whether one of these topics got more partitions after a generation was written and before the next one."""
     if previous is None or life.has_clock_step(previous.from_log_offset, row.from_log_offset):
         return False
     if not life.timeless.isdisjoint((previous.from_log_offset, row.from_log_offset)):
@@ -174,8 +175,8 @@ def _has_grown(life: GroupLife, topics: Iterable[str], previous: GenerationRow |
 
 
 def _has_vanished(members: Iterable[MemberRow], lost: Iterable[Lost], gone: Set[str], row: GenerationRow) -> bool:
-    """Did a generation lose partitions which its members would have been assigned if they were there? A cooperative one
-    may leave out what they had themselves."""
+    """Whether a generation lost partitions that its members would have been assigned if they existed. A cooperative
+    generation may leave out partitions that these members had."""
     is_whole = row.protocol_name in WHOLE_ASSIGNMENT_PROTOCOLS
     topics = {it.key[0] for it in lost if is_whole or it.owners <= gone}
     return any(
@@ -186,7 +187,7 @@ def _has_vanished(members: Iterable[MemberRow], lost: Iterable[Lost], gone: Set[
 
 
 def _is_soon(life: GroupLife, previous: GenerationRow | None, row: GenerationRow) -> bool:
-    """Did the join phase of a classic generation end just after another generation of it?"""
+    """Whether the join phase of a classic generation ended just after the previous generation."""
     if previous is None or {row.group_type, previous.group_type} != {GroupType.CLASSIC}:
         return False
     if life.has_clock_step(previous.from_log_offset, row.from_log_offset):
@@ -196,7 +197,9 @@ def _is_soon(life: GroupLife, previous: GenerationRow | None, row: GenerationRow
 
 
 def _is_late(life: GroupLife, previous: GenerationRow | None, row: GenerationRow) -> bool:
-    """Did the join phase of a classic generation end when those of the one before had long had to join again?"""
+    """Whether the join phase of a classic generation ended so late that all members of the previous one had had time to
+    join again.
+    """
     if previous is None or {row.group_type, previous.group_type} != {GroupType.CLASSIC}:
         return False
     at, began_ms = previous.from_log_offset, row.valid_from if row.current_state_at is None else row.current_state_at
@@ -211,7 +214,9 @@ def _is_there(member: MemberRow, log_offset: int) -> bool:
 
 
 def begin_of(events: Sequence[EventRow], offsets: Sequence[int], row: GenerationRow) -> int:
-    """Where the events of the operation that began a generation begin. `offsets`: of the events, ascending."""
+    """Log offset of the first event of the operation that began a generation. `offsets`: those of the events,
+    ascending.
+    """
     index = bisect_right(offsets, row.from_log_offset)
     while index and events[index - 1].at == row.valid_from:
         index -= 1
@@ -219,7 +224,7 @@ def begin_of(events: Sequence[EventRow], offsets: Sequence[int], row: Generation
 
 
 class _Present:
-    """How many members there are, moved along the log."""
+    """Counts the current members while moving along the log."""
 
     def __init__(self, members: Sequence[MemberRow]) -> None:
         self._begun = sorted(members, key=lambda row: (row.from_log_offset, row.member_id))
@@ -235,11 +240,11 @@ class _Present:
         self.unread_count = 0
 
     def ended_at(self, log_offset: int) -> list[MemberRow]:
-        """Members whose interval one operation ended."""
+        """Members whose interval ended with the operation at this log offset."""
         return self._ended.get(log_offset, [])
 
     def move_to(self, log_offset: int) -> None:
-        """Count those present after the operation whose last record is this."""
+        """Count the members after the operation whose last record has this offset."""
         while self._next_begin < len(self._begun) and self._begun[self._next_begin].from_log_offset <= log_offset:
             self._count(self._begun[self._next_begin], +1)
             self._next_begin += 1
@@ -313,7 +318,8 @@ def _window(step: GenerationStart, begin_ms_min: int, *, is_timeless: bool) -> W
 def _with_known_times(
     row: RebalanceRow, step: GenerationStart, timeless: Set[int], filled_ms: Set[int]
 ) -> RebalanceRow:
-    """The row without times that no record bears. The record of a classic group may tell of itself when it began."""
+    """The row with only the times that are in records. A classic group's record may contain when its generation
+    began."""
     is_timeless = step.row.from_log_offset in timeless
     if is_timeless:
         state_at = step.row.current_state_at if step.row.group_type == GroupType.CLASSIC else None

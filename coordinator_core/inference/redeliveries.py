@@ -1,25 +1,25 @@
-"""gold.redeliveries: offset ranges of share partitions which were handed back, or given out again.
+"""gold.redeliveries: offset ranges of share partitions that were returned or delivered again.
 
 `cause` is what the log shows:
 
-* HANDED_BACK: a range without a batch became AVAILABLE: it had been acquired, and came back (rule A);
+* HANDED_BACK: a range without a batch became AVAILABLE: it had been acquired and was returned (rule A);
 * RETRIED: the delivery count rose, or a terminal state came with a count above 1 and no batch before (rules B, C, D);
 * COUNT_LOST: a range that was a hole when another leader loaded the share partition became ACKNOWLEDGED at a count
-  which starts again (rule L). A hole may be a gap in the log as well, so this is LIKELY. An archived one gives no row:
+  that restarted (rule L). A hole may also be a gap in the log, so this is LIKELY. An archived one gives no row:
   a gap that is fetched again is archived too.
 
-`likely_cause` is how its delivery ended, where anything speaks for it. `confidence` is that of the row's weakest
-claim. Rules by `method`, the first that holds:
+`likely_cause` is how its delivery ended, where there is evidence. `confidence` is that of the row's weakest claim. The
+first rule that holds gives the `method`:
 
 | method | shows | claims |
 | --- | --- | --- |
 | ACKNOWLEDGED_TOGETHER | the same update acknowledges or rejects, so a member's request made it | RELEASED, CERTAIN |
-| LOCK_DURATION | handed back, or given up at the limit, one lock duration after the last event | LOCK_TIMEOUT, LIKELY |
+| LOCK_DURATION | returned, or archived at the limit, one lock duration after the last event | LOCK_TIMEOUT, LIKELY |
 | GROUP_EMPTY | no lock can have ended, and the last member had just left | SESSION_CLOSED, LIKELY |
 | NOBODY_LEFT | no lock can have ended, and no member left while its session could expire | RELEASED, LIKELY |
-| NOBODY_LEFT_FOR_CONFIGURED_SESSION | the same, by the session time-out of the metadata log | RELEASED, LIKELY |
+| NOBODY_LEFT_FOR_CONFIGURED_SESSION | the same, by the session timeout of the metadata log | RELEASED, LIKELY |
 | DELIVERY_COUNT | the state and count alone | nothing but the cause, CERTAIN |
-| FIRST_SNAPSHOT | the first record that was captured shows it; `at` is the latest time possible | as above |
+| FIRST_SNAPSHOT | the first captured record shows it; `at` is the latest possible time | as above |
 | LEADER_RELOAD | rule L | COUNT_LOST, LIKELY |
 """
 
@@ -58,7 +58,8 @@ _METHOD: Final = {name: index for index, name in enumerate(METHODS)}
 
 @dataclass(frozen=True, slots=True)
 class RedeliveryColumns:
-    """Rows of gold.redeliveries, by share partition, log offset and first offset. Codes index the tables above."""
+    """Rows of gold.redeliveries, ordered by share partition, log offset and first offset. Codes index the tables
+    above."""
 
     key: I64
     """Index into `ShareKeys`."""
@@ -87,7 +88,7 @@ def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
     from_count = np.where(had_none, np.int32(0), changes.from_delivery_count)
     tells = (changes.to_state != NONE) & (changes.kind != PASSED) & (changes.kind != RESET)
     is_handed_back = tells & had_none & is_available
-    # a first delivery counts 1: a range which ends there was given out once, though it may have come back uncounted
+    # a first delivery counts 1: a range that ends there was delivered once, though it may have been returned uncounted
     floor = np.where(is_available, from_count, np.maximum(from_count, np.int32(1)))
     is_retried = tells & ~is_handed_back & (changes.to_delivery_count > floor)
     is_lost = tells & ~is_handed_back & ~is_retried & (changes.to_state == ACKNOWLEDGED)
@@ -114,7 +115,7 @@ def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
 
 
 def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> tuple[I8, I8, I8]:
-    """Method, likely cause and confidence: the table in this module's docstring."""
+    """Method, likely cause and confidence, by the table in this module's docstring."""
     records = evidence.records
     is_first_seen = changes.kind == FIRST_SEEN
     is_returned = (changes.to_state == AVAILABLE) & ~is_first_seen

@@ -1,24 +1,24 @@
-"""Rolling deployments: all members of a group, or all of one kind of client in it, exchanged one after the other.
+"""Rolling deployments: all members of a group, or all of one kind of client in it, are replaced one after the other.
 
-No record says that a deployment went through. It shows as this, for the members whose client ids are of one family
-(`client_family`), from a moment on:
+No record marks a deployment. It is recognized, among members whose client ids are of one family (`client_family`), by
+these conditions from some moment on:
 
-* whoever was there goes, and as many come, under new member ids; a static member that is replaced does both at once;
-* nobody goes who came meanwhile, and nobody comes again under the member id he had: that is a crash loop, or a client
-  which was thrown out and is the same process still;
-* one after the other: never is more than half of them away, and no step exchanges more than half. A restart of all at
-  once takes all of them away;
-* old and new ones mix: the first new one is there before the last old one goes, and, unless the new ones take the
-  very places of the old ones, the first old one goes before the last new one comes. Else a group was scaled out, and
+* all current members go, and as many join, under new member ids; a replaced static member does both at once;
+* no member goes that joined meanwhile, and none joins again under its old member id: that is a crash loop, or a client
+  that was removed and is still the same process;
+* they go one after the other: never is more than half of them away, and no step replaces more than half. A restart of
+  all at once takes all of them away;
+* old and new ones mix: the first new one joins before the last old one goes. The first old one also goes before the
+  last new one joins, unless the new ones take the exact places of the old ones. Otherwise a group was scaled out, and
   then in;
-* names are kept by all or by none, where each member has a name of its own (`_have_some_same`);
-* never is more than `rollout_pause_ms` between two steps.
+* all keep their names or none does, if each member has a name of its own (`_have_some_same`);
+* there is never more than `rollout_pause_ms` between two steps.
 
-That is LIKELY at best: a GUESS where only two were exchanged and one of them seems to have expired. Where half of them
-had stopped polling, it is no deployment: their clients left in their names, and came again.
+The result is LIKELY at best, and a GUESS where only two were replaced and one of them seems to have expired. It is no
+deployment if half of them had stopped polling: their clients left for them, and came again.
 
-The members of a deployment stop in the same way. So where what else is known says of some that they left (or expired),
-and of none that it was the other, the same holds for those of which nothing is known.
+The members of a deployment stop in the same way. So if other evidence shows that some of them left (or expired), and
+none shows the opposite, the same holds for those without evidence.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -47,29 +47,29 @@ from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 
 ROLLING_DEPLOYMENT: Final = "ROLLING_DEPLOYMENT"
-"""Method of departures which go by the others of their deployment."""
+"""Method: the reason is that of the other members of the deployment."""
 FOLLOW_UPS: Final = frozenset(
     {COOPERATIVE_FOLLOW_UP, CONVERSION_FOLLOW_UP, CONNECT_DELAY_OVER, METADATA_FOLLOW_UP, "PATTERN_RESOLVED"}
 )
-"""Methods of causes which only carry on what the rebalance before began."""
+"""Methods of causes that only complete the rebalance before."""
 MEMBERS_MIN: Final = 2
-"""One member that is exchanged is a restart, whatever the reason."""
+"""A single member that is replaced is a restart, whatever the reason."""
 SURE_MEMBERS_MIN: Final = 3
-"""So many are exchanged in turn by a deployment, hardly by chance."""
+"""That this many are replaced in turn is hardly chance."""
 
 
 class Rollout(NamedTuple):
     """A rolling deployment of one group."""
 
     log_offsets: tuple[int, ...]
-    """Of the operations that took a member away or brought one, in order."""
+    """Of the operations in which a member went or joined, in order."""
     old: frozenset[Membership]
     new: frozenset[Membership]
     confidence: str
 
     @property
     def member_ids(self) -> frozenset[str]:
-        """Of the old and the new members."""
+        """Ids of the old and the new members."""
         return frozenset(member_id for member_id, _ in self.old | self.new)
 
 
@@ -79,9 +79,9 @@ def find_rollouts(
     settings: InferenceSettings,
     placed: set[Membership] | None = None,
 ) -> list[Rollout]:
-    """All rolling deployments of one group, in the order of the log.
+    """All rolling deployments of one group, in log order.
 
-    `placed` takes in the members of exchanges of which their hosts decided whether they were deployments.
+    `placed` collects the members of replacements in which the hosts decided whether it was a deployment.
     """
     families: dict[tuple[str, ...], list[MemberRow]] = {}
     for member in members:
@@ -96,7 +96,7 @@ def find_rollouts(
 
 
 def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[Membership, LeaveReason]:
-    """Departures of which nothing is known, by what is known of the others of their deployment."""
+    """Reasons for unexplained departures, taken from the other members of their deployment."""
     reasons: dict[Membership, LeaveReason] = {}
     for rollout in rollouts:
         of_rollout = {
@@ -112,9 +112,9 @@ def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[
 def with_rollouts(
     rebalances: Sequence[RebalanceRow], log_offsets: Sequence[int], rollouts: Iterable[Rollout]
 ) -> list[RebalanceRow]:
-    """The rebalances of one group, in order, marked where they are of a rolling deployment.
+    """The rebalances of one group, in order, marked where they belong to a rolling deployment.
 
-    `log_offsets` are those of the operations that began them. What only follows up one of them is of it too.
+    `log_offsets`: of the operations that began them. A follow-up of such a rebalance belongs to the deployment too.
     """
     rollout_at = {place: rollout for rollout in reversed(list(rollouts)) for place in rollout.log_offsets}
     ids: dict[Rollout, str] = {}
@@ -133,7 +133,7 @@ def with_rollouts(
 
 @dataclass(slots=True)
 class _FamilyChange:
-    """Who of a family came and went by one operation."""
+    """The members of a family that joined and went in one operation."""
 
     log_offset: int
     at_ms: int
@@ -142,7 +142,7 @@ class _FamilyChange:
 
 
 def _family_steps(members: Iterable[MemberRow]) -> list[_FamilyChange]:
-    """The operations that changed who of the family is there, in order; a conversion of the group does not."""
+    """The operations that changed the members of a family, in order; a conversion of the group does not."""
     steps: dict[int, _FamilyChange] = {}
     ordered = sorted(members, key=lambda row: (row.from_log_offset, row.member_id))
     converted = {(row.member_id, row.to_log_offset) for row in ordered if row.ended_by == CONVERTED}
@@ -163,7 +163,7 @@ def _rollouts_of(
         exchange = _Exchange(present, placed)
         end = exchange.end(steps, index, settings.rollout_pause_ms)
         if end > index:
-            # who came before anybody went may be of it, or have come for good: then it begins later
+            # members that joined before any went may belong to it, or may be additions: then it begins later
             later = next(place for place in range(index, end) if steps[place].went)
             came = {member.member_id for step in steps[index:later] for member in step.came}
             if later > index and _Exchange(present | came, placed).end(steps, later, settings.rollout_pause_ms) > later:
@@ -178,19 +178,19 @@ def _rollouts_of(
 
 
 class _Exchange:
-    """All who were there, exchanged: taken in step by step."""
+    """The replacement of all members, followed step by step."""
 
     def __init__(self, present: Iterable[str], placed: set[Membership]) -> None:
         self._waiting = set(present)
-        """Old ones that are still there."""
+        """Old members that are still there."""
         self._placed = placed
         self._size = len(self._waiting)
         self._half = self._size // 2
         self.old: list[MemberRow] = []
-        """Those that went."""
+        """The old members that went."""
         self.new: list[MemberRow] = []
         self._went: list[int] = []
-        """In which steps any went."""
+        """Steps in which members went."""
         self._came: list[int] = []
 
     def end(self, steps: Sequence[_FamilyChange], first: int, pause_ms: int) -> int:
@@ -208,7 +208,7 @@ class _Exchange:
         return first
 
     def _take(self, index: int, step: _FamilyChange) -> bool:
-        """Take a step in. False: with it, it is none."""
+        """Add a step. Returns False if the replacement is then not a deployment."""
         went = {member.member_id for member in step.went}
         if not went <= self._waiting or max(len(went), len(step.came)) > self._half:
             return False
@@ -233,22 +233,22 @@ class _Exchange:
         return any(map(self._have_same, PLACES))
 
     def _have_same(self, place: Callable[[MemberRow], Hashable]) -> bool:
-        """Do the new ones take the very places of the old ones, one each?"""
+        """Whether the new members take the exact places of the old ones, one each."""
         old, new = ({place(member) for member in members} for members in (self.old, self.new))
         return old == new and len(old) == self._size and None not in old
 
     def _have_some_same(self, name: Callable[[MemberRow], Hashable]) -> bool:
-        """Do some of the new ones have names of old ones, and others not, where each has a name of its own?
+        """Whether only some of the new members have names of old ones, where each has a name of its own.
 
-        A deployment either keeps the names or gives new ones to all. Here one process was restarted, another was added,
-        and a third one left.
+        A deployment either keeps all names or changes all. Here one process was restarted, another was added, and a
+        third one left.
         """
         old, new = ({name(member) for member in members} for members in (self.old, self.new))
         is_own = len(old) == len(new) == self._size and None not in old | new
         return is_own and bool(old & new) and old != new
 
     def rollout(self, log_offsets: tuple[int, ...], leave_reasons: LeaveReasons) -> Rollout:
-        """What came of it."""
+        """The deployment that was found."""
         old, new = (frozenset(map(membership_of, members)) for members in (self.old, self.new))
         has_expired = any(
             membership in leave_reasons and leave_reasons[membership].cause == EXPIRED for membership in old
@@ -265,12 +265,11 @@ PLACES: Final[Sequence[Callable[[MemberRow], Hashable]]] = (
     lambda member: member.client_host,
     lambda member: (member.client_id, member.client_host),
 )
-"""What stays the same where a process is restarted in its place, in one kind of set-up or another: its names, or its
-host."""
+"""What stays the same where a process is restarted in its place, depending on the set-up: its names, or its host."""
 
 
 def _stopped_polling(old: Sequence[MemberRow], leave_reasons: LeaveReasons) -> bool:
-    """Did their clients leave in the names of half of them?"""
+    """Whether the clients of half of the old members left because they had stopped polling."""
     methods = [
         leave_reasons[membership].method for membership in map(membership_of, old) if membership in leave_reasons
     ]

@@ -1,6 +1,6 @@
-"""Rows of the gold tables, as the core makes them: the declared columns less `cluster_id`.
+"""Rows of the gold tables as the core makes them: the declared columns without `cluster_id`.
 
-Times are epoch milliseconds; None where there is none.
+Times are epoch milliseconds; None for a missing time.
 """
 
 from typing import NamedTuple

@@ -1,11 +1,11 @@
-"""What inference goes by where no log tells it."""
+"""Settings of inference, used where no log has the value."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class InferenceSettings:
-    """Thresholds and assumptions. Defaults are those of Kafka 4.3.1's brokers and clients. Times in ms."""
+    """Thresholds and assumptions. Defaults are those of the brokers and clients of Kafka 4.3.1. Times in ms."""
 
     delivery_count_limit: int = 5
     """group.share.delivery.count.limit of the brokers."""
@@ -14,22 +14,22 @@ class InferenceSettings:
     modern_session_timeout_ms: int = 45_000
     """group.consumer.session.timeout.ms, and of share and streams groups."""
     session_timeout_ms_min: int = 6_000
-    """group.min.session.timeout.ms of the brokers: no member expires sooner after its last sign of life."""
+    """group.min.session.timeout.ms of the brokers: no member expires sooner than this after its last sign of life."""
     storm_generation_count: int = 5
-    """So many generations within `storm_window_ms` are a storm."""
+    """This many generations within `storm_window_ms` are a storm."""
     storm_window_ms: int = 10 * 60_000
     rollout_pause_ms: int = 10 * 60_000
-    """A rolling deployment goes on within so long: members that come or go later are not of it."""
+    """Longest pause within a rolling deployment: members that join or go later do not belong to it."""
     stalled_ms: int = 60 * 60_000
-    """A partition whose committed offset stays so long, commits going on, is STALLED."""
+    """A partition is STALLED if its committed offset stays for this long while commits go on."""
     skip_offset_count: int = 10_000
-    """A commit that jumps ahead by so much, and by far more than its neighbours, is a SKIP."""
+    """A commit is a SKIP if it jumps ahead by this much, and by far more than its neighbours."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """offsets.retention.minutes of the brokers."""
     offsets_retention_check_interval_ms: int = 600_000
     """offsets.retention.check.interval.ms of the brokers."""
     lag_sample_age_max_ms: int = 10 * 60_000
-    """A sample of a topic's end further away than this says nothing of a commit's lag."""
+    """A sample of a topic's end that is further away than this says nothing about a commit's lag."""
     late_ms: int = 30_000
-    """What is said of share partitions is settled when so much time has passed in their log; sooner, another log may
-    still tell something of the time."""
+    """Results for share partitions are settled when this much time has passed in their log; before that, another log
+    may still add information about that time."""

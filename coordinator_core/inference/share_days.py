@@ -1,6 +1,6 @@
-"""gold.share_group_summary: what the logs of both coordinator topics know of the days of share groups.
+"""gold.share_group_summary: the days of share groups, from the logs of both coordinator topics.
 
-Share partitions times days: what is old grows, and is added to by a few rows a night. So all of it is columns.
+Counts are kept by share partition and day. The kept part grows, and a night adds a few rows, so they are columns.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -31,20 +31,20 @@ class SharePlace(NamedTuple):
 
 
 _KEY: Final = itemgetter(slice(3))
-"""What tells a share partition from others."""
+"""Identifies a share partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareCounts:
-    """Offsets acknowledged, given again and given up, by share partition and day; a pair of them has one row, in order.
-    No sum is greater than INT64_MAX."""
+    """Offsets acknowledged, redelivered and archived, by share partition and day: one row for each pair, sorted. No sum
+    exceeds INT64_MAX."""
 
     places: tuple[SharePlace, ...]
-    """In order."""
+    """Sorted."""
     place: I64
     """Index into `places`."""
     day: I64
-    """Its number since 1970, in UTC."""
+    """Days since 1970, in UTC."""
     acknowledged: I64
     redelivered: I64
     archived: I64
@@ -54,7 +54,7 @@ class ShareCounts:
 
     @classmethod
     def together(cls, parts: Sequence["ShareCounts"]) -> Self:
-        """The sums of all parts. The name of a topic is that of the last part that has one."""
+        """The sums of all parts. A topic's name is taken from the last part that has one."""
         named: dict[tuple[str, str, int], SharePlace] = {}
         for part in parts:
             for one in part.places:
@@ -68,7 +68,7 @@ class ShareCounts:
         return cls(places, place, day, *(sums(row, numbers, len(place)) for numbers in counts))
 
     def of_groups(self, group_ids: Set[str]) -> "ShareCounts":
-        """Those of some groups."""
+        """The counts of some groups."""
         is_kept = np.array([one.group_id in group_ids for one in self.places], np.bool_)
         number, rows = np.cumsum(is_kept) - 1, is_kept[self.place]
         columns = (getattr(self, name)[rows] for name in _COLUMNS)
@@ -83,7 +83,7 @@ NO_COUNTS: Final = ShareCounts((), _NONE, _NONE, _NONE, _NONE, _NONE)
 
 @compiled
 def sums(code: I64, numbers: I64, code_count: int) -> I64:
-    """Sums of numbers, none less than 0, by code; up to the greatest number."""
+    """Sums of non-negative numbers by code, capped at INT64_MAX."""
     found = np.zeros(code_count, np.int64)
     for row in range(len(code)):
         found[code[row]] += min(numbers[row], INT64_MAX - found[code[row]])
@@ -91,10 +91,10 @@ def sums(code: I64, numbers: I64, code_count: int) -> I64:
 
 
 def merged_days(counts: Sequence[ShareCounts], group_days: Iterable[ShareGroupDayRow]) -> list[ShareGroupDayRow]:
-    """Rows of gold.share_group_summary, by group and day, from what the logs of both coordinator topics know.
+    """Rows of gold.share_group_summary, by group and day, from the logs of both coordinator topics.
 
-    `group_days`: generations and members, the rest 0. The worst partition is the first by topic and number of those
-    with most offsets given up.
+    `group_days`: generations and members, the other columns 0. The worst partition is the one with the most archived
+    offsets, on a tie the first by topic and number.
     """
     found = {(row.group_id, row.day): row for row in _of_share_partitions(ShareCounts.together(counts))}
     for row in group_days:
@@ -111,7 +111,7 @@ def _with_members(so_far: ShareGroupDayRow, more: ShareGroupDayRow) -> ShareGrou
 
 
 def _of_share_partitions(counts: ShareCounts) -> list[ShareGroupDayRow]:
-    """What share partitions tell of groups and days."""
+    """The rows from share partitions only."""
     group_ids = sorted({one.group_id for one in counts.places})
     numbers = {group_id: number for number, group_id in enumerate(group_ids)}
     group = np.array([numbers[one.group_id] for one in counts.places], np.int64)[counts.place]
@@ -136,7 +136,7 @@ def _of_share_partitions(counts: ShareCounts) -> list[ShareGroupDayRow]:
 
 
 def _worst(counts: ShareCounts, pair: I64, pair_count: int) -> I64:
-    """For each group and day the share partition with most offsets given up; -1: none gave any up."""
+    """For each group and day, the share partition with the most archived offsets; -1 where none has any."""
     names = [(one.topic or "", one.partition) for one in counts.places]
     order = sorted(range(len(names)), key=names.__getitem__)
     rank = np.empty(len(order), np.int64)
@@ -149,5 +149,5 @@ def _worst(counts: ShareCounts, pair: I64, pair_count: int) -> I64:
 
 
 def _named(counts: ShareCounts, place: int) -> tuple[str | None, int | None]:
-    """Topic and partition; neither for -1."""
+    """Topic and partition; both None for -1."""
     return (None, None) if place < 0 else (counts.places[place].topic or None, counts.places[place].partition)

@@ -1,4 +1,4 @@
-"""What silver holds of the share partitions of one log partition, as columns in log order."""
+"""Silver rows of the share partitions of one log partition, as columns in log order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from coordinator_core.share_state.columnar import DELIVERY_STATES
 from coordinator_core.share_state.rows import RECORD_KINDS
 
 NONE: Final = -1
-"""A number or state which is null in silver."""
+"""A number or state that is null in silver."""
 
 AVAILABLE: Final = DELIVERY_STATES.index("AVAILABLE")
 ACKNOWLEDGED: Final = DELIVERY_STATES.index("ACKNOWLEDGED")
@@ -27,10 +27,10 @@ _RESET: Final = RECORD_KINDS.index("RESET")
 
 @dataclass(frozen=True, slots=True)
 class ShareKeys:
-    """Share partitions by number, in order of group, topic id and partition."""
+    """Share partitions by number, in the order of group, topic id and partition."""
 
     group_ids: Sequence[str]
-    """The groups, in order of id."""
+    """The groups, sorted by id."""
     group: I64
     """Index into `group_ids`."""
     topic_ids: Sequence[str]
@@ -40,7 +40,7 @@ class ShareKeys:
 
 @dataclass(frozen=True, slots=True)
 class ShareStates:
-    """silver.share_partition_states by share partition, then log offset."""
+    """silver.share_partition_states, sorted by share partition, then log offset."""
 
     key: I64
     """Index into `ShareKeys`."""
@@ -52,16 +52,16 @@ class ShareStates:
     start_offset: I64
     delivery_complete_count: I64
     terminal_count: I64
-    """Offsets seen terminal from the start offset on: acknowledged_count and archived_count."""
+    """Offsets known to be terminal from the start offset on: acknowledged_count and archived_count."""
     is_complete: BoolArray
     last_persisted: I64
-    """The last offset of any batch seen so far, in rows kept of the past (`share_past`); -1 in all others."""
+    """In rows kept of the past (`share_past`), the last offset of any batch so far; -1 in all others."""
 
     def __len__(self) -> int:
         return len(self.key)
 
     def begins(self) -> BoolArray:
-        """Whether a state begins here with nothing before it: the first record, a reset, after a tombstone."""
+        """Whether a state begins here, with nothing before it: the first record, a reset, or after a tombstone."""
         begins = np.ones(len(self), np.bool_)
         begins[1:] = (self.key[1:] != self.key[:-1]) | (self.record_kind[:-1] == _TOMBSTONE)
         found: BoolArray = begins | (self.record_kind == _RESET) | (self.record_kind == _TOMBSTONE)
@@ -70,7 +70,7 @@ class ShareStates:
 
 @dataclass(frozen=True, slots=True)
 class ShareTransitions:
-    """silver.share_batch_transitions. States are Kafka's codes, `NONE` where null or none of Kafka's."""
+    """silver.share_batch_transitions. States are Kafka's codes, `NONE` for null and for unknown codes."""
 
     log_offset: I64
     first_offset: I64
@@ -83,7 +83,7 @@ class ShareTransitions:
     kind: I8
     """Index into `TRANSITION_KINDS`."""
     released: I8
-    """In rows kept of the past (`share_past`): 1 if a request had handed the range back, else 0; -1 in all others."""
+    """In rows kept of the past (`share_past`): 1 if a request had returned the range, else 0; -1 in all others."""
 
     def __len__(self) -> int:
         return len(self.log_offset)
@@ -94,41 +94,42 @@ NO_COUNT: Final = 2**31 - 1
 
 
 class GroupPast(NamedTuple):
-    """What the past of a group says of its delivery limit."""
+    """What the past of a group shows about its delivery limit."""
 
     highest: int
-    """The highest delivery count at which it ever handed back."""
+    """The highest delivery count at which it ever returned a range."""
     ends_there: bool
-    """All that had come back so often was archived at the next delivery, in records of their own."""
+    """All ranges returned at that count were archived at the next delivery, in records of their own."""
     tries: int = 0
-    """So often something that had come back so often was delivered again, before `SharePast.from_log_offset`."""
+    """How often a range returned at that count was delivered again, before `SharePast.from_log_offset`."""
     last_tries: int = 0
-    """So often it was archived then."""
+    """How often it was then archived."""
     lowest_assumed: int = NO_COUNT
-    """The lowest delivery count at which something was archived below a limit that nothing had shown; before
+    """The lowest delivery count at which a range was archived below a limit that was only assumed; before
     `SharePast.from_log_offset`."""
 
     def assumed_limit(self, default: int) -> int:
-        """The delivery limit, where no log tells it.
+        """The delivery limit, where no log has it.
 
-        It lies above what was ever handed back. And where all that had come back most often was archived at the very
-        next delivery, `LAST_TRIES_MIN` times or more and each offset in a record of its own, that was the limit: so
-        brokers give out what is at its last try (SharePartition, since 4.3), while rejects go with the rest of a fetch.
+        It is above the highest count at which a range was returned. If all ranges returned at that count were archived
+        at the very next delivery, `LAST_TRIES_MIN` times or more and each offset in a record of its own, that delivery
+        was the limit: brokers deliver records one by one at their last try (SharePartition, since 4.3), while rejects
+        are stored with the rest of a fetch.
         """
         return self.highest + 1 if self.ends_there else max(default, self.highest + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class SharePast:
-    """What lies before the rows of a log: all that is judged already, and never again."""
+    """What lies before the rows of a log: it was judged already, and is not judged again."""
 
     from_log_offset: int = 0
-    """Rows before it are kept of the past, and only explain others."""
+    """Rows before it are kept of the past, and are only evidence for later ones."""
     observed_ms: int = 0
-    """The latest time of any record before."""
+    """The latest time of any earlier record."""
     groups: Mapping[str, GroupPast] = field(default_factory=dict)
     until_ms: int = -1
-    """The latest time of which it depended what was said of it."""
+    """The latest time on which earlier results depend."""
 
 
 NO_PAST: Final = SharePast()
@@ -137,35 +138,37 @@ NO_PAST: Final = SharePast()
 @dataclass(frozen=True, slots=True)
 class ShareLog:
     """States and transitions, sorted by share partition, log offset and first offset (`sorted_share_log`), or, where
-    nobody asks what came before in a share partition, by log offset and first offset (`ordered_share_log`)."""
+    the order within share partitions is not needed, by log offset and first offset (`ordered_share_log`)."""
 
     keys: ShareKeys
     states: ShareStates
     transitions: ShareTransitions
     state_of_transition: I64
-    """The row of `states` which is of the same record."""
+    """The row in `states` of the same record."""
     past: SharePast = NO_PAST
     shown: Mapping[str, GroupPast] | None = None
-    """What the whole log shows of each group's delivery limit, where these are the rows of a slice of it."""
+    """What the whole log shows about each group's delivery limit, where these rows are only a slice of it."""
     holes: tuple[int, ...] = ()
-    """Log offsets at which parts begin that were not read, whatever the reason; ascending."""
+    """Log offsets at which unread parts begin, for whatever reason; ascending."""
 
     def behind_holes(self) -> BoolArray:
-        """Before which states records of the share partition may be missing, so that nobody knows when it changed."""
+        """For each state, whether records of the share partition may be missing before it, so that the time of the
+        change is unknown.
+        """
         before = np.searchsorted(np.array(self.holes, np.int64), self.states.log_offset, side="right")
         behind = np.zeros(len(self.states), np.bool_)
         behind[1:] = (before[1:] > before[:-1]) & ~self.states.begins()[1:]
         return behind
 
     def of_transitions(self, rows: I64) -> "ShareLog":
-        """The same states, with some of the transitions."""
+        """The same states with some of the transitions."""
         return replace(
             self, transitions=taken(self.transitions, rows), state_of_transition=self.state_of_transition[rows]
         )
 
 
 def of_groups(log: ShareLog, codes: Sequence[int]) -> ShareLog:
-    """The states and transitions of some groups, given by their index into `ShareKeys.group_ids`; keys stay."""
+    """The states and transitions of some groups, given by their index into `ShareKeys.group_ids`; the keys stay."""
     is_state = np.isin(log.keys.group[log.states.key], codes)
     rows = np.flatnonzero(is_state[log.state_of_transition])
     places = np.cumsum(is_state) - 1
@@ -180,9 +183,9 @@ def of_groups(log: ShareLog, codes: Sequence[int]) -> ShareLog:
 def sorted_share_log(
     keys: ShareKeys, states: ShareStates, transitions: ShareTransitions, past: SharePast = NO_PAST
 ) -> ShareLog:
-    """The same rows in the order in which inference wants them, whatever order they came in.
+    """The rows in the order that inference needs, from any order.
 
-    Raises ValueError where a transition is of a record which is not among the states.
+    Raises ValueError where a transition belongs to a record that is not among the states.
     """
     log = ordered_share_log(keys, states, transitions, past)
     states, transitions, record = log.states, log.transitions, log.state_of_transition
@@ -198,13 +201,13 @@ def sorted_share_log(
 def ordered_share_log(
     keys: ShareKeys, states: ShareStates, transitions: ShareTransitions, past: SharePast = NO_PAST
 ) -> ShareLog:
-    """The same rows in log order, those of all share partitions one among the other.
+    """The rows in log order, with the share partitions interleaved.
 
-    Raises ValueError where a transition is of a record which is not among the states.
+    Raises ValueError where a transition belongs to a record that is not among the states.
     """
     states = _taken(states, _log_order(states.log_offset))
     transitions = _taken(transitions, _log_order(transitions.log_offset, transitions.first_offset))
-    # both are in log order: one pass over both finds the record of each transition
+    # both are in log order: a single pass finds the record of each transition
     record = np.empty(len(transitions), np.int64)
     if not _find_records(states.log_offset, transitions.log_offset, record):
         raise ValueError("a transition is of a record which silver.share_partition_states does not have")
@@ -212,7 +215,7 @@ def ordered_share_log(
 
 
 def _log_order(log_offset: I64, first_offset: I64 | None = None) -> I64 | None:
-    """The order by place in the log; None: it is theirs already, as silver is written."""
+    """The order by log offset; None where the rows have it already, as silver is written."""
     if first_offset is None:
         return None if is_ascending(log_offset) else np.argsort(log_offset, kind="stable")
     if _are_in_order(log_offset, first_offset):
@@ -238,7 +241,8 @@ def _are_in_order(major: I64, minor: I64) -> bool:
 
 @compiled
 def _find_records(log_offset: I64, wanted: I64, found: I64) -> bool:
-    """The index of each wanted log offset among those of the states, both ascending; False: one is not there."""
+    """The index of each wanted log offset among those of the states, both ascending. Returns False if one is
+    missing."""
     place = 0
     for index in range(len(wanted)):
         while place < len(log_offset) and log_offset[place] < wanted[index]:
@@ -251,11 +255,11 @@ def _find_records(log_offset: I64, wanted: I64, found: I64) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class GroupStays:
-    """Membership intervals in one share group, by the time they began. Epoch ms; `left_ms` of who stays is huge."""
+    """Membership intervals in one share group, sorted by beginning. Epoch ms; `left_ms` is huge for current members."""
 
     joined_ms: I64
     left_ms: I64
 
 
 ShareMembers = Mapping[str, GroupStays]
-"""By group id. A group of which nothing is known is not in it."""
+"""By group id. Groups without known members are missing."""

@@ -1,21 +1,21 @@
-"""What an audit keeps of a share log, so that the next one judges what is new and no more.
+"""What an audit keeps of a share log, so that the next one judges only new records.
 
-What is said of a record depends on what came before, and for a while on what comes after. So an audit goes on from a
-place in the log, `settled_to`: whatever is said of the records before it stays; those behind it are judged again. Of
-the records before it the next audit needs
+A result for a record depends on earlier records, and for a while on later ones. So an audit continues from a log
+offset, `settled_to`: results for earlier records stay; later records are judged again. Of the earlier records the next
+audit needs
 
-* of each share partition the state before, where that state began, and the newest load by another leader;
-* the ranges that are AVAILABLE, with the records that made them so, and whether requests had handed them back;
-* of each group the highest delivery count at which it handed back, and what became of that, and the lowest at which it
-  gave up what no limit explains (`GroupPast`);
-* how many offsets were acknowledged, given out again and given up, by share partition and day.
+* for each share partition the state before, where that state began, and the newest load by another leader;
+* the AVAILABLE ranges, with the records that made them so, and whether requests had returned them;
+* for each group the highest delivery count at which it returned a range, what happened to such ranges, and the lowest
+  count at which it archived a range that no limit explains (`GroupPast`);
+* how many offsets were acknowledged, redelivered and archived, by share partition and day.
 
-A log that is too large to be judged at once is judged in slices in the same way, one after another; what all of it
-shows of the delivery limits of its groups is found first (`shown_by`), so that it is known in each slice.
+A log that is too large to be judged at once is judged in slices in the same way, one after another. What the whole log
+shows about the delivery limits of its groups is computed first (`shown_by`), so that it is known in each slice.
 
-Earlier results also depend on what no share log has: configs, and who was a member when. `SharePast.fingerprint` shows
-whether these are still as they were; where they are not, or where a group's past reads otherwise by now, `PastDiffers`
-is raised and the whole log has to be judged again.
+Earlier results also depend on data outside of the share log: configs, and who was a member when.
+`SharePast.fingerprint` shows whether these are unchanged. Where they changed, or where a group's past now reads
+differently, `PastDiffers` is raised and the whole log has to be judged again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,32 +52,32 @@ from coordinator_core.log.chunk import I64
 
 
 class Known(NamedTuple):
-    """On what other logs hold rests what was said of the settled part."""
+    """The data from other logs on which results for the settled part depend."""
 
     group_ids: tuple[str, ...]
     topics: tuple[str, ...]
     until_ms: int
-    """The latest time that plays a part; -1: nothing is settled."""
+    """The latest time that matters; -1: nothing is settled."""
     fingerprint: bytes
 
     @classmethod
     def of(
         cls, group_ids: Iterable[str], topics: Iterable[str], until_ms: int, configs: Configs, members: ShareMembers
     ) -> "Known":
-        """As it is now."""
+        """The current data."""
         groups, names = tuple(sorted(set(group_ids))), tuple(sorted(set(topics)))
         digest = blake2b(repr(configs.of_share_groups(groups, names, until_ms)).encode(), digest_size=16)
         for group_id in groups:
             stays = members.get(group_id)
             if stays is None:
-                digest.update(b"||")  # as of one whose members came later
+                digest.update(b"||")  # like a group whose members came later
                 continue
             for times in (stays.joined_ms, stays.left_ms):
                 digest.update(np.sort(times[times <= until_ms]).astype("<i8").tobytes() + b"|")
         return cls(groups, names, until_ms, digest.digest())
 
     def require_same(self, configs: Configs, members: ShareMembers) -> None:
-        """Raises PastDiffers where it is no longer so."""
+        """Raises PastDiffers where the data changed."""
         if self.until_ms >= 0 and self.of(self.group_ids, self.topics, self.until_ms, configs, members) != self:
             raise PastDiffers("configs or members of share groups were learned of late")
 
@@ -87,19 +87,19 @@ class Kept:
     """What the next audit needs of a log."""
 
     settled_to: int
-    """Log offset: what is said of the records before it stays."""
+    """Log offset: results for earlier records stay."""
     observed_ms: int
     groups: Mapping[str, GroupPast]
     known: Known
     states: ShareStates
     state_rows: I64
-    """Which rows of the log's states these are."""
+    """The rows of the log's states that these are."""
     transitions: ShareTransitions
 
 
 def shown_by(logs: Iterable[ShareLog], past: SharePast = NO_PAST) -> Mapping[str, GroupPast]:
-    """What consecutive slices of a log show of each group's delivery limit, by the end of the last one; `past` is what
-    lies before the first. Their rows may be in log order."""
+    """What consecutive slices of a log show about each group's delivery limit by the end of the last one. `past`: what
+    lies before the first. Rows may be in log order."""
     groups = dict(past.groups)
     for log in logs:
         so_far = replace(log, past=replace(past, groups=groups))
@@ -110,8 +110,8 @@ def shown_by(logs: Iterable[ShareLog], past: SharePast = NO_PAST) -> Mapping[str
 def require_same_groups(
     log: ShareLog, pasts: Sequence[GroupPast], settings: InferenceSettings, configs: Configs
 ) -> None:
-    """Raises PastDiffers where more is known of a group's delivery limit than when its past was judged, and that says
-    more of its past. `pasts`: the `group_pasts` of the log."""
+    """Raises PastDiffers where more is known about a group's delivery limit than when its past was judged, and that
+    affects its past. `pasts`: the `group_pasts` of the log."""
     if not log.past.groups:
         return
     default = settings.delivery_count_limit
@@ -119,7 +119,7 @@ def require_same_groups(
         before = log.past.groups.get(group_id)
         if before is None:
             continue
-        # where a config is recorded, but not known for some time, the value assumed then depends on its values
+        # where a config is recorded, but is unknown for some time, the assumed value depends on the recorded ones
         is_same = before[:2] == past[:2] or not configs.tells(DELIVERY_COUNT_LIMIT, group_id)
         if not is_same or before.assumed_limit(default) != past.assumed_limit(default):
             raise PastDiffers("a group shows another delivery limit than before")
@@ -128,15 +128,15 @@ def require_same_groups(
 
 
 def settled_to(log: ShareLog, evidence: Evidence, next_offset: int, late_ms: int) -> int:
-    """Up to where what is said of a log stays, whatever comes behind `next_offset`; not before `late_ms` have passed,
-    since other logs may be behind this one."""
+    """The log offset up to which results stay, whatever comes after `next_offset`. A result is not settled before
+    `late_ms` have passed, since other logs may be behind this one."""
     is_open = evidence.until_ms + late_ms > int(log.states.at_ms.max(initial=log.past.observed_ms))
     is_open &= log.transitions.released < 0
     return max(int(log.transitions.log_offset[is_open].min(initial=next_offset)), log.past.from_log_offset)
 
 
 def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, members: ShareMembers) -> Kept:
-    """What is to be kept of a log that is settled up to `place`, and was judged from the beginning or `log.past` on."""
+    """What to keep of a log that is settled up to `place`, and was judged from the beginning or from `log.past` on."""
     changes, states = log.transitions, log.states
     before = np.flatnonzero(states.log_offset < place)
     changes_before = np.flatnonzero(changes.log_offset < place)
@@ -167,7 +167,7 @@ def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, mem
 
 
 def _lowest_assumed(log: ShareLog, evidence: Evidence, rows: I64) -> I64:
-    """`GroupPast.lowest_assumed` of each group, some of the transitions included."""
+    """`GroupPast.lowest_assumed` of each group, including some of the transitions."""
     before = (log.past.groups.get(group_id) for group_id in log.keys.group_ids)
     lowest = np.array([NO_COUNT if past is None else past.lowest_assumed for past in before], np.int64)
     changes = log.transitions
@@ -195,8 +195,8 @@ def _available(log: ShareLog, evidence: Evidence, rows: I64) -> I64:
 
 
 def _needed_states(log: ShareLog, before: I64, makers: I64) -> I64:
-    """Of each share partition the newest of the states `before`, where that began and was last loaded by another
-    leader, each with the state before it; and the states of `makers`."""
+    """For each share partition, the newest of the states in `before`, the one where its state began and its last load
+    by another leader, each with the state before it; also the states in `makers`."""
     if not len(before):
         return before
     states = log.states

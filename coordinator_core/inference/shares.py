@@ -1,7 +1,7 @@
-"""The share side of gold: redeliveries, archived records and days of the share partitions of one log partition.
+"""The share part of gold: redeliveries, archived records and days of the share partitions of one log partition.
 
-Everything here is columns: there may be millions of records. Rows of silver come in any order and are sorted by log
-offset; in one partition of `__share_group_state` a log offset names one record of one share partition.
+Everything here is columns, since there may be millions of records. Rows of silver come in any order and are sorted by
+log offset; in one partition of `__share_group_state` a log offset identifies one record of one share partition.
 """
 
 from collections.abc import Sequence
@@ -26,19 +26,19 @@ _ACKNOWLEDGED: Final = TRANSITION_KINDS.index("ACKNOWLEDGED")
 
 
 class ShareAudit(NamedTuple):
-    """What is to be said of the share partitions of one log partition."""
+    """The results for the share partitions of one log partition."""
 
     redeliveries: RedeliveryColumns
     archived: ArchivedColumns
     counted: "Counted"
-    """Of the rows above, and of what was acknowledged."""
+    """Counts of the rows above, and of acknowledged offsets."""
     evidence: Evidence
     pasts: Sequence[GroupPast]
-    """Of each group, what all its transitions say of its delivery limit."""
+    """For each group, what all its transitions show about its delivery limit."""
 
 
 def audit_share_log(log: ShareLog, configs: Configs, members: ShareMembers, settings: InferenceSettings) -> ShareAudit:
-    """Redeliveries, archived records and what there is to count, from `log.past.from_log_offset` on."""
+    """Redeliveries, archived records and counts, from `log.past.from_log_offset` on."""
     pasts = group_pasts(log)
     evidence = Evidence.of(log, pasts, configs, members, settings)
     given_again = _judged(redeliveries(log, evidence), log)
@@ -57,21 +57,21 @@ def _judged(rows: Judged, log: ShareLog) -> Judged:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Offsets that are acknowledged, given again and given up, to be counted by share partition and day."""
+    """Acknowledged, redelivered and archived offsets, to be counted by share partition and day."""
 
     keys: ShareKeys
     ranges: "Sequence[_Ranges]"
-    """Those acknowledged, given again, and given up."""
+    """The acknowledged, the redelivered and the archived ranges."""
     key: I64
-    """Of the distinct pairs, which share partition,"""
+    """For each distinct pair of share partition and day: the share partition,"""
     day: I64
-    """and which day."""
+    """and the day."""
     pairs: Sequence[I64]
-    """Of each of the ranges, the pair that each is of."""
+    """For each of `ranges`, the index of each range's pair."""
 
     @classmethod
     def of(cls, log: ShareLog, given_again: RedeliveryColumns, given_up: ArchivedColumns) -> Self:
-        """Of all that a log and what was said of it hold."""
+        """From a log and its results."""
         changes, states = log.transitions, log.states
         rows = np.flatnonzero((changes.kind == _ACKNOWLEDGED) & (changes.released < 0))
         state = log.state_of_transition[rows]
@@ -93,7 +93,7 @@ class Counted:
         return cls(log.keys, ranges, key, day, np.split(pair, np.cumsum([len(one.key) for one in ranges])[:-1]))
 
     def counts(self, to_log_offset: int = INT64_MAX) -> ShareCounts:
-        """Of records before a log offset."""
+        """Counts of records before a log offset."""
         counts = []
         for one, pair in zip(self.ranges, self.pairs, strict=True):
             rows = np.flatnonzero(one.log_offset < to_log_offset)
@@ -105,13 +105,13 @@ class Counted:
             SharePlace(keys.group_ids[keys.group[key]], keys.topic_ids[key], int(keys.partition[key]), keys.topics[key])
             for key in found.tolist()
         )
-        # in order, as the keys are
+        # sorted, because the keys are
         return ShareCounts(tuple(places), place, self.day[rows], *(numbers[rows] for numbers in counts))
 
 
 @dataclass(frozen=True, slots=True)
 class _Ranges:
-    """Offset ranges in records; those whose records bear no time are of no day."""
+    """Offset ranges in records. Those whose records have no time are left out: they belong to no day."""
 
     key: I64
     day: I64
@@ -121,7 +121,7 @@ class _Ranges:
     @classmethod
     def of(cls, key: I64, at_ms: I64, log_offset: I64, first_offset: I64, last_offset: I64) -> Self:
         length = last_offset - first_offset + 1
-        # a range of all offsets is one longer than an int64 holds
+        # the length of a range with all offsets overflows an int64 by one
         offset_count = np.where(length > 0, length, INT64_MAX)
         columns = cls(key, at_ms // DAY_MS, log_offset, offset_count)
         return columns if not len(at_ms) or at_ms.min() >= 0 else taken(columns, np.flatnonzero(at_ms >= 0))

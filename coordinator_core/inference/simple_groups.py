@@ -1,10 +1,10 @@
-"""Groups that did nothing but commit, judged many at a time.
+"""Judges groups that only committed, many at a time.
 
-A log may know hundreds of thousands of groups by a few commits each: of consumers that take their partitions without
-joining, or of times that compaction has left no more of. Where nothing is known of a group but its commits, and how it
-began with the first of them, and none of these says more than that it was one (`quiet.says_more`), gold has its days;
-and where its offsets were set and never moved, that they may be a tool's work. Then columns tell of all such groups at
-once what `groups.judge_group` would tell of each.
+A log may have hundreds of thousands of groups with a few commits each: of consumers that assign their partitions
+themselves, or groups of which compaction left nothing else. If a log has only a group's commits and its beginning at
+the first of them, and no commit is significant (`commits_only.says_more`), gold has the group's days; and if its
+offsets were set once and never moved, that they may come from a tool. Columns then give for all such groups at once
+what `groups.judge_group` would give for each.
 """
 
 from collections import Counter
@@ -26,18 +26,18 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import BoolArray
 
 SIMPLE_GROUP_COMMITS_MAX: Final = 1 << 12
-"""A group of more commits is judged alone: that takes less memory, and no more time."""
+"""A group with more commits is judged alone, which takes less memory and no more time."""
 
 
 BEGINNING_EVENTS: Final = ("GROUP_CREATED", "GENERATION_STARTED")
 
 
 class Beginning(NamedTuple):
-    """The one generation of a classic group that never had members (generation 0), begun by events of
-    `BEGINNING_EVENTS` and not ended."""
+    """The only generation (0) of a classic group that never had members, begun by the events in `BEGINNING_EVENTS` and
+    not ended."""
 
     created_at: int
-    """Place in the log of the first record."""
+    """Log offset of the first record."""
     from_log_offset: int
     valid_from: int
     event_ms: int
@@ -45,12 +45,12 @@ class Beginning(NamedTuple):
 
 
 UNKNOWN: Final = Beginning(-1, -1, -1, -1)
-"""Nothing is known but commits."""
+"""Only commits are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleGroups:
-    """What is inferred of simple groups, and what is to be kept of them."""
+    """What is inferred for simple groups, and what to keep of them."""
 
     pasts: dict[str, GroupFacts]
     anomalies: list[AnomalyRow]
@@ -65,10 +65,10 @@ def judge_simple_groups(
     settings: InferenceSettings,
     whole_to: int = WHOLE,
 ) -> SimpleGroups:
-    """What is inferred of the plain ones among some groups; the others are not in `pasts`.
+    """Judge the simple groups among some groups; the others are not in `pasts`.
 
-    `grouped`: all commits of these groups. `known`: groups of which there is anything else; `beginnings`: of those of
-    them of which there is but this.
+    `grouped`: all commits of these groups. `known`: groups with other rows in silver; `beginnings`: of those among them
+    whose only other rows are the beginning.
     """
     counts = np.bincount(grouped.group, minlength=len(grouped.group_ids))
     is_plain = (counts > 0) & (counts <= SIMPLE_GROUP_COMMITS_MAX)
@@ -87,7 +87,7 @@ def judge_simple_groups(
 
 
 def _is_like(grouped: GroupedCommits, beginnings: Mapping[str, Beginning]) -> BoolArray:
-    """Of each group: did it begin before its commits, and have all that took effect a time?"""
+    """For each group, whether it began before its commits, and all commits that took effect have a time."""
     commits, group = grouped.commits, grouped.group
     created_at = np.array([beginnings.get(text, UNKNOWN).created_at for text in grouped.group_ids], np.int64)
     is_like = np.ones(len(created_at), np.bool_)
@@ -97,7 +97,7 @@ def _is_like(grouped: GroupedCommits, beginnings: Mapping[str, Beginning]) -> Bo
 
 
 def _set_once(plain: GroupedCommits, pasts: Mapping[str, GroupFacts], whole_to: int) -> list[AnomalyRow]:
-    """As `commit_anomalies.find_anomalies` has them, of commits to groups that are known to be empty."""
+    """Like `commit_anomalies.find_anomalies`, for commits to groups that are known to be empty."""
     is_found = np.zeros(len(plain.group_ids), np.bool_)
     for code in np.unique(plain.group).tolist():
         past = pasts[plain.group_ids[code]]
@@ -132,7 +132,7 @@ def _set_once(plain: GroupedCommits, pasts: Mapping[str, GroupFacts], whole_to: 
 
 
 def _days(plain: GroupedCommits, pasts: Mapping[str, GroupFacts], anomalies: Iterable[AnomalyRow]) -> list[GroupDayRow]:
-    """As `days.group_days` has them."""
+    """Like `days.group_days`."""
     counts = commit_counts(plain.commits, plain.group, plain.group_ids)
     begun = {
         (group_id, past.typed_ms // DAY_MS * DAY_MS)
@@ -152,7 +152,7 @@ def _of(grouped: GroupedCommits, is_wanted: BoolArray) -> GroupedCommits:
 
 
 def _facts(plain: GroupedCommits, beginnings: Mapping[str, Beginning]) -> dict[str, GroupFacts]:
-    """As `group_past.group_facts` has them, of groups that have commits."""
+    """Like `group_past.group_facts`, for groups with commits."""
     commits = plain.commits
     is_first = (commits.outcome == APPLIED) & (commits.change == FIRST) & ~commits.is_transactional
     has_others = np.bincount(plain.group[~is_first], minlength=len(plain.group_ids)) > 0

@@ -1,16 +1,16 @@
-"""Storms: a group that rebalances again and again for no good, and who flaps.
+"""Storms: a group that rebalances again and again without progress; and its flapping members.
 
 A rebalance is restless if
 
-* somebody came or went in it who came and went before or afterwards: under one name (group instance id, else client id)
-  `CHANGES_MIN` times within `storm_window_ms`, or under changing names (pods that crash) so often for each member that
-  the family of client ids has at most;
-* or a member was thrown out in it, and that is more than a guess;
-* or nobody came or went, and no topic grew: members only joined again.
+* a member joined or went in it that joined and went before or afterwards: under one name (group instance id, else
+  client id) `CHANGES_MIN` times within `storm_window_ms`, or under changing names (pods that crash) that often for each
+  member that the family of client ids has at most;
+* or a member expired in it, with more than a GUESS;
+* or no member joined or went, and no topic grew: members only joined again.
 
-`storm_generation_count` restless rebalances within `storm_window_ms` are a storm. Members that come one after the
-other, or go, rolling deployments, restarts of a whole group, and follow-ups are none, however many rebalances they
-take.
+`storm_generation_count` restless rebalances within `storm_window_ms` are a storm. Not restless, however many rebalances
+they take, are members that join or go one after the other, rolling deployments, restarts of a whole group, and
+follow-ups.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,12 +27,12 @@ from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 
 CHANGES_MIN: Final = 4
-"""To come, go and come again is a restart; to go once more is flapping."""
+"""To join, go and join again is a restart; to go once more is flapping."""
 EXPLAINED: Final = frozenset({"FIRST", "PARTITIONS_CHANGED", "GROUP_CONVERTED", "GROUP_EMPTIED"})
-"""Causes of rebalances in which nobody comes or goes for the group's own reasons."""
+"""Causes of rebalances in which members do not join or go by themselves."""
 
 Name = str | tuple[str, ...]
-"""Of a member, or of the family of its client id."""
+"""The name of a member, or the family of its client id."""
 
 
 def with_storms(
@@ -42,15 +42,15 @@ def with_storms(
     members: Iterable[MemberRow],
     settings: InferenceSettings,
 ) -> list[RebalanceRow]:
-    """The rebalances of one group, in order, marked where they are of a storm, the follow-ups within it too.
+    """The rebalances of one group, in order, marked where they belong to a storm, including the follow-ups within it.
 
-    `log_offsets` are those of the generations they led to, and `explained`, for each rebalance, ids of members that
-    came or went in a rolling deployment.
+    `log_offsets`: of the generations that they led to. `explained`: for each rebalance, ids of members that joined or
+    went in a rolling deployment.
     """
     marked = list(rebalances)
     timed = [index for index, row in enumerate(rebalances) if is_time(row.started_at)]
     if len(timed) < len(rebalances):
-        # those that began at no known time are of no storm
+        # rebalances without a known beginning belong to no storm
         rows, places = [rebalances[index] for index in timed], [log_offsets[index] for index in timed]
         stormy = with_storms(rows, places, [explained[index] for index in timed], members, settings)
         for index, row in zip(timed, stormy, strict=True):
@@ -69,7 +69,7 @@ def with_storms(
 
 
 def _is_restless(row: RebalanceRow) -> bool:
-    """By what it tells alone."""
+    """Whether the row alone shows that it is restless."""
     causes = zip(row.causes, row.cause_confidences, strict=True)
     if any(cause == EXPIRED and confidence != GUESS for cause, confidence in causes):
         return True
@@ -79,12 +79,12 @@ def _is_restless(row: RebalanceRow) -> bool:
 
 
 def _storms(starts_ms: Sequence[int], settings: InferenceSettings) -> list[tuple[int, int]]:
-    """First and last index of each storm; storms that overlap are one."""
+    """First and last index of each storm; overlapping storms are merged."""
     storms: list[tuple[int, int]] = []
     count = max(settings.storm_generation_count, 1)
     for last in range(count - 1, len(starts_ms)):
         first = last - count + 1
-        # clocks of different leaders may be apart by more
+        # the clocks of different leaders may differ by more
         if abs(starts_ms[last] - starts_ms[first]) > settings.storm_window_ms:
             continue
         if storms and first <= storms[-1][1]:
@@ -95,7 +95,7 @@ def _storms(starts_ms: Sequence[int], settings: InferenceSettings) -> list[tuple
 
 
 class _Changes:
-    """Who came and went in the rebalances of one group, those of rolling deployments left out."""
+    """The members that joined and went in the rebalances of one group, except in rolling deployments."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Changes:
             times.sort()
 
     def is_flapping(self, index: int) -> bool:
-        """Did somebody come or go in a rebalance who did so again and again around it?"""
+        """Whether a member joined or went in a rebalance that did so again and again around it."""
         at_ms = self._starts_ms[index]
         if any(self._is_often(name, CHANGES_MIN, at_ms) for name, _ in self._of[index]):
             return True
@@ -134,14 +134,14 @@ class _Changes:
         )
 
     def _most(self, family: tuple[str, ...], index: int) -> int:
-        """Members of a family in the window around a rebalance, at most."""
+        """The largest number of members of a family in the window around a rebalance."""
         at_ms = self._starts_ms[index]
         first = bisect_left(self._by_time, (at_ms - self._window_ms,))
         end = bisect_left(self._by_time, (at_ms + self._window_ms + 1,))
         return max(self._names.most_around(family, place) for _, place in self._by_time[first:end])
 
     def _is_often(self, name: Name, count: int, at_ms: int) -> bool:
-        """Is a change at a time one of so many within the window?"""
+        """Whether a change at a time is one of `count` within the window."""
         times = self._times[name]
         if len(times) < count:
             return False
@@ -152,14 +152,14 @@ class _Changes:
         )
 
     def flapping(self, storm: Iterable[int]) -> tuple[str, ...]:
-        """The names of who came and went so in some rebalances."""
+        """The names that joined and went `CHANGES_MIN` times or more in some rebalances."""
         counts = Counter(name for index in storm for name, _ in self._of[index])
         return tuple(sorted(name for name, count in counts.items() if name and count >= CHANGES_MIN))
 
 
 class _Names:
-    """Group instance ids, or client ids, of members, and the families of those. One member id may come back under
-    another name."""
+    """Group instance ids, or client ids, of members, and their families. A member id may come back under another
+    name."""
 
     def __init__(self, members: Iterable[MemberRow]) -> None:
         self._begins: dict[str, list[tuple[int, str]]] = defaultdict(list)
@@ -178,14 +178,16 @@ class _Names:
             places.sort()
 
     def at(self, member_id: str, log_offset: int) -> tuple[str, tuple[str, ...]]:
-        """The name of the member that began last before a place in the log, and its family; none where none did."""
+        """The name of the member that began last before a log offset, and its family; empty where there is none."""
         begins = self._begins.get(member_id, ())
         index = bisect_left(begins, (log_offset, "")) - 1
         name = begins[index][1] if index >= 0 else ""
         return name, client_family(name)
 
     def most_around(self, family: tuple[str, ...], log_offset: int) -> int:
-        """Members of a family before or after the operation that ends at a place, whichever is more."""
+        """The number of members of a family before or after the operation that ends at a log offset, whichever is
+        greater.
+        """
         came, went = self._came.get(family, []), self._went.get(family, [])
         before = bisect_left(came, log_offset) - bisect_left(went, log_offset)
         after = bisect_right(came, log_offset) - bisect_right(went, log_offset)

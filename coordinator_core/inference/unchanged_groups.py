@@ -1,9 +1,9 @@
 """Groups whose membership is unchanged but which have at least one new commit that may be an anomaly.
 
-An offset went back, was deleted, or stayed for long; members and generations have nothing new, and earlier results
-about them are not judged again. What such a commit is depends on the current state of the group, which its open rows in
-silver show: its newest generation, its members, and what they own. Where that does not decide it, the group is judged
-like all others with new records (`may_be_unchanged`), or from its beginning (PastTooShort).
+An offset went back, was deleted, or stayed for long; members and generations are unchanged, and earlier results about
+them stay. What such a commit is depends on the current state of the group, which its open rows in silver show: its
+newest generation, its members, and what they own. Where that is not enough, the group is judged like all others with
+new records (`may_be_unchanged`), or from its beginning (PastTooShort).
 """
 
 from typing import NamedTuple
@@ -24,17 +24,17 @@ from schemas.group_types import GroupType
 
 
 class Unchanged(NamedTuple):
-    """What is inferred of the new commits of a group with unchanged membership, and what is to be kept of it."""
+    """What is inferred for the new commits of a group with unchanged membership, and what to keep of it."""
 
     anomalies: list[AnomalyRow]
     past: GroupFacts
 
 
 def may_be_unchanged(past: GroupFacts | None) -> bool:
-    """Do the open rows of a group, of which nothing is new but commits, decide what these are?
+    """Whether the open rows of a group that has only new commits are enough to judge these.
 
-    Not of one that was deleted, or that never committed; nor while a rebalance is under way, whose events show that it
-    went on. What members of a streams group read depends on rows that have ended.
+    They are not if the group was deleted or never committed; nor during a rebalance, because it needs the rebalance's
+    events. What members of a streams group read depends on rows that have ended.
     """
     return (
         past is not None
@@ -46,14 +46,14 @@ def may_be_unchanged(past: GroupFacts | None) -> bool:
 
 
 def decided_late(new: GroupedCommits, from_log_offset: int) -> set[str]:
-    """Groups that have commits among the new ones from before a place, whose transactions were open there: who was
-    there then may be gone."""
+    """Groups with new commits from before a log offset, whose transactions were open there: the members of that time
+    may be gone."""
     codes = np.unique(new.group[new.commits.log_offset < from_log_offset])
     return {new.group_ids[code] for code in codes.tolist()}
 
 
 def open_rows(life: GroupLife) -> GroupLife:
-    """The current state of a group, of all that is known of it."""
+    """The current state of a group: its open rows."""
     return life._replace(
         generations=tuple(row for row in life.generations if row.to_log_offset is None),
         members=tuple(row for row in life.members if row.to_log_offset is None),
@@ -65,10 +65,10 @@ def open_rows(life: GroupLife) -> GroupLife:
 def judge_unchanged(
     life: GroupLife, settings: InferenceSettings, before: GroupBefore, removed: Removed = NOTHING_REMOVED
 ) -> Unchanged:
-    """What is inferred of the new commits of a group. `life`: its current state (`open_rows`), with the earlier commits
-    that are kept and the new ones. Of what was `before`, nothing need be settled.
+    """Judge the new commits of a group. `life`: its current state (`open_rows`), with the kept earlier commits and the
+    new ones. `before` needs no watermark.
 
-    Raises PastTooShort where the group is to be judged from its beginning.
+    Raises PastTooShort where the group has to be judged from its beginning.
     """
     if lacks_times(life):
         raise PastTooShort("records without a time are judged with those around them")
@@ -81,13 +81,13 @@ def judge_unchanged(
 
 
 def _facts(past: GroupFacts, commits: GroupCommits, is_new: BoolArray) -> GroupFacts:
-    """As `group_past.group_facts` has them after the new ones of some commits."""
+    """Like `group_past.group_facts`, after the new commits."""
     is_deletion = is_new & commits.is_tombstone
     is_plain = is_new & (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
     recorded_at_ms = commits.recorded_at_ms
     return past._replace(
         has_committed_empty=past.has_committed_empty or (past.emptied_since >= 0 and bool(is_plain.any())),
-        # each tombstone is an event, whatever became of it
+        # each tombstone is an event, whatever its outcome
         event_ms=int(recorded_at_ms[is_deletion][-1]) if is_deletion.any() else past.event_ms,
         tombstone_ms=int(recorded_at_ms[is_deletion][-1]) if is_deletion.any() else past.tombstone_ms,
     )

@@ -2,12 +2,13 @@
 
 A partition that had an owner is unowned
 
-* between two ownership intervals, as long as the group has members (`OwnerRow.gap_before_ms`);
-* in the sync phase of an eager rebalance, from the end of the join phase to the leader's assignment: then every member
-  has given up what it had. Join phases are not in the log, so for classic groups this is a lower bound.
+* between two ownership intervals, while the group has members (`OwnerRow.gap_before_ms`);
+* in the sync phase of an eager rebalance, from the end of the join phase to the leader's assignment, since every member
+  has revoked everything by then. Join phases are not in the log, so for classic groups this is a lower bound.
 
-Each ms of it counts for one ownership interval (the one that it comes before, or lies in), for one rebalance (of the
-generation that was in force, of a sync phase the one that it ends in), and on one day (UTC): three sums of the same.
+Each ms counts for one ownership interval (the next one, or the one that contains it), for one rebalance (of the
+generation in force; for a sync phase, the rebalance that it ends in), and for one day (UTC): three sums of the same
+time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,10 +28,10 @@ class Window(NamedTuple):
     log_offset: int
     """`from_log_offset` of its generation."""
     begin_ms: int
-    """Never before that of the window before it."""
+    """Never before the beginning of the previous window."""
     has_members: bool
     sync_from_ms: int
-    """Where the sync phase of an eager rebalance began; `sync_to_ms` where there was none."""
+    """Where the sync phase of an eager rebalance began; equal to `sync_to_ms` where there was none."""
     sync_to_ms: int
 
 
@@ -38,11 +39,11 @@ class UnownedTime(NamedTuple):
     """Sums of one group."""
 
     by_owner: Sequence[int]
-    """One per ownership interval."""
+    """One for each ownership interval."""
     by_rebalance: Sequence[int]
-    """A window each."""
+    """One for each window."""
     revoked_by_rebalance: Sequence[int]
-    """Of that, the time after revocations within an epoch (`owners.REVOKED`)."""
+    """The part of it after revocations within an epoch (`owners.REVOKED`)."""
     by_day: Mapping[int, Counter[tuple[str, int]]]
     """First instant of a day -> topic and partition -> ms."""
 
@@ -53,8 +54,8 @@ def unowned_time(
     past: Mapping[OwnerPlace, int] | None = None,
     past_end: int = -1,
 ) -> UnownedTime:
-    """All sums. `owners`: intervals with their gaps. `past`: what counts for intervals from before a settled place
-    until `past_end`, a log offset, exclusive; what is counted here is added to it."""
+    """All sums. `owners`: intervals with their gaps. `past`: earlier sums of intervals from before a settled place, up
+    to `past_end` (a log offset, exclusive); new time is added to them."""
     phases = _SyncPhases(windows)
     by_owner = [0] * len(owners)
     by_rebalance, revoked = [0] * len(windows), [0] * len(windows)
@@ -89,14 +90,14 @@ def unowned_time(
 
 
 def unowned_until(owner: OwnerRow, windows: Sequence[Window], log_offset: int) -> int:
-    """The part of `OwnerRow.unowned_partition_ms` until a place in the log, exclusive, that the interval contains."""
+    """The part of `OwnerRow.unowned_partition_ms` before a log offset, which the interval contains."""
     later = [window for window in windows if window.log_offset >= log_offset]
     phases = _SyncPhases(later)
     return owner.unowned_partition_ms - phases.sum_ms(*phases.within(owner, log_offset))
 
 
 class _SyncPhases:
-    """Sync phases of eager rebalances, in the order of the log."""
+    """Sync phases of eager rebalances, in log order."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
         self.windows = [
@@ -110,10 +111,10 @@ class _SyncPhases:
         self._pieces = [list(cut_by_day(phase.sync_from_ms, phase.sync_to_ms)) for phase in phases]
 
     def within(self, row: OwnerRow, from_log_offset: int) -> tuple[int, int]:
-        """Which of them lie in an ownership interval from a place on: first and end, exclusive.
+        """Which of them lie in an ownership interval from a log offset on: first, and end (exclusive).
 
-        The first generation of an interval counts only where another interval ended with it: before a gap the partition
-        was unowned anyhow, and one without an interval before it had no owner to lose.
+        The first generation of an interval counts only where another interval ended with it: within a gap the partition
+        was unowned anyway, and without an earlier interval there was no owner to lose.
         """
         first = bisect_left(self._log_offsets, max(row.from_log_offset, from_log_offset))
         if (
@@ -127,18 +128,18 @@ class _SyncPhases:
         return first, bisect_left(self._log_offsets, row.to_log_offset)
 
     def sum_ms(self, first: int, end: int) -> int:
-        """Of some, how long they took."""
+        """Total duration of some phases."""
         return self._sums_ms[end] - self._sums_ms[first] if first < end else 0
 
     def days(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """Of some, the pieces as (day, ms)."""
+        """The pieces of some phases as (day, ms)."""
         for pieces in self._pieces[first:end]:
             yield from pieces
 
 
 def _cut(from_ms: int, to_ms: int, begins_ms: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """A span of time cut at the beginnings of windows, as (index of the window, from, to). The last window has no end,
-    and what lies before the first belongs to none."""
+    and time before the first belongs to none."""
     index = max(bisect_right(begins_ms, from_ms) - 1, 0)
     while index < len(begins_ms) and begins_ms[index] < to_ms:
         end_ms = begins_ms[index + 1] if index + 1 < len(begins_ms) else to_ms
