@@ -1,22 +1,20 @@
 """The one codec of messages: bytes to structs and back, as `schemas.wire` declares them.
 
-Each (message, version) is compiled once: for reading into one Python function a struct, written field by field as
-source, in which neighbouring fields of fixed size are read by one `struct.unpack_from`; for writing,
-which is rare, into a list of writers. Decoded values are immutable: a slotted
-class a struct, tuples for arrays, `bytes` for bytes, `str` for strings, and Kafka's 22-character text for
-uuids.
+Each (message, version) is compiled once. For reading, each struct becomes one Python function, generated as source
+field by field, in which adjacent fields of fixed size are read by one `struct.unpack_from`. For writing, which is rare,
+it becomes a list of writers. Decoded values are immutable: a slotted class for each struct, tuples for arrays, `bytes`
+for bytes, `str` for strings, and Kafka's 22-character text for uuids.
 
-What is accepted is what Kafka's generated classes accept, so that replay sees what a coordinator would have
-seen:
+The codec accepts what Kafka's generated classes accept, so that replay sees what a coordinator would have seen:
 
 - bytes after the last field are ignored;
-- a negative length is null, whatever its value;
-- known tags are read by their type, in any order; their size is not compared with what was read;
-- a nullable struct among the fields has a signed byte before it, in the tag section an unsigned varint;
-- strings which are not UTF-8 are repaired as Java's `new String(bytes, UTF_8)` does.
+- any negative length is null;
+- known tags are read by their type, in any order; their declared size is not compared with the bytes read;
+- a nullable struct is preceded by a signed byte among the fields, by an unsigned varint in the tag section;
+- strings that are not UTF-8 are repaired like Java's `new String(bytes, UTF_8)`.
 
-Every length and count is compared with the bytes left before it is believed. Whatever the bytes, only
-`DecodeError` comes out of a decoder.
+Every length and count is checked against the remaining bytes before it is used. For any bytes, a decoder raises only
+`DecodeError`.
 
 Sources: MessageDataGenerator (read, write), ByteBufferAccessor, RawTaggedFieldWriter, CoordinatorRecordSerde.
 """

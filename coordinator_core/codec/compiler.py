@@ -1,4 +1,4 @@
-"""Each (message, version) compiled once: into a function that reads it, and a list of writers."""
+"""Compiles each (message, version) once, into a function that reads it and a list of writers."""
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -26,36 +26,38 @@ from coordinator_core.limits import NESTING_DEPTH_MAX
 from schemas import wire
 
 SHORT_ARRAY_LENGTH: Final = 32
-"""Most arrays of elements of fixed size are shorter than this: those layouts are made once."""
+"""Most arrays of fixed-size elements are shorter than this: the layouts for these lengths are cached."""
 
 
 class StructCodec(NamedTuple):
     read: Read
     fill_into: ReadInto | None
-    """Of a flat struct, the lines of `read`, for a loop over many: without a call each. The target is a name."""
+    """For a flat struct, the lines of `read`, to inline them in a loop without a call for each struct. The target is a
+    name.
+    """
     write: Write
     bytes_min: int
 
     def as_field(self) -> Codec:
-        """Of a field that holds such a struct."""
+        """The codec of a field with such a struct."""
         return Codec(self.read_into, self.write, self.bytes_min)
 
     def read_into(self, source: Source, target: str) -> None:
-        """The struct's own function reads it."""
+        """Read it by a call of the struct's own function."""
         source.add(f"{target}, position = {source.name('read', self.read)}(data, position)")
 
 
 def read_checked(read: Read, data: Buffer, position: int) -> tuple[Any, int]:
-    """What a compiled function reads. Raises DecodeError only."""
+    """Call a compiled function. Raises only DecodeError."""
     try:
         return read(data, position)
     except (struct.error, IndexError):
-        # Fixed-size reads are not checked one by one: running off the end is what these two mean.
+        # Fixed-size reads are not checked one by one: running off the end raises one of these two.
         raise BufferUnderflow("the bytes end inside a field", byte_position=len(data)) from None
 
 
 def write_fields(codec: StructCodec, out: bytearray, fields: Struct) -> None:
-    """Write a struct. Raises EncodeError where a field holds what its kind cannot."""
+    """Write a struct. Raises EncodeError where a field has a value that its type cannot represent."""
     try:
         codec.write(out, fields)
     except (struct.error, TypeError, AttributeError, UnicodeError) as error:
@@ -117,7 +119,7 @@ def _struct_filler(
     absent: Sequence[wire.Field],
     version: Version,
 ) -> ReadInto:
-    """Fills in an open struct, field by field in wire order; then it is closed."""
+    """Fills in an open struct, field by field in wire order, and closes it."""
     kind: Any = struct_class(message)
     may_end_early = any(field.missing_ok for _, field, _ in positional)
 
@@ -152,7 +154,7 @@ def _struct_filler(
 
 
 def _read_run(source: Source, new: str, run: list[tuple[str, str]]) -> None:
-    """Read neighbours of fixed size, (name, letter of `struct`), at once; then the run is empty."""
+    """Read adjacent fields of fixed size, (name, letter of `struct`), at once; then clear the run."""
     if run:
         layout = struct.Struct(">" + "".join(letter for _, letter in run))
         targets = "".join(f"{new}.{name}, " for name, _ in run)
@@ -164,7 +166,7 @@ def _read_run(source: Source, new: str, run: list[tuple[str, str]]) -> None:
 def _read_tags_into(
     source: Source, new: str, message: Declaration, tagged: Mapping[int, tuple[int, wire.Field, Codec]]
 ) -> None:
-    """Most tag sections are empty, and most of the others hold one tag, which is known and short."""
+    """Optimized for the common cases: an empty tag section, or a single tag that is known and short."""
     assert all(tag <= 0x7F for tag in tagged), "a number of one byte"
     source.add("if not data[position]:", "    position += 1")
     for tag, (_, field, codec) in tagged.items():
@@ -181,7 +183,7 @@ def _read_tags_into(
 def _tags_reader(
     message: Declaration, tagged: Mapping[int, tuple[int, wire.Field, Codec]]
 ) -> Callable[[Buffer, int, Any], int]:
-    """Reads a tag section that is not empty."""
+    """Compile a function that reads a non-empty tag section."""
     source = Source("read_tags(data, position, new)")
     source.add("size = len(data)", "unknown = []")
     _read_uvarint_into(source, "tag_count")
@@ -204,7 +206,7 @@ def _tags_reader(
 
 
 def _read_uvarint_into(source: Source, target: str) -> None:
-    """Most are of one byte."""
+    """Optimized for varints of one byte, the common case."""
     source.add(
         f"{target} = data[position]",
         "position += 1",
@@ -274,7 +276,7 @@ def _field_codec(field: wire.Field, version: Version, depth: int, *, is_tagged: 
 
 
 def _nullable_struct(codec: StructCodec, *, is_tagged: bool) -> Codec:
-    """Before the struct comes null or not: as a signed byte among the fields, as a varint in the tag section."""
+    """A null marker precedes the struct: a signed byte among the fields, a varint in the tag section."""
     write_struct = codec.write
 
     def read_into(source: Source, target: str) -> None:

@@ -1,4 +1,4 @@
-"""Readers and writers of single fields: of fixed size, uuids, and those with a length before them."""
+"""Readers and writers of single fields: fixed-size fields, uuids, and length-prefixed fields."""
 
 import struct
 from collections.abc import Callable
@@ -10,27 +10,27 @@ from coordinator_core.errors import BufferUnderflow, EncodeError, LengthOutOfBou
 from schemas import wire
 
 STRING_BYTES_MAX: Final = 32767
-"""Kafka's strings are this long at most, also where the length field could hold more."""
+"""Maximum length of Kafka's strings, even where the length field allows more."""
 
 BYTES_MAX: Final = 0x7FFFFFFF
 
 Read = Callable[[Buffer, int], tuple[Any, int]]
 Write = Callable[[bytearray, Any], None]
 ReadInto = Callable[[Source, str], None]
-"""(source, target): add the lines which read the value in `data` at `position` into `target`, and move `position`
-behind it. They may use `size`, the length of `data`, and have five names to themselves: `length`, `start`,
-`end`, `items` and `item`; of these, a flat struct's leave `items` and `item` alone."""
+"""(source, target): add the lines that read the value in `data` at `position` into `target` and advance `position`.
+They may use `size`, the length of `data`, and five reserved names: `length`, `start`, `end`, `items` and `item`; the
+lines of a flat struct must not use `items` and `item`."""
 
 
 class Codec(NamedTuple):
     read_into: ReadInto
     write: Write
     bytes_min: int
-    """No value takes fewer bytes: the bound that array counts are checked with."""
+    """The smallest size of a value; array counts are checked with it."""
 
 
 class Version(NamedTuple):
-    """What every reader and writer needs to know of the version it is compiled for."""
+    """The properties of a version that readers and writers are compiled for."""
 
     number: int
     highest: int
@@ -111,10 +111,12 @@ def _encode_bytes(value: bytes) -> bytes:
 
 
 class _LengthCodec(NamedTuple):
-    """Lengths and counts: -1 is null. Flexible versions write one more as a varint, so that 0 is null."""
+    """Lengths and counts: -1 is null. Flexible versions write the value + 1 as a varint, so that 0 is null."""
 
     read_into: Callable[[Source], None]
-    """Add the lines which read one into `length`, and where it ends into `start`; `position` stays before it."""
+    """Add the lines that read a length into `length` and the position after it into `start`; `position` stays before
+    it.
+    """
     write: Callable[[bytearray, int], None]
     bytes_min: int
 
@@ -148,7 +150,7 @@ def length_codec(letter: str, version: Version) -> _LengthCodec:
 
 
 def read_null(source: Source, target: str, name: str, *, is_nullable: bool) -> None:
-    """Add the lines for a negative length; those for any other come behind an `el` or `else`."""
+    """Add the lines for a negative length; the caller continues with `el` or `else` for the other case."""
     source.add("if length < 0:")
     if is_nullable:
         source.add(f"{target} = None", "position = start", depth=1)
@@ -159,7 +161,7 @@ def read_null(source: Source, target: str, name: str, *, is_nullable: bool) -> N
 def null_writer(
     name: str, version: Version, write_length: Callable[[bytearray, int], None], *, is_nullable: bool
 ) -> Callable[[bytearray], None]:
-    """Writes the length of null, where the field may be that."""
+    """Returns a function that writes the length of null, or raises where the field cannot be null."""
 
     def write_null(out: bytearray) -> None:
         if not is_nullable:
@@ -187,7 +189,7 @@ def _bounded(
     encode_content: Callable[[Any], bytes],
     length_max: int,
 ) -> Codec:
-    """A length, then that many bytes. `content` makes a value of `data` from `start` to `end`."""
+    """A length, then that many bytes. `content`: the expression that makes a value of `data` from `start` to `end`."""
     read_length_into, write_length, bytes_min = length_codec(letter, version)
     write_null = null_writer(name, version, write_length, is_nullable=is_nullable)
 

@@ -1,4 +1,4 @@
-"""Messages and records: bytes to structs and back, by the topic and type of a record."""
+"""Messages and records: bytes to structs and back, by a record's topic and type."""
 
 import struct
 from collections.abc import Mapping
@@ -49,20 +49,19 @@ def decode(message: Declaration, data: Buffer, version: int, *, position: int = 
 
 
 def decode_from(message: Declaration, data: Buffer, version: int, position: int) -> tuple[Struct, int]:
-    """As `decode`, with the position behind the last byte that was read."""
+    """Like `decode`, with the position after the last byte read."""
     return read_checked(codec_of(message, version).read, data, position)
 
 
 def encode(message: Declaration, fields: Struct, version: int) -> bytes:
-    """Encode `fields` in `version`, without a prefix. Raises EncodeError where that version cannot hold
-    them."""
+    """Encode `fields` in `version`, without a prefix. Raises EncodeError where that version cannot represent them."""
     out = bytearray()
     write_fields(codec_of(message, version), out, fields)
     return bytes(out)
 
 
 def decode_key(topic: str, data: Buffer) -> CoordinatorKey:
-    """Decode a record's key. Raises UnknownRecordType for a type which is not declared for the topic, else
+    """Decode a record's key. Raises UnknownRecordType for a type that is not declared for the topic, otherwise
     DecodeError. Kafka's loader warns and skips an unknown type."""
     try:
         (record_type,) = _INT16.unpack_from(data)
@@ -75,9 +74,9 @@ def decode_key(topic: str, data: Buffer) -> CoordinatorKey:
 
 
 def decode_value(topic: str, record_type: int, data: Buffer) -> CoordinatorValue:
-    """Decode the value that goes with a key of `record_type`; tombstones have none, so `data` is not null.
+    """Decode the value that belongs to a key of `record_type`. `data` is not null, because tombstones have no value.
 
-    Raises UnknownRecordType, UnknownValueVersion (Kafka's loader fails there), else DecodeError.
+    Raises UnknownRecordType, UnknownValueVersion (Kafka's loader fails there), otherwise DecodeError.
     """
     plan = _topic(topic).get(record_type)
     if plan is None:
@@ -92,7 +91,7 @@ def decode_value(topic: str, record_type: int, data: Buffer) -> CoordinatorValue
 
 
 def has_unknown_tags(value: CoordinatorValue) -> bool:
-    """Whether a value, or a struct in it, has tagged fields that its declaration does not know."""
+    """Whether a value, or a struct in it, has tagged fields that its declaration does not have."""
     return _is_flexible(value.message, value.version) and _has_unknown_tags(value.fields, value.message)
 
 
@@ -116,7 +115,7 @@ def _has_unknown_tags(fields: Struct, declaration: wire.Message | wire.Struct) -
 
 @cache
 def _nested(declaration: wire.Message | wire.Struct) -> tuple[tuple[str, wire.Struct, bool, bool], ...]:
-    """(Attribute, declaration, is it an array, has it no structs itself) of the structs of a struct."""
+    """(attribute, declaration, whether it is an array, whether it has no structs itself) of the structs in a struct."""
     found = []
     for field in declaration.fields:
         is_array = isinstance(field.kind, wire.Array)
@@ -127,7 +126,7 @@ def _nested(declaration: wire.Message | wire.Struct) -> tuple[tuple[str, wire.St
 
 
 def encode_key(topic: str, record_type: int, fields: Struct) -> bytes:
-    """The key of a record: its type and its fields in version 0, the only one keys have."""
+    """The key of a record: its type, and its fields in version 0, the only version of keys."""
     key, _ = _messages(topic, record_type)
     return _INT16.pack(record_type) + encode(key, fields, 0)
 
@@ -141,8 +140,9 @@ def encode_value(topic: str, record_type: int, version: int, fields: Struct) -> 
 def decode_metadata(data: Buffer, messages: Mapping[int, wire.Message] = METADATA) -> CoordinatorValue:
     """Decode the value of a record of `__cluster_metadata` (MetadataRecordSerde).
 
-    Raises UnknownRecordType for the many types which are not declared; a caller skips those. So it may skip partitions
-    in a version to come, of which there are many: there are other ways to know how many partitions a topic has.
+    Raises UnknownRecordType for the many types that are not declared; a caller skips those. So a caller may skip
+    partition records, of which there are many, in a later version: the number of a topic's partitions is known from
+    elsewhere too.
     """
     (frame_version, api_key, version), position = read_checked(_read_metadata_frame, data, 0)
     if frame_version != FRAME_VERSION:
@@ -160,7 +160,7 @@ def decode_metadata(data: Buffer, messages: Mapping[int, wire.Message] = METADAT
 
 
 def metadata_record_type(data: Buffer) -> int | None:
-    """The type of a record of `__cluster_metadata`, declared or not; None where its frame is of a later version."""
+    """The type of a record of `__cluster_metadata`, declared or not; None where its frame has a later version."""
     (frame_version, api_key, _), _ = read_checked(_read_metadata_frame, data, 0)
     return int(api_key) if frame_version == FRAME_VERSION else None
 
@@ -184,12 +184,12 @@ class _RecordPlan(NamedTuple):
     key: wire.Message
     value: wire.Message
     versions: range
-    """Of the value."""
+    """Versions of the value."""
 
 
 @cache
 def _topic(topic: str) -> Mapping[int, _RecordPlan]:
-    """Record type -> what its records are, for all types of a topic."""
+    """Record type -> declaration, for all types of a topic."""
     if topic not in REGISTRY:
         raise CoreError(f"no records are declared for topic {topic}")
     return {

@@ -1,4 +1,4 @@
-"""What all encodings are made of: varints, text, uuids."""
+"""Building blocks of all encodings: varints, text, uuids."""
 
 import binascii
 import codecs
@@ -12,7 +12,7 @@ Buffer = bytes | memoryview
 
 UUID_BYTES: Final = 16
 UUID_CACHE_SIZE: Final = 65_536
-"""Topic ids repeat in nearly every record; their text is kept for this many."""
+"""Topic ids repeat in nearly every record; the text of this many is cached."""
 
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _TO_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
@@ -20,7 +20,7 @@ _FROM_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
-    """An unsigned varint as an int32 (ByteUtils.readUnsignedVarint), and the position behind it."""
+    """An unsigned varint as an int32 (ByteUtils.readUnsignedVarint), and the position after it."""
     byte = data[position]
     if byte < 0x80:
         return byte, position + 1
@@ -44,8 +44,8 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def _java_replacement(error: UnicodeError) -> tuple[str, int]:
-    """U+FFFD where Java puts one. Java takes an encoded surrogate (ED A0..BF xx) as one fault, Python as
-    two or three; for all other faults both follow Unicode's "maximal subpart"."""
+    """U+FFFD where Java puts one. Java counts an encoded surrogate (ED A0..BF xx) as one fault, Python as two or three;
+    for all other faults both follow Unicode's "maximal subpart"."""
     assert isinstance(error, UnicodeDecodeError), "used for decoding only"
     data, start = error.object, error.start
     surrogate = _ENCODED_SURROGATE.match(data, start)
@@ -65,7 +65,7 @@ def uuid_text(data: bytes) -> str:
 
 @lru_cache(maxsize=UUID_CACHE_SIZE)
 def uuid_bytes(text: str) -> bytes:
-    """Uuid.fromString. Raises EncodeError for what is not the text of a uuid."""
+    """Uuid.fromString. Raises EncodeError for a text that is not a uuid."""
     try:
         data = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL_SAFE) + b"==", strict_mode=True)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Decoded structs: a slotted, immutable class a declared struct or message, and how one is made."""
+"""Decoded structs: a slotted, immutable class for each declared struct or message."""
 
 from collections.abc import Mapping
 from dataclasses import field as dataclass_field
@@ -14,10 +14,10 @@ Declaration = wire.Message | wire.Struct
 
 
 class Struct:
-    """Base of all decoded structs: one slotted, immutable class a declared struct or message.
+    """Base of all decoded structs: one slotted, immutable class for each declared struct or message.
 
-    Attributes are the declared fields in snake_case, all of them in every version, and `unknown_tags`, the
-    tagged fields of a later Kafka as (tag, payload), which encoding writes back.
+    Attributes are the declared fields in snake_case, all of them in every version, and `unknown_tags`: the tagged
+    fields of a later Kafka as (tag, payload), which encoding writes back.
     """
 
     __slots__ = ()
@@ -30,10 +30,9 @@ class Struct:
 
 
 def make(message: Declaration, **fields: Any) -> Struct:
-    """A struct with the given fields, and all others at their default, as a new object of Kafka's class has
-    them.
+    """A struct with the given fields, and defaults for the others, like a new object of Kafka's class.
 
-    Arrays may be given as lists. Raises EncodeError for a field which is not declared.
+    Arrays may be given as lists. Raises EncodeError for a field that is not declared.
     """
     maker = _maker(message)
     unknown = fields.keys() - maker.defaults.keys()
@@ -75,7 +74,7 @@ def _maker(message: Declaration) -> _Maker:
 
 
 def default_of(field: wire.Field) -> Any:
-    """What the field is where it is not on the wire."""
+    """The value of a field that is not on the wire."""
     if field.default is not wire.Default.OF_KIND:
         return field.default
     if isinstance(field.kind, wire.Primitive):

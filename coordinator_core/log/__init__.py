@@ -1,1 +1,1 @@
-"""Bytes of Kafka's log: segments, batches, compression, records."""
+"""The bytes of Kafka's log: segments, batches, compression, records."""

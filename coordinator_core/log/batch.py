@@ -1,6 +1,6 @@
-"""The record batch: its header, its checksum, and an encoder that writes what Kafka writes.
+"""The record batch: its header, its checksum, and an encoder that writes the same bytes as Kafka.
 
-Layout of magic 2: DefaultRecordBatch and DefaultRecord (KIP-98). Magic 0 and 1 are only read: see legacy.py.
+Layout of magic 2: DefaultRecordBatch and DefaultRecord (KIP-98). For magic 0 and 1 see legacy.py.
 """
 
 import struct
@@ -36,7 +36,7 @@ HEADER_V2: Final = struct.Struct(">qiibIhiqqqhii")
 epoch, base sequence, record count."""
 AFTER_CRC_V2: Final = struct.Struct(">hiqqqhii")
 CRC_START_V2: Final = 21
-"""The checksum of magic 2 covers everything from the attributes on; base offset and leader epoch may change freely."""
+"""The checksum of magic 2 covers everything from the attributes on; base offset and leader epoch are outside of it."""
 CRC_START_LEGACY: Final = 16
 
 IS_LOG_APPEND_TIME: Final = 0x08
@@ -52,7 +52,7 @@ NO_SEQUENCE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as its writer meant it. Times are epoch milliseconds; None as value is a tombstone."""
+    """One record with absolute offset and timestamp. Times are epoch milliseconds; a value of None is a tombstone."""
 
     offset: int
     timestamp_ms: int
@@ -63,10 +63,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """Header of one batch, or of one v0/v1 message, whose missing fields are -1 or False."""
+    """Header of one batch, or of one v0/v1 message, where missing fields are -1 or False."""
 
     base_offset: int
-    """Of a legacy message its own offset; of a compressed wrapper the offset of the last message inside."""
+    """For a legacy message its own offset; for a compressed wrapper the offset of the last message inside."""
     last_offset: int
     """Inclusive."""
     leader_epoch: int
@@ -78,7 +78,7 @@ class BatchHeader:
     is_transactional: bool
     is_control: bool
     base_timestamp_ms: int
-    """The delete horizon instead, where `has_delete_horizon` (KIP-534)."""
+    """Where `has_delete_horizon`, the delete horizon instead (KIP-534)."""
     max_timestamp_ms: int
     has_delete_horizon: bool
     producer_id: int
@@ -90,10 +90,10 @@ class BatchHeader:
 
 
 def parse_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`; checks that the whole batch is there, not its checksum.
+    """The header of the batch at `position`. Checks that the batch is complete, not its checksum.
 
-    Raises TruncatedBatch when the data end inside the batch, LengthOutOfBounds for a length no batch can have, and
-    InvalidBatch for an unknown magic or fields which cannot be true together.
+    Raises TruncatedBatch where the data end inside the batch, LengthOutOfBounds for a length that no batch can have,
+    and InvalidBatch for an unknown magic or contradictory fields.
     """
     left = len(data) - position
     if left < HEADER_BYTES_MIN:
@@ -178,14 +178,14 @@ def _legacy_header(data: bytes | memoryview, position: int, magic: int, offset: 
 
 
 def batch_crc(batch: bytes) -> int:
-    """The checksum which the header of this whole batch should hold: CRC-32C for magic 2, CRC-32 for 0 and 1."""
+    """The checksum that the header of this whole batch should have: CRC-32C for magic 2, CRC-32 for 0 and 1."""
     if batch[16] == 2:
         return int(google_crc32c.value(batch[CRC_START_V2:]))
     return zlib.crc32(batch[CRC_START_LEGACY:])
 
 
 def stored_crc(batch: bytes) -> int:
-    """The checksum which the header does hold; unsigned."""
+    """The checksum in the header; unsigned."""
     position = 17 if batch[16] == 2 else 12
     return int.from_bytes(batch[position : position + 4], "big")
 
@@ -200,7 +200,7 @@ def verify_crc(batch: bytes) -> None:
 
 
 def with_crc(batch: bytes) -> bytes:
-    """The same batch with the right checksum in its header."""
+    """The same batch with the correct checksum in its header."""
     position = 17 if batch[16] == 2 else 12
     return batch[:position] + batch_crc(batch).to_bytes(4, "big") + batch[position + 4 :]
 
@@ -236,7 +236,7 @@ def encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> b
 
 
 def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """The headers of a record as on the wire: their count, then names and values."""
+    """The headers of a record in wire format: their count, then names and values."""
     return _varint(len(headers)) + b"".join(_sized(name.encode()) + _sized(value) for name, value in headers)
 
 
@@ -259,11 +259,11 @@ def build_batch(
 ) -> bytes:
     """A batch of magic 2 as MemoryRecordsBuilder writes it. Offsets are inclusive, times epoch milliseconds.
 
-    What is not given comes from the records: offsets and base timestamp from the first and last, the max timestamp as
-    the largest. Without records `base_offset` and `last_offset` are needed and times are -1, as in a batch which
-    compaction has emptied (DefaultRecordBatch.writeEmptyHeader). A `delete_horizon_ms` takes the place of the base
-    timestamp, and records count from it (KIP-534). Kafka's coordinators write base sequence 0 even without a producer
-    id, its markers -1. Raises EncodeError for what the format cannot hold.
+    Omitted arguments come from the records: offsets and base timestamp from the first and last record, the max
+    timestamp as the largest. Without records `base_offset` and `last_offset` are required and times are -1, as in a
+    batch that compaction has emptied (DefaultRecordBatch.writeEmptyHeader). A `delete_horizon_ms` replaces the base
+    timestamp, and timestamp deltas are relative to it (KIP-534). Kafka's coordinators write base sequence 0 even
+    without a producer id, its markers -1. Raises EncodeError for what the format cannot represent.
     """
     if records:
         base_offset = records[0].offset if base_offset is None else base_offset

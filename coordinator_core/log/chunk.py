@@ -1,7 +1,7 @@
 """A chunk: the records of consecutive batches of one log partition, as columns.
 
-The contract between the log layer and everything that replays. Framing fills it in compiled loops; the columnar replays
-for offset commits and share state read it in compiled loops; all other records are read from it one by one. Nothing is
+This is the contract between the log layer and replay. Framing fills it in compiled loops; the columnar replays for
+offset commits and share state read it in compiled loops; all other records are read from it one by one. Nothing is
 copied: keys and values are positions in `data`.
 """
 
@@ -18,20 +18,22 @@ I64 = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 CONTROL_NONE = -1
-"""`control_types` of a data batch. Else Kafka's ControlRecordType id: 0 ABORT, 1 COMMIT, 2.. not transactional.
-Also that of a control batch whose record compaction has removed."""
+"""`control_types` of a data batch, and of a control batch whose record compaction has removed. Otherwise Kafka's
+ControlRecordType id: 0 ABORT, 1 COMMIT, 2 and above are not transactional."""
 
 CONTROL_UNKNOWN = 127
-"""A control record whose key names no type that fits (ControlRecordType.UNKNOWN, or a key that cannot be read)."""
+"""A control record whose key has an unknown type or cannot be read (ControlRecordType.UNKNOWN)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchColumns:
-    """One row a batch, in log order. All arrays have one length. Times are epoch milliseconds, -1 where none."""
+    """One row for each batch, in log order. All arrays have the same length. Times are epoch milliseconds, -1 if
+    missing.
+    """
 
     base_offset: I64
     last_offset: I64
-    """Inclusive: base offset + last offset delta; compaction keeps it."""
+    """Inclusive: base offset + last offset delta. Compaction does not change it."""
     leader_epoch: I32
     magic: I8
     codec: I8
@@ -41,7 +43,7 @@ class BatchColumns:
     is_control: BoolArray
     control_type: I8
     base_timestamp_ms: I64
-    """The delete horizon instead, where `has_delete_horizon`."""
+    """Where `has_delete_horizon`, the delete horizon instead."""
     max_timestamp_ms: I64
     has_delete_horizon: BoolArray
     producer_id: I64
@@ -49,7 +51,7 @@ class BatchColumns:
     base_sequence: I32
     record_count: I32
     position: I64
-    """Byte position of the batch in the buffer it was framed in."""
+    """Byte position of the batch in the buffer in which it was framed."""
     size: I64
     """Bytes of the whole batch, header included."""
 
@@ -59,19 +61,20 @@ class BatchColumns:
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """One row a record of a readable batch (data and control), in offset order. All arrays have one length."""
+    """One row for each record of a readable batch (data and control), in offset order. All arrays have the same
+    length."""
 
     batch_index: I32
     """Row of the record's batch in `BatchColumns`."""
     offset: I64
     timestamp_ms: I64
-    """The record's own timestamp; the batch's max timestamp with LogAppendTime; -1 in a v0 message."""
+    """The record's own timestamp; with LogAppendTime the batch's max timestamp; -1 in a v0 message."""
     key_position: I64
     key_length: I32
     """-1: null."""
     value_position: I64
     value_length: I32
-    """-1: null (a tombstone); 0 is an empty value, which is not one."""
+    """-1: null (a tombstone); 0 is an empty value, not a tombstone."""
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -79,7 +82,7 @@ class RecordColumns:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Bytes which could not be read, with their place. One quarantine row each."""
+    """Bytes that could not be read, with their position. Each becomes one quarantine row."""
 
     stage: str
     """FILE BATCH RECORD VALUE REPLAY, as in bronze.quarantine."""
@@ -91,26 +94,26 @@ class Finding:
     payload: bytes = b""
     """The bytes themselves, at most `limits.QUARANTINE_BYTES_MAX`."""
     group_id: str | None = None
-    """Stage VALUE: the group whose record it is, where its key can be read."""
+    """At stage VALUE: the group of the record, where its key can be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordChunk:
-    """Records of consecutive batches. `data` holds all keys and values: the batches' own bytes where they are not
-    compressed, decompressed sections where they are."""
+    """Records of consecutive batches. `data` has all keys and values: the batches' own bytes if they are not
+    compressed, otherwise the decompressed sections."""
 
     data: U8
     batches: BatchColumns
     records: RecordColumns
     findings: tuple[Finding, ...]
-    """Batches and records which could not be read; their records are not in `records`."""
+    """Batches and records that could not be read; their records are not in `records`."""
     is_after_others: BoolArray | None = None
-    """One bool a record: in the log, records that are not here come right before it (see `key_buckets`), so that it
-    begins an operation. None: all records are here."""
+    """One bool for each record: whether records that are left out here directly precede it in the log (see
+    `key_buckets`), so that it begins an operation. None: no records are left out."""
 
 
 def unreadable_record_count(chunk: RecordChunk) -> int:
-    """Records, by their headers, of the batches none of whose records could be read."""
+    """The number of records, by the batch headers, in batches without any readable record."""
     if int(chunk.batches.record_count.sum()) == len(chunk.records.batch_index):
         return 0
     readable = np.bincount(chunk.records.batch_index, minlength=len(chunk.batches))

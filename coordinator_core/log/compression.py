@@ -1,7 +1,7 @@
-"""The codecs of record batches: bounded decompression, and compression to the bytes which Kafka itself would write.
+"""The codecs of record batches: bounded decompression, and compression to the same bytes as Kafka.
 
-Kafka's names and ids are those of CompressionType. Output is bounded before it is made: a bomb raises
-DecompressedTooLarge and costs no more memory than the limit.
+Names and ids are those of Kafka's CompressionType. The output size is checked before it is allocated: a compression
+bomb raises DecompressedTooLarge and uses no more memory than the limit.
 """
 
 import struct
@@ -28,7 +28,7 @@ class Codec(IntEnum):
 
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-"""Head of snappy-java's stream format, which is what "snappy" means in Kafka (SnappyOutputStream)."""
+"""Magic of snappy-java's stream format, which Kafka's "snappy" uses (SnappyOutputStream)."""
 XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES: Final = 32 * 1024
 
@@ -45,15 +45,15 @@ ZSTD_LEVEL: Final = 3
 """ZstdCompression's default level, zstd's own default."""
 
 GZIP_HEADER: Final = bytes.fromhex("1f8b08000000000000ff")
-"""As GZIPOutputStream writes it: no name, no time, operating system unknown."""
+"""As GZIPOutputStream writes it: no name, no time, unknown operating system."""
 
 
 def decompress(codec_id: int, data: bytes, *, magic: int = 2, bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX) -> bytes:
-    """The bytes which `data` was compressed from, all members or frames of it one after the other.
+    """Decompress `data`, including all concatenated members or frames.
 
-    `magic` is that of the batch or message: a v0 message's LZ4 header checksum is wrong by a bug of Kafka's and is not
-    looked at (KafkaLZ4BlockInputStream). Raises UnknownCodec, DecompressionFailed (also for bytes behind the end of the
-    stream), or DecompressedTooLarge when the result would pass `bytes_max`.
+    `magic` is that of the batch or message: the LZ4 header checksum of a v0 message is wrong because of a Kafka bug,
+    and is not checked (KafkaLZ4BlockInputStream). Raises UnknownCodec, DecompressionFailed (also for bytes after the
+    end of the stream), or DecompressedTooLarge where the result would exceed `bytes_max`.
     """
     if codec_id == Codec.NONE:
         if len(data) > bytes_max:
@@ -71,12 +71,7 @@ def decompress(codec_id: int, data: bytes, *, magic: int = 2, bytes_max: int = B
 
 
 def compress(codec_id: int, data: bytes) -> bytes:
-    """What a 4.3 broker or Java producer writes for `data` at its default level, byte for byte.
-
-    Equality holds as far as the libraries agree: zlib, liblz4 and libzstd are the same under Java, where their releases
-    are; snappy is another implementation here, which picks other matches in some blocks. The stream is a valid one of
-    its codec in any case. Raises UnknownCodec.
-    """
+    """The bytes that a 4.3 broker or Java producer writes for `data` at its default level, byte for byte."""
     if codec_id == Codec.NONE:
         return data
     if codec_id == Codec.GZIP:
@@ -175,7 +170,7 @@ def _unsnappy_block(block: bytes, bytes_left: int, bytes_max: int, *, byte_posit
 
 
 def _lz4(data: bytes) -> bytes:
-    """As Lz4BlockOutputStream: version 1, independent blocks of 64 KiB, no checksums but the header's."""
+    """Like Lz4BlockOutputStream: version 1, independent blocks of 64 KiB, no checksums except the header's."""
     descriptor = bytes((0x60, 0x40))
     parts = [LZ4_MAGIC, descriptor, bytes(((xxh32(descriptor) >> 8) & 0xFF,))]
     for position in range(0, len(data), LZ4_BLOCK_BYTES):
@@ -204,7 +199,7 @@ def _unlz4(data: bytes, bytes_max: int, *, is_header_checked: bool) -> bytes:
 def _unlz4_frame(  # noqa: C901  (one pass over bytes or rows, compiled: calls would cost as much as the work)
     data: bytes, position: int, bytes_left: int, bytes_max: int, is_header_checked: bool, parts: list[bytes]
 ) -> tuple[int, int]:
-    """Append one frame's blocks to `parts`: (next position, bytes left)."""
+    """Append one frame's blocks to `parts`. Returns (next position, bytes left)."""
     start = position
     if not data.startswith(LZ4_MAGIC, position) or len(data) - position < 7:
         raise DecompressionFailed("not an LZ4 frame", byte_position=position)
@@ -214,7 +209,7 @@ def _unlz4_frame(  # noqa: C901  (one pass over bytes or rows, compiled: calls w
     if flags >> 6 != 1 or flags & 0x03 or block_id & 0x8F or block_bytes_max is None:
         raise DecompressionFailed("unsupported LZ4 frame descriptor", byte_position=position + 4)
     if not flags & 0x20:
-        # Kafka's reader refuses these too (KafkaLZ4BlockInputStream: "Dependent block stream is unsupported")
+        # Kafka's reader rejects these too (KafkaLZ4BlockInputStream: "Dependent block stream is unsupported")
         raise DecompressionFailed("LZ4 blocks that depend on each other", byte_position=position + 4)
     has_block_checksum, has_content_checksum = bool(flags & 0x10), bool(flags & 0x04)
     position += 6 + (8 if flags & 0x08 else 0)
@@ -265,7 +260,7 @@ def _unlz4_block(block: bytes, block_bytes_max: int, *, byte_position: int) -> b
 
 def _unzstd(data: bytes, bytes_max: int) -> bytes:
     bound = _zstd_bound(data)
-    # np.empty maps memory but does not touch it: a bound set far too high costs address space only
+    # np.empty maps memory without touching it: a bound far too high costs only address space
     buffer = np.empty(min(bound, bytes_max), np.uint8)
     try:
         size = int(cramjam.zstd.decompress_into(data, buffer))
@@ -277,7 +272,7 @@ def _unzstd(data: bytes, bytes_max: int) -> bytes:
 
 
 def _zstd_bound(data: bytes) -> int:
-    """At most how many bytes the frames of `data` hold, from frame and block headers alone (RFC 8878, 3.1.1)."""
+    """Upper bound of the decompressed size of `data`, from frame and block headers alone (RFC 8878, 3.1.1)."""
     bound = 0
     position = 0
     while position < len(data):
@@ -315,7 +310,7 @@ def _zstd_frame_bound(data: bytes, position: int) -> tuple[int, int]:
         kind = block_head >> 1 & 3
         if kind == 3:
             raise DecompressionFailed("a zstd block of a reserved kind", byte_position=position)
-        # 0 stored as it is, 1 one byte repeated, 2 compressed
+        # 0 stored, 1 one byte repeated, 2 compressed
         bound += size if kind < 2 else ZSTD_BLOCK_BYTES_MAX
         position += 3 + (1 if kind == 1 else size)
         if block_head & 1:

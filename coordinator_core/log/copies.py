@@ -1,19 +1,19 @@
 """Copies of one log that differ: which batch counts at an offset.
 
-Replicas are cleaned each by its own broker, a dead broker keeps a tail that its successor never had, a dump may lack
-headers. Whatever the order in which copies come, the same batches are left. In this order decide:
+Each broker cleans its own replica, a dead broker keeps a tail that its successor never had, a dump may lack headers.
+The result does not depend on the order in which copies arrive. The criteria, most important first:
 
-1. The leader epoch. From the offset on at which an epoch begins, no batch of an older epoch is of the log
-   (`Lineage.is_cut`): followers truncate it when they see the new leader's epochs. A batch in which none is written
-   (message formats 0 and 1) has that of its own replica's checkpoint (`with_checkpoint_epochs`), or of another's that
-   has the same bytes. One of no known epoch that another keeps out counts again where that is cut away.
-2. An intact batch before a damaged one. Damaged batches are never compared: their headers prove nothing.
-3. A batch of the log before one that was packed from rows without headers. Records that only rows have are kept: in
-   the batch that spans their offset, if there is one (`log/fill.py`).
-4. The number of records: the cleaner takes records out of a batch and leaves its offsets.
-5. Kafka's own bytes before a batch made of what a tool printed; then the bytes themselves.
+1. The leader epoch. From the offset on at which an epoch begins, no batch of an older epoch belongs to the log
+  (`Lineage.is_cut`): followers truncate such batches when they see the new leader's epochs. A batch without an epoch
+  (message formats 0 and 1) gets that of its own replica's checkpoint (`with_checkpoint_epochs`), or of another replica
+  with the same bytes. A batch of unknown epoch that lost to another counts again if that other one is truncated.
+2. An intact batch wins over a damaged one. Damaged batches are never compared: their headers prove nothing.
+3. A batch of the log wins over one that was packed from rows without headers. Records that only rows have are kept: in
+  the batch that spans their offset, if there is one (`log/fill.py`).
+4. The number of records: the cleaner removes records from a batch and keeps its offsets.
+5. Kafka's own bytes win over a batch made from what a tool printed; then the bytes themselves decide.
 
-A batch in which an id was erased stays, whatever comes.
+A batch in which an id was erased always stays.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,17 +26,17 @@ import numpy as np
 from coordinator_core.log.chunk import I64, BatchColumns, BoolArray
 
 UNKNOWN_EPOCH: Final = -1
-"""Of a batch in which no leader epoch is written (message format 0 and 1) and whose replica has no checkpoint that says
-it, and where a dump does not have it. It neither cuts nor is cut."""
+"""Epoch of a batch that has no leader epoch (message formats 0 and 1, or from a dump without it), if no checkpoint of
+its replica has one either. Such a batch neither truncates others nor is truncated."""
 
 
 class Origin(IntEnum):
-    """Where a batch is from; of two batches with as many records the greater one counts."""
+    """Where a batch comes from. Of two batches with equally many records the greater origin counts."""
 
     ROWS = 0
-    """Packed from rows of keys and values: its header says nothing."""
+    """Packed from rows of keys and values: its header has no information."""
     PRINTED = 1
-    """Made of what kafka-dump-log printed."""
+    """Made from what kafka-dump-log printed."""
     LOG = 2
     """Kafka's own bytes."""
     ERASED = 3
@@ -45,29 +45,33 @@ class Origin(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchRows:
-    """Intact batches of one log partition, ascending and disjoint, as far as it takes to choose among copies."""
+    """Intact batches of one log partition, ascending and disjoint, with the columns that are needed to choose among
+    copies.
+    """
 
     base_offset: I64
     last_offset: I64
     leader_epoch: I64
     record_count: I64
-    """Without those that a dump put into the batch."""
+    """Without records that a dump added to the batch."""
     origin: I64
     has_own_epoch: BoolArray
-    """Is its leader epoch written in the batch itself? Of batches of message format 2 in bronze this is assumed."""
+    """Whether the leader epoch is written in the batch itself. For batches of message format 2 in bronze this is
+    assumed.
+    """
     place: I64
-    """Of the caller's own: where the batch is."""
+    """For the caller: where the batch is."""
 
     @classmethod
     def empty(cls) -> Self:
-        """None at all."""
+        """No batches."""
         nothing = np.zeros(0, np.int64)
         return cls(nothing, nothing, nothing, nothing, nothing, np.zeros(0, np.bool_), nothing)
 
     @classmethod
     def of(cls, batches: BatchColumns, origin: Origin, has_own_epoch: BoolArray | None = None, place: int = -1) -> Self:
-        """Framed batches. Nothing is known of the epochs of rows. `has_own_epoch`: None where each epoch that is known
-        is written in its batch."""
+        """From framed batches. Epochs of batches from rows are unknown. `has_own_epoch`: None if every known epoch is
+        written in its batch."""
         is_known = (batches.leader_epoch >= 0) & (origin is not Origin.ROWS)
         return cls(
             batches.base_offset,
@@ -83,7 +87,7 @@ class BatchRows:
         return len(self.base_offset)
 
     def take(self, rows: BoolArray | I64) -> Self:
-        """Some of them."""
+        """Some of the rows."""
         return type(self)(*(getattr(self, name)[rows] for name in type(self).__slots__))
 
     def with_others(self, others: "BatchRows") -> "BatchRows":
@@ -93,12 +97,12 @@ class BatchRows:
 
 
 def has_no_epoch(batch: bytes) -> bool:
-    """Is no leader epoch written in a batch?"""
+    """Whether a batch has no leader epoch."""
     return batch[16] < 2 or batch[12:16] == b"\xff" * 4
 
 
 def with_checkpoint_epochs(batches: BatchColumns, checkpoint: Sequence[tuple[int, int]]) -> BatchColumns:
-    """The same batches; where none is written, the leader epoch is that which the replica's own checkpoint has for the
+    """The same batches; those without a leader epoch get the one that the replica's own checkpoint has for their
     offset. `checkpoint`: (leader epoch, its first offset), ascending."""
     is_unwritten = batches.leader_epoch < 0
     if not checkpoint or not is_unwritten.any():
@@ -111,20 +115,20 @@ def with_checkpoint_epochs(batches: BatchColumns, checkpoint: Sequence[tuple[int
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """At which offset each leader epoch of a log partition begins, as far as copies show it.
+    """The offset at which each leader epoch of a log partition begins, as far as copies show it.
 
-    Two of them merge into one whatever the order. A leader-epoch-checkpoint of a replica knows the whole history of its
-    own log: that with the newest epoch decides for all epochs from its first to its last. Of newer ones, and without a
-    checkpoint, the first batch that was seen decides.
+    Lineages merge to the same result in any order. A replica's leader-epoch-checkpoint has the whole history of its own
+    log: the checkpoint with the newest epoch decides for all epochs from its first to its last. For newer epochs, and
+    without a checkpoint, the first batch that was seen decides.
     """
 
     seen: Mapping[int, int] = field(default_factory=dict)
     """Leader epoch -> base offset of its first batch in any copy."""
     checkpoint: tuple[tuple[int, int], ...] = ()
-    """(leader epoch, its first offset), ascending: of the replica with the newest epoch."""
+    """(leader epoch, its first offset), ascending, of the replica with the newest epoch."""
 
     def with_batches(self, rows: BatchRows) -> "Lineage":
-        """What batches add. The same object where they show nothing new."""
+        """Add the epochs of batches. Returns the same object if nothing is new."""
         epochs = rows.leader_epoch
         if not len(epochs):
             return self
@@ -136,7 +140,7 @@ class Lineage:
         return replace(self, seen={**self.seen, **found}) if found else self
 
     def with_checkpoint(self, entries: Iterable[tuple[int, int]]) -> "Lineage":
-        """What a replica's checkpoint adds. The same object where that is nothing new."""
+        """Add a replica's checkpoint. Returns the same object if nothing is new."""
         other = tuple(sorted(entries))
         if not other:
             return self
@@ -144,12 +148,14 @@ class Lineage:
         return self if best == self.checkpoint else replace(self, checkpoint=best)
 
     def without(self, batches: Iterable[tuple[int, int]]) -> "Lineage":
-        """Without what the headers of some batches showed, (leader epoch, base offset), which turned out damaged."""
+        """Remove what the headers of batches showed, given as (leader epoch, base offset), that turned out to be
+        damaged.
+        """
         gone = {epoch for epoch, offset in batches if self.seen.get(epoch) == offset}
         return replace(self, seen={epoch: at for epoch, at in self.seen.items() if epoch not in gone}) if gone else self
 
     def merged(self, other: "Lineage") -> "Lineage":
-        """Both together."""
+        """Merge both."""
         seen = dict(self.seen)
         for epoch, offset in other.seen.items():
             seen[epoch] = min(offset, seen.get(epoch, offset))
@@ -157,7 +163,7 @@ class Lineage:
 
     @property
     def starts(self) -> dict[int, int]:
-        """Leader epoch -> the offset from which on no older one is of the log."""
+        """Leader epoch -> the offset from which on no older epoch belongs to the log."""
         if not self.checkpoint:
             return dict(self.seen)
         first, last = self.checkpoint[0][0], self.checkpoint[-1][0]
@@ -165,7 +171,7 @@ class Lineage:
         return {**others, **dict(self.checkpoint)}
 
     def is_cut(self, rows: BatchRows) -> BoolArray:
-        """Which batches are of a tail that the log does not have any more, one bool each."""
+        """For each batch, whether it belongs to a tail that the log has truncated."""
         starts = sorted(self.starts.items())
         epochs = np.array([epoch for epoch, _ in starts], np.int64)
         lowest = np.minimum.accumulate(np.array([offset for _, offset in starts], np.int64)[::-1])[::-1]
@@ -181,7 +187,7 @@ class Lineage:
         return is_cut
 
     def end_of(self, leader_epoch: int) -> int | None:
-        """The first offset at which nothing of an epoch is of the log any more; None: it goes on."""
+        """The offset from which on no batch of an epoch belongs to the log; None if the epoch is the newest."""
         if self.checkpoint:
             epochs = [epoch for epoch, _ in self.checkpoint]
             if epochs[0] <= leader_epoch <= epochs[-1] and leader_epoch not in epochs:
@@ -189,7 +195,7 @@ class Lineage:
         return min((offset for epoch, offset in self.starts.items() if epoch > leader_epoch), default=None)
 
     def cut_by(self, leader_epoch: int, last_offset: int) -> tuple[int, int]:
-        """The newer leader epoch that cuts a batch away, and the offset at which it begins."""
+        """The newer leader epoch that truncates a batch, and the offset at which it begins."""
         newer = [
             (epoch, offset)
             for epoch, offset in sorted(self.starts.items())
@@ -199,11 +205,11 @@ class Lineage:
 
 
 def out_of_order(epochs: I64, before: int = UNKNOWN_EPOCH, after: int | None = None) -> BoolArray:
-    """Which batches of one copy have a leader epoch that cannot be theirs, one bool each.
+    """For each batch of one copy, whether its leader epoch is damaged.
 
-    Epochs never fall in a log, and no checksum covers them: where they do, as few batches as possible are taken for
-    damaged, of as many those with the higher epochs. `before`: the highest epoch in front of them; `after`: that of the
-    batch behind them, if it is known.
+    Epochs never decrease in a log, and no checksum covers them. Where they decrease, as few batches as possible are
+    considered damaged, on a tie those with the higher epochs. `before`: the highest epoch before the batches; `after`:
+    the epoch of the next batch, if known.
     """
     is_odd = np.zeros(len(epochs), np.bool_)
     known = np.flatnonzero(epochs != UNKNOWN_EPOCH)
@@ -212,7 +218,7 @@ def out_of_order(epochs: I64, before: int = UNKNOWN_EPOCH, after: int | None = N
         return is_odd
     starts = np.concatenate([[0], np.flatnonzero(found[1:] != found[:-1]) + 1])
     counts = np.diff(np.append(starts, len(found))).tolist()
-    # of each epoch, the most batches that can be kept up to a run of it: (count, run)
+    # by epoch: the most batches that can be kept up to a run of this epoch, as (count, run)
     best: dict[int, tuple[int, int]] = {}
     previous: list[int] = []
     for run, (epoch, count) in enumerate(zip(found[starts].tolist(), counts, strict=True)):
@@ -234,24 +240,26 @@ def out_of_order(epochs: I64, before: int = UNKNOWN_EPOCH, after: int | None = N
 
 
 def _checkpoint_rank(entries: tuple[tuple[int, int], ...]) -> tuple[int, int, tuple[tuple[int, int], ...]]:
-    """The newest epoch, then the longest history."""
+    """Order checkpoints by the newest epoch, then by the longest history."""
     return (entries[-1][0] if entries else -1, len(entries), entries)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What becomes of batches that come, and of those that are there. Bools, one a batch."""
+    """What happens to new batches and to existing ones. One bool for each batch."""
 
     is_taken: BoolArray
     is_same: BoolArray
-    """Not taken, since the same batch is there: what can be said of it holds for what is there."""
+    """Not taken, since the same batch exists already: what is known about one holds for the other."""
     overlaps: BoolArray
-    """Not taken, though some of their offsets are nowhere: only batches of message format 0 and 1 can be so."""
+    """Not taken, although some of their offsets are in no other batch. Only batches of message formats 0 and 1 can be
+    like this.
+    """
     is_replaced: BoolArray
-    """Of those that are there."""
+    """Of the existing batches."""
     parts: tuple[tuple[int, int], ...] = ()
-    """Rows of batches that come and of those there with as many records at the same offsets, but other ones, where the
-    leader epochs in the batches do not say why."""
+    """Rows of new and existing batches with equally many but different records at the same offsets, where the leader
+    epochs in the batches do not explain it."""
 
 
 def choose(
@@ -260,11 +268,11 @@ def choose(
     content: Callable[[int], tuple[bytes, bytes]],
     have_same_checksum: Callable[[I64, I64], BoolArray],
 ) -> Choice:
-    """Which of the batches that come are taken, and which of those that are there they replace.
+    """Which of the new batches (`come`) are taken, and which existing ones (`there`) they replace.
 
-    `content`: the bytes of a batch that comes, and of that with the same offsets which is there; asked where two were
-    cleaned and keep as many records, and where their epochs do not say that they are the same batch.
-    `have_same_checksum`: of rows of both, whether the checksums of their records agree.
+    `content`: the bytes of a new batch, and of the existing one with the same offsets. It is called where both were
+    cleaned and have equally many records, and their epochs do not show that they are the same batch.
+    `have_same_checksum`: for rows of both, whether the checksums of their records are equal.
     """
     first = np.searchsorted(there.last_offset, come.base_offset, side="left")
     after = np.searchsorted(there.base_offset, come.last_offset, side="right")
@@ -285,7 +293,7 @@ def choose(
     order = _compared(come, rows, there, at)
     is_full = come.record_count[rows] == come.last_offset[rows] - come.base_offset[rows] + 1
     is_logs = (come.origin[rows] == Origin.LOG) & (there.origin[at] == Origin.LOG)
-    # one leader wrote a batch once: with the epoch in both, the same number of records is the same records
+    # a leader writes each batch once: with equal epochs in both batches, equal record counts mean equal records
     is_unsure = is_logs & ~(come.has_own_epoch[rows] & there.has_own_epoch[at])
     has_same_checksum = np.zeros(len(rows), np.bool_)
     if is_unsure.any():
@@ -323,8 +331,8 @@ def choose(
 
 
 def _compared(come: BatchRows, rows: I64, there: BatchRows, at: I64) -> I64:
-    """Of batches with the same offsets, 1 where that which comes is the stronger one, -1 where it is the weaker one: by
-    what is of the log, then the leader epoch, the number of records, and the bytes' origin."""
+    """For batches with the same offsets: 1 where the new one wins, -1 where it loses; by origin in the log, leader
+    epoch, number of records, and origin of the bytes."""
     order = np.zeros(len(rows), np.int64)
     for one, other in (
         (come.origin[rows] > Origin.ROWS, there.origin[at] > Origin.ROWS),
@@ -337,7 +345,9 @@ def _compared(come: BatchRows, rows: I64, there: BatchRows, at: I64) -> I64:
 
 
 def _is_stronger(come: BatchRows, row: int, there: BatchRows, index: int) -> bool:
-    """Of batches whose offsets overlap otherwise. One order for all, so that it does not matter which comes first."""
+    """Compare batches whose offsets overlap in any other way. It is a total order, so it does not matter which comes
+    first.
+    """
     if there.origin[index] == Origin.ERASED:
         return False
 

@@ -1,7 +1,7 @@
-"""CRC-32C in a compiled loop, by the processor's own instruction: for many small batches.
+"""CRC-32C in a compiled loop, with the processor's own instruction: for many small batches.
 
-A call from Python into a library costs as much as the checksum of two kilobytes. Where there is no such instruction,
-`HAS_INSTRUCTION` is false and `crc32c` must not be called.
+A call from Python into a library costs as much as the checksum of two kilobytes. Where the processor has no such
+instruction, `HAS_INSTRUCTION` is false and `crc32c` must not be called.
 """
 
 from typing import Any, Final
@@ -17,20 +17,20 @@ from coordinator_core.log.chunk import U8
 from coordinator_core.log.kernels import compiled, le64
 
 HAS_INSTRUCTION: Final = not config.DISABLE_JIT and "+sse4.2" in cpu_target.target_context.codegen().magic_tuple()[2]
-"""Of what numba compiles for: this machine, unless its settings name another."""
+"""For the target that numba compiles for: this machine, unless its settings name another."""
 
 _ALL_ONES: Final = np.uint64(0xFFFFFFFF)
 
 
 @intrinsic
 def _add_word(_typing: Any, crc: Any, word: Any) -> Any:
-    """The checksum with eight more bytes, the first of them lowest."""
+    """Add eight bytes to the checksum, in little-endian order."""
     return types.uint64(types.uint64, types.uint64), _calls("llvm.x86.sse42.crc32.64.64", 64, 64)
 
 
 @intrinsic
 def _add_byte(_typing: Any, crc: Any, byte: Any) -> Any:
-    """The checksum with one more byte."""
+    """Add one byte to the checksum."""
     return types.uint32(types.uint32, types.uint8), _calls("llvm.x86.sse42.crc32.32.8", 32, 8)
 
 

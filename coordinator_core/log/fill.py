@@ -1,11 +1,11 @@
-"""Records that compaction took out of a batch, put back into it from a copy that has keys and values alone.
+"""Puts records that compaction removed from a batch back into it, from a copy that has only keys and values.
 
-The cleaner leaves a batch its offsets: a record at one of these was in that batch, with its leader epoch, its producer
-and its transaction. So a row of a dump at such an offset needs no batch of its own. What the cleaned copy has at an
-offset counts, whatever the dump has there.
+The cleaner does not change the offsets of a batch: a record at one of them was in that batch, with its leader epoch,
+its producer and its transaction. So a dump's row at such an offset needs no batch of its own. Where the cleaned copy
+has a record at an offset, it counts, whatever the dump has there.
 
-    filled = with_records(cleaned, rows)
-    without_records(filled, offsets) == cleaned    # where that is not compressed
+  filled = with_records(cleaned, rows)
+  without_records(filled, offsets) == cleaned    # if `cleaned` is not compressed
 """
 
 import struct
@@ -34,11 +34,11 @@ from coordinator_core.log.copies import UNKNOWN_EPOCH
 from coordinator_core.log.records import iter_records
 
 CODEC_BITS: Final = 7
-"""Of a batch's attributes."""
+"""Bits of a batch's attributes."""
 
 
 def uncompressed(batch: bytes) -> bytes:
-    """The same batch with its records as they are without compression; of message format 0 and 1 as one of format 2."""
+    """The same batch without compression; a batch of message format 0 or 1 is converted to format 2."""
     header = parse_header(batch)
     if header.magic < 2:
         records = tuple(iter_records(batch))
@@ -49,7 +49,7 @@ def uncompressed(batch: bytes) -> bytes:
 
 
 def with_records(batch: bytes, records: Iterable[Record]) -> bytes:
-    """A batch with more records, which replace those at the same offsets. It is not compressed.
+    """Add records to a batch; they replace those at the same offsets. The result is not compressed.
 
     Raises subclasses of DecodeError for a batch that cannot be read, ValueError for offsets that it does not span.
     """
@@ -67,7 +67,9 @@ def with_records(batch: bytes, records: Iterable[Record]) -> bytes:
 
 
 def without_records(batch: bytes, offsets: Collection[int]) -> bytes:
-    """A batch without its records at some offsets, its latest time that of the others, as the cleaner writes it."""
+    """Remove the records at some offsets. The max timestamp becomes that of the remaining records, as after the
+    cleaner.
+    """
     batch = uncompressed(batch)
     header = parse_header(batch)
     gone = frozenset(offsets)
@@ -80,13 +82,15 @@ def without_records(batch: bytes, offsets: Collection[int]) -> bytes:
 
 
 def is_same_but_for_latest_time(one: bytes, other: bytes) -> bool:
-    """Are two batches without compression the same? The header's latest time may be that of a record that is gone."""
+    """Whether two uncompressed batches are equal except for the header's max timestamp, which may be that of a removed
+    record.
+    """
     at = struct.calcsize(">qiibIhiq")
     return one[:17] + one[21:at] + one[at + 8 :] == other[:17] + other[21:at] + other[at + 8 :]
 
 
 def _raw_records(batch: bytes, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
-    """Each record's offset and its bytes, length included, of a batch of message format 2."""
+    """Each record's offset and bytes, including its length, of a batch of message format 2."""
     section = batch[kernels.HEADER_BYTES_V2 :]
     if header.record_count > 0:
         section = decompress(header.codec_id, section, bytes_max=BATCH_DECOMPRESSED_BYTES_MAX)
@@ -98,7 +102,7 @@ def _raw_records(batch: bytes, header: BatchHeader) -> Iterator[tuple[int, bytes
 
 
 def _varint_at(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint, and the position behind it. The bytes were read before: it is whole."""
+    """A zigzag varint, and the position after it. The bytes were validated before, so it is complete."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -110,7 +114,7 @@ def _varint_at(data: bytes, position: int) -> tuple[int, int]:
 
 
 def decode_headers(data: bytes) -> tuple[tuple[str, bytes | None], ...]:
-    """Headers of a record as `encode_headers` writes them."""
+    """Headers of a record in the format of `encode_headers`."""
     count, position = _varint_at(data, 0)
     headers = []
     for _ in range(count):
@@ -145,7 +149,7 @@ def _rebuilt(batch: bytes, header: BatchHeader, raw: Mapping[int, bytes], max_ti
 
 @dataclass(frozen=True, slots=True)
 class KeyValues:
-    """Keys and values of records by ascending offset, as byte ranges of two buffers; a length of -1 is null."""
+    """Keys and values of records, ascending by offset, as byte ranges of two buffers; a length of -1 is null."""
 
     offset: I64
     key_data: U8
@@ -156,7 +160,7 @@ class KeyValues:
     value_length: I32
 
     def take(self, rows: I64) -> Self:
-        """Some of them."""
+        """Some of the records."""
         return type(self)(
             self.offset[rows],
             self.key_data,
@@ -169,7 +173,7 @@ class KeyValues:
 
     @classmethod
     def of_records(cls, records: Sequence[Record]) -> Self:
-        """Those of some records."""
+        """From records."""
         parts: list[Any] = []
         for values in ([it.key for it in records], [it.value for it in records]):
             lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)
@@ -181,7 +185,7 @@ class KeyValues:
 
     @classmethod
     def of(cls, chunk: RecordChunk) -> Self:
-        """Those of decoded batches."""
+        """From decoded batches."""
         records, data = chunk.records, chunk.data
         return cls(
             records.offset,
@@ -195,7 +199,7 @@ class KeyValues:
 
 
 def compare(there: KeyValues, come: KeyValues) -> tuple[BoolArray, BoolArray]:
-    """(has the one copy no record at the offset?, has it another one?), one bool each for the records that come."""
+    """For each record in `come`: (whether `there` has no record at its offset, whether `there` has a different one)."""
     row = np.searchsorted(there.offset, come.offset)
     is_missing = np.ones(len(come.offset), np.bool_)
     is_in = row < len(there.offset)

@@ -1,8 +1,8 @@
 """Compiled loops over batch headers and records.
 
-Each function is plain Python which numba compiles; nothing here raises, allocates by a length it has read, or reads
-outside `[position, end)`. What is wrong comes back as a code, and the callers in this package turn codes into errors
-and findings. The layouts are Kafka's DefaultRecordBatch, DefaultRecord and LegacyRecord.
+Each function is plain Python that numba compiles. Nothing here raises, allocates by an unchecked length, or reads
+outside `[position, end)`. Faults are returned as codes, and the callers in this package turn codes into errors and
+findings. The layouts are Kafka's DefaultRecordBatch, DefaultRecord and LegacyRecord.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,10 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def compiled(function: F) -> F:
-    """numba's njit with what every loop of this project wants: a cache on disk, and no GIL while it runs.
+    """numba's njit with the options for every loop of this project: a cache on disk, and no GIL while it runs.
 
-    Constants are compiled in, and the cache goes by the date of the file which holds the loop: after a change of a
-    limit elsewhere, the file which uses it must be touched too.
+    Constants are compiled in, and numba invalidates the cache by the modification time of the file with the loop: after
+    a change of a constant in another file, the file that uses it must be touched too.
     """
     result: F = njit(cache=True, nogil=True)(function)
     return result
@@ -39,9 +39,9 @@ def compiled(function: F) -> F:
 HEADER_BYTES_V2: Final = 61
 """DefaultRecordBatch.RECORD_BATCH_OVERHEAD."""
 LOG_OVERHEAD_BYTES: Final = 12
-"""Records.LOG_OVERHEAD: base offset and length, which the length does not count."""
+"""Records.LOG_OVERHEAD: base offset and length, which are not part of the length."""
 HEADER_BYTES_MIN: Final = 17
-"""Records.HEADER_SIZE_UP_TO_MAGIC: with fewer bytes FileLogInputStream cannot tell what a batch is."""
+"""Records.HEADER_SIZE_UP_TO_MAGIC: FileLogInputStream needs this many bytes to find the magic."""
 LENGTH_MIN_V2: Final = HEADER_BYTES_V2 - LOG_OVERHEAD_BYTES
 LENGTH_MIN_V0: Final = 14
 """LegacyRecord.RECORD_OVERHEAD_V0."""
@@ -52,17 +52,17 @@ RECORD_BYTES_MIN: Final = 7
 INT64_MAX: Final = 2**63 - 1
 
 STOP_END: Final = 0
-"""Every byte was framed, or all that was to be."""
+"""Everything was framed, up to the end or the requested limit."""
 STOP_TRUNCATED: Final = 1
 """The buffer ends inside a batch."""
 STOP_LENGTH: Final = 2
-"""A length which no batch can have."""
+"""A length that no batch can have."""
 STOP_MAGIC: Final = 3
-"""A magic which is none of 0, 1, 2."""
+"""A magic other than 0, 1 and 2."""
 STOP_OFFSET: Final = 4
-"""Offsets go back, or jump to where no segment can go."""
+"""Offsets go back, or jump further than is possible within a segment."""
 STOP_HEADER: Final = 5
-"""Header fields which cannot be true together."""
+"""Contradictory header fields."""
 
 RECORDS_FINE: Final = 0
 RECORDS_UNDERFLOW: Final = 1
@@ -77,7 +77,8 @@ RECORDS_COUNT: Final = 6
 def be16(data: U8, position: int) -> int:
     """Signed big-endian int16. The caller has checked the bounds.
 
-    Here and below: of unsigned positions, which cannot count from the end, the compiler makes one load.
+    Here and below positions are unsigned: without a check for negative indexes the compiler merges the bytes into one
+    load.
     """
     at = np.uint64(position)
     value = np.uint16(data[at]) << np.uint16(8) | np.uint16(data[at + np.uint64(1)])
@@ -116,7 +117,7 @@ def be64(data: U8, position: int) -> int:
 
 @compiled
 def le64(data: U8, at: np.uint64) -> np.uint64:
-    """Eight bytes as one number, the first of them lowest. The caller has checked the bounds."""
+    """Eight bytes as a little-endian number. The caller has checked the bounds."""
     return np.uint64(
         np.uint64(data[at])
         | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
@@ -172,7 +173,7 @@ def read_varlong(data: U8, position: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _framing(data: U8, position: int, end: int) -> tuple[int, int]:
-    """(stop code, batch size) of the header at `position`: only what is needed to find the next one."""
+    """(stop code, batch size) of the header at `position`: it reads only what is needed to find the next one."""
     if end - position < HEADER_BYTES_MIN:
         return STOP_TRUNCATED, 0
     magic = data[position + 16]
@@ -190,7 +191,9 @@ def _framing(data: U8, position: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _is_header_true(data: U8, position: int) -> bool:
-    """Can the fields of this whole batch be true together? The offsets come first, for the checksum covers only one."""
+    """Whether the fields of this whole batch are consistent. Offsets are checked first, since the checksum does not
+    cover the base offset.
+    """
     base_offset = be64(data, position)
     if base_offset < 0:
         return False
@@ -198,7 +201,7 @@ def _is_header_true(data: U8, position: int) -> bool:
         return True
     last_offset_delta = be32(data, position + 23)
     record_count = be32(data, position + 57)
-    # a compacted batch keeps its last offset delta, so there may be fewer records than offsets but never more
+    # a compacted batch keeps its last offset delta, so it may have fewer records than offsets but never more
     if last_offset_delta < 0 or base_offset > INT64_MAX - last_offset_delta:
         return False
     return 0 <= record_count <= last_offset_delta + 1
@@ -206,7 +209,9 @@ def _is_header_true(data: U8, position: int) -> bool:
 
 @compiled
 def _last_offset(data: U8, position: int) -> int:
-    """Last offset of a batch with a true header. A legacy message, wrapper or not, is named by its last offset."""
+    """Last offset of a batch with a consistent header. A legacy message, wrapper or not, has its last offset in the
+    header.
+    """
     if data[position + 16] < 2:
         return be64(data, position)
     return be64(data, position) + be32(data, position + 23)
@@ -214,11 +219,11 @@ def _last_offset(data: U8, position: int) -> int:
 
 @compiled
 def _is_out_of_order(data: U8, position: int, size: int, end: int, offset_min: int, offset_max: int) -> bool:
-    """Does the batch at `position` break the order of the log, and not a damaged neighbour?
+    """Whether the batch at `position` itself breaks the offset order of the log, and not a damaged neighbour.
 
-    The checksum does not cover the base offset, so a flipped bit there shows only against the neighbours. Of two
-    batches that overlap, the first is right if it goes on exactly where the log was, or if it would not fit in before
-    the second; else it is wrong, unless the second would fit in behind it.
+    The checksum does not cover the base offset, so a flipped bit there shows only by comparison with the neighbours. Of
+    two overlapping batches, the first is right if it continues exactly where the log was, or if it would not fit in
+    before the second; otherwise it is wrong, unless the second would fit in after it.
     """
     base_offset = be64(data, position)
     last_offset = _last_offset(data, position)
@@ -261,7 +266,7 @@ def _control_type(data: U8, position: int, end: int) -> int:
 def _count_batches(
     data: U8, position: int, next_start: int, end: int, is_ordered: bool, offset_min: int, offset_max: int
 ) -> tuple[int, int, int]:
-    """First pass: (count, where it stopped, stop code)."""
+    """First pass: (number of batches, where it stopped, stop code)."""
     count = 0
     while position < next_start:
         stop, size = _framing(data, position, end)
@@ -368,10 +373,11 @@ def _frame_batches(
 
 
 def frame_batches(data: U8, position: int, end: int) -> tuple[BatchArrays, BoolArray, int, int]:
-    """Walk the headers of consecutive batches in `data[position:end]`, in whatever order their offsets are.
+    """Walk the headers of consecutive batches in `data[position:end]`, in any offset order.
 
-    Returns the columns of `BatchColumns` in their order, whether each header can be true (a batch that cannot is still
-    framed), where the walk stopped and its STOP_ code. A compressed legacy wrapper gets one record and its last offset.
+    Returns the columns of `BatchColumns` in their order, whether each header is consistent (one that is not is still
+    framed), where the walk stopped and its STOP_ code. A compressed legacy wrapper counts as one record and has its
+    last offset.
     """
     return _frame_batches(read_only(data), position, end, end, False, 0, INT64_MAX)
 
@@ -379,9 +385,9 @@ def frame_batches(data: U8, position: int, end: int) -> tuple[BatchArrays, BoolA
 def frame_ordered_batches(
     data: U8, position: int, end: int, offset_min: int, offset_max: int, *, next_start: int | None = None
 ) -> tuple[BatchArrays, BoolArray, int, int]:
-    """The same for a segment: stop also at headers that cannot be true and at offsets outside the order of the log.
+    """`frame_batches` for a segment: it also stops at inconsistent headers and at offsets outside the order of the log.
 
-    `next_start`: batches that start there or behind it are not framed, though they are looked at to judge the others.
+    `next_start`: batches that start there or later are not framed, but are read to judge the others.
     """
     next_start = end if next_start is None else min(next_start, end)
     return _frame_batches(read_only(data), position, next_start, end, True, offset_min, offset_max)
@@ -399,7 +405,8 @@ def _next_header(data: U8, position: int, end: int, offset_min: int, offset_max:
 
 
 def next_header(data: U8, position: int, end: int, offset_min: int, offset_max: int) -> int:
-    """The first position from `position` on where a whole batch with a plausible header starts; -1 if there is none."""
+    """The first position from `position` on where a complete batch with a plausible header starts; -1 if there is
+    none."""
     return _next_header(read_only(data), position, end, offset_min, offset_max)
 
 
@@ -411,7 +418,7 @@ def _skip_zeros(data: U8, position: int, end: int) -> int:
 
 
 def skip_zeros(data: U8, position: int, end: int) -> int:
-    """The first position from `position` on which does not hold zero, or `end`."""
+    """The position of the first non-zero byte from `position` on, or `end`."""
     return _skip_zeros(read_only(data), position, end)
 
 
@@ -474,7 +481,7 @@ def _frame_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls
                 position = fault
                 break
             record_end = position + length
-            position += 1  # attributes: no bit of them is used (DefaultRecord)
+            position += 1  # skip the attributes, which have no used bits (DefaultRecord)
             fault = position
             timestamp_delta, position = read_varlong(data, position, record_end)
             if position < 0:
@@ -528,7 +535,7 @@ def _frame_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls
                 status = RECORDS_LENGTH
                 position = fault
                 break
-            # a header key is never null, a header value may be: keys are the even lengths
+            # a header key is never null, a header value may be: keys have the even indexes
             for part in range(2 * header_count):
                 fault = position
                 part_length, position = read_varint(data, position, record_end)
@@ -587,11 +594,12 @@ def frame_records(
     is_log_append_time: BoolArray,
     record_counts: I32,
 ) -> tuple[RecordArrays, I8, I64]:
-    """Walk the records of v2 batches: the columns of `RecordColumns` in their order, one status and position a batch.
+    """Walk the records of v2 batches. Returns the columns of `RecordColumns` in their order, and a status and a fault
+    position for each batch.
 
-    `rows` are batch rows, `starts` and `ends` the places of their (decompressed) record sections in `data`; the other
-    arrays are whole batch columns. A batch whose status is not RECORDS_FINE has no records in the result; its fault
-    position says where reading it failed. Room is made for declared counts only where the bytes can hold them.
+    `rows` are batch rows, `starts` and `ends` the positions of their (decompressed) record sections in `data`; the
+    other arrays are whole batch columns. A batch whose status is not RECORDS_FINE has no records in the result; its
+    fault position is where reading failed. Declared counts are only allocated if the bytes can contain so many records.
     """
     return _frame_records(
         read_only(data),
@@ -671,7 +679,7 @@ def xxh32(data: bytes) -> int:
 
 
 def read_only(data: U8) -> U8:
-    """The same bytes as a read-only view: each loop is then compiled once, for mapped files and buffers alike."""
+    """The same bytes as a read-only view, so that each loop is compiled once, for mapped files and buffers alike."""
     if data.flags.writeable:
         data = data.view()
         data.flags.writeable = False

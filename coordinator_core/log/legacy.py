@@ -1,7 +1,7 @@
-"""Message sets of magic 0 and 1, which 4.x brokers no longer write but still read. Written here alone where a dump of
-such a log is put together again.
+"""Message sets of magic 0 and 1, which 4.x brokers still read but no longer write. They are written here only to
+rebuild a dump of such a log.
 
-An entry is one message; with a codec in its attributes it is a wrapper whose value is a compressed message set
+An entry is one message. With a codec in its attributes it is a wrapper, whose value is a compressed message set
 (AbstractLegacyRecordBatch, LegacyRecord). Entries have no producer, no control records and no headers.
 """
 
@@ -36,7 +36,7 @@ class LegacyMessage:
 
 @dataclass(frozen=True, slots=True)
 class LegacyEntry:
-    """The messages of one entry and the bytes they lie in: the entry's own, or those in its wrapper."""
+    """The messages of one entry, and the bytes that contain them: the entry's own, or the decompressed wrapper's."""
 
     data: bytes
     messages: tuple[LegacyMessage, ...]
@@ -45,11 +45,11 @@ class LegacyEntry:
 def decode_entry(
     entry: bytes, *, bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX, is_crc_checked: bool = True
 ) -> LegacyEntry:
-    """The messages of one whole entry of magic 0 or 1, in offset order.
+    """The messages of one complete entry of magic 0 or 1, in offset order.
 
     Offsets inside a v0 wrapper are absolute; inside a v1 wrapper they count from 0 and the wrapper has the offset of
-    the last. A wrapper with LogAppendTime gives its timestamp to all. Raises subclasses of DecodeError, UnknownCodec,
-    DecompressionFailed and DecompressedTooLarge among them.
+    the last. A wrapper with LogAppendTime applies its timestamp to all messages. Raises subclasses of DecodeError,
+    including UnknownCodec, DecompressionFailed and DecompressedTooLarge.
     """
     header = parse_header(entry)
     if header.magic > 1 or header.size != len(entry):
@@ -88,7 +88,7 @@ def decode_entry(
 
 
 def build_message(record: Record, magic: int, *, is_log_append_time: bool = False) -> bytes:
-    """A message of magic 0 or 1 as LegacyRecord writes it, not compressed; magic 0 has no time."""
+    """An uncompressed message of magic 0 or 1 as LegacyRecord writes it; magic 0 has no timestamp."""
     if magic not in (0, 1):
         raise EncodeError(f"magic {magic} is none of a message")
     if record.headers:
@@ -128,7 +128,7 @@ def _inner_messages(inner: bytes, magic: int) -> list[LegacyMessage]:
     position = 0
     while position < len(inner):
         header = parse_header(inner, position)
-        # Kafka refuses both as well (AbstractLegacyRecordBatch.DeepRecordsIterator)
+        # Kafka rejects both as well (AbstractLegacyRecordBatch.DeepRecordsIterator)
         if header.magic != magic or header.codec_id != 0:
             raise InvalidRecord("a message in a wrapper which cannot be there", byte_position=position)
         _check_crc(inner[position : position + header.size], position)

@@ -1,13 +1,13 @@
-"""Records of which only key, value, offset and time are known, packed into batches of magic 2.
+"""Packs records of which only key, value, offset and time are known into batches of magic 2.
 
-A dump of keys and values does not say how the broker had batched them. Replay takes neighbouring records of one batch,
-one time and one group for one operation of the coordinator (CoordinatorRuntime.append gives all records of an operation
-one timestamp), so a batch made here is never cut between two records of one time, unless offsets are missing between
-them or it would pass BATCH_BYTES_MAX. Two operations which Kafka wrote into two batches in one millisecond thus become
-neighbours; nothing else about them changes. A record without a time is a batch of its own, since its operation is not
-known.
+A dump of keys and values does not show the broker's batches. Replay treats consecutive records of one batch, one
+timestamp and one group as one operation of the coordinator (CoordinatorRuntime.append gives all records of an operation
+the same timestamp). So a batch made here is never cut between two records of one timestamp, unless offsets are missing
+between them or it would exceed BATCH_BYTES_MAX. Two operations that Kafka wrote into two batches in the same
+millisecond thus become neighbours in one batch; nothing else about them changes. A record without a timestamp gets a
+batch of its own, since its operation is unknown.
 
-The cuts depend on the records alone, not on how they are fed in.
+The cuts depend only on the records, not on how they are fed in.
 """
 
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ from coordinator_core.log.chunk import I32, I64, U8, BoolArray
 from coordinator_core.log.kernels import HEADER_BYTES_V2, LOG_OVERHEAD_BYTES, compiled, read_only
 
 BATCH_BYTES_TARGET: Final = 64 * 1024
-"""From this size on a batch ends where the time changes: small enough to look into, large enough to be few."""
+"""A batch of this size ends at the next change of the timestamp: small enough to read, large enough to be few."""
 
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""A batch ends here even between records of one time. One operation of a coordinator is one batch of at most
+"""A batch ends here even between records of one timestamp. One operation of a coordinator is one batch of at most
 max.message.bytes (1 MiB by default)."""
 
 RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Key, value and headers of one record together; far above what a broker takes."""
+"""Bound on key, value and headers of one record together; far above what a broker accepts."""
 
 NO_HEADERS: Final = b"\x00"
-"""The headers of a record without any, as on the wire: a count of 0."""
+"""The headers of a record without headers, in wire format: a count of 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackableRecords:
-    """Records of one log partition, ascending by offset, as columns of one length. Times are epoch milliseconds.
+    """Records of one log partition, ascending by offset, as columns of equal length. Times are epoch milliseconds.
 
-    Keys, values and headers are byte ranges of three buffers; a length of -1 is null. Headers are as on the wire, count
-    included, and never null. Each record has at most RECORD_BYTES_MAX.
+    Keys, values and headers are byte ranges of three buffers; a length of -1 is null. Headers are in wire format,
+    including their count, and never null. No record exceeds RECORD_BYTES_MAX.
     """
 
     offset: I64
@@ -61,11 +61,11 @@ class PackableRecords:
 
 
 def pack_records(records: PackableRecords, *, is_end: bool = True) -> tuple[U8, int]:
-    """Batches back to back, and how many records they hold.
+    """Concatenated batches, and their number of records.
 
-    Unless `is_end`, the last batch may go on with records that are not here yet: it is left out, and its records are to
-    be fed again, in front of those which follow. Leader epoch, producer id, producer epoch and
-    sequence are -1 in the batches.
+    Unless `is_end`, the last batch may continue with records that are not here yet: it is left out, and its records
+    have to be fed again, before the following ones. Leader epoch, producer id, producer epoch and sequence are -1 in
+    the batches.
     """
     offset, timestamp_ms, is_log_append_time, *parts = (_frozen(getattr(records, name)) for name in records.__slots__)
     buffers, starts, lengths = parts[0::3], parts[1::3], parts[2::3]
@@ -87,7 +87,9 @@ CRC_POSITION: Final = 17
 
 
 def _frozen(column: Any) -> Any:
-    """A read-only view: columns of Arrow are, others are made so, and each loop is compiled once."""
+    """A contiguous, read-only view: Arrow's columns are read-only, and each loop is compiled once if the others are
+    too.
+    """
     return read_only(np.ascontiguousarray(column))
 
 
@@ -109,7 +111,7 @@ def _varint_size(value: int) -> int:
 
 @compiled
 def _body_size(timestamp_delta: int, offset_delta: int, key_length: int, value_length: int, header_length: int) -> int:
-    """Bytes of a record behind its length field; null takes no bytes but its length."""
+    """Bytes of a record after its length field; null takes only its length."""
     return (
         1
         + _varint_size(timestamp_delta)
@@ -131,7 +133,7 @@ def _cuts(
     value_length: I32,
     header_length: I32,
 ) -> tuple[I64, I64]:
-    """First row of each batch, with the number of rows behind the last one, and the batches' sizes in bytes."""
+    """First row of each batch, plus the end of the last one; and the batch sizes in bytes."""
     count = len(offset)
     bounds = np.empty(count + 1, np.int64)
     sizes = np.empty(count, np.int64)
@@ -177,7 +179,7 @@ def _cuts(
 
 @compiled
 def _put(data: U8, position: int, value: int, size: int) -> int:
-    """A big-endian integer; the position behind it."""
+    """Write a big-endian integer. Returns the position after it."""
     for index in range(size):
         shift = np.int64(8 * (size - 1 - index))
         data[position + index] = np.uint8((np.int64(value) >> shift) & np.int64(255))
@@ -222,7 +224,7 @@ def _write_batches(
     value_data: U8,
     header_data: U8,
 ) -> None:
-    """Whole batches, their checksums aside."""
+    """Write complete batches, except for their checksums."""
     for batch in range(len(positions) - 1):
         first, end = bounds[batch], bounds[batch + 1]
         base_offset, base_timestamp = offset[first], timestamp[first]

@@ -1,7 +1,7 @@
-"""From whole batches to record columns, and a plain reference reader to hold the compiled one against.
+"""From whole batches to record columns; also a plain reference reader that the compiled one is tested against.
 
-`decode_chunk` reads what lies in bronze: consecutive batches of one log partition, gaps in offsets allowed. Each batch
-that cannot be read becomes a finding, and the others go on.
+`decode_chunk` reads consecutive batches of one log partition as bronze stores them; gaps in offsets are allowed. Each
+batch that cannot be read becomes a finding, and the others are read.
 """
 
 import struct
@@ -60,8 +60,8 @@ __all__ = [
 ]
 
 CHUNK_DECOMPRESSED_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
-"""All decompressed sections of one chunk together: a chunk of 64 MiB at a ratio of 32, far above what logs reach.
-Without it many small bombs, each below the limit of a batch, would do what one large bomb cannot."""
+"""Bound on all decompressed sections of one chunk: a chunk of 64 MiB at a ratio of 32, far above what logs reach.
+Without it, many small bombs, each below the limit of a batch, would have the effect of a large one."""
 
 _RECORD_ERRORS: Final[dict[int, tuple[type[DecodeError], str]]] = {
     kernels.RECORDS_UNDERFLOW: (BufferUnderflow, "a record ends inside a field"),
@@ -87,7 +87,7 @@ def as_u8(data: bytes | bytearray | memoryview | U8) -> U8:
 
 
 def crc_valid_batches(data: U8, batches: BatchColumns) -> BoolArray:
-    """Is each batch's checksum that of its bytes? CRC-32C for magic 2, CRC-32 for 0 and 1."""
+    """Whether each batch's checksum matches its bytes: CRC-32C for magic 2, CRC-32 for 0 and 1."""
     data = kernels.read_only(data)
     is_v2 = batches.magic == 2
     if HAS_INSTRUCTION and is_v2.all():
@@ -105,7 +105,7 @@ def crc_valid_batches(data: U8, batches: BatchColumns) -> BoolArray:
 
 @kernels.compiled
 def _are_crcs_valid(data: U8, positions: I64, sizes: I64) -> BoolArray:
-    """Of batches of magic 2."""
+    """`crc_valid_batches` for batches of magic 2."""
     is_valid = np.empty(len(positions), np.bool_)
     for row in range(len(positions)):
         position = positions[row]
@@ -115,7 +115,7 @@ def _are_crcs_valid(data: U8, positions: I64, sizes: I64) -> BoolArray:
 
 
 def checksums_at(data: U8, positions: I64, magic: NDArray[np.int8]) -> I64:
-    """The checksums that are written in batches of whole headers."""
+    """The checksums in the headers of batches."""
     written = np.zeros(len(positions), np.int64)
     at = positions + np.where(magic >= 2, 17, 12)
     for shift in range(4):
@@ -124,7 +124,7 @@ def checksums_at(data: U8, positions: I64, magic: NDArray[np.int8]) -> I64:
 
 
 def frame_chunk(data: bytes | bytearray | memoryview | U8) -> tuple[BatchColumns, tuple[Finding, ...]]:
-    """Headers only: the batch columns of consecutive whole batches, and at most one finding where they stop."""
+    """Headers only: the batch columns of consecutive complete batches, and at most one finding where they stop."""
     array = as_u8(data)
     columns, _, stop_position, stop = kernels.frame_batches(array, 0, len(array))
     return BatchColumns(*columns), _stop_findings(array, stop_position, stop)
@@ -137,12 +137,12 @@ def decode_chunk(
     chunk_bytes_max: int = CHUNK_DECOMPRESSED_BYTES_MAX,
     crc: Literal["verify", "skip"] = "verify",
 ) -> RecordChunk:
-    """The records of whole consecutive batches of one log partition, as columns.
+    """The records of complete consecutive batches of one log partition, as columns.
 
-    Never raises for what the bytes hold: a batch that cannot be read is in `batches` without records and has a finding
-    (stage BATCH for header, checksum and compression, RECORD for what is inside), and bytes which are no batch at all
-    end the chunk with a finding of stage FILE. Without compressed batches the chunk's `data` is `data` itself.
-    `bytes_max` bounds one batch after decompression, `chunk_bytes_max` the whole of `data`.
+    No bytes make it raise: a batch that cannot be read is in `batches` without records and has a finding (stage BATCH
+    for header, checksum and compression, RECORD for errors inside), and bytes that are not a batch end the chunk with a
+    finding of stage FILE. Without compressed batches the chunk's `data` is `data` itself. `bytes_max` bounds one batch
+    after decompression, `chunk_bytes_max` the whole of `data`.
     """
     array = as_u8(data)
     columns, is_true, stop_position, stop = kernels.frame_batches(array, 0, len(array))
@@ -242,7 +242,7 @@ class _Sections:
 
     def _legacy_piece(self, entry_bytes: bytes, batches: BatchColumns, row: int, position: int, bytes_max: int) -> U8:
         entry = decode_entry(entry_bytes, bytes_max=bytes_max, is_crc_checked=False)
-        # what the header of a wrapper does not tell
+        # fields that the header of a wrapper does not have
         batches.base_offset[row] = entry.messages[0].offset
         batches.record_count[row] = len(entry.messages)
         for message in entry.messages:
@@ -277,7 +277,7 @@ def _with_legacy(records: RecordColumns, sections: _Sections) -> RecordColumns:
 def _with_control_types(
     array: U8, data: U8, batches: BatchColumns, records: RecordColumns, findings: list[Finding]
 ) -> RecordColumns:
-    """Set the control type from each control batch's first key; Kafka refuses keys below 4 bytes, so do we."""
+    """Set the control type from each control batch's first key. Kafka rejects keys below 4 bytes, and so does this."""
     control_rows = np.flatnonzero(batches.is_control)
     if not len(control_rows):
         return records
@@ -327,7 +327,7 @@ def batch_finding(array: U8, batches: BatchColumns, row: int, stage: str, error:
 
 
 def crc_finding(array: U8, batches: BatchColumns, row: int) -> Finding:
-    """A finding for a batch whose checksum is not that of its bytes."""
+    """A finding for a batch whose checksum does not match its bytes."""
     position = int(batches.position[row])
     batch = array[position : position + int(batches.size[row])].tobytes()
     try:
@@ -363,7 +363,7 @@ def _stop_findings(array: U8, stop_position: int, stop: int) -> tuple[Finding, .
     )
 
 
-# The reference reader: the format as one reads it, one field after the other. Tests hold the compiled loops against it.
+# The reference reader reads the format field by field. Tests compare the compiled loops with it.
 
 
 class _Cursor:
@@ -407,9 +407,9 @@ class _Cursor:
 def iter_records(
     batch: bytes, *, bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX, is_crc_checked: bool = True
 ) -> Iterator[Record]:
-    """The records of one whole batch of any magic, control batches included, read field by field in plain Python.
+    """The records of one complete batch of any magic, including control batches, read field by field in plain Python.
 
-    Raises subclasses of DecodeError; all of them before the first record is given. Byte positions of errors inside the
+    Raises subclasses of DecodeError, always before the first record is yielded. Byte positions of errors inside the
     records count from the start of the (decompressed) record section.
     """
     header = parse_header(batch)
@@ -466,7 +466,7 @@ def _section_records(header: BatchHeader, section: bytes) -> Iterator[Record]:
         cursor.position = body.end
         timestamp_ms = header.max_timestamp_ms
         if not header.is_log_append_time:
-            # the sum wraps at 64 bits, in Java and in the compiled loop
+            # the sum overflows at 64 bits, in Java and in the compiled loop
             timestamp_ms = (header.base_timestamp_ms + timestamp_delta + 2**63) % 2**64 - 2**63
         yield Record(header.base_offset + offset_delta, timestamp_ms, key, value, tuple(headers))
     if cursor.position != len(section):
@@ -474,7 +474,7 @@ def _section_records(header: BatchHeader, section: bytes) -> Iterator[Record]:
 
 
 def missing_offsets(batch: bytes) -> tuple[tuple[int, int], ...]:
-    """Ranges of offsets, both ends inclusive, which a batch of magic 2 spans but has no record for.
+    """Ranges of offsets, both ends inclusive, that a batch of magic 2 spans without records.
 
     Compaction and aborted transactions leave them. Raises subclasses of DecodeError for a batch that cannot be read.
     """

@@ -1,11 +1,11 @@
 """Replaces ids in bytes by pseudonyms of the same length, wherever they are used as ids.
 
-Of one length, because then nothing else has to change: no length prefix, no size of a record, whatever its type or
-version, also of types nobody knows, and in what clients nest in their bytes. Only a batch's checksum is computed again.
+Because the length stays, nothing else has to change: no length prefix and no record size, whatever its type or version.
+This includes unknown types, and what clients nest in their bytes. Only a batch's checksum is recomputed.
 
-Bytes are an id where they fill a text (its length is written before it, as Kafka's formats and MessagePack do), at the
-head of a member id that was made of it (`<client id>-<uuid>`), or between characters which are of no id: the
-address `/10.0.0.1` is not found in `/10.0.0.12`.
+Bytes are an id where they fill a whole string (preceded by its length, as in Kafka's formats and MessagePack), at the
+start of a member id that was derived from it (`<client id>-<uuid>`), or between characters that cannot be part of an
+id: the address `/10.0.0.1` is not found in `/10.0.0.12`.
 """
 
 import hmac
@@ -21,33 +21,33 @@ from coordinator_core.log.batch import with_crc
 from coordinator_core.log.compression import Codec, compress, decompress
 
 ID_BYTES_MIN: Final = 4
-"""Shorter ones would be found everywhere."""
+"""Shorter ids would be found everywhere."""
 ID_BYTES_MAX: Final = 32_767
-"""Of a text in a record."""
+"""Bound of a string in a record."""
 LABEL: Final = b"erased-"
-"""How a pseudonym begins that has room for it."""
+"""Prefix of a pseudonym that is long enough for it."""
 LABEL_ROOM: Final = 20
 
 ID_CHARACTERS: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.:-")
 MADE_OF_IT: Final = re.compile(rb"-(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9A-Za-z_-]{22})")
-"""What Kafka appends to a client id for a member id: a UUID, printed by Java or by Kafka."""
+"""What Kafka appends to a client id to make a member id: a UUID, printed by Java or by Kafka."""
 
 PORT: Final = re.compile(rb":[0-9]{1,5}(?![0-9A-Za-z.:-])")
-"""What may come after an address: Connect's workers write their URLs into what they subscribe with."""
+"""What may follow an address: Connect workers write their URLs into their subscription metadata."""
 
 HEADER_BYTES: Final = 61
-"""Of a batch of message format v2, up to its records (DefaultRecordBatch.RECORDS_OFFSET)."""
+"""Header of a batch of message format v2, up to its records (DefaultRecordBatch.RECORDS_OFFSET)."""
 ATTRIBUTES_POSITION: Final = 21
 MAGIC_POSITION: Final = 16
 CODEC_MASK: Final = 7
 LENGTH_POSITION: Final = 8
 LENGTH_FROM: Final = 12
-"""Where what a batch's length counts begins."""
+"""Where the bytes counted by a batch's length begin."""
 
 
 @dataclass(frozen=True)
 class Redaction:
-    """Ids, and what comes in their place: of the same length in bytes."""
+    """Ids, and their pseudonyms of the same length in bytes."""
 
     pseudonyms: Mapping[bytes, bytes]
 
@@ -57,7 +57,7 @@ class Redaction:
 
     @classmethod
     def of(cls, ids: Iterable[str], key: bytes) -> "Redaction":
-        """Pseudonyms of some ids; nobody who lacks the key can find out whose a pseudonym is."""
+        """Pseudonyms of some ids. Without the key, a pseudonym cannot be traced to its id."""
         return cls({id_: pseudonym(id_, key) for id_ in (text.encode() for text in ids)})
 
     @cached_property
@@ -66,7 +66,7 @@ class Redaction:
         return re.compile(b"|".join(map(re.escape, longest_first)))
 
     def may_be_in(self, data: bytes | memoryview) -> bool:
-        """Is one of the ids there at all, as an id or not?"""
+        """Whether the bytes of one of the ids occur at all, as an id or not."""
         return self._pattern.search(data) is not None
 
     def of_bytes(self, data: bytes) -> bytes:
@@ -85,7 +85,7 @@ class Redaction:
         return self.of_bytes(data).decode("utf-8", "surrogatepass") if self.may_be_in(data) else text
 
     def of_batch(self, batch: bytes) -> bytes:
-        """The same batch with pseudonyms and a checksum that fits; one that cannot be read stays damaged.
+        """The same batch with pseudonyms and a matching checksum; an unreadable batch stays damaged.
 
         Raises NotRedactable.
         """
@@ -118,9 +118,9 @@ class Redaction:
 
 
 def pseudonym(id_: bytes, key: bytes) -> bytes:
-    """The pseudonym of an id: HMAC-SHA256 of it, in hexadecimal, as long as the id.
+    """The pseudonym of an id: its HMAC-SHA256 in hexadecimal, with the length of the id.
 
-    An address keeps its `/`, by which it is known to be one. Raises ValueError for an id too short to be distinct.
+    An address keeps its `/`, which marks it as an address. Raises ValueError for an id too short to be distinct.
     """
     if not ID_BYTES_MIN <= len(id_) <= ID_BYTES_MAX:
         raise ValueError(f"an id of {ID_BYTES_MIN} to {ID_BYTES_MAX} bytes can be erased")
@@ -140,13 +140,14 @@ def _is_id(data: bytes, start: int, end: int) -> bool:
         lengths = [end - start, *([end - start + len(more[0])] if more else [])]
         if before.endswith(tuple(prefix for length in lengths for prefix in _prefixes(length))):
             return True
-    # else the same two bytes are the int16 length of a text longer by one: its last character comes after the id
+    # otherwise these two bytes are the int16 length of a string that is longer by one: its last character follows the
+    # id
     is_begun = start == 0 or data[start - 1] not in ID_CHARACTERS
     return is_begun and is_ended
 
 
 def _prefixes(length: int) -> Iterator[bytes]:
-    """How the length of a text is written before it: int16, uvarint of one more, and MessagePack's ways."""
+    """The encodings of a string length before the string: int16, uvarint of length + 1, and those of MessagePack."""
     yield length.to_bytes(2, "big")
     yield _uvarint(length + 1)
     if length < 32:

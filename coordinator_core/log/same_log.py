@@ -1,11 +1,11 @@
-"""Are two copies of a log partition copies of one log, or is one of them of a topic that was recreated?
+"""Whether two copies of a log partition are copies of one log, or one of them belongs to a recreated topic.
 
-What Kafka promises of one log: a leader epoch has one leader, which writes each offset once, and epochs follow one
-another in time. The cleaner takes records away; a record that it leaves keeps its offset, key, value and time.
+Kafka guarantees for one log: a leader epoch has one leader, which writes each offset once, and epochs follow one
+another in time. The cleaner removes records; a record that it keeps has the same offset, key, value and time as before.
 
-So a record that both copies have proves one log. Where no record is in both, the first offset with two records decides:
-two records of one leader epoch are of two logs, and so are two of which the one with the lower epoch was written later:
-the tail of a leader that died is older than what its successor wrote there.
+So a record in both copies proves one log. Where no record is in both, the first offset with two records decides. Two
+records of one leader epoch belong to two logs. So do two records of which the one with the lower epoch was written
+later: in one log, the tail of a dead leader is older than what its successor wrote there.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ import numpy as np
 from coordinator_core.log.chunk import BatchColumns, BoolArray, RecordChunk
 
 CLOCKS_APART_MS_MAX: Final = 60_000
-"""Clocks of two leaders may be so far apart, and a leader that lost its office may write for so long."""
+"""By how much the clocks of two leaders may differ, and how long a leader that lost its leadership may still write."""
 RECORDS_COMPARED_MAX: Final = 1_000
-"""Offsets that both copies have: copies of one log share nearly every one of them."""
+"""How many common offsets are compared: copies of one log share nearly every record."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherLog:
-    """Two records at one offset which cannot be of one log."""
+    """Two records at one offset that cannot belong to one log."""
 
     offset: int
     known_epoch: int | None
@@ -33,7 +33,8 @@ class OtherLog:
 
 
 def share_a_batch(known: BatchColumns, found: BatchColumns) -> bool:
-    """Do the headers of two copies agree in a batch: its offsets, leader epoch, number of records and latest time?"""
+    """Whether the headers of two copies agree in a batch: offsets, leader epoch, number of records and max
+    timestamp."""
     of_known = {key for key in _headers(known) if key is not None}
     return any(key in of_known for key in _headers(found))
 
@@ -47,7 +48,7 @@ def _headers(batches: BatchColumns) -> list[tuple[int, ...] | None]:
         batches.max_timestamp_ms,
     )
     rows = zip(*(column[: 10 * RECORDS_COMPARED_MAX].tolist() for column in columns), strict=True)
-    # an emptied batch and one without a time say too little
+    # an emptied batch and one without a timestamp prove too little
     return [row if row[3] > 0 and row[4] >= 0 else None for row in rows]
 
 
@@ -58,10 +59,10 @@ def other_log(
     known_has_epoch: BoolArray | None = None,
     found_has_epoch: BoolArray | None = None,
 ) -> OtherLog | None:
-    """The first offset at which two copies show that they are of two logs; None where they do not.
+    """The first offset at which two copies turn out to be of two logs; None where they do not.
 
-    `known_has_epoch`, `found_has_epoch`: one bool a batch, False where its header was made up. Without an epoch only
-    the beginning of a log decides.
+    `known_has_epoch`, `found_has_epoch`: one bool for each batch, False where its header was made up. Without an epoch
+    only the beginning of a log decides.
     """
     offsets, of_known, of_found = np.intersect1d(
         known.records.offset, found.records.offset, assume_unique=False, return_indices=True
@@ -86,7 +87,7 @@ def other_log(
 
 
 def _is_proof(it: OtherLog) -> bool:
-    """Can no leader's lost tail explain the two records?"""
+    """Whether no leader's lost tail can explain the two records."""
     if it.known_epoch is None or it.found_epoch is None:
         return it.offset == 0 and min(it.known_ms, it.found_ms) >= 0 and _is_apart(it.known_ms, it.found_ms)
     if it.known_epoch == it.found_epoch:

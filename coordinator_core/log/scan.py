@@ -1,7 +1,7 @@
-"""From a whole segment file to its batches, with a finding for every byte range which is none.
+"""Scans a whole segment file for batches, with a finding for each byte range that is not a batch.
 
-Kafka's own recovery cuts a segment at the first bad byte. A cold copy is read differently: what is damaged is said, and
-reading goes on at the next place where a whole batch with a valid checksum starts.
+Kafka's own recovery truncates a segment at the first bad byte. A cold copy is read differently: damage is reported, and
+the scan continues at the next complete batch with a valid checksum.
 """
 
 from collections.abc import Callable
@@ -19,25 +19,25 @@ from coordinator_core.log.legacy import decode_entry
 from coordinator_core.log.records import as_u8, crc_finding, crc_valid_batches
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-"""A segment's offsets fit into 31 bits above its base offset (LogSegment.canConvertToRelativeOffset): the index needs
-it, so a base offset beyond is damage."""
+"""A segment's offsets fit into 31 bits above its base offset (LogSegment.canConvertToRelativeOffset), because the index
+requires it; a base offset beyond that is damaged."""
 
 RESYNC_CRC_FACTOR: Final = 4
-"""How often, on average, a byte of the file may go through a checksum in the search for the next batch. Crafted headers
-every few bytes could otherwise each claim megabytes, and the search would never end."""
+"""How often, on average, a byte of the file may be checksummed in the search for the next batch. Otherwise crafted
+headers every few bytes could each claim megabytes, and the search would take forever."""
 
 WINDOW_BYTES: Final = 1 << 25
-"""So much of a file is framed and checked at a time: what is in memory of a mapped file is bounded by it."""
+"""How much of a file is framed and checked at a time. It bounds how much of a mapped file is in memory."""
 
 LOOK_BACK_BYTES: Final = 1 << 20
 LOOK_BACK_PART: Final = 8
-"""Where a segment that was read before goes on is looked for in so many bytes before its end, then in twice as many, up
-to so large a part of it where that is more: to frame the rest costs no more than to look further."""
+"""The end of a segment that was read before is searched for in this many bytes, then in twice as many, up to
+1/LOOK_BACK_PART of the segment if that is more: framing the rest costs no more than searching further."""
 CANDIDATES_MAX: Final = 64
-"""So many places that look like a batch are tried: the bytes of an offset may be anywhere in zeros and in values."""
+"""How many candidates for a batch are tried: the bytes of an offset may occur anywhere in zeros and in values."""
 
 TORN_TAIL: Final = "a torn tail"
-"""End of the message of a batch that Kafka was writing: with the next copy the rest comes."""
+"""End of the message for a batch that Kafka was writing: the next copy will have the rest."""
 STOP_UNCONFIRMED: Final = 100
 """In addition to the STOP_ codes of the compiled loops."""
 
@@ -51,15 +51,15 @@ class SegmentScan:
 
     batches: BatchColumns
     crc_valid: BoolArray
-    """One a batch. A batch which is framed well but has a wrong checksum is here, and has a finding of stage BATCH."""
+    """One for each batch. A framed batch with a wrong checksum is included, and has a finding of stage BATCH."""
     findings: tuple[Finding, ...]
     """Of stage FILE (TRUNCATED_BATCH, INVALID_BATCH) and BATCH (CRC_MISMATCH), ascending by byte position."""
     skipped: tuple[tuple[int, int], ...]
     """Byte ranges [from, to) of the findings of stage FILE."""
     next_offset: int
-    """One above the last batch's last offset; at least the base offset."""
+    """The last batch's last offset + 1; at least the base offset."""
     end_position: int
-    """Where the bytes end which are not trailing zeros of a preallocated file."""
+    """Where the data end, before the trailing zeros of a preallocated file."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class _Budget:
 
 
 def keep() -> None:
-    """Let nothing go."""
+    """Release nothing."""
 
 
 def scan_segment(
@@ -80,13 +80,13 @@ def scan_segment(
     from_position: int = 0,
     let_go: Callable[[], object] = keep,
 ) -> SegmentScan:
-    """Frame and check a whole `.log` file, which may be memory-mapped; never raises for what it holds.
+    """Frame and check a whole `.log` file, which may be memory-mapped. No bytes make it raise.
 
-    `base_offset` is that of the file's name; `next_offset_min` is the next offset of the segment before, below which a
-    batch would go back. Findings of stage FILE: TRUNCATED_BATCH for a torn tail, INVALID_BATCH for any other range that
-    is no batch. Zeros up to the end of the file are a preallocated tail, not a finding. `let_go` is called when bytes
-    read so far are hardly read again: pages of a mapping may be dropped then. `from_position`: where a batch begins,
-    before which nothing is looked at.
+    `base_offset` is that of the file's name; `next_offset_min` is the end of the previous segment, below which a batch
+    would go back. Findings of stage FILE: TRUNCATED_BATCH for a torn tail, INVALID_BATCH for any other range that is
+    not a batch. Zeros up to the end of the file are a preallocated tail, not a finding. `let_go` is called when the
+    bytes read so far are hardly needed again: pages of a mapping may be released then. `from_position`: where a batch
+    begins; bytes before it are ignored.
     """
     array = as_u8(data)
     end = len(array)
@@ -115,7 +115,7 @@ def scan_segment(
             part, crc_valid = _rows(part, len(part) - 1), crc_valid[:-1]
         is_tail = not goes_on and (stop == kernels.STOP_END or kernels.skip_zeros(array, stop_position, end) == end)
         if not goes_on and len(part) and not crc_valid[-1]:
-            # only a good neighbour confirms the header of a damaged batch, and the last of a run has none
+            # only a good neighbour confirms the header of a damaged batch, and the last one of a run has none
             offset_min = int(part.last_offset[-2]) + 1 if len(part) > 1 else next_offset
             last_position, last_offset = int(part.position[-1]), int(part.last_offset[-1])
             if not (is_tail or _is_torn_neighbour(array, stop_position, stop, last_offset + 1, offset_max)) or (
@@ -156,10 +156,10 @@ def scan_segment(
 def without_misplaced_end(
     scan: SegmentScan, data: U8, *, offset_end: int | None, first_timestamp_ms: int | None
 ) -> SegmentScan:
-    """The scan of a segment behind which another one begins, at `offset_end` and with a record of that time: where its
-    last batch alone reaches behind that, and is older, the base offset in its header is damaged, which no checksum
-    covers. It is then a finding of stage FILE. (Where the cleaner merged segments, and a copy still has the later one
-    of them, what reaches behind its beginning is not older.)
+    """The scan of a segment, given the beginning of the next segment: `offset_end` and the time of its first record. If
+    only the last batch reaches beyond that offset, and is older, the base offset in its header is damaged, which no
+    checksum covers; it becomes a finding of stage FILE. (Where the cleaner merged segments, and a copy still has the
+    later one of them, batches beyond its beginning are not older.)
     """
     batches = scan.batches
     if offset_end is None or first_timestamp_ms is None or not len(batches) or not scan.crc_valid[-1]:
@@ -196,10 +196,10 @@ def scan_end(
     is_last: bool = False,
     let_go: Callable[[], object] = keep,
 ) -> SegmentScan | None:
-    """The same of the end of a segment alone: from a batch on that is known, given its first and last offset.
+    """`scan_segment` for only the end of a segment: from a known batch on, given its first and last offset.
 
-    None where that batch is not found near the end, or where what follows it is not whole batches up to the last byte:
-    then the segment is to be read whole. (A value may hold the bytes of a batch, but what is around it is none.)
+    None where that batch is not found near the end, or where anything but complete batches up to the last byte follows
+    it: then the whole segment must be read. (A value may contain the bytes of a batch, but then no batches follow.)
     """
     array = as_u8(data)
     position = _find_batch(array, *known)
@@ -219,13 +219,14 @@ def scan_end(
 
 
 def _find_batch(array: U8, base_offset: int, last_offset: int) -> int:
-    """Where near the end of a segment a batch with these offsets and a valid checksum is; -1: nowhere."""
+    """The position near the end of a segment of a batch with these offsets and a valid checksum; -1 if there is
+    none."""
     end = len(array)
     farthest = max(0, end - max(LOOK_BACK_BYTES, end // LOOK_BACK_PART))
     sought = base_offset.to_bytes(8, "big")
     lowest, candidate_count = end, 0
     while lowest > farthest:
-        # what is not looked at need not come from the disk: little by little
+        # search backwards in steps, so that unneeded parts are not read from the disk
         looked_at, lowest = lowest, max(farthest, end - max(LOOK_BACK_BYTES, 2 * (end - lowest)))
         window = array[lowest:end].tobytes()
         at = looked_at - lowest
@@ -262,7 +263,7 @@ def _concatenated(parts: list[BatchColumns]) -> BatchColumns:
 
 
 def _is_torn_neighbour(array: U8, position: int, stop: int, offset_min: int, offset_max: int) -> bool:
-    """Is what starts at `position` the head of a torn batch that goes on where the one before it ended?"""
+    """Whether the bytes at `position` are the head of a torn batch that continues at the end of the one before."""
     if stop != kernels.STOP_TRUNCATED:
         return False
     head = array[position : position + 8].tobytes()
@@ -270,7 +271,7 @@ def _is_torn_neighbour(array: U8, position: int, stop: int, offset_min: int, off
 
 
 def _resync(array: U8, position: int, end: int, offset_min: int, offset_max: int, budget: _Budget) -> int:
-    """The next position of a batch with plausible header and valid checksum, else the end of the file's data."""
+    """The next position of a batch with a plausible header and a valid checksum, else the end of the file's data."""
     while (position := kernels.next_header(array, position, end, offset_min, offset_max)) >= 0:
         size = kernels.LOG_OVERHEAD_BYTES + int.from_bytes(array[position + 8 : position + 12].tobytes(), "big")
         budget.bytes_left -= size
@@ -313,16 +314,17 @@ def _range_finding(array: U8, start: int, stop: int, reason: int, is_last: bool)
 
 
 def _complete_legacy(array: U8, batches: BatchColumns, crc_valid: BoolArray) -> None:
-    """Set base offset and record count of compressed legacy wrappers, whose headers do not tell them.
+    """Set base offset and record count of compressed legacy wrappers, whose headers do not have them.
 
-    A wrapper whose messages reach behind the batch before it keeps its own offset: the columns stay in log order.
+    A wrapper whose messages begin before the end of the previous batch keeps its own offset: the columns stay in log
+    order.
     """
     for row in np.flatnonzero((batches.magic < 2) & (batches.codec != 0) & crc_valid).tolist():
         start = int(batches.position[row])
         try:
             entry = decode_entry(array[start : start + int(batches.size[row])].tobytes(), is_crc_checked=False)
         except DecodeError:
-            continue  # decode_chunk gives the finding; here the wrapper stays one batch
+            continue  # decode_chunk reports the finding; here the wrapper stays one batch
         first_offset = entry.messages[0].offset
         batches.record_count[row] = len(entry.messages)
         if first_offset > (batches.last_offset[row - 1] if row else -1):

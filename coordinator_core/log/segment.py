@@ -1,4 +1,4 @@
-"""Names and small text files of a broker's log directory. Nothing is opened here.
+"""Names and small text files in a broker's log directory. No file is opened here.
 
 Sources: LogFileUtils (names and suffixes), UnifiedLog.parseTopicPartitionName, CheckpointFile, PartitionMetadataFile,
 MetaProperties.
@@ -14,12 +14,12 @@ from coordinator_core.errors import InvalidCheckpoint
 
 _SEGMENT: Final = re.compile(r"([0-9]{20})\.log(\.swap)?", re.ASCII)
 _PARTITION_FOLDER: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})", re.ASCII)
-"""Topic name as Kafka allows it, a dash, the partition without leading zeros. Folders that are on their way out of the
-broker end in `.<uuid>-delete`, `-future` or `-stray`, so their last part is no number."""
+"""Topic name as Kafka allows it, a dash, the partition without leading zeros. Folders that are being removed or moved
+end in `.<uuid>-delete`, `-future` or `-stray`, so their last part is not a number."""
 _TOPIC_ID: Final = re.compile(r"^topic_id: *([A-Za-z0-9_-]{22})\s*$", re.ASCII | re.MULTILINE)
 _CLUSTER_ID: Final = re.compile(r"^cluster\.id *[=:] *(\S{1,256})\s*$", re.MULTILINE)
 _NO_TOPIC_ID: Final = "A" * 22
-"""Uuid.ZERO_UUID: a topic of before Kafka 2.8 has none."""
+"""Uuid.ZERO_UUID: a topic from before Kafka 2.8 has no id."""
 _OFFSET_MAX: Final = 2**63 - 1
 _PARTITION_MAX: Final = 2**31 - 1
 
@@ -31,7 +31,7 @@ class SegmentFile:
     name: str
     base_offset: int
     is_swap: bool
-    """A cleaned segment which a crash left before it took its final name."""
+    """A cleaned segment that a crash left before it got its final name."""
 
 
 def select_segments(names: Iterable[str]) -> tuple[SegmentFile, ...]:
@@ -51,7 +51,7 @@ def select_segments(names: Iterable[str]) -> tuple[SegmentFile, ...]:
 
 
 def parse_partition_folder(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a folder `<topic>-<partition>`, or None where it is none of a live partition."""
+    """(topic, partition) of a folder `<topic>-<partition>`, or None where it is not the folder of a live partition."""
     match = _PARTITION_FOLDER.fullmatch(name)
     if match is None or match[1] in (".", "..") or int(match[2]) > _PARTITION_MAX:
         return None
@@ -59,10 +59,10 @@ def parse_partition_folder(name: str) -> tuple[str, int] | None:
 
 
 def parse_checkpoint(text: str) -> dict[tuple[str, int], int]:
-    """Offsets by (topic, partition) from log-start-offset-checkpoint, replication-offset-checkpoint and their like.
+    """Offsets by (topic, partition) from log-start-offset-checkpoint, replication-offset-checkpoint and similar files.
 
-    Line 1 is the format version 0, line 2 the number of entries, then one `topic partition offset` a line. Raises
-    InvalidCheckpoint, without repeating what the file holds.
+    Line 1 is the format version 0, line 2 the number of entries, then follows one `topic partition offset` on each
+    line. Raises InvalidCheckpoint, with a message that does not contain the file's text.
     """
     lines = text.splitlines()
     if len(lines) < 2 or lines[0].strip() != "0":
@@ -82,8 +82,8 @@ def parse_checkpoint(text: str) -> dict[tuple[str, int], int]:
 def parse_leader_epochs(text: str) -> tuple[tuple[int, int], ...]:
     """(leader epoch, its first offset), ascending, from leader-epoch-checkpoint in a partition folder.
 
-    Line 1 is the format version 0, line 2 the number of entries, then one `epoch offset` a line. Raises
-    InvalidCheckpoint, without repeating what the file holds.
+    Line 1 is the format version 0, line 2 the number of entries, then follows one `epoch offset` on each line. Raises
+    InvalidCheckpoint, with a message that does not contain the file's text.
     """
     lines = text.splitlines()
     if len(lines) < 2 or lines[0].strip() != "0":
@@ -103,13 +103,13 @@ def parse_leader_epochs(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def parse_topic_id(text: str) -> str | None:
-    """The topic id in partition.metadata, as Kafka prints it; None where there is none."""
+    """The topic id in partition.metadata, as Kafka prints it; None if there is none."""
     found = _TOPIC_ID.search(text)
     return None if found is None or found[1] == _NO_TOPIC_ID else found[1]
 
 
 def parse_kafka_cluster_id(text: str) -> str | None:
-    """The cluster's own id in meta.properties; None where there is none."""
+    """The cluster id in meta.properties; None if there is none."""
     found = _CLUSTER_ID.search(text)
     return None if found is None else found[1]
 

@@ -1,7 +1,7 @@
-"""The files of a partition folder, as a broker writes them: segments, indexes, and the two small ones next to them.
+"""The files of a partition folder, as a broker writes them: segments, indexes, and the two small metadata files.
 
-Nothing is opened here: each file is a name and its bytes. A broker rebuilds missing indexes, but takes a folder without
-`partition.metadata` for a stray one.
+No file is opened here: each one is returned as a name and its bytes. A broker rebuilds missing indexes, but considers a
+folder without `partition.metadata` stray.
 
 Sources: LocalLog.roll, LogSegment (append, shouldRoll, onBecomeInactiveSegment), OffsetIndex, TimeIndex,
 LeaderEpochCheckpointFile, PartitionMetadataFile, CheckpointFile.
@@ -20,11 +20,11 @@ SEGMENT_BYTES: Final = 100 * 1024 * 1024
 SEGMENT_MS: Final = 7 * 24 * 3600 * 1000
 """`segment.ms` by default."""
 INDEX_INTERVAL_BYTES: Final = 4096
-"""`index.interval.bytes` by default: bytes of log between two entries of an index."""
+"""`index.interval.bytes` by default: bytes of log between two index entries."""
 INDEX_BYTES_MAX: Final = 10 * 1024 * 1024
 """`segment.index.bytes` by default: a full index ends its segment."""
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-"""Indexes hold offsets relative to the segment's."""
+"""Indexes store offsets relative to the segment's base offset."""
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 """Relative offset of the last record of a batch, byte position of the batch."""
@@ -44,7 +44,7 @@ class LogFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentRules:
-    """When a segment ends; the defaults are those of a coordinator topic."""
+    """When a segment is rolled; the defaults are those of a coordinator topic."""
 
     segment_bytes: int = SEGMENT_BYTES
     segment_ms: int = SEGMENT_MS
@@ -54,7 +54,7 @@ class SegmentRules:
 
 @dataclass(slots=True)
 class _Segment:
-    """A segment which is being filled."""
+    """A segment that is being filled."""
 
     base_offset: int
     rules: SegmentRules
@@ -80,7 +80,7 @@ class _Segment:
         )
 
     def append(self, batch: bytes, last_offset: int, max_timestamp_ms: int) -> None:
-        """Add a batch, and entries to the indexes where enough bytes came since the last ones."""
+        """Append a batch, and index entries where enough bytes came since the last ones."""
         if self.first_timestamp_ms is None and max_timestamp_ms >= 0:
             self.first_timestamp_ms = max_timestamp_ms
         if max_timestamp_ms > self.max_timestamp_ms:
@@ -93,7 +93,7 @@ class _Segment:
         self.bytes_since_index_entry += len(batch)
 
     def index_time(self) -> None:
-        """Note the largest timestamp, unless the index has it (TimeIndex.maybeAppend)."""
+        """Add the largest timestamp to the time index, unless the index has it (TimeIndex.maybeAppend)."""
         known_ms = (
             TIME_ENTRY.unpack_from(self.time_index, len(self.time_index) - TIME_ENTRY.size)[0]
             if (self.time_index)
@@ -114,10 +114,10 @@ class _Segment:
 def segment_files(
     batches: Iterable[bytes], *, start_offset: int = 0, rules: SegmentRules | None = None
 ) -> Iterator[LogFile]:
-    """`.log`, `.index` and `.timeindex` of every segment, in order, for whole batches of magic 2 in log order.
+    """`.log`, `.index` and `.timeindex` of every segment, in order, for complete batches of magic 2 in log order.
 
-    The first segment is named by `start_offset`, each later one by its first batch; without batches there is one empty
-    segment. Raises EncodeError where a batch begins below the end of the one before.
+    The name of the first segment is `start_offset`, that of each later one its first batch's base offset; without
+    batches there is one empty segment. Raises EncodeError where a batch begins before the end of the previous one.
     """
     rules = rules or SegmentRules()
     segment = _Segment(start_offset, rules)
@@ -140,7 +140,7 @@ def leader_epoch_checkpoint(epochs: Sequence[tuple[int, int]]) -> LogFile:
 
 
 def partition_metadata(topic_id: str) -> LogFile:
-    """`partition.metadata`: the topic id, 22 characters, which the cluster's metadata has for the topic."""
+    """`partition.metadata`: the topic id, 22 characters, as in the cluster's metadata."""
     return LogFile(PARTITION_METADATA, f"version: 0\ntopic_id: {topic_id}\n".encode())
 
 

@@ -1,15 +1,13 @@
 """The columnar replay of offset commits: the bulk of a `__consumer_offsets` partition, decoded and replayed in compiled
 loops.
 
-One `ColumnarOffsetReplay` a log partition is fed its chunks in log order and answers, per chunk, the rows of
-silver.offset_commits whose outcome is now known, and which records are for somebody else. It decides as
-`replay.py` does (OffsetMetadataManager): a property test holds the two together. Rows of open transactions
-wait for their marker and come out with a later chunk, or from `finish`. How a log is cut into chunks makes no
-difference to the rows.
+A `ColumnarOffsetReplay` for each log partition is fed its chunks in log order. For each chunk it returns the rows of
+silver.offset_commits whose outcome is now known, and which records are left for other replays. It decides like
+`replay.py` (OffsetMetadataManager); a property test compares the two. Rows of open transactions wait for their marker
+and are returned with a later chunk, or by `finish`. The rows do not depend on how the log is cut into chunks.
 
-Only the layouts that Kafka writes are read in compiled code. Whatever else a key or value holds is read once
-more by the codec: it may be fine (a tag of a later Kafka, bytes behind the last field), else it becomes a
-`Finding`.
+Compiled code reads only the layouts that Kafka writes. The codec reads any other key or value again: it may be valid (a
+tag of a later Kafka, bytes after the last field); otherwise it becomes a `Finding`.
 """
 
 from collections.abc import Sequence
@@ -39,16 +37,16 @@ _INT32_MAX: Final = 2**31 - 1
 _NO_BYTES: Final[U8] = np.frombuffer(b"", np.uint8)
 NO_WRITER: Final = -1
 _GROUP_KEY_PREFIX: Final = int(RecordType.GROUP_METADATA).to_bytes(2, "big")
-"""A key which holds a group and nothing else: what the codec needs to read a group on its own."""
+"""Prefix that makes a group's bytes a key with only the group, so that the codec can read a group alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitColumns:
-    """Rows of silver.offset_commits as arrays of one length, in log order. Times are epoch milliseconds.
+    """Rows of silver.offset_commits as arrays of equal length, in log order. Times are epoch milliseconds.
 
-    A `..._valid` array is False where its column is null; the value there then means nothing.
-    `group`, `topic` and `topic_id` are indices into `groups`, `topics` and `topic_ids`, which belong to the
-    columnar replay and only ever grow at their end.
+    A `..._valid` array is False where its column is null; the value there has no meaning. `group`, `topic` and
+    `topic_id` are indexes into `groups`, `topics` and `topic_ids`, which belong to the columnar replay and only grow at
+    their end.
     """
 
     groups: Sequence[str]
@@ -62,30 +60,30 @@ class CommitColumns:
     """-1: null."""
     partition: I32
     is_value: BoolArray
-    """False: a tombstone, where committed offset, metadata and commit time are null."""
+    """False for a tombstone, whose committed offset, metadata and commit time are null."""
     committed_offset: I64
     leader_epoch: I32
     leader_epoch_valid: BoolArray
     metadata_offsets: I32 | I64
-    """One more than there are rows: row `i` is `metadata_data[metadata_offsets[i]:metadata_offsets[i + 1]]`,
-    UTF-8. int32 as Arrow's strings, int64 as its large strings if there are 2 GiB or more."""
+    """One more than there are rows: row `i` is `metadata_data[metadata_offsets[i]:metadata_offsets[i + 1]]`, UTF-8.
+    int32 like Arrow's strings, int64 like its large strings from 2 GiB on."""
     metadata_data: U8
     commit_time_ms: I64
     expire_time_ms: I64
     expire_time_valid: BoolArray
     value_version: I8
-    """Of OffsetCommitValue; -1 of a tombstone."""
+    """Version of OffsetCommitValue; -1 for a tombstone."""
     recorded_at_ms: I64
-    """The record's own timestamp; -1 where it has none."""
+    """The record's own timestamp; -1 if it has none."""
     producer_id: I64
-    """The batch's; -1: none."""
+    """That of the batch; -1 if it has none."""
     is_transactional: BoolArray
-    """The batch's bit, which decides nothing: the producer id does."""
+    """The batch's transactional bit, which decides nothing: the producer id does."""
     outcome: I8
     applied_valid: BoolArray
-    """Of the two below: the outcome is APPLIED."""
+    """Validity of the next two columns: the outcome is APPLIED."""
     applied_log_offset: I64
-    """The marker's for a commit with a producer id, else the record's own."""
+    """For a commit with a producer id the marker's offset, else the record's own."""
     applied_at_ms: I64
     change: I8
     """-1: null."""
@@ -93,7 +91,7 @@ class CommitColumns:
     previous_offset_valid: BoolArray
     delta: I64
     delta_valid: BoolArray
-    """Also False where the difference fits no int64."""
+    """Also False where the difference overflows an int64."""
 
     def __len__(self) -> int:
         return len(self.log_offset)
@@ -101,16 +99,16 @@ class CommitColumns:
 
 @dataclass(frozen=True, slots=True)
 class Touches:
-    """Offset-commit values which make a simple classic group if the group map holds none, in log order.
+    """Offset-commit values that create a simple classic group if the group map has none, in log order.
 
-    The first of each group, and the first after each tombstone that may remove the group (types 2, 3, 11,
+    These are the first of each group, and the first after each tombstone that may remove the group (types 2, 3, 11,
     17).
     """
 
     log_offset: I64
     group: I32
     operation_last_offset: I64
-    """Inclusive: of the last record of the operation which the record is part of."""
+    """Last offset, inclusive, of the operation that contains the record."""
     timestamp_ms: I64
 
     def __len__(self) -> int:
@@ -119,34 +117,34 @@ class Touches:
 
 @dataclass(frozen=True, slots=True)
 class ColumnarCounts:
-    """Where the records of a chunk went. The first is the sum of the others."""
+    """The records of a chunk by kind. The first is the sum of the others."""
 
     record_count: int
     decoded_count: int
     """Offset-commit values."""
     tombstone_count: int
-    """Of offset commits."""
+    """Tombstones of offset commits."""
     control_count: int
     quarantined_count: int
     other_count: int
-    """Records of other types, known or not: whoever reads `others` counts them."""
+    """Records of other types, known or not; the reader of `others` counts them in detail."""
     unknown_field_count: int = 0
-    """Of the values: those with tagged fields that no declaration knows."""
+    """Values with tagged fields that no declaration has."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnarOutput:
-    """What one chunk came to."""
+    """The results of one chunk."""
 
     commits: CommitColumns
     others: I64
-    """Rows of the chunk's records in data batches which are no offset commits, ascending."""
+    """Rows of the chunk's records in data batches that are not offset commits, ascending."""
     other_operations: I32
-    """Per element of `others`: index into `operation_last_offset`, or -1: an unknown type, or no group in the
-    key."""
+    """For each element of `others`: index into `operation_last_offset`, or -1 for an unknown type or a key without a
+    group."""
     operation_last_offset: I64
-    """Per operation of the chunk: maximal run of records in one batch with one timestamp and one group,
-    offset commits among them. Operations are numbered in log order, from 0 in each chunk."""
+    """For each operation of the chunk, its last offset. An operation is a maximal run of records in one batch with one
+    timestamp and one group, including offset commits. Operations are numbered in log order, from 0 in each chunk."""
     touches: Touches
     findings: tuple[Finding, ...]
     counts: ColumnarCounts
@@ -154,28 +152,28 @@ class ColumnarOutput:
 
 @dataclass(frozen=True, slots=True)
 class ColumnarState:
-    """All that a columnar replay knows between two chunks: what a later columnar replay needs to go on."""
+    """The state of a columnar replay between two chunks, from which a later one continues."""
 
     keys: Interned
     groups: Interned
     topics: Interned
     topic_ids: Interned
     key_arrays: KeyArrays
-    """One element a key."""
+    """One element for each key."""
     group_touched: BoolArray
-    """One element a group."""
+    """One element for each group."""
     carried: RowArrays
     """The rows of open transactions."""
     carried_metadata: U8
     writer: int = NO_WRITER
-    """Which coordinator wrote last, as `history.last_offsets` finds out."""
+    """Which coordinator wrote last, as determined by `history.last_offsets`."""
 
 
 class ColumnarOffsetReplay:
-    """Offset commits of one log partition. Keeps the offset in force per key, and the rows of open
+    """Replays offset commits of one log partition. It keeps the offset in force for each key, and the rows of open
     transactions.
 
-    After an exception from `feed`, which no bytes can cause, it is not to be used any more.
+    It must not be used after `feed` raised an exception, which no bytes can cause.
     """
 
     def __init__(self, state: ColumnarState | None = None) -> None:
@@ -199,7 +197,7 @@ class ColumnarOffsetReplay:
         self._name()
 
     def export_state(self) -> ColumnarState:
-        """What a new columnar replay needs to go on from here. Take it between two feeds."""
+        """The state from which a new columnar replay continues here. Call it between two feeds."""
         count = len(self._keys)
         return ColumnarState(
             keys=self._keys.export(),
@@ -222,18 +220,18 @@ class ColumnarOffsetReplay:
         return found
 
     def pending_of(self, group: int) -> tuple[I64, I64]:
-        """Log offset and time (-1: none) of the commits of a group whose transactions are open, between two feeds."""
+        """Log offset and time (-1: none) of a group's commits in open transactions, between two feeds."""
         rows = np.flatnonzero((self._carried.group == group) & self._carried.is_value)
         return self._carried.log_offset[rows], self._carried.recorded_at_ms[rows]
 
     def forget_touch(self, group: int) -> None:
-        """The next commit of a group makes a simple group where there is none, as the first one did."""
+        """Let the group's next commit create a simple group again if there is none, like the first one did."""
         self._group_touched[group] = False
 
     def feed(self, chunk: RecordChunk) -> ColumnarOutput:
         """Replay the next chunk of the log. Raises CoreError if its positions lie outside its data."""
         data = chunk.data.view()
-        data.flags.writeable = False  # one type for compiled code, whoever made the chunk
+        data.flags.writeable = False  # one array type for compiled code, whatever the chunk's source
         records = _record_arrays(chunk)
         batches = self._batch_arrays(chunk)
         carried_count = len(self._carried.key)
@@ -284,12 +282,12 @@ class ColumnarOffsetReplay:
         )
 
     def finish(self) -> CommitColumns:
-        """The rows still open at the end of the log, as PENDING. Changes nothing: the columnar replay can go on from
-        here."""
+        """The rows of transactions still open at the end of the log, as PENDING. It changes nothing: the replay can
+        continue."""
         return self._columns(_NO_BYTES, self._carried_metadata, self._carried)
 
     def offsets_in_force(self) -> dict[OffsetKey, tuple[int, int]]:
-        """Per key with a committed offset: (committed offset, log offset of its record)."""
+        """For each key with a committed offset: (committed offset, log offset of its record)."""
         keys = self._key_arrays
         return {
             OffsetKey(
@@ -301,8 +299,8 @@ class ColumnarOffsetReplay:
         }
 
     def _batch_arrays(self, chunk: RecordChunk) -> BatchArrays:
-        """Producers get small numbers, for this chunk only: those of its batches and of the rows carried into
-        it."""
+        """The batches for compiled code. Producers are numbered for this chunk only: those of its batches and of the
+        carried rows."""
         producer_ids, inverse = np.unique(
             np.concatenate([chunk.batches.producer_id, self._carried.producer_id]), return_inverse=True
         )
@@ -318,7 +316,7 @@ class ColumnarOffsetReplay:
         )
 
     def _rows_for(self, count: int) -> RowArrays:
-        """Rows with room for `count`, the carried ones in front."""
+        """Rows with room for `count`, beginning with the carried ones."""
         rows = kernels.empty_rows(count)
         for name in RowArrays._fields:
             carried: NDArray[Any] = getattr(self._carried, name)
@@ -335,8 +333,7 @@ class ColumnarOffsetReplay:
         groups: I32,
         row: int,
     ) -> int:
-        """Run `parse_records` to the end of the chunk, and make tables larger where it stops. Answers the row
-        count."""
+        """Run `parse_records` to the end of the chunk, and grow the tables where it stops. Returns the row count."""
         record = 0
         while True:
             record, row = kernels.parse_records(
@@ -353,7 +350,7 @@ class ColumnarOffsetReplay:
         return self._keys.table, self._groups.table, self._topics.table, self._topic_ids.table
 
     def _fit(self) -> None:
-        """Give the arrays that belong to the tables the tables' room."""
+        """Grow the arrays to the capacity of their tables."""
         key_capacity = len(self._keys.table.hashes)
         longer = KeyArrays._make(_longer(column, key_capacity) for column in self._key_arrays)
         self._key_arrays = longer._replace(
@@ -362,7 +359,7 @@ class ColumnarOffsetReplay:
         self._group_touched = _longer(self._group_touched, len(self._groups.table.hashes))
 
     def _name(self) -> None:
-        """Turn newly interned bytes into text. They are UTF-8: nothing else is interned."""
+        """Decode newly interned bytes to text. They are UTF-8: nothing else is interned."""
         self._group_names += [name.decode() for name in self._groups.keys(len(self._group_names))]
         self._topic_names += [name.decode() for name in self._topics.keys(len(self._topic_names))]
         self._topic_id_texts += [uuid_text(raw) for raw in self._topic_ids.keys(len(self._topic_id_texts))]
@@ -370,8 +367,7 @@ class ColumnarOffsetReplay:
     def _resolve(
         self, chunk: RecordChunk, rows: RowArrays, kinds: I8, groups: I32, first_row: int, pool: bytearray
     ) -> tuple[Finding, ...]:
-        """Let the codec read what the compiled loop only flagged. Metadata it reads goes to the end of
-        `pool`."""
+        """Let the codec read records that the compiled loop only flagged. Their metadata is appended to `pool`."""
         for record in np.flatnonzero(groups == kernels.GROUP_NOT_UTF8).tolist():
             position = int(chunk.records.key_position[record]) + 2
             size = 2 + int.from_bytes(chunk.data[position : position + 2].tobytes(), "big")
@@ -393,7 +389,7 @@ class ColumnarOffsetReplay:
     def _resolve_commit(
         self, chunk: RecordChunk, record: int, rows: RowArrays, row: int, kinds: I8, pool: bytearray
     ) -> Finding | None:
-        """Fill the row of one flagged offset commit, or say why it cannot be read."""
+        """Fill the row of one flagged offset commit. Returns a finding where it cannot be read."""
         value_length = int(chunk.records.value_length[record])
         payload = _bytes_at(chunk.data, chunk.records.key_position[record], chunk.records.key_length[record])
         group_id: str | None = None
@@ -439,8 +435,8 @@ class ColumnarOffsetReplay:
         return None
 
     def _set_key(self, rows: RowArrays, row: int, key: OffsetKey) -> None:
-        """Intern a key as text. Repaired text may be longer than the wire can hold, so each string is keyed
-        with a length that tells the two apart."""
+        """Intern a key given as text. Repaired text may be longer than the wire format allows, so the length of each
+        string is encoded such that the two kinds cannot be confused."""
         group, topic = key.group.encode(), key.topic.encode()
         known = len(self._keys)
         key_id = self._keys.intern(
@@ -458,7 +454,7 @@ class ColumnarOffsetReplay:
         rows.partition[row] = key.partition
 
     def _emit(self, data: U8, pool: U8, rows: RowArrays, row_count: int) -> CommitColumns:
-        """Columns of the rows that are decided; the others are carried, their metadata with them."""
+        """Columns of the decided rows; the others are carried, with their metadata."""
         outcome = rows.outcome[:row_count]
         is_pending = outcome == kernels.OUTCOME_PENDING
         is_decided = outcome >= 0
@@ -509,7 +505,7 @@ class ColumnarOffsetReplay:
 
 
 def _record_arrays(chunk: RecordChunk) -> RecordArrays:
-    """The chunk's records for compiled code, which believes their positions: they are checked here."""
+    """The chunk's records for compiled code. Compiled code trusts their positions, so they are checked here."""
     records = chunk.records
     size = len(chunk.data)
     if not (
@@ -539,7 +535,7 @@ def _empty_touches(count: int) -> TouchArrays:
 
 
 def alone(rows: RowArrays, pool: U8, data: U8 = _NO_BYTES) -> tuple[RowArrays, U8]:
-    """Rows, and a pool of their metadata and no other; `data` is their chunk's, where they have one."""
+    """Rows with a pool of only their own metadata. `data`: that of their chunk, if they are from one."""
     _, metadata = _gather(data, pool, rows)
     ends = np.cumsum(rows.metadata_length, dtype=np.int64)
     rows.metadata_position[:] = ~(ends - rows.metadata_length)
@@ -570,7 +566,7 @@ def _counts(kinds: I8, unknown_field_count: int) -> ColumnarCounts:
 
 
 def _longer(column: NDArray[Any], count: int, fill: int = 0) -> NDArray[Any]:
-    """The column with room for `count`, `fill` in the new places."""
+    """The column with room for `count`, with `fill` in the new elements."""
     if len(column) >= count:
         return column
     longer = np.full(count, fill, column.dtype)
@@ -599,7 +595,7 @@ _AT_START: Final = ColumnarState(
 
 
 def _counted(text: bytes) -> bytes:
-    """As in a key; beyond int16, which no key on the wire reaches, -1 and a length of four bytes."""
+    """Length-prefixed as in a key; beyond int16, which no key on the wire reaches, -1 and a length of four bytes."""
     if len(text) <= 32767:
         return len(text).to_bytes(2, "big") + text
     return b"\xff\xff" + len(text).to_bytes(4, "big") + text

@@ -1,5 +1,5 @@
-"""States of offset-commit columnar replays, joined and divided: a log partition may be replayed by more tasks, or by
-fewer, than the last time (see `key_buckets`)."""
+"""Joins and divides states of offset-commit columnar replays: a log partition may be replayed by more or fewer tasks
+than the last time (see `key_buckets`)."""
 
 from collections.abc import Sequence
 
@@ -15,8 +15,8 @@ from coordinator_core.offsets.kernels import KeyArrays, RowArrays
 
 
 def columnar_state_of(states: Sequence[ColumnarState], bucket: KeyBucket | None = None) -> ColumnarState:
-    """What a columnar replay goes on from that replays the groups of a bucket, or of all, given the states that the
-    columnar replays of all groups left."""
+    """The state from which a columnar replay of a bucket's groups, or of all, continues, given the states of all
+    groups."""
     if bucket is None and len(states) == 1:
         return states[0]
     joining = _Joining()
@@ -39,7 +39,7 @@ class _Joining:
         self._writer = NO_WRITER
 
     def add(self, state: ColumnarState, bucket: KeyBucket | None) -> None:
-        """The groups of a state that are in the bucket; no two states have groups in common."""
+        """Add the groups of a state that are in the bucket; no two states have groups in common."""
         self._writer = state.writer  # the tasks of a log partition read the same batches
         is_own = np.ones(len(state.group_touched), np.bool_) if bucket is None else bucket.has_interned(state.groups)
         groups = _added(self._groups, state.groups, is_own)
@@ -47,7 +47,7 @@ class _Joining:
         topics, topic_ids = self._topics.add(state.topics), self._topic_ids.add(state.topic_ids)
 
         of_key = state.key_arrays.group
-        # a key that the codec must read is one of another text, which is a key of its own
+        # a key that only the codec can read belongs to a repaired text, which has a key of its own
         is_kept = (of_key >= 0) & is_own[np.maximum(of_key, 0)] if len(is_own) else np.zeros(len(of_key), np.bool_)
         keys = _added(self._keys, state.keys, is_kept)
         kept = KeyArrays._make(column[is_kept] for column in state.key_arrays)
@@ -70,7 +70,7 @@ class _Joining:
         self._metadata_bytes += len(state.carried_metadata)
 
     def joined(self) -> ColumnarState:
-        """Of all that was added."""
+        """The state of everything added."""
         carried = RowArrays._make(np.concatenate(column) for column in zip(*self._carried, strict=True))
         order = np.argsort(carried.log_offset, kind="stable")
         carried, metadata = alone(
@@ -90,7 +90,7 @@ class _Joining:
 
 
 def _added(interner: Interner, interned: Interned, is_wanted: BoolArray) -> I32:
-    """The new ids of some keys, by the ids that they had; -1: not wanted."""
+    """The new ids of some keys, by their old ids; -1: not wanted."""
     ids = np.full(len(is_wanted), -1, np.int32)
     ids[is_wanted] = interner.add(interned.taken(np.flatnonzero(is_wanted)))
     return ids

@@ -1,6 +1,6 @@
-"""Commands about committed offsets, and those about groups of all types: delete, list, expire.
+"""Commands about committed offsets, and those for groups of all types: delete, list, expire.
 
-What depends on the type of the group is asked of its `GroupRules`.
+The group's `GroupRules` decide what depends on its type.
 
 Source: OffsetMetadataManager, GroupCoordinatorShard (deleteGroups, listGroups, cleanupGroupMetadata).
 """
@@ -46,20 +46,20 @@ EXPIRE_GROUP_METADATA: Final = "expire_group_metadata"
 EXPIRE_GROUP_METADATA_KEY: Final = "expire-group-metadata"
 
 NEW_TXN_ERRORS_FROM_VERSION: Final = 6
-"""TxnOffsetCommit: from here on there are STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND."""
+"""TxnOffsetCommit returns STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND from this version on."""
 
 NEW_MEMBER_EPOCH_ERROR_FROM_VERSION: Final = 9
-"""OffsetCommit: from here on a member of a group that does not exist gets an error that says so."""
+"""OffsetCommit returns a specific error to a member of a group that does not exist from this version on."""
 
 STATE_IN_FILTER: Final = {"NotReady": "not_ready"}
-"""States by which ListGroups filters under another name than their own in lower case (StreamsGroupState)."""
+"""States that ListGroups filters by another name than their own in lower case (StreamsGroupState)."""
 
 
 # --- OffsetCommit, TxnOffsetCommit ---
 
 
 def commit_offset(context: Context, request: OffsetCommitRequest) -> Result:
-    """OffsetCommit: an OffsetCommitResponse. One record an accepted partition, in the order of the request."""
+    """OffsetCommit: an OffsetCommitResponse. One record for each accepted partition, in the order of the request."""
     generation_id = request.generation_id_or_member_epoch
     committer = OffsetCommitter(request.member_id, request.group_instance_id, generation_id, False, context.api_version)
     group = context.group(request.group_id)
@@ -97,13 +97,13 @@ def commit_transactional_offset(context: Context, request: TxnOffsetCommitReques
 
 
 def _have_topic_ids(context: Context, committer: OffsetCommitter) -> bool:
-    """Whether the broker knows the topic id of each name before it asks the coordinator."""
+    """Whether the broker resolves topic names to ids before it calls the coordinator."""
     version = context.config.kafka_version
     return not committer.is_transactional or Since.TXN_COMMITS_HAVE_TOPIC_IDS.holds_in(version)
 
 
 def _new_simple_group(context: Context, group_id: str) -> LiveClassicGroup:
-    """A group of offsets only. It is there from now on, even where no partition of the commit is accepted."""
+    """A group with offsets only. It exists from now on, even if no partition of the commit is accepted."""
     group = LiveClassicGroup(group_id, current_state_timestamp_ms=context.now_ms)
     context.coordinator.classic_groups[group_id] = group
     return group
@@ -125,7 +125,7 @@ def _commit(
     for topic in topics:
         partitions = []
         if check_partition is not None and not have_topic_ids and topic.name not in context.image.topics:
-            # The request has names only: without the topic's id nobody can tell who holds its partitions.
+            # The request has only names: without the topic's id, the owner of its partitions is unknown.
             raise Refused(ErrorCode.ILLEGAL_GENERATION)
         for partition in topic.partitions:
             code = ErrorCode.NONE
@@ -143,7 +143,7 @@ def _commit(
 
     def on_append(later: Context, error: Refused | None) -> None:
         if error is not None and group.group_id not in later.shard.groups.groups:
-            # The group was made for this commit: it goes with it.
+            # The group was created for this commit, so it is removed with it.
             later.coordinator.classic_groups.pop(group.group_id, None)
 
     return Result(tuple(records), OffsetCommitResponse(topics=tuple(answers)), producer, on_append)
@@ -153,7 +153,7 @@ def _committed(
     partition: OffsetCommitPartition, topic_id: str, now_ms: int, expire_timestamp_ms: int | None
 ) -> CommittedOffset:
     return CommittedOffset(
-        record_offset=-1,  # the log gives it
+        record_offset=-1,  # assigned by the log
         committed_offset=partition.committed_offset,
         leader_epoch=None if partition.committed_leader_epoch < 0 else partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
@@ -164,7 +164,8 @@ def _committed(
 
 
 def _metadata_size(partition: OffsetCommitPartition) -> int:
-    """Length of the metadata as Java counts it, in UTF-16 units, for comparison with `offset.metadata.max.bytes`."""
+    """Length of the metadata as Java counts it, in UTF-16 code units, for comparison with
+    `offset.metadata.max.bytes`."""
     return len((partition.committed_metadata or "").encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -172,7 +173,7 @@ def _metadata_size(partition: OffsetCommitPartition) -> int:
 
 
 def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Result:
-    """OffsetFetch: an OffsetFetchResponse. A group which does not exist has no offsets; that is no error."""
+    """OffsetFetch: an OffsetFetchResponse. A group that does not exist has no offsets, which is not an error."""
     group = context.group(request.group_id)
     is_there = group is not None
     if is_there:
@@ -197,7 +198,7 @@ def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Result:
 
 
 def _committed_partitions(offsets: OffsetsState, group_id: str) -> list[tuple[str, tuple[int, ...]]]:
-    """(topic, partitions) of what a group has committed."""
+    """(topic, partitions) that a group has committed."""
     keys = _keys_of(offsets.offsets, group_id)
     return [(topic, tuple(key.partition for key in of_topic)) for topic, of_topic in groupby(keys, attrgetter("topic"))]
 
@@ -215,7 +216,7 @@ def _fetched(
 
 
 def delete_offsets(context: Context, request: OffsetDeleteRequest) -> Result:
-    """OffsetDelete: an OffsetDeleteResponse. Offsets of topics which the group reads stay."""
+    """OffsetDelete: an OffsetDeleteResponse. Offsets of topics that the group is subscribed to stay."""
     group = context.group(request.group_id)
     if group is None:
         raise _group_not_found(request.group_id)
@@ -236,11 +237,12 @@ def delete_offsets(context: Context, request: OffsetDeleteRequest) -> Result:
     return Result(tuple(records), OffsetDeleteResponse(topics=tuple(answers)))
 
 
-# --- groups and topics which go ---
+# --- deleted groups and topics ---
 
 
 def delete_groups(context: Context, group_ids: tuple[str, ...]) -> Result:
-    """DeleteGroups: a tuple of DeletableGroupResult. All groups go in one operation, offsets before the group."""
+    """DeleteGroups: a tuple of DeletableGroupResult. All groups are deleted in one operation, each after its
+    offsets."""
     records: list[CoordinatorRecord] = []
     answers = []
     for group_id in group_ids:
@@ -264,10 +266,10 @@ def delete_groups(context: Context, group_ids: tuple[str, ...]) -> Result:
 
 
 def topics_deleted(context: Context, topics: tuple[DeletedTopic, ...]) -> Result:
-    """Topics are gone from the cluster: so are their offsets, in all groups.
+    """Delete the offsets of topics that were deleted from the cluster, in all groups.
 
-    An offset goes by topic id; by name only where it was committed without id. What is pending gets a tombstone of its
-    own, one a producer, as in Kafka.
+    An offset is matched by topic id; by name only if it was committed without an id. Pending offsets get a tombstone of
+    their own, one for each producer, as in Kafka.
     """
     ids = {topic.topic: topic.topic_id for topic in topics}
     offsets = context.shard.offsets
@@ -300,7 +302,7 @@ def list_groups(context: Context, request: ListGroupsRequest) -> Result:
 
 
 def expire_group_metadata(context: Context) -> Result:
-    """Delete expired offsets, and empty groups which have none left; come again after the check interval."""
+    """Delete expired offsets, and empty groups without offsets; then schedule the next check."""
     offsets = context.shard.offsets
     committed: dict[str, list[OffsetKey]] = defaultdict(list)
     for key in sorted(offsets.offsets):
@@ -338,7 +340,7 @@ def _is_expired(context: Context, key: OffsetKey, base: BaseTimestamp) -> bool:
 
 
 def schedule_expiration(context: Context) -> None:
-    """Set the timer of the next expiry; also what is done after loading."""
+    """Set the timer for the next expiry; it is also called after loading."""
     interval_ms = context.config.offsets_retention_check_interval_ms
     context.schedule(EXPIRE_GROUP_METADATA_KEY, interval_ms, EXPIRE_GROUP_METADATA, retry_backoff_ms=interval_ms)
 

@@ -1,9 +1,9 @@
 """Compiled loops of the columnar replay of offset commits: parse the records of a chunk, replay them, gather metadata.
 
-Two passes over a chunk. `parse_records` reads keys and values into rows, one a record of type 0 or 1; what is
-not one of the few layouts that Kafka writes is only flagged, and the columnar replay asks the codec about it.
-`replay_records` then decides, in log order, what each row did to the offset in force. Nothing here raises or
-reads outside a record's own key and value, whatever the bytes are.
+There are two passes over a chunk. `parse_records` reads keys and values into rows, one for each record of type 0 or 1;
+a record in any other layout than the few that Kafka writes is only flagged, and the columnar replay passes it to the
+codec. `replay_records` then decides, in log order, what each row did to the offset in force. For any bytes, nothing
+here raises or reads outside a record's own key and value.
 """
 
 from typing import Final, NamedTuple
@@ -15,28 +15,28 @@ from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray
 from coordinator_core.log.kernels import be16, be32, be64, compiled
 
 KIND_OTHER: Final = 0
-"""In a data batch, and no offset commit."""
+"""In a data batch, and not an offset commit."""
 KIND_GROUP_TOMBSTONE: Final = 1
-"""As OTHER; may remove the group, so that the next offset commit makes a new one."""
+"""Like OTHER; it may remove the group, so that the next offset commit creates a new one."""
 KIND_CONTROL: Final = 2
 KIND_VALUE: Final = 3
 KIND_TOMBSTONE: Final = 4
 KIND_FLAGGED: Final = 5
-"""An offset commit in an unusual layout, or none at all: for the codec to say."""
+"""An offset commit in an unusual layout, or an invalid one: the codec decides."""
 KIND_QUARANTINED: Final = 6
-"""The codec could not read it. Keeps its row, which nothing reads."""
+"""The codec could not read it. Its row stays and is ignored."""
 
 NO_GROUP: Final = -1
 """The record belongs to no operation: an unknown type, or a key without a group."""
 GROUP_NOT_UTF8: Final = -2
-"""For the codec to say."""
+"""The codec reads the group."""
 
 OUTCOME_APPLIED: Final = 0
 OUTCOME_ABORTED: Final = 1
 OUTCOME_PENDING: Final = 2
 OUTCOME_SUPERSEDED: Final = 3
 OUTCOME_NONE: Final = -1
-"""No offset commit after all (quarantined)."""
+"""Not an offset commit after all (quarantined)."""
 
 CHANGE_NONE: Final = -1
 """Nothing was applied."""
@@ -47,10 +47,10 @@ CHANGE_REWIND: Final = 3
 CHANGE_DELETE: Final = 4
 
 NOTHING: Final = -1
-"""End of a list of rows, an unknown leader epoch, topic id or time."""
+"""End of a list of rows; an unknown leader epoch, topic id or time."""
 
 UUID_BYTES: Final = np.int64(16)
-"""A plain number would be a type of its own to numba, and what is called with it compiled once more."""
+"""A plain number would have a type of its own in numba, and compile the functions called with it once more."""
 TYPE_LEGACY_OFFSET_COMMIT: Final = 0
 TYPE_OFFSET_COMMIT: Final = 1
 TYPE_LAST: Final = 23
@@ -58,16 +58,16 @@ _CONTROL_ABORT: Final = 0
 _CONTROL_COMMIT: Final = 1
 
 ParsedValue = tuple[bool, int, int, int, int, int, int, int, int]
-"""Whether the layout was a known one, committed offset, leader epoch, metadata position and length, commit
-time, expire time, topic id position, version; the last five or six may be NOTHING."""
+"""Whether the layout is known, committed offset, leader epoch, metadata position and length, commit time, expire time,
+topic id position, version. The last three and the leader epoch may be NOTHING."""
 _NO_VALUE: Final[ParsedValue] = (False, 0, NOTHING, 0, 0, 0, NOTHING, NOTHING, NOTHING)
-"""A tombstone's row."""
+"""The row of a tombstone."""
 _UNUSUAL: Final = _NO_VALUE
-"""Not a known layout: for the codec, which starts from the row of a tombstone."""
+"""Not a known layout: the codec reads it, starting from the row of a tombstone."""
 
 
 class RecordArrays(NamedTuple):
-    """Of a RecordChunk, what the loops need."""
+    """The columns of a RecordChunk's records that the loops need."""
 
     batch_index: I32
     offset: I64
@@ -79,32 +79,32 @@ class RecordArrays(NamedTuple):
 
 
 class BatchArrays(NamedTuple):
-    """Of a RecordChunk, what the loops need."""
+    """The columns of a RecordChunk's batches that the loops need."""
 
     is_control: BoolArray
     control_type: I8
     is_transactional: BoolArray
     producer_id: I64
     producer: I32
-    """Number of the producer in this chunk; -1: a batch without one."""
+    """Number of the producer in this chunk; -1 for a batch without one."""
 
 
 class KeyArrays(NamedTuple):
-    """Per interned key (group, topic, partition): what it is, and the offset in force."""
+    """For each interned key (group, topic, partition): its parts, and the offset in force."""
 
     group: I32
-    """GROUP_NOT_UTF8: a key which only the codec may read."""
+    """GROUP_NOT_UTF8: a key that only the codec may read."""
     topic: I32
     partition: I32
     has_offset: BoolArray
     committed_offset: I64
     record_offset: I64
     pending_head: I32
-    """First pending row of the key; rows number from 0 in every chunk, so this is empty between chunks."""
+    """First pending row of the key. Rows are numbered from 0 in every chunk, so this is unused between chunks."""
 
 
 class RowArrays(NamedTuple):
-    """One row an offset-commit record: first those carried from earlier chunks, then those of this one."""
+    """One row for each offset-commit record: first those carried from earlier chunks, then those of this one."""
 
     key: I32
     group: I32
@@ -119,7 +119,7 @@ class RowArrays(NamedTuple):
     committed_offset: I64
     leader_epoch: I32
     metadata_position: I64
-    """In the chunk's data; where negative, `~position` in the columnar replay's own pool."""
+    """In the chunk's data; if negative, `~position` in the columnar replay's own pool."""
     metadata_length: I32
     commit_time_ms: I64
     expire_time_ms: I64
@@ -139,7 +139,7 @@ class RowArrays(NamedTuple):
 
 
 class TouchArrays(NamedTuple):
-    """Offset-commit values which make a group if there is none."""
+    """Offset-commit values that create a group if there is none."""
 
     log_offset: I64
     group: I32
@@ -184,13 +184,13 @@ def is_utf8(data: U8, position: int, length: int) -> bool:
 
 @compiled
 def _intern(table: InternTable, data: U8, position: int, length: int) -> int:
-    """Of a new key: rare enough to be a call, and compiled once."""
+    """`intern`, not inlined: new keys are rare, and it is compiled only once."""
     return int(intern(table, data, position, length))
 
 
 @inlined
 def _parse_value(data: U8, position: int, length: int, record_type: int) -> ParsedValue:  # noqa: C901  (one pass over bytes or rows, compiled: calls would cost as much as the work)
-    """Read a value of exactly one of the known layouts."""
+    """Read a value in exactly one of the known layouts."""
     end = position + length
     if length < 2 + 8 + 1:
         return _UNUSUAL
@@ -208,7 +208,7 @@ def _parse_value(data: U8, position: int, length: int, record_type: int) -> Pars
     if at + 2 > end:
         return _UNUSUAL
     if version >= 4:
-        # A length below 2^14 takes one or two bytes; a longer one is the codec's.
+        # A length below 2^14 takes one or two bytes; the codec reads longer ones.
         metadata_length = int(data[at]) - 1
         at += 1
         if metadata_length >= 127:
@@ -260,7 +260,7 @@ def _parse_value(data: U8, position: int, length: int, record_type: int) -> Pars
 
 @compiled
 def _is_group_type(record_type: int) -> bool:
-    """GroupMetadata, ConsumerGroupMetadata, ShareGroupMetadata, StreamsGroupMetadata: without them no
+    """GroupMetadata, ConsumerGroupMetadata, ShareGroupMetadata, StreamsGroupMetadata: their tombstones remove a
     group."""
     return record_type in (2, 3, 11, 17)
 
@@ -274,7 +274,7 @@ def _intern_key(
     tables: tuple[InternTable, InternTable, InternTable, InternTable],
     keys: KeyArrays,
 ) -> int:
-    """The id of a new key, all that follows its type; NO_ROOM if a table is full."""
+    """The id of a new key, given all bytes after its type; NO_ROOM if a table is full."""
     key_table, group_table, topic_table, _ = tables
     topic_position = position + 2 + group_length + 2
     group, topic = GROUP_NOT_UTF8, GROUP_NOT_UTF8
@@ -310,12 +310,12 @@ def parse_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls 
     record: int,
     row: int,
 ) -> tuple[int, int]:
-    """Read records from `record` on into `kinds`, `groups` (per record) and `rows` (from `row` on).
+    """Read records from `record` on into `kinds` and `groups` (one element for each record) and `rows` (from `row` on).
 
-    `tables` are those of keys, groups, topics and topic ids. Answers (next record, next row); where the first
-    is not the end, a table is full: grow all four and call again from there.
+    `tables` are those of keys, groups, topics and topic ids. Returns (next record, next row); if the first is not the
+    end, a table is full: grow all four and call again from there.
     """
-    # All arrays that the loop touches are taken out of their tuples here: see find_in.
+    # All arrays used in the loop are taken out of their tuples here: see find_in.
     key_table, group_table, _, topic_id_table = tables
     key_slots, key_hashes, key_starts, key_pool, _ = key_table
     group_slots, group_hashes, group_starts, group_pool, _ = group_table
@@ -352,7 +352,7 @@ def parse_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls 
             topic_length = be16(data, position + 4 + group_length)
 
         if topic_length < 0 or group_length + topic_length + 10 != length:
-            # No offset commit, or none in its usual layout. The group alone tells the operation.
+            # Not an offset commit, or in an unusual layout. The group alone identifies the operation.
             if has_group:
                 group = find_in(group_slots, group_hashes, group_starts, group_pool, data, position + 4, group_length)
                 if group == NOT_FOUND:
@@ -415,8 +415,7 @@ def parse_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls 
 
 @inlined
 def _unlink(row: int, key: int, pending_head: I32, next_of_key: I32, previous_of_key: I32) -> None:
-    """Take a pending row out of its key's list. Lists of producers keep it until their marker, which skips
-    it."""
+    """Remove a pending row from its key's list. It stays in its producer's list until the marker, which skips it."""
     after, before = next_of_key[row], previous_of_key[row]
     if before == NOTHING:
         pending_head[key] = after
@@ -428,7 +427,7 @@ def _unlink(row: int, key: int, pending_head: I32, next_of_key: I32, previous_of
 
 @inlined
 def _link(row: int, key: int, pending_head: I32, next_of_key: I32, previous_of_key: I32) -> None:
-    """Put a pending row into its key's list."""
+    """Insert a pending row into its key's list."""
     head = pending_head[key]
     next_of_key[row] = head
     previous_of_key[row] = NOTHING
@@ -455,10 +454,10 @@ def replay_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls
 ) -> tuple[int, int]:
     """Replay in log order: outcome and change of each row, operation of each record, touches of groups.
 
-    Rows before `carried` are pending from earlier chunks; `producer_heads` comes empty. Answers (operations,
-    touches): how many of each were written.
+    Rows before `carried` are pending from earlier chunks; `producer_heads` is empty at the call. Returns the numbers of
+    (operations, touches) written.
     """
-    # All arrays that every record touches are taken out of their tuples here: see find_in.
+    # All arrays used for every record are taken out of their tuples here: see find_in.
     batch_index, offsets, timestamps = records.batch_index, records.offset, records.timestamp_ms
     row_key, row_producer, row_offset, is_value = rows.key, rows.producer, rows.log_offset, rows.is_value
     committed_offset, outcome, change = rows.committed_offset, rows.outcome, rows.change
@@ -492,12 +491,12 @@ def replay_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls
             operation_last_offset[operation_count - 1] = offset
         last_batch, last_group, last_timestamp_ms = batch, group, timestamp_ms
 
-        # Rows which this record may put in force: its own, or those of the transaction which it ends.
+        # Rows that this record may put in force: its own, or those of the transaction that it ends.
         candidate = NOTHING
         is_abort = False
         kind = kinds[i]
         if kind >= KIND_VALUE:
-            # all of its row that `parse_records` leaves open
+            # the fields of its row that `parse_records` does not set
             outcome[row] = OUTCOME_NONE
             applied_log_offset[row] = NOTHING
             applied_at_ms[row] = NOTHING
@@ -559,7 +558,7 @@ def replay_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls
             had_offset = has_offset[key]
             if kind == KIND_CONTROL:
                 if outcome[current] != OUTCOME_PENDING:
-                    continue  # replaced or deleted since
+                    continue  # replaced or deleted in the meantime
                 _unlink(current, key, pending_head, next_of_key, previous_of_key)
                 if is_abort:
                     outcome[current] = OUTCOME_ABORTED
@@ -583,7 +582,7 @@ def replay_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls
                 change[current] = CHANGE_FIRST
             else:
                 delta = committed - previous
-                # Offsets of opposite ends wrap around: a difference that no int64 holds is none.
+                # The difference of extreme offsets overflows; it is null then.
                 if ((committed ^ previous) & (committed ^ delta)) >= 0:
                     has_delta[current] = True
                     row_delta[current] = delta
@@ -625,7 +624,7 @@ def ranges_inside(positions: I64, lengths: I32, size: int) -> bool:
 
 
 def empty_rows(count: int) -> RowArrays:
-    """Rows with room for `count`, not set."""
+    """Uninitialized rows with room for `count`."""
     types = {
         "is_transactional": np.bool_,
         "is_value": np.bool_,

@@ -1,6 +1,6 @@
 """Requests and responses about offsets: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete, DeleteGroups.
 
-Field names and defaults are Kafka's (OffsetCommitRequest.json and its like).
+Field names and defaults are Kafka's (OffsetCommitRequest.json and similar files).
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ INVALID_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitPartition:
-    """An offset to commit. `committed_leader_epoch` -1: not known."""
+    """An offset to commit. `committed_leader_epoch` -1: unknown."""
 
     partition_index: int
     committed_offset: int
@@ -23,7 +23,7 @@ class OffsetCommitPartition:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitTopic:
-    """Up to version 9 clients give the name, from 10 on the id; the broker resolves the other one if it can."""
+    """Up to version 9 clients send the name, from 10 on the id; the broker resolves the other one if it can."""
 
     partitions: tuple[OffsetCommitPartition, ...]
     name: str = ""
@@ -32,7 +32,9 @@ class OffsetCommitTopic:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitRequest:
-    """`generation_id_or_member_epoch` is negative for who is no member. `retention_time_ms`: versions 2 to 4 only."""
+    """`generation_id_or_member_epoch` is negative if the sender is not a member. `retention_time_ms`: versions 2 to 4
+    only.
+    """
 
     group_id: str
     topics: tuple[OffsetCommitTopic, ...]
@@ -44,7 +46,7 @@ class OffsetCommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommitRequest:
-    """A commit which takes effect with the marker of the producer's transaction."""
+    """A commit that takes effect with the marker of the producer's transaction."""
 
     group_id: str
     producer_id: int
@@ -58,7 +60,7 @@ class TxnOffsetCommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionError:
-    """What became of one partition."""
+    """The result for one partition."""
 
     partition_index: int
     error_code: int = 0
@@ -66,7 +68,7 @@ class PartitionError:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitResponseTopic:
-    """As the request names it."""
+    """The topic as the request names it."""
 
     name: str
     topic_id: str
@@ -75,7 +77,7 @@ class OffsetCommitResponseTopic:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitResponse:
-    """One line a partition, in the order of the request; transactional commits are answered alike."""
+    """One entry for each partition, in the order of the request. It answers transactional commits, too."""
 
     throttle_time_ms: int = 0
     topics: tuple[OffsetCommitResponseTopic, ...] = ()
@@ -83,7 +85,7 @@ class OffsetCommitResponse:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchTopic:
-    """Partitions of which the offsets are asked for."""
+    """Partitions whose offsets are requested."""
 
     name: str
     partition_indexes: tuple[int, ...]
@@ -91,7 +93,7 @@ class OffsetFetchTopic:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchRequest:
-    """`topics` None: all. `require_stable`: offsets which an open transaction may change are withheld."""
+    """`topics` None: all. `require_stable`: offsets that an open transaction may change are withheld."""
 
     group_id: str
     topics: tuple[OffsetFetchTopic, ...] | None = None
@@ -121,7 +123,7 @@ class OffsetFetchResponseTopic:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchResponse:
-    """Topics as the request names them, or all of which there are offsets."""
+    """Topics in the order of the request, or all topics with offsets."""
 
     group_id: str
     topics: tuple[OffsetFetchResponseTopic, ...]
@@ -130,7 +132,7 @@ class OffsetFetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class OffsetDeletePartition:
-    """A partition whose offset is to go."""
+    """A partition whose offset is to be deleted."""
 
     partition_index: int
 
@@ -153,7 +155,7 @@ class OffsetDeleteRequest:
 
 @dataclass(frozen=True, slots=True)
 class OffsetDeleteResponseTopic:
-    """Outcome by partition."""
+    """Results by partition."""
 
     name: str
     partitions: tuple[PartitionError, ...]
@@ -161,7 +163,7 @@ class OffsetDeleteResponseTopic:
 
 @dataclass(frozen=True, slots=True)
 class OffsetDeleteResponse:
-    """Deleting an offset that is not there is no error."""
+    """Deleting an offset that does not exist is not an error."""
 
     error_code: int = 0
     throttle_time_ms: int = 0
@@ -170,7 +172,7 @@ class OffsetDeleteResponse:
 
 @dataclass(frozen=True, slots=True)
 class DeletableGroupResult:
-    """What became of one group."""
+    """The result for one group."""
 
     group_id: str
     error_code: int = 0
@@ -178,7 +180,7 @@ class DeletableGroupResult:
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """A topic which is gone from the cluster."""
+    """A topic that was deleted from the cluster."""
 
     topic: str
     topic_id: str
@@ -186,7 +188,7 @@ class DeletedTopic:
 
 @dataclass(frozen=True, slots=True)
 class ListGroupsRequest:
-    """Empty filters let everything pass. States and types are compared without regard to case."""
+    """Empty filters match everything. States and types are compared case-insensitively."""
 
     states_filter: tuple[str, ...] = ()
     types_filter: tuple[str, ...] = ()

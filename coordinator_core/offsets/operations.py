@@ -1,7 +1,7 @@
-"""Which records of a chunk are one operation of the group coordinator, found before records are split up by group.
+"""Finds which records of a chunk are one operation of the group coordinator, before the records are split by group.
 
-An operation is a maximal run of records in one batch with one timestamp and one group. Whoever splits a log by group
-loses sight of the records of other groups between two of them, so the runs are numbered before.
+An operation is a maximal run of records in one batch with one timestamp and one group. After a split by group, the
+records of other groups between two operations are no longer visible, so the runs are numbered before.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from coordinator_core.offsets.kernels import TYPE_LAST
 
 
 def operation_first_offsets(chunk: RecordChunk) -> I64:
-    """For each record, the offset of the first record of its operation; its own where its key names no group."""
+    """For each record, the offset of the first record of its operation; its own offset if its key has no group."""
     records = chunk.records
     return _first_offsets(
         read_only(chunk.data),

@@ -1,4 +1,4 @@
-"""The record which a committed offset is: OffsetCommit, type 1 (GroupCoordinatorRecordHelpers)."""
+"""The record of a committed offset: OffsetCommit, type 1 (GroupCoordinatorRecordHelpers)."""
 
 from typing import Final
 
@@ -13,11 +13,11 @@ from schemas.consumer_offsets.offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VA
 VALUE_VERSION: Final = 4
 VALUE_VERSION_WITHOUT_TOPIC_ID: Final = 3
 EXPIRING_VALUE_VERSION: Final = 1
-"""The only version that can hold an expiry."""
+"""The only version with an expiry."""
 
 
 def offset_commit_record(key: OffsetKey, committed: CommittedOffset, kafka_version: KafkaVersion) -> CoordinatorRecord:
-    """The record of a commit as a release writes it; `record_offset` is not in it."""
+    """The record of a commit as a release writes it; `record_offset` is not part of it."""
     expires = committed.expire_timestamp_ms is not None
     keeps_topic_id = Since.COMMITS_KEEP_TOPIC_IDS.holds_in(kafka_version) and not expires
     value = make(
@@ -35,7 +35,7 @@ def offset_commit_record(key: OffsetKey, committed: CommittedOffset, kafka_versi
 
 
 def offset_commit_tombstone(key: OffsetKey) -> CoordinatorRecord:
-    """The end of a committed offset."""
+    """The tombstone of a committed offset."""
     return CoordinatorRecord(RecordType.OFFSET_COMMIT, _key(key), None)
 
 

@@ -1,7 +1,6 @@
-"""Replay of offset commits and of transaction markers, as OffsetMetadataManager does it.
+"""Replay of offset commits and of transaction markers, like OffsetMetadataManager.
 
-Pure and slow: the rule that the compiled columnar replay (columnar replay.py) is tested against, and what the simulator
-uses.
+Pure and slow: the compiled columnar replay (`columnar.py`) is tested against it, and the simulator uses it.
 """
 
 from typing import Any, Final
@@ -17,14 +16,14 @@ NO_LEADER_EPOCH: Final = -1
 NO_EXPIRE_TIMESTAMP: Final = -1
 """OffsetCommitRequest.DEFAULT_TIMESTAMP."""
 ZERO_UUID: Final = "A" * 22
-"""Uuid.ZERO_UUID as text: the topic id is not known."""
+"""Uuid.ZERO_UUID as text: the topic id is unknown."""
 
 
 def committed_offset_of(value: Any, *, offset: int) -> CommittedOffset:
-    """What an OffsetCommitValue or LegacyOffsetCommitValue at log offset `offset` commits
+    """The committed offset in an OffsetCommitValue or LegacyOffsetCommitValue at log offset `offset`
     (OffsetAndMetadata.fromRecord).
 
-    A legacy value has no leader epoch, expiry or topic id (CoordinatorRecordHelpers converts it so).
+    A legacy value has no leader epoch, expiry or topic id (as CoordinatorRecordHelpers converts it).
     """
     leader_epoch = getattr(value, "leader_epoch", NO_LEADER_EPOCH)
     expire_timestamp_ms = getattr(value, "expire_timestamp", NO_EXPIRE_TIMESTAMP)
@@ -45,10 +44,9 @@ def replay_offset_commit(
 ) -> OffsetsState:
     """Apply one record of type 0 or 1 (OffsetMetadataManager.replay).
 
-    `key` is an OffsetCommitKey or LegacyOffsetCommitKey, `value` its value or None for a tombstone, `offset`
-    the record's log offset, `producer_id` the batch's. The producer id alone makes a commit transactional:
-    Kafka does not look at the batch's transactional bit. A tombstone takes effect at once, whatever batch
-    it is in.
+    `key` is an OffsetCommitKey or LegacyOffsetCommitKey, `value` its value or None for a tombstone, `offset` the
+    record's log offset, `producer_id` that of the batch. Only the producer id makes a commit transactional: Kafka does
+    not check the batch's transactional bit. A tombstone takes effect at once, in any batch.
     """
     offset_key = OffsetKey(key.group, key.topic, key.partition)
     if value is None:
@@ -68,10 +66,9 @@ def replay_offset_commit(
 def replay_end_transaction_marker(state: OffsetsState, producer_id: int, committed: bool) -> OffsetsState:
     """Apply a COMMIT or ABORT marker of a producer (OffsetMetadataManager.replayEndTransactionMarker).
 
-    The marker decides all groups of the partition at once; the producer's epoch is not consulted. On COMMIT a
-    pending offset is stored only if its record is later in the log than the one in force: a plain commit
-    between the transactional record and the marker wins. A marker without anything pending is none of our
-    business.
+    The marker decides for all groups of the partition at once; the producer's epoch is not checked. On COMMIT a pending
+    offset is stored only if its record is later in the log than the one in force: a plain commit between the
+    transactional record and the marker wins. A marker without pending offsets changes nothing.
     """
     pending = state.pending.get(producer_id)
     if pending is None:
@@ -86,7 +83,7 @@ def replay_end_transaction_marker(state: OffsetsState, producer_id: int, committ
 
 
 def _without(state: OffsetsState, key: OffsetKey) -> OffsetsState:
-    """Forget the key: the offset in force and what any producer has pending for it. Absence is fine."""
+    """Remove the key: the offset in force, and what any producer has pending for it. A missing key is fine."""
     offsets = state.offsets.delete(key) if key in state.offsets else state.offsets
     producers = state.open_producers.get(key)
     if producers is None:
