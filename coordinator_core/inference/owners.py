@@ -1,7 +1,7 @@
 """gold.partition_owners: which member owned which partition of which topic, and when.
 
 A member owns its current assignment, and still owns a partition while it has to revoke it (REVOKING): one interval. A
-task of a streams group stands for its partition number in each topic that its subtopology reads and that has that many
+task of a streams group means its partition number in each topic that its subtopology reads and that has that many
 partitions (there are as many tasks as the largest topic has partitions). The log shows what the coordinator assigned,
 not when a client really stopped reading; and a share group has no owners.
 """
