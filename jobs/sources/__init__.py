@@ -1,1 +1,1 @@
-"""Where logs are read: segment files, and the Spark data source over them."""
+"""Sources of logs: segment files, live brokers and dumps, and the Spark data source over them."""

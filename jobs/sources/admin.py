@@ -1,13 +1,13 @@
-"""What a cluster answers about itself: topics, configs, groups, committed offsets, and what share coordinators keep.
+"""Admin requests to a cluster: topics, configs, groups, committed offsets, and share states.
 
-Each question goes to the broker that can answer it: a group's to the leader of its partition of `__consumer_offsets`,
-a share partition's to that of its partition of `__share_group_state`, a broker's own configs to that broker. A
-coordinator that is loading, or that moved, is asked again until the time is up. What a broker refuses to tell is a
-`Refusal` in the answer's place, never an answer that looks empty.
+Each request goes to the broker that can answer it: about a group, to the leader of its partition of
+`__consumer_offsets`; about a share partition, to the leader of its partition of `__share_group_state`; about a broker's
+own configs, to that broker. A coordinator that is loading, or that moved, is asked again until the time-out. Where a
+broker refuses to answer, the result is a `Refusal`, never an answer that looks empty.
 
-Nothing here writes: ReadShareGroupState is sent with the leader epoch that the share coordinator itself tells, which
-leaves no record; a higher one would (ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch). -1 leaves none either,
-but brokers before 4.3 fence it, and 4.4 refuses it.
+Nothing here writes. ReadShareGroupState is sent with the leader epoch that the share coordinator itself reports, which
+writes no record; a higher one would (ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch). Nor would -1, but
+brokers before 4.3 fence it, and 4.4 refuses it.
 """
 
 from collections import defaultdict
@@ -54,14 +54,15 @@ from schemas.cluster_metadata import ConfigResourceType
 from schemas.group_types import GroupType
 
 GROUP_CONFIGS_SINCE: Final = 13
-"""Version of Metadata that brokers know since 4.0. Brokers before that refuse all of a DescribeConfigs that names a
-group, and log an error; no version of that request says whether they know groups."""
+"""A Metadata version that brokers support since 4.0. Earlier brokers refuse a whole DescribeConfigs request that
+names a group, and log an error; the versions of DescribeConfigs itself do not show whether a broker has group
+configs."""
 METADATA_VERSION_MIN: Final = 4
-"""From here a question creates no topic (Kafka 0.11)."""
+"""From this version on a Metadata request creates no topic (Kafka 0.11)."""
 
 
 class Admin:
-    """Asks a cluster, through a connection that stays the caller's."""
+    """Sends Admin requests through a connection that the caller owns."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -69,7 +70,10 @@ class Admin:
     # --- metadata and configs
 
     def topics(self, names: Collection[str] | None = None) -> dict[str, Topic]:
-        """Topics by name, all of them without names; those which are not there, or hidden from us, are left out."""
+        """Topics by name; without `names` all of them.
+
+        Topics that do not exist, or that the principal may not see, are left out.
+        """
         return {
             it.name: Topic(it.name, topic_id_of(it.topic_id), len(it.partitions))
             for it in self._metadata(names).topics
@@ -77,19 +81,19 @@ class Admin:
         }
 
     def refused_topics(self, names: Collection[str]) -> dict[str, Refusal]:
-        """Of these topics those of which the cluster tells this principal nothing, and why."""
+        """Those of these topics that the principal may not describe, with the reason."""
         return {it.name: Refusal.of(it.error_code) for it in self._metadata(names).topics if it.error_code}
 
     def broker_ids(self) -> tuple[int, ...]:
-        """Nodes of the cluster's brokers."""
+        """Node ids of the cluster's brokers."""
         return tuple(sorted(it.node_id for it in self._metadata(()).brokers))
 
     def configs(
         self, *, group_ids: Collection[str] = (), topics: Collection[str] = (), broker_ids: Collection[int] = ()
     ) -> tuple[list[Config], dict[tuple[str, str], Refusal]]:
-        """The configs in force of groups, topics and brokers, and what was refused by (resource type, name).
+        """The effective configs of groups, topics and brokers, and what was refused, by (resource type, name).
 
-        Only those configs which silver.configs keeps: brokers' others hold secrets.
+        Only configs that silver.configs keeps: other broker configs may contain secrets.
         """
         of_cluster = {
             ConfigResourceType.GROUP: sorted(group_ids) if self.has_group_configs else [],
@@ -132,11 +136,11 @@ class Admin:
 
     @property
     def has_group_configs(self) -> bool:
-        """Whether groups have configs of their own in this cluster."""
+        """Does this cluster support group configs?"""
         return GROUP_CONFIGS_SINCE in self._broker.api_versions(MetadataRequest.API_KEY)
 
     def configured_groups(self) -> tuple[str, ...] | Refusal:
-        """Groups that have configs of their own; a Refusal where the broker does not know the question (4.0)."""
+        """Groups with configs of their own; a Refusal where the broker does not support the request (4.0)."""
         if not self.has_group_configs:
             return ()
         request = ListConfigResourcesRequest(resource_types=[int(ConfigResourceType.GROUP)], min_version=1)
@@ -153,7 +157,7 @@ class Admin:
     # --- groups
 
     def list_groups(self) -> dict[str, ListedGroup]:
-        """All groups of every type and state, which this principal may describe. Raises BrokerError."""
+        """All groups, of every type and state, that this principal may describe. Raises BrokerError."""
         groups: dict[str, ListedGroup] = {}
         for node_id in self.broker_ids():
             response = self._broker.send(ListGroupsRequest(min_version=0), node_id, error_code=lambda it: it.error_code)
@@ -167,8 +171,9 @@ class Admin:
         return groups
 
     def describe_groups(self, groups: Mapping[str, str]) -> dict[str, GroupDescription | Refusal]:
-        """Groups by id, given with the type that the list has for each; one that changed its type since is looked for
-        under the others. A group which is not there is refused as GROUP_ID_NOT_FOUND."""
+        """Describe groups, given with their listed type; a group whose type changed since is looked up under the other
+        types. A group that does not exist is refused as GROUP_ID_NOT_FOUND.
+        """
         described: dict[str, GroupDescription | Refusal] = {}
         for group_type, question in DESCRIPTIONS.items():
             of_type = [name for name, its_type in groups.items() if (its_type or GroupType.CLASSIC) == group_type]
@@ -191,27 +196,29 @@ class Admin:
     def committed_offsets(
         self, group_ids: Collection[str]
     ) -> dict[str, dict[tuple[str, int], CommittedOffset] | Refusal]:
-        """Committed offsets by (topic, partition), by group. Those of topics which this principal may not describe are
-        not among them: `refused_topics` tells which these are."""
+        """Committed offsets by (topic, partition), by group.
+
+        Topics that this principal may not describe are missing: see `refused_topics`.
+        """
         return self._answers(COMMITTED_OFFSETS, group_ids)
 
     def share_offsets(
         self, group_ids: Collection[str]
     ) -> dict[str, dict[TopicPartitionId, ShareOffset | Refusal] | Refusal]:
-        """Start offsets of all share partitions which share groups read, by group."""
+        """Start offsets of all share partitions of share groups, by group."""
         return self._answers(SHARE_OFFSETS, group_ids)
 
     def share_states(
         self, keys: Collection[SharePartitionKey], leader_epochs: Mapping[SharePartitionKey, int] | None = None
     ) -> dict[SharePartitionKey, ShareState | Refusal]:
-        """What the share coordinator keeps of share partitions. It needs ClusterAction on the cluster.
+        """The states that the share coordinator keeps of share partitions. Needs ClusterAction on the cluster.
 
-        `leader_epochs`: what the coordinator itself answered (`share_offsets`), never another one; -1 is sent where
-        there is none.
+        `leader_epochs`: only those that the coordinator itself returned (`share_offsets`); -1 is sent where there is
+        none.
         """
         return self._answers(share_states_of(leader_epochs or {}), keys)
 
-    # --- how
+    # --- internals
 
     def _metadata(self, names: Collection[str] | None) -> Any:
         topic = MetadataRequest.MetadataRequestTopic
@@ -221,7 +228,7 @@ class Admin:
         )
 
     def _answers(self, question: "Question[Item, Answer]", items: Collection[Item]) -> dict[Item, Answer | Refusal]:
-        """Ask each item's coordinator, those which are not ready again. Raises BrokerError when the time is up."""
+        """Ask the coordinator of each item, and retry those that are not ready. Raises BrokerError on time-out."""
         answers: dict[Item, Answer | Refusal] = {}
         if not items:
             return answers
@@ -270,7 +277,8 @@ class Admin:
             }
         answered: dict[Item, Answer | Refusal] = {}
         for item, answer in question.read(part, response):
-            # Kafka 4.0 asks the coordinator of each group for all of them: one knows it, and the others refuse
+            # in Kafka 4.0 each group's coordinator is asked about all groups: one of them knows a group, the others
+            # refuse
             if isinstance(answered.get(item, UNANSWERED), Refusal):
                 answered[item] = answer
         return {item: answered.get(item, UNANSWERED) for item in part}
@@ -278,7 +286,7 @@ class Admin:
     def _ask_each(
         self, question: "Question[Item, Answer]", part: Sequence[Item], node_id: int, why: str
     ) -> dict[Item, Answer | Refusal]:
-        """After an answer that cannot be read: it may be that of one item alone."""
+        """Ask about each item alone, after a response that cannot be decoded: perhaps only one item causes that."""
         if len(part) == 1:
             return {part[0]: replace(UNREADABLE, detail=why)}
         return {item: answer for it in part for item, answer in self._ask(question, [it], node_id).items()}

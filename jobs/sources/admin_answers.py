@@ -1,4 +1,4 @@
-"""What brokers answer to the questions of an admin client, as data."""
+"""Answers of brokers to Admin requests, as data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,47 +11,47 @@ from jobs.sources.broker import error_name
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error in an answer's place. `name` is Kafka's constant, GROUP_AUTHORIZATION_FAILED say."""
+    """An error instead of an answer. `name`: Kafka's constant, such as GROUP_AUTHORIZATION_FAILED."""
 
     code: int
     name: str
     detail: str = field(default="", compare=False)
-    """In words, where there is more to say than the name."""
+    """A sentence, where there is more to say than the name."""
 
     @property
     def why(self) -> str:
-        """For people."""
+        """The reason in words."""
         return f"{self.name}: {self.detail}" if self.detail else self.name
 
     @classmethod
     def of(cls, code: int) -> "Refusal":
-        """By Kafka's error code."""
+        """From Kafka's error code."""
         return cls(code, error_name(code))
 
 
 UNANSWERED: Final = Refusal(-1, "UNANSWERED")
-"""Of what a response leaves out."""
+"""For items that are missing in a response."""
 NEGATIVE_EPOCH: Final = Refusal(-2, "LEADER_EPOCH_NOT_KNOWN")
-"""The share coordinator reads no state without a leader epoch, and did not tell its own: Kafka 4.4 refuses -1."""
+"""The share coordinator needs a leader epoch to read a state, and did not return its own: Kafka 4.4 refuses -1."""
 UNREADABLE: Final = Refusal(-3, "UNREADABLE_ANSWER")
-"""There is an answer, in a form that cannot be read."""
+"""The answer cannot be decoded."""
 UNSUPPORTED: Final = Refusal(35, "UNSUPPORTED_VERSION")
-"""What is said of a question which the broker does not know; `detail` says which request it is."""
+"""The broker does not support the request; `detail` names the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster's metadata has it now."""
+    """A topic according to the cluster's current metadata."""
 
     topic: str
     topic_id: str | None
-    """22 characters of URL-safe base64; None from brokers before 2.8, and of topics that got none yet."""
+    """22 characters of URL-safe base64; None from brokers before 2.8, and for topics without an id."""
     partition_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A config as it is in force. `value` None: a secret, or not set."""
+    """An effective config. `value` None: a secret, or not set."""
 
     resource_type: str
     """GROUP, TOPIC or BROKER."""
@@ -59,7 +59,7 @@ class Config:
     name: str
     value: str | None
     source: str
-    """Where the value comes from: a name of `CONFIG_SOURCES`."""
+    """The origin of the value: a name in `CONFIG_SOURCES`."""
 
 
 CONFIG_SOURCES: Final[Mapping[int, str]] = {
@@ -75,28 +75,28 @@ CONFIG_SOURCES: Final[Mapping[int, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A line of the list of groups."""
+    """An entry in the list of groups."""
 
     group_id: str
     group_type: str
-    """CLASSIC CONSUMER SHARE STREAMS; empty where a broker before 4.0 does not tell."""
+    """CLASSIC, CONSUMER, SHARE or STREAMS; empty from a broker before 4.0."""
     protocol_type: str
     state: str
 
 
 class AssignedPartition(NamedTuple):
-    """A partition or task which a member has: by the names that silver.member_assignments uses."""
+    """A partition or task that is assigned to a member, in the terms of silver.member_assignments."""
 
     topic_id: str | None
     topic: str
-    """Subtopology of a streams group, connector of Connect."""
+    """Topic; subtopology of a streams group; connector of Connect."""
     partition: int
     task_type: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a group. What its type of groups has not is None."""
+    """A member of a group. Fields that its group type does not have are None."""
 
     member_id: str
     instance_id: str | None
@@ -106,30 +106,30 @@ class GroupMember:
     member_epoch: int | None = None
     uses_classic_protocol: bool | None = None
     assigned: frozenset[AssignedPartition] = frozenset()
-    """What it has, with what it has still to give up."""
+    """Current assignment, including what the member has yet to revoke."""
     target: frozenset[AssignedPartition] | None = None
     is_unread: bool = False
-    """Its assignment is in a form that cannot be read, and `assigned` is empty."""
+    """The assignment is in a format that cannot be decoded, and `assigned` is empty."""
 
 
 class TopologyStatus(IntEnum):
-    """What became of the question for the description of a topology (StreamsGroupTopologyDescriptionStatus)."""
+    """Whether the description of a topology was returned (StreamsGroupTopologyDescriptionStatus)."""
 
     NOT_REQUESTED = 0
     NOT_STORED = 1
     ERROR = 2
-    """The broker has one, and its plugin does not give it."""
+    """The broker has a description, but its plugin failed to return it."""
     AVAILABLE = 3
 
     @classmethod
     def _missing_(cls, _value: object) -> "TopologyStatus":
-        # of a newer release
+        # a status of a newer release
         return cls.NOT_REQUESTED
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group as its coordinator describes it. What its type of groups has not is None."""
+    """A group as its coordinator describes it. Fields that its group type does not have are None."""
 
     group_id: str
     group_type: str
@@ -137,14 +137,14 @@ class GroupDescription:
     members: tuple[GroupMember, ...]
     protocol_type: str | None = None
     protocol_name: str | None = None
-    """Classic: the voted protocol, empty where members are not in step; others: the assignor."""
+    """Classic groups: the selected protocol, empty during a rebalance; others: the assignor."""
     group_epoch: int | None = None
     assignment_epoch: int | None = None
     topology_epoch: int | None = None
     topology_status: TopologyStatus = TopologyStatus.NOT_REQUESTED
-    """Of the description of a streams group's topology; NOT_REQUESTED also from brokers before 4.4."""
+    """For a streams group's topology description; NOT_REQUESTED also from brokers before 4.4."""
     topology_description: Struct | None = None
-    """`schemas.admin_protocol.TOPOLOGY_DESCRIPTION`, where the status is AVAILABLE."""
+    """`schemas.admin_protocol.TOPOLOGY_DESCRIPTION`; set if the status is AVAILABLE."""
 
 
 class CommittedOffset(NamedTuple):
@@ -156,7 +156,7 @@ class CommittedOffset(NamedTuple):
 
 
 class TopicPartitionId(NamedTuple):
-    """A partition of a topic, by its id and its name."""
+    """A topic partition, with topic id and name."""
 
     topic_id: str
     topic: str
@@ -164,14 +164,14 @@ class TopicPartitionId(NamedTuple):
 
 
 class ShareOffset(NamedTuple):
-    """A share partition as DescribeShareGroupOffsets tells it. `start_offset` -1: not set yet."""
+    """A share partition in DescribeShareGroupOffsets. `start_offset` -1: not set yet."""
 
     start_offset: int
     leader_epoch: int
 
 
 class StateBatch(NamedTuple):
-    """A range of offsets in one delivery state; `last_offset` is inclusive, the state is Kafka's code."""
+    """A range of offsets in one delivery state. `last_offset` is inclusive; the state is Kafka's code."""
 
     first_offset: int
     last_offset: int
@@ -181,7 +181,7 @@ class StateBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """A share partition as its coordinator keeps it. `start_offset` -1: not set yet."""
+    """The state of a share partition at its coordinator. `start_offset` -1: not set yet."""
 
     state_epoch: int
     start_offset: int

@@ -1,4 +1,4 @@
-"""Questions to coordinators: how each is asked for several groups at once, and how its answer is read."""
+"""Requests to coordinators: how to ask about several groups at once, and how to read the responses."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,28 +40,28 @@ from schemas.admin_protocol import (
 from schemas.group_types import GroupType
 
 GROUPS_AT_ONCE: Final = 200
-"""Groups of one request: a description takes a kilobyte or so, and answers are bounded by what a client receives."""
+"""Groups in one request: a description takes about a kilobyte, and the size of a response is bounded."""
 OFFSETS_AT_ONCE: Final = 50
-"""Groups of one OffsetFetch, which may have thousands of partitions each."""
+"""Groups in one OffsetFetch, each of which may have thousands of partitions."""
 RESOURCES_AT_ONCE: Final = 500
 OFFSET_FETCH_VERSION_MIN: Final = 8
-"""From here one request asks for several groups (Kafka 3.0)."""
+"""From this version on a request can contain several groups (Kafka 3.0)."""
 SINGLE_OFFSET_FETCH_VERSIONS: Final = (2, 7)
-"""In these a request asks for one group; from 2 on for all its partitions (Kafka 0.10.2)."""
+"""Versions for a single group; from 2 on for all its partitions (Kafka 0.10.2)."""
 OFFSET_FETCH_VERSION_MAX: Final = 9
-"""From 10 topics go by id, and those which were deleted and have offsets still are left out."""
+"""From version 10 on topics are identified by id, and deleted topics that still have offsets are left out."""
 TOPOLOGY_DESCRIPTION_VERSION_MIN: Final = 1
-"""Of StreamsGroupDescribe (Kafka 4.4)."""
+"""First version of StreamsGroupDescribe with it (Kafka 4.4)."""
 NO_LEADER_EPOCH: Final = -1
 MEMBER_OF_CLASSIC_PROTOCOL: Final = 0
 DEAD: Final = "Dead"
-"""What DescribeGroups before version 6 says of a group that is not there."""
+"""The state that DescribeGroups before version 6 returns for a group that does not exist."""
 TRY_AGAIN: Final = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 GROUP_ID_NOT_FOUND: Final = 69
 INVALID_REQUEST: Final = 42
 UNINITIALIZED: Final = "uninitialized"
-"""In the message of ReadShareGroupState's INVALID_REQUEST of a share partition without a state."""
+"""Part of ReadShareGroupState's INVALID_REQUEST message for a share partition without a state."""
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
@@ -77,19 +77,19 @@ def is_not_ready(answer: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[Item, Answer]):
-    """What coordinators are asked of groups, or of share partitions."""
+    """A kind of request to coordinators about groups or share partitions."""
 
     topic: str
-    """The log whose leaders answer."""
+    """The topic whose partition leaders are the coordinators."""
     partition_of: Callable[[Item, int], int]
-    """Partition of it which an item has, given their number."""
+    """The partition for an item, given the partition count."""
     parts: Callable[[Sequence[Item]], Iterator[Sequence[Item]]]
-    """Items which one request asks of."""
+    """Split items into those of single requests."""
     request: Callable[[Sequence[Item]], Any]
     read: Callable[[Sequence[Item], Any], Iterator[tuple[Item, Answer | Refusal]]]
-    """The answers in a response to them."""
+    """Read the answers for these items from a response."""
     older: "Question[Item, Answer] | None" = None
-    """How a broker is asked that does not know the request."""
+    """The request for brokers that do not support this one."""
 
 
 def _of_groups(
@@ -128,7 +128,7 @@ def _classic_groups(response: Any) -> Iterator[tuple[str, GroupDescription | Ref
 
 
 def _classic_member(protocol_type: str, member: Any) -> GroupMember:
-    # as silver reads them, as far as they go
+    # read like the assignments in silver, as far as they can be decoded
     read = embedded_assignment(protocol_type, bytes(member.member_assignment), bytes(member.member_metadata))
     return GroupMember(
         member.member_id,
@@ -265,7 +265,7 @@ DESCRIPTIONS: Final[Mapping[str, Question[str, GroupDescription]]] = {
     ),
     GroupType.STREAMS: replace(STREAMS_GROUPS_SINCE_44, older=STREAMS_GROUPS),
 }
-"""By type of groups."""
+"""By group type."""
 
 
 def _offset_fetch(group_ids: Sequence[str]) -> OffsetFetchRequest:
@@ -392,7 +392,7 @@ def _read_states_described(
 
 
 def parts_of_group(keys: Sequence[SharePartitionKey]) -> Iterator[Sequence[SharePartitionKey]]:
-    """A request names one group."""
+    """A request can contain only one group."""
     for _, of_group in groupby(sorted(keys), key=lambda key: key.group_id):
         yield from chunks(list(of_group), RESOURCES_AT_ONCE)
 

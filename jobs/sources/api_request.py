@@ -1,7 +1,7 @@
-"""Requests which kafka-python does not know, in the shape in which its connections send requests and read responses.
+"""Requests that kafka-python lacks, in the form that its connections send and receive.
 
-A connection asks a request for its version range, has a header put on it, takes its bytes, and later asks the header
-what reads the response. Both are declared in `schemas.admin_protocol`; the one codec encodes and decodes.
+A connection asks a request for its version range, sets its header, takes its bytes, and later asks the header for a
+reader of the response. Messages are declared in `schemas.admin_protocol`; the project's codec encodes and decodes them.
 """
 
 from typing import Any, Final
@@ -15,10 +15,10 @@ CORRELATION_ID_BYTES: Final = 4
 
 
 class ApiRequest:
-    """One request. The fields of its message are keyword arguments; what is not given has Kafka's default.
-    `min_version`: the first version that can ask it, where that is not the first one declared.
+    """One request. Message fields are keyword arguments; others have Kafka's default.
 
-    The answer to it is the response's struct, with the declared fields as attributes.
+    `min_version`: the first usable version, where that is not the first one declared. The response is a struct with the
+    declared fields as attributes.
     """
 
     min_version: int
@@ -40,16 +40,16 @@ class ApiRequest:
         return f"{self.name}(version={self.API_VERSION})"
 
     def expect_response(self) -> bool:
-        """Every request has one."""
+        """Every request has a response."""
         return True
 
     def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:
-        """Put on the header with which it goes out."""
+        """Set the header with which the request is sent."""
         assert self.API_KEY is not None and self.API_VERSION is not None, "a version was agreed upon"
         self.header = _Header(self._response, self.API_KEY, self.API_VERSION, correlation_id, client_id)
 
     def encode(self, *, framed: bool = False, header: bool = False) -> bytes:
-        """The bytes of the request: with its length where framed, with its header where asked."""
+        """The bytes of the request: with length prefix if `framed`, with header if `header`."""
         assert self.API_VERSION is not None, "a version was agreed upon"
         data = encode(self._request, self._fields, self.API_VERSION)
         if header:
@@ -59,7 +59,7 @@ class ApiRequest:
 
 
 class _Header:
-    """A request's header, and what reads the response to it."""
+    """A request's header, which knows how to read the response."""
 
     def __init__(self, response: Message, api_key: int, api_version: int, correlation_id: int, client_id: str) -> None:
         self.api_key = self.request_api_key = api_key
@@ -69,18 +69,18 @@ class _Header:
         self._response = response
 
     def encode(self, is_flexible: bool) -> bytes:
-        """Version 1 of Kafka's RequestHeader, or 2 with an empty tag section: the client id is never compact."""
+        """RequestHeader version 1, or 2 with an empty tag section: the client id is never a compact string."""
         client_id = self._client_id.encode()
         numbers = ((self.api_key, 2), (self.api_version, 2), (self.correlation_id, 4), (len(client_id), 2))
         return b"".join(number.to_bytes(size, "big") for number, size in numbers) + client_id + bytes(is_flexible)
 
     def get_response_class(self) -> "_ResponseReader":
-        """What reads the response."""
+        """The reader of the response."""
         return _ResponseReader(self._response, self.api_version)
 
 
 class _ResponseReader:
-    """Reads a response from a stream which holds nothing else."""
+    """Reads a response from a stream that contains nothing else."""
 
     def __init__(self, message: Message, version: int) -> None:
         self._message = message
@@ -88,13 +88,16 @@ class _ResponseReader:
         self.correlation_id = -1
 
     def parse_header(self, stream: Any) -> "_ResponseReader":
-        """Read the response's header; gives an object that has its `correlation_id`."""
+        """Read the response header; returns an object with the `correlation_id`."""
         self.correlation_id = int.from_bytes(stream.read(CORRELATION_ID_BYTES), "big")
         return self
 
     def decode(self, stream: Any) -> Struct:
-        """Read the rest. Raises ValueError for bytes that are no such response, which closes the connection."""
-        # kafka-python's stream is a bytearray, and reading it copies it twice
+        """Read the response body.
+
+        Raises ValueError for bytes that are not such a response, which closes the connection.
+        """
+        # kafka-python's stream is a bytearray, and its read() copies the data twice
         data = memoryview(stream)[stream.tell() :]
         try:
             position = _skip_tags(data) if _is_flexible(self._message, self._version) else 0
@@ -104,7 +107,7 @@ class _ResponseReader:
 
 
 def _skip_tags(data: memoryview) -> int:
-    """The position behind the tag section with which a flexible header ends."""
+    """The position after the tag section at the end of a flexible header."""
     count, position = read_uvarint(data, 0)
     if not 0 <= count <= len(data):
         raise LengthOutOfBounds("more tags than bytes")

@@ -1,13 +1,13 @@
-"""A connection to a Kafka cluster: topics, offsets, and any request of Kafka's protocol, sent until it is answered.
+"""A connection to a Kafka cluster: topics, offsets, and any other request, retried until it is answered.
 
     with Broker.connect(BrokerAddress("localhost:9092")) as broker:
         broker.topics(["__consumer_offsets"])
         broker.send(request, Coordinator("my-group"))
 
-kafka-python's connection manager keeps the connections (TLS, SASL, API versions, back-off); it runs in a thread of its
-own. What it tells of a failure is a time-out and little else, so after a failure `jobs.sources.diagnosis` goes the way
-to the broker step by step and says at which one it ends. Nothing waits longer than its time-out. What went wrong in a
-library is never shown nor chained to an error of ours: its text may hold what the client was configured with.
+kafka-python's connection manager keeps the connections (TLS, SASL, API versions, back-off); it runs in its own thread.
+It reports most failures as time-outs. So after a failure `jobs.sources.diagnosis` connects to the broker step by step
+and reports the step that fails. Nothing waits longer than its time-out. Errors of libraries are never shown nor chained
+to our errors: their text may contain client configs.
 """
 
 import logging
@@ -39,20 +39,20 @@ TIMEOUT_MS: Final = 30_000
 """request.timeout.ms of Kafka's clients."""
 
 ANSWER_BYTES_MAX: Final = BATCH_BYTES_MAX + 64 * 1024 * 1024
-"""The largest answer that is believed: one batch of the largest size, or many which fill a fetch."""
+"""Maximum size of a response: one batch of the largest size, or many that fill a fetch."""
 
 BACK_OFF_MS: Final = (50, 1_000)
-"""Wait before the second try, and the longest one; doubled from try to try."""
+"""Wait before the second attempt, and maximum wait; doubled after each attempt."""
 TRY_MS_MIN: Final = 100
-"""With less time left nothing more is tried: it would only hide what hindered the tries before."""
+"""With less time left no attempt is made: its failure would only hide the cause of earlier ones."""
 FIRST_BOOTSTRAP_MS: Final = 1_000
-"""A cluster that has not let us in by then is looked at: what cannot get better is said at once."""
+"""A cluster that has not accepted us by then is diagnosed: permanent errors are reported at once."""
 LOOK_MS_MIN: Final = 500
-"""For a look at a broker when the time is over."""
+"""Minimum time for a diagnosis after the time-out."""
 CLOSE_TIMEOUT_MS: Final = 1_000
 
 LATER_ERRORS: Final[Mapping[int, str]] = {int(code): code.name for code in ErrorCode}
-"""Names of errors, for those that kafka-python does not know: it calls all of them UNKNOWN."""
+"""Names of error codes that kafka-python does not know: it calls all of them UNKNOWN."""
 NO_ERROR: Final = 0
 OFFSET_OUT_OF_RANGE: Final = 1
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
@@ -61,22 +61,22 @@ TOPIC_AUTHORIZATION_FAILED: Final = 29
 RETRIABLE: Final = frozenset(
     code for code, error in kafka_errors.kafka_errors.items() if issubclass(error, kafka_errors.RetriableError)
 )
-"""Codes which Kafka calls retriable: a leader or coordinator moved, or is not ready yet."""
+"""Codes that Kafka calls retriable: a leader or coordinator moved, or is not ready yet."""
 
 UNREAD_ANSWER: Final = "UNREAD_ANSWER"
-"""Code of the BrokerError of an answer that cannot be decoded."""
+"""Code of the BrokerError for a response that cannot be decoded."""
 OLD_BROKER: Final = "OLD_BROKER"
-"""Code of the BrokerError of a request that the broker does not know, or not in a version that we can send."""
+"""Code of the BrokerError for a request that the broker does not support, or not in a version that we can send."""
 
 
 class OffsetSpec(IntEnum):
-    """Which offset of a log partition to ask for: the special timestamps of ListOffsets."""
+    """Special timestamps of ListOffsets."""
 
     MAX_TIMESTAMP = -3
     EARLIEST = -2
     """Log start offset."""
     LATEST = -1
-    """High watermark: next offset that consumers may read, open transactions or not."""
+    """High watermark: the next offset that consumers can read, regardless of open transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ class Leader:
     node_id: int
     leader_epoch: int
     host_port: str
-    """As the broker advertises it."""
+    """The advertised address."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
     info: TopicInfo
     leaders: Mapping[int, Leader]
-    """By partition; those without a leader are missing."""
+    """By partition; partitions without a leader are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,41 +122,41 @@ class Coordinator:
     key: str
     """Group id, transactional id, or `group:topic id:partition` of a share partition."""
     key_type: int = 0
-    """0 a group, 1 a transaction, 2 a share partition (FindCoordinator's key type)."""
+    """FindCoordinator's key type: 0 group, 1 transaction, 2 share partition."""
 
 
 Receiver = int | LeaderOf | Coordinator | None
-"""A broker's node id, who leads, who coordinates, or any broker."""
+"""A broker's node id, the leader, the coordinator, or (None) any broker."""
 
 
 class Deadline:
-    """How long to go on trying."""
+    """The time left for retries."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self.restart()
 
     def restart(self) -> None:
-        """There was progress: the whole time from now on."""
+        """Progress was made: start the full time-out again."""
         self._end = time.monotonic() + self._timeout_ms / 1000
         self._back_off_ms = BACK_OFF_MS[0]
 
     def extend(self, by_ms: int) -> None:
-        """The broker itself asked to wait."""
+        """Add a delay that the broker itself requested."""
         self._end += by_ms / 1000
 
     @property
     def left_ms(self) -> int:
-        """At least 1, so that it can be a time-out."""
+        """At least 1, so that it is a valid time-out."""
         return max(1, int((self._end - time.monotonic()) * 1000))
 
     @property
     def try_ms(self) -> int:
-        """For one try: half of the whole time, so that a broker which hangs leaves time for another one."""
+        """Time for one attempt: half of the time-out, so that a hanging broker leaves time for another one."""
         return min(self.left_ms, self._timeout_ms // 2 + 1)
 
     def back_off(self) -> bool:
-        """Wait before the next try; False when there is no time for one."""
+        """Wait before the next attempt; False when there is no time for one."""
         wait_ms = min(self._back_off_ms, self.left_ms - TRY_MS_MIN)
         if wait_ms <= 0:
             return False
@@ -166,16 +166,16 @@ class Deadline:
 
 
 def _client_config(address: BrokerAddress) -> dict[str, Any]:
-    """Keyword arguments for kafka-python; they hold the secrets of the file. Raises ClientPropertiesError."""
+    """Keyword arguments for kafka-python, including secrets of the file. Raises ClientPropertiesError."""
     properties = load_client_properties(address.command_config)
     return {**properties.kafka_python(), "bootstrap_servers": address.servers}
 
 
 class Broker:
-    """Connections to the brokers of one cluster. Use it as a context manager, from one thread, in one process."""
+    """Connections to the brokers of one cluster. A context manager, for one thread of one process."""
 
     def __init__(self, config: Mapping[str, Any], timeout_ms: int) -> None:
-        """For `connect`."""
+        """Called by `connect`."""
         self._config = {
             **config,
             "receive_message_max_bytes": ANSWER_BYTES_MAX,
@@ -183,7 +183,7 @@ class Broker:
         }
         self.timeout_ms = timeout_ms
         self.kafka_cluster_id: str | None = None
-        """The cluster's own id, once it has described topics; None where it has none."""
+        """The cluster's own id, set by the first description of topics; None where it has none."""
         self._topics: dict[str, _Topic] = {}
         self._coordinators: dict[Coordinator, int] = {}
         self._net: Any = None
@@ -191,8 +191,8 @@ class Broker:
 
     @classmethod
     def connect(cls, address: BrokerAddress, *, timeout_ms: int = TIMEOUT_MS) -> Self:
-        """Connect and log in. Raises BrokerError, which says what hinders it, and ClientPropertiesError."""
-        # it logs each failure in several lines; we say it in one
+        """Connect and authenticate. Raises BrokerError, which names the cause, and ClientPropertiesError."""
+        # it logs several lines for each failure; our error is one line
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         broker = cls(_client_config(address), timeout_ms)
         try:
@@ -211,7 +211,7 @@ class Broker:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; what is in flight is dropped."""
+        """Close all connections; requests in flight are dropped."""
         net, manager = self._net, self._manager
         self._net = self._manager = None
         if net is None:
@@ -220,16 +220,16 @@ class Broker:
             self._result(net, manager.close, timeout_ms=CLOSE_TIMEOUT_MS)
         thread = net._io_thread
         net.stop(timeout_ms=CLOSE_TIMEOUT_MS)
-        if thread is None or not thread.is_alive():  # else it hangs in a name look-up, and ends with that
+        if thread is None or not thread.is_alive():  # else it hangs in a name look-up, and ends with it
             net.close()
 
     def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
-        """Those of the named topics which exist. Raises BrokerError for one which may not be described."""
+        """Those of the named topics that exist. Raises BrokerError for a topic that may not be described."""
         self._describe(names, Deadline(self.timeout_ms))
         return {name: self._topics[name].info for name in names if name in self._topics}
 
     def leader(self, topic: str, partition: int, *, deadline: Deadline | None = None) -> Leader:
-        """The leader of a log partition as last known. Waits for an election; raises BrokerError when there is none."""
+        """The last known leader of a log partition. Waits for an election; raises BrokerError when there is none."""
         deadline = deadline or Deadline(self.timeout_ms)
         while True:
             if topic not in self._topics:
@@ -253,7 +253,7 @@ class Broker:
     def offsets(
         self, partitions: Iterable[LogPartition], which: OffsetSpec = OffsetSpec.LATEST
     ) -> dict[LogPartition, int]:
-        """An offset of each log partition, asked of its leader; open transactions do not hold LATEST back."""
+        """The requested offset of each log partition, from its leader. LATEST does not depend on open transactions."""
         deadline = Deadline(self.timeout_ms)
         found: dict[LogPartition, int] = {}
         missing = set(partitions)
@@ -295,11 +295,10 @@ class Broker:
         error_code: Callable[[Any], int] | None = None,
         deadline: Deadline | None = None,
     ) -> Any:
-        """The answer to a request which changes nothing, so that it may be sent again.
+        """The response to a request without side effects, so that it can be retried.
 
-        It is sent again while brokers cannot be reached, and while `error_code` finds a code in the answer which Kafka
-        calls retriable. Other codes are the caller's. Raises BrokerError when the time is over, or at once where trying
-        again is no use.
+        It is retried while brokers cannot be reached, and while `error_code` finds a retriable code in the response.
+        Other codes are left to the caller. Raises BrokerError on time-out, or at once where retries cannot help.
         """
         deadline = deadline or Deadline(self.timeout_ms)
         was_diagnosed = False
@@ -335,7 +334,7 @@ class Broker:
                 self._coordinators.pop(receiver, None)
 
     def start(self, request: Any, node_id: int, timeout_ms: int) -> "Future[Any]":
-        """Send a request now; the answer, or kafka-python's error, comes while the caller does something else."""
+        """Send a request without waiting; the future gets the response, or kafka-python's error."""
         manager = self._manager
 
         async def ask() -> Any:
@@ -344,18 +343,18 @@ class Broker:
         return _started(self._net, ask)
 
     def drop_connection(self, node_id: int) -> None:
-        """Close the connection to a broker which does not answer; the next request makes a new one."""
+        """Close the connection to a broker that does not respond; the next request opens a new one."""
         with suppress(TimeoutError):
             self._result(self._net, self._manager.close, node_id, timeout_ms=CLOSE_TIMEOUT_MS)
 
     def refresh_brokers(self, deadline: Deadline) -> None:
-        """Ask any broker that answers who the brokers are. Silent when none does: the next request shows it."""
+        """Ask any broker for the list of brokers. Failures are ignored: the next request reports them."""
         cluster = self._manager.cluster
         with suppress(kafka_errors.KafkaError, TimeoutError):
             self._result(self._net, cluster.refresh_metadata, timeout_ms=deadline.try_ms)
 
     def failure(self, node_id: int | None, error: BaseException) -> BrokerError:
-        """The error of a broker that could not be reached until the time was over."""
+        """The error for a broker that could not be reached before the time-out."""
         found = self._look(node_id, LOOK_MS_MIN)
         if found.step is Reached.DONE:
             text = f"{found.server} does not answer within {self.timeout_ms} ms: {_short(error)}"
@@ -363,18 +362,18 @@ class Broker:
         return BrokerError(f"{found} (tried for {self.timeout_ms} ms)", code=found.step.name)
 
     def api_versions(self, api_key: int) -> range:
-        """Versions of a request that the bootstrap broker knows; empty where it does not know the request."""
+        """Versions of a request that the bootstrap broker supports; empty if it does not support the request."""
         known = self._manager.broker_version_data
         first, last = (known.api_versions if known is not None else {}).get(api_key, (0, -1))
         return range(first, last + 1)
 
     def raise_if_final(self, node_id: int | None, error: BaseException, deadline: Deadline, request: Any) -> None:
-        """Look at the way to a broker after a first failure of a request, and raise what waiting cannot heal."""
+        """After the first failure of a request, diagnose the connection to the broker, and raise permanent errors."""
         if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
             raise BrokerError(_too_old(request, self.api_versions(request.API_KEY)), code=OLD_BROKER) from None
         if isinstance(error, kafka_errors.InvalidReceiveError):
             raise BrokerError(f"an answer above {ANSWER_BYTES_MAX} bytes is not believed", code="ANSWER") from None
-        if type(error) is kafka_errors.KafkaProtocolError:  # its subclasses pass, or are handled above
+        if type(error) is kafka_errors.KafkaProtocolError:  # its subclasses are temporary, or handled above
             raise BrokerError(
                 f"the broker answers {_name_of(request)} version {request.API_VERSION} in a form that cannot be read, "
                 "as early access releases do",
@@ -385,7 +384,7 @@ class Broker:
             raise BrokerError(str(found), code=found.step.name) from None
 
     def refused(self, code: int, what: str, topic: str) -> BrokerError:
-        """The error of an answer which refuses something of a topic."""
+        """The error for a response that denies an operation on a topic."""
         if code == TOPIC_AUTHORIZATION_FAILED:
             return BrokerError(
                 f"the broker refuses {what}: grant the principal the ACLs Describe and Read on topic {topic}",
@@ -498,7 +497,7 @@ class Broker:
                 return
 
     def _look(self, node_id: int | None, timeout_ms: int) -> Diagnosis:
-        """Go the way to a broker; without one, to all that are known, until a way ends."""
+        """Diagnose the connection to a broker; without one, to all known brokers, until one fails."""
         cluster = self._manager.cluster
         nodes = cluster.brokers() if node_id is None else [cluster.broker_metadata(node_id)]
         servers = [f"{node.host}:{node.port}" for node in nodes if node is not None]
@@ -517,12 +516,12 @@ class Broker:
 
     @staticmethod
     def _result(net: Any, function: Callable[..., Any], *arguments: Any, timeout_ms: int) -> Any:
-        """What a function, run in the thread of the connections, gives. Raises TimeoutError."""
+        """Run a function in the thread of the connections and return its result. Raises TimeoutError."""
         return _started(net, function, *arguments).result(timeout_ms / 1000)
 
 
 def topic_id_of(topic_id: Any) -> str | None:
-    """kafka-python's uuid as Kafka prints it; None where the broker gives none, as before 2.8."""
+    """kafka-python's uuid in Kafka's text form; None where the broker returns none (before 2.8)."""
     return uuid_text(topic_id.bytes) if topic_id is not None and topic_id.int else None
 
 
@@ -535,7 +534,7 @@ def error_name(code: int) -> str:
 
 
 def _too_old(request: Any, known: range) -> str:
-    """Which request, and which version of it, a broker does not know."""
+    """A sentence: which request, and which version of it, a broker does not support."""
     name = _name_of(request)
     if not known:
         return f"the broker does not know the request {name}"
@@ -552,14 +551,14 @@ def _name_of(request: Any) -> str:
 
 
 def is_passing(error: BaseException) -> bool:
-    """May the same request succeed a little later?"""
+    """Can a retry succeed?"""
     if isinstance(error, TimeoutError | kafka_errors.UnknownBrokerIdError):
         return True
     return isinstance(error, kafka_errors.RetriableError)
 
 
 def _started(net: Any, function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
-    """Run a function, or a coroutine, in the thread of the connections."""
+    """Start a function or coroutine in the thread of the connections."""
     done: Future[Any] = Future()
 
     async def run() -> None:
@@ -615,5 +614,5 @@ def _topic(topic: Any, nodes: Mapping[int, str]) -> _Topic:
 
 
 def _short(error: BaseException) -> str:
-    """What kind of error it was. Its text may hold what a client was configured with."""
+    """The type of an error. Its text may contain client configs."""
     return type(error).__name__

@@ -1,8 +1,8 @@
-"""Log partitions read from their leaders: the raw record batches of Kafka's Fetch, framed like segment files.
+"""Read log partitions from their leaders: raw record batches from Fetch, framed like segment files.
 
-Fetch gives bytes of the log as they are on the broker's disk, with isolation level 0 up to the high watermark: control
-batches and what open transactions wrote are among them. One answer becomes one `SegmentRead`, so what comes after is
-the code which serves segment files.
+Fetch returns the bytes of the log as they are on the broker's disk. With isolation level 0 it reads up to the high
+watermark, including control batches and records of open transactions. One response becomes one `SegmentRead`, so all
+later code is that for segment files.
 """
 
 import time
@@ -32,16 +32,17 @@ from jobs.sources.fetch import LogRange, answered_partitions, fetch_request, fra
 from jobs.sources.segments import KAFKA, Segment, SegmentRead
 
 FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Bytes of one answer; a single larger batch still comes. Larger answers are slower, and hold more memory."""
+"""Maximum bytes of one response; a single larger batch is still returned. Larger responses are slower and need more
+memory."""
 OF_CONTROLLERS: Final = frozenset({"__cluster_metadata"})
-"""Brokers do not serve it to clients: what it tells comes from Admin."""
+"""Brokers do not serve these topics to clients: their content comes from Admin requests."""
 FETCH_WAIT_MS: Final = 500
-"""How long a broker waits for the first byte; what we ask for is there, but for a leader that was just elected."""
+"""How long a broker waits for the first byte. The requested data exists, except at a leader that was just elected."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLog:
-    """One log partition of a cluster, as it was when it was looked at."""
+    """One log partition of a cluster, as of its inspection."""
 
     address: BrokerAddress
     topic: str
@@ -49,12 +50,12 @@ class BrokerLog:
     topic_id: str | None
     log_start_offset: int
     next_offset: int
-    """The high watermark: where the next read will begin."""
+    """The high watermark: where the next read begins."""
     kafka_cluster_id: str | None = None
-    """The cluster's own id, as it answered; None where it was not asked."""
+    """The cluster's own id, if it was asked for."""
 
     def range(self, from_offset: int | None = None, to_offset: int | None = None) -> LogRange:
-        """Some offsets of it, `to_offset` exclusive; None: from its start, up to its end."""
+        """A range of its offsets, `to_offset` exclusive; None: from its start, up to its end."""
         return LogRange(
             self.topic,
             self.partition,
@@ -65,7 +66,7 @@ class BrokerLog:
 
 
 def find_broker_logs(address: BrokerAddress, topics: Sequence[str], *, timeout_ms: int = TIMEOUT_MS) -> list[BrokerLog]:
-    """The log partitions of some topics, by topic and partition; topics which the cluster does not have are left out.
+    """The log partitions of some topics, by topic and partition; topics that the cluster does not have are left out.
 
     Raises BrokerError when the cluster cannot be reached, when it has none of the topics, or when one may not be read.
     """
@@ -76,7 +77,10 @@ def find_broker_logs(address: BrokerAddress, topics: Sequence[str], *, timeout_m
 def list_broker_logs(
     broker: Broker, address: BrokerAddress, topics: Sequence[str], *, is_any_needed: bool = True
 ) -> list[BrokerLog]:
-    """The same over a connection which is there; `is_any_needed` False: having none of the topics is no error."""
+    """As `find_broker_logs`, over an existing connection.
+
+    `is_any_needed` False: having none of the topics is no error.
+    """
     found = broker.topics([topic for topic in topics if topic not in OF_CONTROLLERS])
     if not found and not is_any_needed:
         return []
@@ -110,7 +114,7 @@ def read_broker_log(
     timeout_ms: int = TIMEOUT_MS,
     fetch_bytes_max: int = FETCH_BYTES_MAX,
 ) -> Iterator[SegmentRead]:
-    """The batches of one log partition, over a connection of its own."""
+    """Yield the batches of one log partition, over a connection of its own."""
     with Broker.connect(log.address, timeout_ms=timeout_ms) as broker:
         chosen = log.range(from_offset, to_offset)
         for _, read in read_ranges(broker, [chosen], fetch_bytes_max=fetch_bytes_max):
@@ -120,14 +124,15 @@ def read_broker_log(
 def read_ranges(
     broker: Broker, ranges: Iterable[LogRange], *, fetch_bytes_max: int = FETCH_BYTES_MAX
 ) -> Iterator[tuple[LogRange, SegmentRead]]:
-    """The batches of several ranges, range by range, those of one leader together; in a range by offset.
+    """Yield the batches of several ranges: range by range, those of one leader together; within a range by offset.
 
-    One fetch asks for all ranges of a leader in their order, so many small logs cost one request. The next answer is on
-    its way while the last one is worked on; at most about three answers are in memory.
+    One fetch requests all ranges of a leader in order, so many small logs cost one request. The next response is in
+    flight while the last one is processed; at most about three responses are in memory.
 
-    A read without batches says that the log now starts higher (`log_start_offset`). Offsets of a range which no read
-    gave are holes: compacted, or deleted where they lie below the log start offset. Raises BrokerError when a broker
-    does not answer for the connection's time-out, when reading is not allowed, or when the log was cut or recreated.
+    A read without batches reports a higher log start offset (`log_start_offset`). Offsets of a range that no read
+    covers are holes: compacted, or deleted if they are below the log start offset. Raises BrokerError when a broker
+    does not respond within the connection's time-out, when reading is not allowed, or when the log was truncated or
+    recreated.
     """
     reader = _Reader(broker, [it for it in ranges if it.from_offset < it.to_offset], fetch_bytes_max)
     return reader.read()
@@ -135,7 +140,7 @@ def read_ranges(
 
 @dataclass(slots=True, eq=False)
 class _Progress:
-    """How far a range was read."""
+    """How far a range has been read."""
 
     range: LogRange
     next_offset: int
@@ -149,17 +154,17 @@ class _Progress:
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A fetch whose answer is awaited."""
+    """A fetch in flight."""
 
     leader: Leader
     asked: list[_Progress]
-    """In the order of the request: the broker fills its answer in this order."""
+    """In the order of the request, in which the broker fills its response."""
     request: Any
     answer: "Future[Any]"
 
 
 class _Reader:
-    """Fetches ranges one after another, and frames the answers."""
+    """Fetches ranges one after another, and frames the responses."""
 
     def __init__(self, broker: Broker, ranges: Sequence[LogRange], fetch_bytes_max: int) -> None:
         self._broker = broker
@@ -171,7 +176,7 @@ class _Reader:
         self._open = deque(_Progress(it, it.from_offset) for it in ranges)
 
     def read(self) -> Iterator[tuple[LogRange, SegmentRead]]:
-        """Everything, range by range."""
+        """Yield everything, range by range."""
         self._open = deque(sorted(self._open, key=lambda it: self._leader(it).node_id))
         flight: _Flight | None = None
         while self._open:
@@ -182,7 +187,7 @@ class _Reader:
                 self._open.popleft()
             else:
                 self._land(flight or self._start())
-                # a broker which asked us to wait is asked again only when there is nothing else to do
+                # a broker that throttles us is asked again only when there is nothing else to do
                 is_waiting = time.monotonic() < self._resume_at
                 flight = None if is_waiting or all(it.is_done for it in self._open) else self._start()
 
@@ -190,7 +195,7 @@ class _Reader:
         return self._broker.leader(progress.range.topic, progress.range.partition, deadline=self._deadline)
 
     def _start(self) -> _Flight:
-        """Ask the leader of the first range that is not done for it, and for the others which it leads."""
+        """Send a fetch to the leader of the first unfinished range, for this and other ranges that it leads."""
         wait_s = self._resume_at - time.monotonic()
         if wait_s > 0:
             time.sleep(wait_s)
@@ -199,7 +204,7 @@ class _Reader:
         buffered_bytes = sum(read.data.size for it in self._open for read in it.buffered)
         if buffered_bytes >= self._fetch_bytes_max:
             missing = missing[:1]
-        # a broker answers once for a partition: of several ranges of one the first is asked for, the next one later
+        # a response contains a partition once: if several ranges are of one partition, only the first is requested now
         first_of = {(it.range.topic, it.range.partition): it for it in reversed(missing)}
         missing = [it for it in missing if first_of[it.range.topic, it.range.partition] is it]
         asked = [(it, it_leader) for it in missing if (it_leader := self._leader(it)).node_id == leader.node_id]
@@ -212,7 +217,7 @@ class _Reader:
         return _Flight(leader, [it for it, _ in asked], request, answer)
 
     def _land(self, flight: _Flight) -> None:
-        """Wait for the answer and share it out; after a failure, make ready to ask again."""
+        """Wait for the response and distribute it; after a failure, prepare a retry."""
         try:
             answer = flight.answer.result(self._deadline.try_ms / 1000)
         except JobError:
@@ -251,8 +256,8 @@ class _Reader:
         chosen = progress.range
         data = pa.py_buffer(found.records or b"")
         if data.size == 0:
-            # The first partition of a request always gets a batch if it has one below the high watermark: compaction
-            # has left none. One further down may find the answer full.
+            # The first partition of a request always gets a batch if it has one below the high watermark: so compaction
+            # left none. For later partitions the response may be full.
             if is_first and found.high_watermark >= chosen.to_offset:
                 progress.is_done = True
                 self._progressed()
@@ -265,7 +270,7 @@ class _Reader:
                     " there is no record batch. Its disk may be damaged: read its segment files with --segments",
                     code="DAMAGED_LOG",
                 )
-            return  # a cut batch: it comes whole when its partition is the first of a request
+            return  # a truncated batch: it is complete when its partition is the first of a request
         if len(framed.scan.batches) or framed.scan.findings:
             progress.buffered.append(_as_read(progress, leader, framed.data, framed.scan, found.log_start_offset))
         progress.next_offset = max(progress.next_offset, framed.scan.next_offset)
@@ -278,7 +283,7 @@ class _Reader:
         self._was_diagnosed = False
 
     def _move_to_log_start(self, progress: _Progress, leader: Leader) -> None:
-        """Kafka deleted what was to be read next: go on from the new start, and say it."""
+        """Kafka deleted the next offsets: continue at the new log start offset, and report it."""
         place = progress.range.topic, progress.range.partition
         start = self._broker.offsets([place], OffsetSpec.EARLIEST)[place]
         if start > progress.next_offset:
@@ -296,7 +301,7 @@ class _Reader:
             )
 
     def _check(self, progress: _Progress, code: int) -> None:
-        """Look at the topic again after a refusal which may pass; raise one that stays."""
+        """Refresh the topic after a retriable error code; raise other codes."""
         chosen = progress.range
         if code not in RETRIABLE:
             raise self._broker.refused(code, f"to read {progress.place}", chosen.topic)
@@ -308,7 +313,7 @@ class _Reader:
             )
 
     def _recover(self, flight: _Flight, error: BaseException) -> None:
-        """After no answer: look who leads now, and ask again."""
+        """After a missing response: look up the current leaders, and retry."""
         first = flight.asked[0]
         if isinstance(error, TimeoutError):
             self._broker.drop_connection(flight.leader.node_id)
@@ -325,7 +330,7 @@ class _Reader:
         self._broker.refresh_brokers(self._deadline)
 
     def _was_throttled(self, throttle_time_ms: int) -> None:
-        """A quota: kafka-python sends nothing more until then."""
+        """A quota: until then kafka-python sends nothing."""
         if throttle_time_ms:
             self._resume_at = time.monotonic() + throttle_time_ms / 1000
             self._deadline.extend(throttle_time_ms)

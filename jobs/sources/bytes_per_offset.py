@@ -1,7 +1,7 @@
-"""How many bytes lie between two offsets of a log: the protocol does not tell, so samples do, about.
+"""Estimate the bytes between two offsets of a log from samples, since the protocol does not report them.
 
-A compacted log is thin where it is old and thick where it is new, so it is sampled at its beginning, in its middle and
-near its end.
+A compacted log is sparse where it is old and dense where it is new, so it is sampled at its beginning, in its middle
+and near its end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from jobs.sources.broker import NO_ERROR, Broker
 from jobs.sources.fetch import LogRange, answered_partitions, fetch_request, frame_answer
 
 SAMPLE_BYTES: Final = 32 * 1024
-"""Of one log partition at one place; a larger batch still comes whole to the first that is asked for."""
+"""Per log partition and place; a larger batch is returned whole only for the first partition of a request."""
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def bytes_per_offset(broker: Broker, ranges: Sequence[LogRange]) -> dict[LogPartition, tuple[float, ...]]:
-    """Bytes an offset at each place that was sampled, one range a log partition; none where no sample could be had."""
+    """Bytes per offset at each sampled place, for one range a log partition; missing where no sample was available."""
     samples: dict[LogPartition, tuple[float, ...]] = {}
     for eighths in (0, 4, 7):
         places = [_after(it, eighths) for it in ranges]
@@ -30,14 +30,14 @@ def bytes_per_offset(broker: Broker, ranges: Sequence[LogRange]) -> dict[LogPart
 
 
 def estimated_bytes(samples: Mapping[LogPartition, tuple[float, ...]], chosen: LogRange) -> int:
-    """About how many bytes a range holds."""
+    """Estimated bytes of a range."""
     densities = samples.get((chosen.topic, chosen.partition), ())
     offset_count = chosen.to_offset - chosen.from_offset
     return int(offset_count * sum(densities) / len(densities)) if densities else 0
 
 
 def split_ranges(broker: Broker, ranges: Sequence[LogRange], bytes_max: int) -> list[LogRange]:
-    """The same offsets in ranges of about `bytes_max` at most, in their order."""
+    """Split ranges into parts of about `bytes_max`, in order."""
     samples = bytes_per_offset(broker, ranges)
     parts: list[LogRange] = []
     for it in ranges:
@@ -49,7 +49,7 @@ def split_ranges(broker: Broker, ranges: Sequence[LogRange], bytes_max: int) -> 
 
 
 def _after(chosen: LogRange, eighths: int) -> LogRange:
-    """The range without its first eighths."""
+    """The range without its first `eighths` eighths."""
     return replace(chosen, from_offset=chosen.from_offset + (chosen.to_offset - chosen.from_offset) * eighths // 8)
 
 
@@ -72,7 +72,7 @@ def _sampled(broker: Broker, places: Sequence[LogRange]) -> dict[LogPartition, f
 
 
 def _density(partition: Any, chosen: LogRange) -> float | None:
-    """Bytes an offset in what was answered; None for nothing, or an error, which the read itself will meet."""
+    """Bytes per offset in a response; None if it is empty or an error, which the actual read will report."""
     if partition is None or partition.error_code != NO_ERROR or not partition.records:
         return None
     framed = frame_answer(pa.py_buffer(partition.records), chosen.from_offset, chosen.to_offset)

@@ -1,8 +1,8 @@
-"""A Java client's .properties file, as it is, for kafka-python: whom it trusts, as whom it logs in, how long it waits.
+"""Convert a Java client's .properties file, unchanged, to kafka-python arguments: trust, authentication, time-outs.
 
-Every setting of Kafka's clients is known. What would run foreign code in a Java client (login modules, classes) or
-send secrets elsewhere (URLs) is refused, and so is a slip of the pen in the name of a security setting; what says
-nothing here is left out with a note. Nothing is connected and nothing is started by reading a file.
+Every setting of Kafka's clients is known. Settings that would run foreign code in a Java client (login modules,
+classes) or send secrets elsewhere (URLs) are refused, and so are misspelled names of security settings. Settings
+without effect here are ignored with a note. Reading a file opens no connection and starts nothing.
 """
 
 import os
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CLIENT_ID: Final = "groupledger"
 VALUE_CHARS_MAX: Final = 16 << 10
 PEM_SETTINGS: Final = frozenset({"ssl.truststore.certificates", "ssl.keystore.certificate.chain", "ssl.keystore.key"})
-"""Certificates may be many, and have many lines."""
+"""These values may contain many certificates of many lines."""
 MANY_LINES: Final = PEM_SETTINGS | {"sasl.jaas.config"}
 SECRETS: Final = re.compile(r"password|passphrase|secret|^ssl\.keystore\.key$")
 
@@ -50,9 +50,9 @@ LOGIN_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     OAUTHBEARER: ("org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",),
     AWS_MSK_IAM: ("software.amazon.msk.auth.iam.IAMLoginModule",),
 }
-"""SASL mechanism -> the login modules that go with it; others are refused."""
+"""SASL mechanism -> its login modules; others are refused."""
 PACKAGES: Final = {GSSAPI: "gssapi", AWS_MSK_IAM: "botocore"}
-"""Python packages which kafka-python needs for a mechanism, and which do not come with the project."""
+"""Python packages that kafka-python needs for a mechanism, and that are not dependencies of the project."""
 
 MILLISECONDS: Final[Mapping[str, str]] = {
     "connections.max.idle.ms": "connections_max_idle_ms",
@@ -62,7 +62,7 @@ MILLISECONDS: Final[Mapping[str, str]] = {
     "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
     "socket.connection.setup.timeout.max.ms": "socket_connection_setup_timeout_max_ms",
 }
-"""Kafka's name -> kafka-python's."""
+"""Kafka's name -> kafka-python's name."""
 INT_MAX: Final = 2**31 - 1
 DNS_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
@@ -70,14 +70,14 @@ SOCKET_OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
 )
-"""kafka-python's own, which it leaves out where others are given."""
+"""kafka-python's own defaults, which it drops when others are given."""
 
 JAAS: Final = "sasl.jaas.config"
 KNOWN: Final = SECURITY | CONNECTION | OTHER
 KINIT: Final = re.compile(r"(/[A-Za-z0-9._-]+)*/?kinit")
 
 KAFKA_OPTS: Final = "KAFKA_OPTS"
-"""Where Kafka's own tools take Java's system properties from, as -Dname=value."""
+"""The environment variable with Java system properties for Kafka's own tools, as -Dname=value."""
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 LOGIN_CONFIG: Final = "java.security.auth.login.config"
 LOGIN_CONTEXT: Final = "KafkaClient"
@@ -87,22 +87,25 @@ _UNSECURED: Final = "unsecuredLogin"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClientProperties:
-    """What a client's .properties file says, checked. Shows no secret, and is not pickled: send the file's path."""
+    """The checked content of a client's .properties file.
+
+    Contains secrets but shows none, and is not picklable: send the path of the file instead.
+    """
 
     name: str
-    """Of the file; empty where there is none."""
+    """Name of the file; empty where there is none."""
     security_protocol: str
     sasl_mechanism: str | None
     notes: tuple[str, ...]
-    """What the user should know before the connection is made, one line each; no secrets."""
+    """What the user should know before connecting, one line each; no secrets."""
     _arguments: Mapping[str, Any] = field(repr=False)
     _environment: Mapping[str, str] = field(repr=False)
 
     def kafka_python(self) -> dict[str, Any]:
         """Keyword arguments for kafka-python's NetworkSelector, KafkaConnectionManager and clients.
 
-        They hold secrets. For Kerberos and Amazon MSK this also sets what their libraries read from the environment of
-        the process, where it is not set.
+        They contain secrets. For Kerberos and Amazon MSK this also sets environment variables that their libraries
+        read, where they are not set.
         """
         for name, value in self._environment.items():
             os.environ.setdefault(name, value)
@@ -118,15 +121,15 @@ class ClientProperties:
 def load_client_properties(path: str | None, environment: Mapping[str, str] | None = None) -> ClientProperties:
     """Read and check a client's .properties file; without a path, the settings of a plain connection.
 
-    On an executor the file is found by its name where spark-submit's --files brought it. `environment` is that of the
-    process, for ${env:NAME} and KAFKA_OPTS. Raises ClientPropertiesError, which names file, line and key.
+    On an executor the file is looked up by its name among spark-submit's --files. `environment`: that of the process,
+    for ${env:NAME} and KAFKA_OPTS. Raises ClientPropertiesError, which names file, line and key.
     """
     environment = os.environ if environment is None else environment
     if not path:
         return _client_properties(ClientSettings(PropertiesFile("", {}, {})), {})
     found = find_file(path)
     name = printable(path, 300)
-    # Java's tools read it so, whatever the machine's own encoding is
+    # Java's tools use this encoding, whatever the machine's own is
     text = read_bounded(found, name).decode("latin-1")
     file = parse_properties(text, name)
     _check_texts(file)
@@ -160,11 +163,11 @@ def _client_properties(settings: ClientSettings, environment: Mapping[str, str])
     return ClientProperties(settings.file.name, protocol, mechanism, tuple(settings.notes), arguments, variables)
 
 
-# What the file may contain
+# Checks of the whole file
 
 
 def _check_texts(file: PropertiesFile) -> None:
-    """Nothing overlong, and no control characters: they could end a line of a log, or a field of a login."""
+    """No overlong values and no control characters: these could end a line of a log, or a field of a login."""
     for key, value in file.values.items():
         if not key.isprintable():
             raise file.error(key, "the name of a setting holds control characters")
@@ -178,7 +181,7 @@ def _check_texts(file: PropertiesFile) -> None:
 
 
 def _check_names(settings: ClientSettings) -> None:
-    """A name close to that of a security setting is taken for a slip of the pen."""
+    """A name that is close to that of a security setting is treated as a misspelling."""
     for key in settings.values:
         if key not in KNOWN and not key.startswith(PROVIDERS + "."):
             plain = key.strip("\ufeffï»¿ ").lower().replace("_", ".").replace("-", ".")
@@ -190,7 +193,7 @@ def _check_names(settings: ClientSettings) -> None:
 
 
 def _check_classes(settings: ClientSettings) -> None:
-    """No class but Kafka's own, which we can replace."""
+    """Only Kafka's own classes, which we can replace."""
     for key in settings.values:
         if key not in CLASSES:
             continue
@@ -202,7 +205,8 @@ def _check_classes(settings: ClientSettings) -> None:
 
 
 def _check_places(settings: ClientSettings) -> None:
-    """Files are on this machine, identity providers behind TLS, and no command is run, whether they are used or not."""
+    """Files must be on this machine, identity providers must use TLS, and no command is run, whether these are used
+    or not."""
     for key, value in settings.values.items():
         if key.endswith((".location", ".assertion.file", ".key.file", ".template.file")) and key in SECURITY:
             settings.check_path(key)
@@ -236,7 +240,7 @@ def _connection(settings: ClientSettings) -> dict[str, Any]:
     buffers = [
         (socket.SOL_SOCKET, option, size)
         for key, option in (("send.buffer.bytes", socket.SO_SNDBUF), ("receive.buffer.bytes", socket.SO_RCVBUF))
-        if (size := settings.number(key, -1, INT_MAX)) is not None and size >= 0  # -1: as the system has it
+        if (size := settings.number(key, -1, INT_MAX)) is not None and size >= 0  # -1: the system's default
     ]
     if buffers:
         arguments["socket_options"] = [*SOCKET_OPTIONS, *buffers]
@@ -253,7 +257,7 @@ def _login(
     system_properties: Mapping[str, str],
     variables: dict[str, str],
 ) -> dict[str, Any]:
-    """The arguments of a SASL mechanism; `variables` takes what its library reads from the environment."""
+    """The arguments of a SASL mechanism; `variables` gets environment variables for its library."""
     if mechanism not in LOGIN_MODULES:
         raise settings.error("sasl.mechanism", f"must be one of {', '.join(LOGIN_MODULES)}")
     module = _login_module(settings, mechanism, system_properties)
@@ -274,9 +278,9 @@ def _login(
 
 
 def _login_module(settings: ClientSettings, mechanism: str, system_properties: Mapping[str, str]) -> LoginModule:
-    """The login module of sasl.jaas.config, or else of the file that KAFKA_OPTS names, as Kafka's tools look for it."""
+    """The login module of sasl.jaas.config, else of the file in KAFKA_OPTS, as in Kafka's tools."""
     if JAAS in settings:
-        settings.get(JAAS)  # it is used now
+        settings.get(JAAS)  # mark the setting as used
         modules = _checked_modules(settings)
     elif LOGIN_CONFIG in system_properties:
         path = find_file(system_properties[LOGIN_CONFIG].removeprefix("="))
@@ -296,7 +300,7 @@ def _login_module(settings: ClientSettings, mechanism: str, system_properties: M
 
 
 def _checked_modules(settings: ClientSettings) -> tuple[LoginModule, ...]:
-    """The login modules of sasl.jaas.config, all of them known. Raises ClientPropertiesError."""
+    """The login modules of sasl.jaas.config, checked against the known ones. Raises ClientPropertiesError."""
     try:
         modules = parse_login_modules(settings.values[JAAS])
     except JaasError as error:
@@ -322,13 +326,14 @@ def _password_login(settings: ClientSettings, mechanism: str, module: LoginModul
     if "\0" in password:
         raise settings.error(JAAS, "the password holds a NUL, which ends it in the login")
     if mechanism in SCRAM:
-        # SCRAM's own escapes: https://www.rfc-editor.org/rfc/rfc5802#section-5.1; the client does not write them
+        # SCRAM's escapes (https://www.rfc-editor.org/rfc/rfc5802#section-5.1); kafka-python does not apply them
         username = username.replace("=", "=3D").replace(",", "=2C")
     return {"sasl_plain_username": username, "sasl_plain_password": password}
 
 
 def _kerberos_login(settings: ClientSettings, module: LoginModule, variables: dict[str, str]) -> dict[str, Any]:
-    """Tickets come from the cache of the process, or are fetched by its library with the keytab that is named."""
+    """Kerberos tickets come from the credential cache of the process, or its library fetches them with the named
+    keytab."""
     key = "sasl.kerberos.service.name"
     service = settings.get(key)
     in_module = module.options.get("serviceName", "")
@@ -351,7 +356,7 @@ def _msk_login(
 ) -> dict[str, Any]:
     if protocol != "SASL_SSL":
         raise settings.error("security.protocol", f"must be SASL_SSL with {AWS_MSK_IAM}")
-    settings.get("sasl.client.callback.handler.class")  # Amazon's own, which kafka-python implements itself
+    settings.get("sasl.client.callback.handler.class")  # Amazon's handler, which kafka-python implements itself
     others = sorted(set(module.options) - {"awsProfileName", "awsDebugCreds"})
     if others:
         raise settings.error(JAAS, f"not known here: {', '.join(map(printable, others))}; use a profile")
@@ -417,7 +422,8 @@ def _token_provider(
 
 
 def _token_url(settings: ClientSettings, key: str, system_properties: Mapping[str, str]) -> str:
-    """The address of the identity provider: https (or the machine itself), and allowed as Kafka 4 wants it allowed."""
+    """The address of the identity provider: https (or this machine), and allowed by the setting that Kafka 4
+    requires."""
     url = settings.get(key)
     if not url:
         raise settings.error(key, "is missing: OAUTHBEARER needs it")
@@ -428,7 +434,7 @@ def _token_url(settings: ClientSettings, key: str, system_properties: Mapping[st
 
 
 def _checked_url(settings: ClientSettings, key: str) -> None:
-    """An address that secrets may go to, or keys come from. Raises ClientPropertiesError."""
+    """Check an address to which secrets go, or from which keys come. Raises ClientPropertiesError."""
     url = settings.values[key]
     try:
         parts = urlsplit(url)
@@ -447,7 +453,8 @@ def _checked_url(settings: ClientSettings, key: str) -> None:
 
 
 def _token_ssl_context(settings: ClientSettings, options: Mapping[str, str]) -> ssl.SSLContext:
-    """For the identity provider: the ssl.* options of the login module, not those of the brokers, as in Java."""
+    """The SSL context for the identity provider: as in Java, from the ssl.* options of the login module, not of the
+    brokers."""
     values = {key: value for key, value in options.items() if key.startswith("ssl.")}
     file = PropertiesFile(f"{settings.file.name}: sasl.jaas.config", values, {})
     return make_ssl_context(ClientSettings(file, settings.notes))
@@ -466,7 +473,8 @@ def _extensions(settings: ClientSettings, options: Mapping[str, str], prefix: st
 
 
 def _unsecured_claims(settings: ClientSettings, options: Mapping[str, str]) -> tuple[dict[str, Any], float]:
-    """The claims of an unsecured token, and its life in seconds, by the options unsecuredLogin* of the login module."""
+    """The claims of an unsecured token, and its lifetime in seconds, from the unsecuredLogin* options of the login
+    module."""
     claims: dict[str, Any] = {}
     for option, value in options.items():
         kind, _, claim = option.removeprefix(_UNSECURED).partition("_")
@@ -495,7 +503,7 @@ def _unsecured_claims(settings: ClientSettings, options: Mapping[str, str]) -> t
 
 
 def _system_properties(environment: Mapping[str, str]) -> dict[str, str]:
-    """Java's system properties that KAFKA_OPTS sets. Raises ClientPropertiesError."""
+    """Java system properties in KAFKA_OPTS. Raises ClientPropertiesError."""
     try:
         words = shlex.split(environment.get(KAFKA_OPTS, ""))
     except ValueError:

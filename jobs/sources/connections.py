@@ -1,7 +1,7 @@
-"""kafka-python's connections, which read in large pieces.
+"""kafka-python's connections with larger reads.
 
-The library takes 4 KiB of a socket at a time and joins the pieces: of a log of gigabytes that costs more than all else.
-Only that one step is replaced; with a version of the library that has no such step, things work and are slower.
+The library reads 4 KiB from a socket at a time and joins the pieces: for a log of gigabytes that costs more than
+everything else. Only this step is replaced; if a version of the library lacks it, connections work but are slower.
 """
 
 import ssl
@@ -12,13 +12,13 @@ from kafka import errors as kafka_errors
 from kafka.net.manager import KafkaConnectionManager
 
 PIECE_BYTES: Final = 256 * 1024
-"""Read at a time: what fits into a core's own cache, for it is copied from there to its place."""
+"""Read size: fits into a core's cache, from which the data is copied to its destination."""
 
 WOULD_BLOCK: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # the library has no types
-    """KafkaConnectionManager with transports that read in large pieces."""
+    """KafkaConnectionManager with transports that use larger reads."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
@@ -27,9 +27,9 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # the li
 
 
 def receiver(transport: Any) -> Callable[[], tuple[memoryview, Exception | None]]:
-    """What reads all that a transport's socket has, up to a piece, and says why it can read no more.
+    """A function that reads what a transport's socket has, up to PIECE_BYTES, and returns why it cannot read more.
 
-    The piece is good until the next call: the library copies it to the frame it belongs to.
+    The returned view is valid until the next call: the library copies it into its frame.
     """
     piece = memoryview(bytearray(PIECE_BYTES))
 
@@ -46,7 +46,7 @@ def receiver(transport: Any) -> Callable[[], tuple[memoryview, Exception | None]
             return piece[:size], None
         except OSError as error:
             return piece[:size], kafka_errors.KafkaConnectionError(error)
-        # what TLS has decrypted already does not make the socket readable
+        # data that TLS has already decrypted does not make the socket readable
         pending = connection.pending() if isinstance(connection, ssl.SSLSocket) else 0
         return (memoryview(bytes(piece) + connection.recv(pending)) if pending else piece), None
 

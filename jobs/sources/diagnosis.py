@@ -1,8 +1,9 @@
-"""Why a broker cannot be reached: the way to it step by step, and the step at which it ends.
+"""Why a broker cannot be reached: connect step by step and report the step that fails.
 
-The steps: name, connection, TLS, ApiVersions, SaslHandshake, SaslAuthenticate. kafka-python goes the same way and shows
-each end of it as one time-out; so after a failure, and only then, it is gone once more, over sockets of its own. No
-text of a library goes into a diagnosis, for it may hold a secret; words of the broker do, made printable.
+The steps: name, connection, TLS, ApiVersions, SaslHandshake, SaslAuthenticate. kafka-python takes the same steps but
+reports each failure as a time-out; so after a failure, and only then, they are repeated over sockets of our own. A
+diagnosis contains no text of a library, since that may contain a secret; messages of the broker are included, made
+printable.
 """
 
 import socket
@@ -34,9 +35,9 @@ SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 ILLEGAL_SASL_STATE: Final = kafka_errors.IllegalSaslStateError.errno
 UNSUPPORTED_SASL_MECHANISM: Final = kafka_errors.UnsupportedSaslMechanismError.errno
 NO_MECHANISM: Final = "NONE"
-"""Asked for where we do not log in: a port that wants a login answers with what it has."""
+"""Requested when no login is configured: a port that requires one answers with its mechanisms."""
 FRAME_BYTES_MAX: Final = 1024 * 1024
-"""Answers of these steps are small; what says more is no Kafka broker."""
+"""Responses of these steps are small; a longer one is not from a Kafka broker."""
 LOGIN_ROUNDS_MAX: Final = 10
 TEXT_MAX: Final = 200
 
@@ -48,7 +49,7 @@ NAME_MISMATCH: Final = frozenset({62, 64})
 
 
 class Reached(Enum):
-    """Where the way to a broker ended."""
+    """The step that failed."""
 
     DONE = "nowhere: it works"
     UNKNOWN_HOST = "name"
@@ -81,12 +82,12 @@ PASSING: Final = frozenset(
         Reached.CLOSED,
     }
 )
-"""What may be over a little later, since the broker was just starting, say."""
+"""Failures that may be temporary, for example while the broker is starting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found, in one line with the remedy."""
+    """The finding, in one line with the remedy."""
 
     server: str
     step: Reached
@@ -94,7 +95,7 @@ class Diagnosis:
 
     @property
     def is_final(self) -> bool:
-        """Waiting cannot heal it."""
+        """Waiting cannot help."""
         return self.step not in PASSING
 
     def __str__(self) -> str:
@@ -102,7 +103,7 @@ class Diagnosis:
 
 
 class _Ends(Exception):
-    """The way ends here."""
+    """Raised by the step that fails."""
 
     def __init__(self, step: Reached, text: str) -> None:
         super().__init__(text)
@@ -110,9 +111,9 @@ class _Ends(Exception):
 
 
 def diagnose(server: str, config: Mapping[str, Any], *, timeout_ms: int, is_advertised: bool = False) -> Diagnosis:
-    """Go the way to a broker, as `config` (kafka-python's arguments) says, within about `timeout_ms`.
+    """Connect to a broker with `config` (kafka-python's arguments), within about `timeout_ms`.
 
-    `is_advertised`: the address is not one that was given to us, but one that the cluster advertised.
+    `is_advertised`: the address was not given by the user, but advertised by the cluster.
     """
     way = _Way(server, config, timeout_ms)
     try:
@@ -135,7 +136,7 @@ def split_server(server: str) -> tuple[str, int]:
 
 
 class _Way:
-    """The way to one broker."""
+    """The connection attempt to one broker."""
 
     def __init__(self, server: str, config: Mapping[str, Any], timeout_ms: int) -> None:
         self._host, self._port = split_server(server)
@@ -145,7 +146,7 @@ class _Way:
         self._end = time.monotonic() + timeout_ms / 1000
 
     def go(self) -> None:
-        """Raises _Ends where it ends."""
+        """Run all steps. Raises _Ends at the step that fails."""
         with closing(self._connected()) as plain:
             connection = self._with_tls(plain) if self._protocol in TLS else plain
             with closing(connection):
@@ -179,7 +180,7 @@ class _Way:
         raise _Ends(Reached.UNREACHABLE, f"{why}: check the address, and firewalls on the way")
 
     def _addresses(self) -> list[Any]:
-        """Looked up in a thread, for a look-up knows no time-out."""
+        """Look up the name in a thread, since a look-up has no time-out."""
         found: list[Any] = []
 
         def look_up() -> None:
@@ -272,7 +273,7 @@ class _Way:
                     f"the port speaks TLS, and security.protocol is {self._protocol}: use {instead}",
                 ) from None
             if isinstance(connection, ssl.SSLSocket) and end.step is Reached.CLOSED:
-                # with TLS 1.3 a broker looks at our certificate only now
+                # with TLS 1.3 the broker checks our certificate only now
                 raise self._tls_refused(end.__cause__ if isinstance(end.__cause__, Exception) else end) from None
             raise
         if not any(it.api_key == MetadataRequest.API_KEY for it in answer.api_keys):

@@ -1,7 +1,7 @@
-"""Kafka's Fetch as a replica of the log needs it: which bytes to ask for, and which batches an answer holds.
+"""Kafka's Fetch for copying a log: which offsets to request, and which batches of a response belong to a range.
 
-A batch belongs to the range of offsets in which its last offset lies. So ranges which lie side by side give each batch
-once, wherever they are cut.
+A batch belongs to the range that contains its last offset. So adjacent ranges yield each batch once, wherever they are
+cut.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,14 +22,14 @@ from schemas.wire import Uuid
 
 VERSION_BEFORE_TOPIC_IDS: Final = 12
 BASE_OFFSET_BYTES: Final = 8
-"""A batch begins with its base offset and its length."""
+"""A batch begins with its base offset, followed by its length."""
 ZERO_UUID: Final = str(Uuid.default)
-"""What Kafka writes for no id."""
+"""Kafka's representation of a missing id."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Offsets of a log partition: the batches whose last offset lies in it."""
+    """A range of offsets of a log partition: the batches whose last offset is in it."""
 
     topic: str
     partition: int
@@ -41,12 +41,12 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True)
 class FramedAnswer:
-    """The batches of an answer which belong to a range."""
+    """The batches of a response that belong to a range."""
 
     data: pa.Buffer
     scan: SegmentScan
     is_end: bool
-    """The range ends within the answer."""
+    """The response reaches the end of the range."""
 
 
 def fetch_request(
@@ -56,9 +56,11 @@ def fetch_request(
     partition_bytes_max: int | None = None,
     wait_ms: int = 0,
 ) -> Any:
-    """A fetch for (range, leader epoch, offset to begin at) of one leader, up to the high watermark (isolation 0).
+    """A fetch from one leader, for (range, leader epoch, first offset) each, up to the high watermark (isolation level
+    0).
 
-    The broker fills its answer in this order. The first that has anything gets a batch even where that is larger.
+    The broker fills its response in this order. The first partition with data gets a batch even if that exceeds the
+    limits.
     """
     by_topic: dict[str, list[tuple[LogRange, int, int]]] = {}
     for it in asked:
@@ -88,7 +90,7 @@ def fetch_request(
 
 
 def answered_partitions(answer: Any, asked: Iterable[LogRange]) -> dict[LogPartition, Any]:
-    """What an answer holds of each log partition; newer versions name the topic by its id."""
+    """A response by log partition; newer versions identify topics by id."""
     topic_names = {it.topic_id: it.topic for it in asked}
     return {
         (topic.topic or topic_names.get(topic.topic_id, ""), partition.partition_index): partition
@@ -98,9 +100,10 @@ def answered_partitions(answer: Any, asked: Iterable[LogRange]) -> dict[LogParti
 
 
 def frame_answer(data: pa.Buffer, from_offset: int, to_offset: int) -> FramedAnswer:
-    """Frame what a fetch at `from_offset` gave, without the batches which end at `to_offset` or above.
+    """Frame the response to a fetch at `from_offset`, without batches whose last offset is `to_offset` or above.
 
-    The last batch of an answer may be cut: it is left out, and comes with the next. Damage stays, for its findings.
+    The last batch of a response may be truncated: it is left out, and comes with the next. Damaged bytes stay, to be
+    reported.
     """
     array = np.frombuffer(data, np.uint8)
     base_offset = _scan_base(array, from_offset)
@@ -122,10 +125,11 @@ def frame_answer(data: pa.Buffer, from_offset: int, to_offset: int) -> FramedAns
 
 
 def _scan_base(array: U8, from_offset: int) -> int:
-    """The offset below which no batch of an answer may lie.
+    """The lowest possible base offset of a batch in a response.
 
-    The first batch holds the offset which was asked for, or is the next one that compaction left, which may be further
-    away than a segment reaches. No checksum covers a base offset, so it is believed when the batch after it agrees.
+    The first batch contains the requested offset, or is the next one that compaction kept, which may be further away
+    than a segment can span. The CRC does not cover the base offset, so it is accepted only if the following batch
+    agrees.
     """
     second = _batch_end(array, 0)
     columns, is_true, *_ = kernels.frame_batches(array, 0, min(_batch_end(array, second), len(array)))
@@ -140,6 +144,6 @@ def _scan_base(array: U8, from_offset: int) -> int:
 
 
 def _batch_end(array: U8, position: int) -> int:
-    """Where the batch ends whose header says so; beyond the array where that is cut or no header."""
+    """The end of a batch according to its header; past the array if the batch is truncated or is no batch."""
     length = array[position + BASE_OFFSET_BYTES : position + kernels.LOG_OVERHEAD_BYTES].tobytes()
     return position + kernels.LOG_OVERHEAD_BYTES + int.from_bytes(length, "big")

@@ -4,21 +4,21 @@
     spark.read.format("kafka_log").option("segments", "/var/kafka/data").load()
     spark.readStream.format("kafka_log").option("bootstrapServers", "localhost:9092").load()
 
-Rows are those of bronze.record_batches without what a capture adds. Options:
+Rows are those of bronze.record_batches without the columns that a capture adds. Options:
 
 - `segments`: a folder or URI of segment files; or `bootstrapServers`: a live cluster, read up to the high watermark
-  with isolation level 0, and `commandConfig`: path of the .properties file with which to log in. Options show in plans
-    and event logs: no secret may be in one, and none is taken. One source a load; join several with union.
-- `topics`, `partitions`: to choose from it, separated by commas.
-- `bytesPerPartition`: about how much of a log partition of a cluster one Spark partition reads.
-- `requestTimeoutMs`, `fetchBytesMax`: how long a broker may take, how large one answer may be.
-- Of streams: `maxBatchesPerTrigger` and `maxBytesPerTrigger`, which may both be given. Of a live cluster the bytes are
+  with isolation level 0, and `commandConfig`: path of the .properties file for the login. Options are visible in plans
+  and event logs, so none may contain a secret. One source per load; join several with union.
+- `topics`, `partitions`: comma-separated selection.
+- `bytesPerPartition`: approximate size that one Spark partition reads of a cluster's log partition.
+- `requestTimeoutMs`, `fetchBytesMax`: time-out of a broker, maximum size of a response.
+- For streams: `maxBatchesPerTrigger` and `maxBytesPerTrigger`; both can be given. For a live cluster the bytes are
   estimated from samples. `startingOffsets`, JSON of `{"<topic>-<partition>": offset}`, for a new checkpoint.
-- `rows`: `batches`, or `ranges`, for streams over a live cluster: one row a log partition and micro-batch, which says
-  what is new (schema RANGES), for readers which fetch it themselves. The bytes then stay out of the JVM.
+- `rows`: `batches`, or `ranges`, for streams over a live cluster: one row for each log partition and micro-batch, with
+  the new offsets (schema RANGES), for readers that fetch them themselves. The bytes then do not pass through the JVM.
 
-Partitions of the log are chosen by options alone. Spark 4.2.0 keeps the filters of a relation's last query when its
-reader has `pushFilters`, and then gives wrong rows in silence; this reader has none.
+Log partitions can be selected only with options. Spark 4.2.0 reuses the filters of a relation's last query if its
+reader has `pushFilters`, and then silently returns wrong rows; this reader has none.
 """
 
 import json
@@ -97,17 +97,17 @@ RANGES_SCHEMA: Final = pa.schema(
         pa.field("log_start_offset", pa.int64(), nullable=False),
     ]
 )
-"""What is new of a log partition: `to_offset` is exclusive. Kafka deleted what lies below the log start offset, which
-may have overtaken `from_offset`, or even `to_offset`."""
+"""New offsets of a log partition; `to_offset` is exclusive. Kafka deleted offsets below the log start offset, which
+may exceed `from_offset` or even `to_offset`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What the options choose."""
+    """The options, parsed."""
 
     uri: str | None
     address: BrokerAddress | None
-    """Either this or `uri`."""
+    """Either this or `uri` is set."""
     topics: tuple[str, ...]
     partitions: tuple[int, ...] | None
     bytes_per_partition: int
@@ -118,7 +118,7 @@ class Selection:
     rows: str
 
     def offsets(self) -> SegmentOffsets | BrokerOffsets:
-        """The current ends of the log partitions, for a stream."""
+        """The current end offsets of the log partitions, for a stream."""
         if self.address is not None:
             return BrokerOffsets(self.address, self.topics, self.partitions, self.timeout_ms)
         assert self.uri is not None
@@ -126,7 +126,7 @@ class Selection:
 
 
 def selection(options: Mapping[str, str]) -> Selection:
-    """The options, checked. `options` is Spark's own mapping, which knows a name in any case; a copy would not."""
+    """Parse and check the options. `options` must be Spark's own case-insensitive mapping, not a copy."""
     known = {name.lower() for name in OPTIONS} | {"path"}
     unknown = sorted(name for name in options if name.lower() not in known)
     if unknown:
@@ -185,7 +185,7 @@ def _starting_offsets(text: str | None) -> dict[str, int]:
 
 @dataclass
 class LogPart(InputPartition):
-    """Segments of a log partition which one task reads, and the offsets it gives of them."""
+    """Segments of a log partition for one task, and the offsets that it returns."""
 
     log: PartitionLog
     from_offset: int = 0
@@ -195,7 +195,7 @@ class LogPart(InputPartition):
 
 @dataclass
 class BrokerPart(InputPartition):
-    """Offsets of a log partition which one task fetches."""
+    """Offsets of a log partition that one task fetches."""
 
     address: BrokerAddress
     chosen: LogRange
@@ -219,7 +219,7 @@ class KafkaLogDataSource(DataSource):
         return NAME
 
     def schema(self) -> StructType | str:
-        """bronze.record_batches without what a capture adds, or ranges."""
+        """bronze.record_batches without the columns that a capture adds, or ranges."""
         if selection(self.options).rows == RANGES:
             return ", ".join(
                 f"{field.name} {SQL_TYPES[field.type]}{'' if field.nullable else ' NOT NULL'}"
@@ -229,14 +229,14 @@ class KafkaLogDataSource(DataSource):
         return StructType.fromJson(delta_struct(column for column in columns if column.name not in ADDED_BY_CAPTURE))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """All batches there are now."""
+        """A reader of all current batches."""
         chosen = selection(self.options)
         if chosen.rows == RANGES:
             raise SourceError(f"rows={RANGES} is for streams")
         return KafkaLogReader(chosen)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """All batches, and those which are appended while the query runs."""
+        """A reader of all batches, including those appended while the query runs."""
         return KafkaLogStreamReader(selection(self.options))
 
 
@@ -244,13 +244,13 @@ SQL_TYPES: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGIN
 
 
 class KafkaLogReader(DataSourceReader):
-    """A task for each log partition, or for each segment, or each range of offsets, where it is large."""
+    """One task for each log partition; for large ones, one for each segment or range of offsets."""
 
     def __init__(self, chosen: Selection) -> None:
         self._chosen = chosen
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The work of the tasks."""
+        """The input of the tasks."""
         chosen = self._chosen
         if chosen.address is None:
             assert chosen.uri is not None
@@ -264,12 +264,12 @@ class KafkaLogReader(DataSourceReader):
         return [BrokerPart(chosen.address, part, chosen.timeout_ms, chosen.fetch_bytes_max) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Arrow record batches of one part."""
+        """Yield Arrow record batches of one part."""
         return _read(partition)
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are `{"<topic>-<partition>": next offset}`; a log partition without one starts at its beginning."""
+    """Offsets are `{"<topic>-<partition>": next offset}`; a log partition that is missing starts at its beginning."""
 
     def __init__(self, chosen: Selection) -> None:
         self._chosen = chosen
@@ -277,11 +277,11 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802
-        """The beginning of every log partition, but for `startingOffsets`."""
+        """The beginning of every log partition, or its `startingOffsets`."""
         return dict(self._chosen.starting_offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Spark takes one limit; `latestOffset` keeps to both."""
+        """Spark accepts one limit; `latestOffset` applies both."""
         limits = self._chosen.limits
         if limits.batch_count_max is not None:
             return ReadMaxRows(limits.batch_count_max)
@@ -290,11 +290,11 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the target: what is appended from here on is left for the next run."""
+        """Fix the end offsets: data appended later is left for the next run."""
         self._target = self._offsets.next({}, NO_LIMITS, None)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """How far the next micro-batch goes."""
+        """The end offsets of the next micro-batch."""
         limits = self._chosen.limits
         match limit:
             case ReadMaxRows(max_rows):
@@ -306,7 +306,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets.next(start, limits, self._target)
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """One part for each log partition which has something between."""
+        """One part for each log partition with data between the offsets."""
         offsets = self._offsets
         chosen = self._chosen
         if isinstance(offsets, SegmentOffsets):
@@ -325,7 +325,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [BrokerPart(chosen.address, it, chosen.timeout_ms, chosen.fetch_bytes_max) for _, it in found]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Arrow record batches of one part."""
+        """Yield Arrow record batches of one part."""
         return _read(partition)
 
 

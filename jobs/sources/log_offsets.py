@@ -1,7 +1,7 @@
-"""How far the next micro-batch of a `kafka_log` stream goes. Its offsets: `{"<topic>-<partition>": next offset}`.
+"""The end of the next micro-batch of a `kafka_log` stream. Its offsets: `{"<topic>-<partition>": next offset}`.
 
-A stream over segment files frames them, so it keeps to limits to the batch and to the byte. A cluster has offsets only:
-between two offsets lie at most as many batches as offsets, and their bytes are estimated from samples.
+A stream over segment files frames them, so its limits are exact to the batch and byte. A cluster only reports offsets:
+between two offsets there are at most as many batches as offsets, and their bytes are estimated from samples.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ from jobs.sources.segments import PartitionLog, Segment, find_partitions, read_s
 
 I64 = NDArray[np.int64]
 Offsets = dict[str, int]
-"""`<topic>-<partition>` -> next offset. A log partition which is not there starts at its beginning."""
+"""`<topic>-<partition>` -> next offset. A log partition that is missing starts at its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """At most so much a micro-batch; None: no limit."""
+    """Limits of a micro-batch; None: no limit."""
 
     batch_count_max: int | None = None
     bytes_max: int | None = None
@@ -36,7 +36,7 @@ NO_LIMITS: Final = Limits()
 
 
 def log_key(topic: str, partition: int) -> str:
-    """A log partition in offsets of a stream."""
+    """The key of a log partition in stream offsets."""
     return f"{topic}-{partition}"
 
 
@@ -48,11 +48,11 @@ class SegmentOffsets:
         self._framed: dict[tuple[str, int], tuple[I64, I64]] = {}
 
     def find(self) -> list[PartitionLog]:
-        """The log partitions as they are now."""
+        """The current log partitions."""
         return find_partitions(self._uri, self._topics, self._partitions)
 
     def next(self, start: Mapping[str, int], limits: Limits, target: Mapping[str, int] | None) -> Offsets:
-        """How far the next micro-batch goes from `start`, not beyond `target`. The first batch always comes."""
+        """The end of the next micro-batch from `start`, at most `target`. The first batch is always included."""
         count_left, bytes_left = limits.batch_count_max, limits.bytes_max
         end = dict(start)
         is_first = True
@@ -77,7 +77,7 @@ class SegmentOffsets:
         return end
 
     def _batches(self, log: PartitionLog, from_offset: int) -> tuple[I64, I64]:
-        """(next offset, size) of each batch from an offset on. What was framed once is not framed again."""
+        """(next offset, size) of each batch from an offset on, cached."""
         parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         for segment in segments_from(log.segments, from_offset):
             key = segment.path, segment.size_bytes
@@ -91,13 +91,16 @@ class SegmentOffsets:
 
 
 def segments_from(segments: Sequence[Segment], from_offset: int) -> Sequence[Segment]:
-    """The segments which can hold an offset, or later ones."""
+    """The segments that can contain an offset, or later ones."""
     first = max((i for i, segment in enumerate(segments) if segment.base_offset <= from_offset), default=0)
     return segments[first:]
 
 
 class BrokerOffsets:
-    """Offsets of a live cluster, up to the high watermark. A micro-batch takes of each log its share of what is new."""
+    """Offsets of a live cluster, up to the high watermark.
+
+    A micro-batch takes of each log its share of the new offsets.
+    """
 
     def __init__(
         self, address: BrokerAddress, topics: Sequence[str], partitions: Sequence[int] | None, timeout_ms: int
@@ -107,11 +110,11 @@ class BrokerOffsets:
         self._broker: Broker | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to tasks: the connection stays."""
+        """Pickle without the connection."""
         return self.__dict__ | {"_broker": None}
 
     def find(self) -> list[BrokerLog]:
-        """The log partitions as they are now. After an error the next call connects again."""
+        """The current log partitions. After an error the next call reconnects."""
         try:
             found = list_broker_logs(self._connected(), self._address, self._topics)
         except BrokerError:
@@ -126,14 +129,14 @@ class BrokerOffsets:
             self._broker = None
 
     def next(self, start: Mapping[str, int], limits: Limits, target: Mapping[str, int] | None) -> Offsets:
-        """How far the next micro-batch goes from `start`, not beyond `target`."""
+        """The end of the next micro-batch from `start`, at most `target`."""
         new = self._new(start, target)
         counts = [it.to_offset - it.from_offset for it in new]
         if limits.batch_count_max is not None:
             counts = shares(counts, limits.batch_count_max)
         if limits.bytes_max is not None and new:
             samples = bytes_per_offset(self._connected(), new)
-            # what is thickest counts: a compacted log is thin where it is old
+            # use the highest density: a compacted log is sparse where it is old
             densities = [max(samples.get((it.topic, it.partition), (0.0,))) for it in new]
             sizes = [int(count * density) for count, density in zip(counts, densities, strict=True)]
             if sum(sizes) > limits.bytes_max:
@@ -148,9 +151,9 @@ class BrokerOffsets:
         return dict(start) | ends
 
     def between(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[BrokerLog, LogRange]]:
-        """What lies between two offsets of the stream, by log partition; those with nothing between are left out.
+        """The ranges between two offsets of the stream, by log partition; empty ones are left out.
 
-        It may reach below the log start offset, where Kafka deleted it meanwhile. Raises BrokerError when a log ends
+        A range may begin below the log start offset if Kafka deleted data meanwhile. Raises BrokerError when a log ends
         before `end`.
         """
         found = []
@@ -163,7 +166,7 @@ class BrokerOffsets:
         return found
 
     def _new(self, start: Mapping[str, int], target: Mapping[str, int] | None) -> list[LogRange]:
-        """What there is now beyond `start`, and up to the target."""
+        """The new ranges after `start`, up to the target."""
         new = []
         for log in self.find():
             key = log_key(log.topic, log.partition)
@@ -190,7 +193,7 @@ class BrokerOffsets:
 
 
 def shares(wanted: Sequence[int], most: int) -> list[int]:
-    """`wanted` in proportion, at most `most` together; what rounding leaves goes to the first."""
+    """Scale `wanted` proportionally to a total of at most `most`; rounding remainders go to the first ones."""
     total = sum(wanted)
     if total <= most:
         return list(wanted)

@@ -1,7 +1,7 @@
-"""Which folder was meant, where one that was named is wrong: looked for above, below and next to it.
+"""Find the intended folder where a wrong one was named: searches above, below and next to it.
 
-A source is a folder that holds `<topic>-<partition>` folders; a warehouse holds `<layer>/<table>` folders. What
-is looked at is bounded: a wrong name may be the root of a file system.
+A source is a folder with `<topic>-<partition>` folders; a warehouse has `<layer>/<table>` folders. The search is
+bounded, since a wrong name may be the root of a file system.
 """
 
 import difflib
@@ -18,9 +18,9 @@ from jobs.delta.filesystems import filesystem_of
 from jobs.errors import ArgumentError, SourceError
 
 DEPTH_MAX: Final = 3
-"""Levels of folders that are looked at below a wrong one, and above it."""
+"""Levels of folders searched below and above the named one."""
 FOLDERS_MAX: Final = 300
-"""Folders that are listed."""
+"""Maximum number of folders listed."""
 SHOWN_MAX: Final = 3
 LAYERS: Final = ("bronze", "silver", "gold", "state")
 DELTA_LOG: Final = "_delta_log"
@@ -28,9 +28,9 @@ DUMP_SUFFIXES: Final = (".parquet", ".json", ".jsonl", ".ndjson", ".txt", ".json
 
 
 def require_source_folder(uri: str, topics: Sequence[str]) -> None:
-    """Raise SourceError where a folder holds no log partition of these topics, and name the one that does.
+    """Raise SourceError where a folder has no log partition of these topics, and name the one that does.
 
-    Only folders are listed: what is in them, a capture sees.
+    Only folders are listed; their content is checked by the capture.
     """
     filesystem, root = filesystem_of(uri.rstrip("/") or "/")
     entries = _listed(filesystem, root)
@@ -39,7 +39,7 @@ def require_source_folder(uri: str, topics: Sequence[str]) -> None:
 
 
 def nothing_to_read(uri: str, topics: Sequence[str]) -> str:
-    """What is wrong with a source in which nothing of these topics is, and which folder is right."""
+    """A sentence: why a source has nothing of these topics, and which folder is right."""
     filesystem, root = filesystem_of(uri.rstrip("/") or "/")
     root = root.rstrip("/") or "/"
     info = filesystem.get_file_info(root)
@@ -79,7 +79,7 @@ def _remedy(
 
 
 def require_dump(uri: str) -> None:
-    """Raise SourceError where a dump is not there, or is a folder of segment files."""
+    """Raise SourceError where a dump does not exist, or is a folder of segment files."""
     filesystem, root = filesystem_of(uri.rstrip("/") or "/")
     info = filesystem.get_file_info(root)
     if info.type == fs.FileType.NotFound:
@@ -91,7 +91,8 @@ def require_dump(uri: str) -> None:
 
 def require_warehouse_folder(uri: str) -> None:
     """Raise ArgumentError where tables would be written into a broker's log directory, or into a table or layer of
-    another warehouse."""
+    another warehouse.
+    """
     with suppress(OSError, pa.ArrowException):
         filesystem, root = filesystem_of(uri.rstrip("/") or "/")
         entries = _listed(filesystem, root) or []
@@ -112,7 +113,7 @@ def require_warehouse_folder(uri: str) -> None:
 
 
 def warehouse_near(uri: str) -> str | None:
-    """The warehouse that was meant where a folder has no tables: above, below or next to it; None if there is none."""
+    """The intended warehouse where a folder has no tables: above, below or next to it; None if there is none."""
     with suppress(OSError, pa.ArrowException):
         filesystem, root = filesystem_of(uri.rstrip("/") or "/")
         root = root.rstrip("/") or "/"
@@ -132,13 +133,13 @@ def warehouse_near(uri: str) -> str | None:
 
 
 def warehouse_at(filesystem: fs.FileSystem, root: str) -> bool:
-    """Does a folder hold the tables of a warehouse?"""
+    """Is the folder a warehouse with tables?"""
     marks = [f"{root.rstrip('/')}/bronze/record_batches/{DELTA_LOG}", f"{root.rstrip('/')}/state/runs/{DELTA_LOG}"]
     return any(info.type == fs.FileType.Directory for info in filesystem.get_file_info(marks))
 
 
 def warehouse_above(filesystem: fs.FileSystem, root: str) -> str | None:
-    """The warehouse of which a folder is a layer or a table."""
+    """The warehouse if the folder is one of its layers or tables."""
     parent = posixpath.dirname(root)
     for layer, above in ((root, parent), (parent, posixpath.dirname(parent))):
         if posixpath.basename(layer) in LAYERS and warehouse_at(filesystem, above):
@@ -162,7 +163,8 @@ def _sources_near(filesystem: fs.FileSystem, root: str, topics: Sequence[str]) -
 
 
 def _below(filesystem: fs.FileSystem, root: str) -> Iterator[tuple[str, list[fs.FileInfo]]]:
-    """Folders below one, nearest first, with what is in them; none inside of internal topics and hidden ones."""
+    """Yield folders below one with their entries, nearest first; skips the content of internal topics and hidden
+    folders."""
     level, listed = [root], 0
     for _ in range(DEPTH_MAX + 1):
         below: list[str] = []
@@ -182,7 +184,7 @@ def _below(filesystem: fs.FileSystem, root: str) -> Iterator[tuple[str, list[fs.
 
 
 def _listed(filesystem: fs.FileSystem, folder: str) -> list[fs.FileInfo] | None:
-    """What is in a folder; None where it cannot be listed."""
+    """The entries of a folder; None where it cannot be listed."""
     try:
         entries: list[fs.FileInfo] = filesystem.get_file_info(fs.FileSelector(folder or "/", recursive=False))
     except (OSError, pa.ArrowException):
@@ -203,7 +205,7 @@ def _is_log_directory(entries: Sequence[fs.FileInfo]) -> bool:
 
 
 def _similar(filesystem: fs.FileSystem, root: str) -> str | None:
-    """A folder next to one that is not there, of a similar name."""
+    """A sibling of a missing folder with a similar name."""
     parent = posixpath.dirname(root)
     names = [entry.base_name for entry in _listed(filesystem, parent) or [] if entry.type == fs.FileType.Directory]
     close = difflib.get_close_matches(posixpath.basename(root), names, n=1)
@@ -211,7 +213,7 @@ def _similar(filesystem: fs.FileSystem, root: str) -> str | None:
 
 
 def _as_named(uri: str, root: str, folder: str) -> str:
-    """A folder in the words of the user: with the scheme, or relative as the named one is."""
+    """A folder in the form that the user used: with the scheme, or as a relative path."""
     named = uri.rstrip("/") or "/"
     if folder.startswith(f"{root}/"):
         return f"{named.rstrip('/')}{folder[len(root) :]}"

@@ -1,10 +1,11 @@
-"""Segment files of coordinator topics: found, mapped, framed, and given as Arrow rows of bronze.record_batches.
+"""Segment files of coordinator topics: find, map and frame them, and convert them to Arrow rows of
+bronze.record_batches.
 
-One reader serves the capture job and the `kafka_log` data source. A source is a folder that holds
-`<topic>-<partition>/*.log`, as a broker's log directory does: a local path, or any URI that pyarrow.fs opens. Local
-files are memory-mapped, and the `batch` column of the rows points into the mapping: no byte of the log is copied. Pages
-of a large mapping that were read are let go of, and come again when they are asked for: a segment of 2 GiB takes no
-more memory than one of 100 MB.
+The capture job and the `kafka_log` data source share this reader. A source is a folder with
+`<topic>-<partition>/*.log`, like a broker's log directory: a local path, or any URI that pyarrow.fs opens. Local files
+are memory-mapped, and the `batch` column of the rows points into the mapping: no byte of the log is copied. Pages of a
+large mapping are released after use and loaded again on access: a segment of 2 GiB needs no more memory than one of 100
+MB.
 """
 
 import mmap
@@ -42,25 +43,25 @@ from schemas.tables import TABLES
 SEGMENT: Final = "SEGMENT"
 """Source kind of a broker's own files."""
 KAFKA: Final = "KAFKA"
-"""Source kind of what a broker answered."""
+"""Source kind of a broker's fetch responses."""
 DUMP: Final = "DUMP"
-"""Source kind of batches made of a dump."""
+"""Source kind of batches made from a dump."""
 
 CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes of batches in one Arrow record batch, which is a row group of bronze: what is written, read and decoded at a
-time. Small enough that what is made of it stays in memory which is warm already: twice as much takes a twentieth
-longer, most of it in the kernel, eight times as much a quarter. A single larger batch comes alone."""
+"""Size of the batches in one Arrow record batch, which is a row group of bronze: the unit of writing, reading and
+decoding. Small enough for its results to stay in memory that is in use already: twice the size takes a twentieth
+longer, most of it in the kernel, eight times the size a quarter. A single larger batch is a record batch of its own."""
 
 KEPT_BYTES_MAX: Final = WINDOW_BYTES
-"""A segment of no more is in memory whole until it is written, as a part of a larger one is: to ask for its pages once
-more takes a fifteenth of a capture."""
+"""A segment up to this size stays in memory until it is written, as does a part of a larger one: loading its pages
+again takes a fifteenth of a capture."""
 
 ADDED_BY_CAPTURE: Final = frozenset({"cluster_id", "captured_at", "capture_id", "redacted_at", "filled_offsets"})
 
 SOURCE_SCHEMA: Final = pa.schema(
     [field for field in arrow_schema(TABLES["bronze.record_batches"]) if field.name not in ADDED_BY_CAPTURE]
 )
-"""Rows of this source: bronze.record_batches without what a capture adds."""
+"""Columns of this source: bronze.record_batches without those that a capture adds."""
 
 HEADER_COLUMNS: Final = (
     "leader_epoch",
@@ -71,16 +72,16 @@ HEADER_COLUMNS: Final = (
     "is_control",
     "control_type",
 )
-"""What nothing but the header of a batch tells: null where a dump of keys and values had none."""
+"""Columns that only a batch header provides: null for a dump of keys and values."""
 
 UNREADABLE_FILE: Final = "UNREADABLE_FILE"
-"""Code of a file which cannot be opened, or not read to its end."""
+"""Code for a file that cannot be opened or read to its end."""
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 IDS_BYTES_MAX: Final = 64 * 1024
-"""Files of ids are of a few lines: of a larger one the beginning is read."""
+"""Files with ids have a few lines: of a larger one only the beginning is read."""
 
 CODEC_NAMES: Final = pa.array(["NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"])
 TIMESTAMP_TYPES: Final = pa.array(["CREATE_TIME", "LOG_APPEND_TIME"])
@@ -91,21 +92,21 @@ U8 = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment file, or another piece of a log which has this form."""
+    """One segment file, or another piece of a log in this form."""
 
     path: str
-    """Of a file: what `jobs.delta.filesystems.filesystem_of` opens. Of an answer: `kafka://HOST:PORT`."""
+    """Of a file: a path or URI for `jobs.delta.filesystems.filesystem_of`. Of a fetch response: `kafka://HOST:PORT`."""
     name: str
     base_offset: int
-    """Where it was read from: offsets between this and the first batch are a hole."""
+    """Offset from which it was read: offsets between this and the first batch are a hole."""
     size_bytes: int
     is_last: bool
-    """The newest of its partition: Kafka may still be writing it."""
+    """The newest segment of its partition: Kafka may still be writing it."""
     source_kind: str = SEGMENT
     has_header: bool = True
-    """False: of batches made of bare keys and values, whose headers say nothing about producers."""
+    """False: the batches were made from keys and values, so their headers say nothing about producers."""
     modified_ns: int | None = None
-    """When a file was last changed, epoch nanoseconds; None where the store does not say."""
+    """Modification time of a file, epoch nanoseconds; None where the store has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +119,9 @@ class PartitionLog:
     log_start_offset: int | None
     """From the source's log-start-offset-checkpoint; None where it has no entry."""
     uri: str = ""
-    """The folder that holds the folders of log partitions."""
+    """The folder with the folders of log partitions."""
     topic_id: str | None = None
-    """From partition.metadata in the folder of the segments; None where there is no such file."""
+    """From partition.metadata in the folder of the segments; None without that file."""
     kafka_cluster_id: str | None = None
     """The cluster's own id, from meta.properties of the log directory or of the folder above it; None without one."""
     leader_epochs: Segment | None = None
@@ -128,12 +129,12 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
 
 class LogPlace(Protocol):
-    """Which log partition something is of."""
+    """Base of classes that belong to a log partition."""
 
     @property
     def topic(self) -> str:
@@ -146,17 +147,17 @@ class LogPlace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SegmentRead:
-    """A segment's bytes and what they hold."""
+    """The bytes of a segment and its batches."""
 
     segment: Segment
     data: pa.Buffer
     scan: SegmentScan
     log_start_offset: int | None = None
-    """Of the log when this was read, where the source tells it: Kafka deleted what lies below."""
+    """Log start offset at the time of the read, where the source reports it: Kafka deleted what is below."""
     let_go: Callable[[], object] = keep
-    """Drops what is in memory of a mapped file; the bytes stay good."""
+    """Releases pages of a mapped file from memory; the bytes stay valid."""
     is_end: bool = False
-    """It was read from its first batch on, not from its beginning."""
+    """The read starts at a batch in the segment, not at its beginning."""
 
     def content(self, row: int) -> bytes:
         """The bytes of a batch."""
@@ -166,9 +167,10 @@ class SegmentRead:
 
 
 def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] | None = None) -> list[PartitionLog]:
-    """The log partitions of some topics under a folder or URI, by topic and partition; those without segments left out.
+    """The log partitions of some topics under a folder or URI, by topic and partition; those without segments are left
+    out.
 
-    Raises SourceError when there is no such folder, or nothing of these topics in it.
+    Raises SourceError when the folder does not exist, or has nothing of these topics.
     """
     try:
         filesystem, root = filesystem_of(uri.rstrip("/") or "/")
@@ -193,12 +195,13 @@ def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] |
 
 
 def read_segment(segment: Segment, *, next_offset_min: int = 0, known: tuple[int, int] | None = None) -> SegmentRead:
-    """Map and frame a whole segment. Raises OSError when the file cannot be read, never for what it holds.
+    """Map and frame a whole segment. Raises OSError when the file cannot be read, never because of its content.
 
-    `known`: first and last offset of a batch from which on it will do, if that is found near the end.
+    `known`: first and last offset of a batch; if it is found near the end, only the part from that batch on is
+    returned.
 
-    A mapping stays good when Kafka deletes or compacts the segment meanwhile. Should the broker truncate the file under
-    it, the process dies of it and Spark runs the task again.
+    A mapping stays valid when Kafka deletes or compacts the segment meanwhile. If the broker truncates the mapped file,
+    the process is killed and Spark retries the task.
     """
     filesystem, path = filesystem_of(segment.path)
     let_go: Callable[[], object] = keep
@@ -222,14 +225,14 @@ def read_segment(segment: Segment, *, next_offset_min: int = 0, known: tuple[int
 
 
 def _mapped(path: str, *, ahead_bytes: int = 0) -> tuple[pa.Buffer, Callable[[], object]]:
-    """The bytes of a file, and what drops those of them that are in memory. `ahead_bytes`: so many at its end are read
-    at once."""
+    """Map a file. Returns its bytes, and a function that releases its pages from memory. `ahead_bytes`: this many
+    bytes at the end are loaded at once."""
     if Path(path).stat().st_size == 0:  # an empty file cannot be mapped
         return pa.py_buffer(b""), keep
     with Path(path).open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if ahead_bytes:
-        # a page that is first asked for brings megabytes around it along
+        # otherwise the first access to a page loads megabytes around it
         begin = max(0, len(mapped) - ahead_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
         mapped.madvise(mmap.MADV_WILLNEED, begin, len(mapped) - begin)
     let_go = partial(mapped.madvise, mmap.MADV_DONTNEED) if len(mapped) > KEPT_BYTES_MAX else keep
@@ -237,16 +240,16 @@ def _mapped(path: str, *, ahead_bytes: int = 0) -> tuple[pa.Buffer, Callable[[],
 
 
 def as_array(data: pa.Buffer) -> U8:
-    """A buffer's bytes as numpy, without a copy."""
+    """A buffer as a numpy array, without a copy."""
     return np.frombuffer(data, np.uint8)
 
 
 def to_record_batches(
     read: SegmentRead, log: LogPlace, rows: NDArray[np.bool_] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of a segment as rows of SOURCE_SCHEMA, in log order, at most CHUNK_BYTES_MAX at a time.
+    """Yield the batches of a segment as rows of SOURCE_SCHEMA, in log order, at most CHUNK_BYTES_MAX at a time.
 
-    `rows` chooses batches, one bool each.
+    `rows` selects batches, one bool each.
     """
     for first, last in _runs(read.scan, rows):
         yield _rows(read, log, first, last)
@@ -254,7 +257,7 @@ def to_record_batches(
 
 
 def _runs(scan: SegmentScan, rows: NDArray[np.bool_] | None) -> Iterator[tuple[int, int]]:
-    """Runs [first, last) of chosen batches which lie back to back in the file and are not too large together."""
+    """Yield runs [first, last) of selected batches that are contiguous in the file and not too large together."""
     batches = scan.batches
     count = len(batches)
     if count == 0:
@@ -319,14 +322,14 @@ def _rows(read: SegmentRead, log: LogPlace, first: int, last: int) -> pa.RecordB
 
 
 def _names(names: pa.Array, codes: NDArray[np.int8] | NDArray[np.bool_], is_known: NDArray[np.bool_]) -> pa.Array:
-    """Codes as names, null where the code has none."""
+    """Codes as names; null where the code has none."""
     return names.take(pa.array(np.where(is_known, codes, 0).astype(np.int8), mask=~is_known))
 
 
 def _segments(
     filesystem: fs.FileSystem, folder: str, uri: str
 ) -> tuple[tuple[Segment, ...], str | None, Segment | None]:
-    """The segments of one folder; the topic's id and the checkpoint of leader epochs where the folder has them."""
+    """The segments of one folder; the topic id and the leader-epoch-checkpoint, if the folder has them."""
     try:
         entries = filesystem.get_file_info(fs.FileSelector(folder, recursive=False))
     except OSError as error:
@@ -355,7 +358,7 @@ def _segments(
 
 
 def read_leader_epochs(file: Segment) -> tuple[tuple[int, int], ...]:
-    """The entries of a leader-epoch-checkpoint; none where it cannot be read: then batches alone tell of epochs."""
+    """The entries of a leader-epoch-checkpoint; none where it cannot be read: then only batches show leader epochs."""
     filesystem, path = filesystem_of(file.path)
     try:
         return parse_leader_epochs(_small_text(filesystem, path))
@@ -364,15 +367,15 @@ def read_leader_epochs(file: Segment) -> tuple[tuple[int, int], ...]:
 
 
 class FirstBatch(NamedTuple):
-    """What the header of a segment's first batch says. None: it does not say it, or cannot be read."""
+    """Fields of a segment's first batch header. None: not set, or unreadable."""
 
     leader_epoch: int | None = None
     timestamp_ms: int | None = None
-    """Of its first record."""
+    """Timestamp of its first record."""
 
 
 def read_first_batch(segment: Segment) -> FirstBatch:
-    """From the header of a segment's first batch, in the message format that has leader epochs."""
+    """Read the header of a segment's first batch, if its message format has leader epochs."""
     header = _first_header(segment)
     if len(header) < HEADER_BYTES_V2 or header[16] != 2:
         return FirstBatch()
@@ -383,13 +386,13 @@ def read_first_batch(segment: Segment) -> FirstBatch:
 
 
 def begins_without_epoch(segment: Segment) -> bool:
-    """Is no leader epoch written in a segment's first batch? Then its replica's checkpoint says it."""
+    """Does a segment's first batch lack a leader epoch? Then its replica's checkpoint provides it."""
     header = _first_header(segment)
     return len(header) > 16 and has_no_epoch(header)
 
 
 def _first_header(segment: Segment) -> bytes:
-    """The first bytes of a segment; none where it cannot be read."""
+    """The first bytes of a segment; empty where it cannot be read."""
     try:
         filesystem, path = filesystem_of(segment.path)
         with filesystem.open_input_file(path) as source:
@@ -400,18 +403,18 @@ def _first_header(segment: Segment) -> bytes:
 
 
 def _kafka_cluster_id(filesystem: fs.FileSystem, root: str) -> str | None:
-    """The cluster's own id, as a broker keeps it in its log directory; of a folder in a copy the one above has it."""
+    """The cluster id in a broker's log directory, or for a folder within a copy, in the folder above."""
     root = root.rstrip("/")
     for folder in (root, root.rpartition("/")[0]):
         path = f"{folder}/{META_PROPERTIES}"
-        with suppress(OSError):  # only a proof is missing: what cannot be read is read without it
+        with suppress(OSError):  # the id is only evidence: the source is read without it
             if folder and filesystem.get_file_info(path).type == fs.FileType.File:
                 return parse_kafka_cluster_id(_small_text(filesystem, path))
     return None
 
 
 def _small_text(filesystem: fs.FileSystem, path: str) -> str:
-    """The text of a small file; nothing where it cannot be read."""
+    """The text of a small file; empty where it cannot be read."""
     try:
         with filesystem.open_input_file(path) as source:
             return str(source.read(IDS_BYTES_MAX).decode("utf-8", errors="replace"))
@@ -427,14 +430,14 @@ def _log_start_offsets(filesystem: fs.FileSystem, root: str, uri: str) -> dict[t
         with filesystem.open_input_file(path) as source:
             return parse_checkpoint(source.read().decode("utf-8", errors="replace"))
     except InvalidCheckpoint:
-        # it only explains a gap: a source is read without it too
+        # it only explains a gap: the source is read without it
         return {}
     except OSError as error:
         raise SourceError(f"cannot read {uri}/{LOG_START_CHECKPOINT}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
-    """The operating system's own words; pyarrow's texts repeat the path."""
+    """The operating system's message; pyarrow's repeats the path."""
     strerror = getattr(error, "strerror", None)
     if isinstance(error, FileNotFoundError):
         return "no such folder"

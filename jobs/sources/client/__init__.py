@@ -1,2 +1,1 @@
-"""What a Java client's .properties file says, in the parts it is made of; `jobs.sources.client_properties` puts them
-together."""
+"""The parts of a Java client's .properties file; `jobs.sources.client_properties` combines them."""

@@ -1,4 +1,4 @@
-"""Kafka's config providers: values from outside of the file: ${env:NAME}, ${file:/path:key}, ${dir:/path:file}.
+"""Kafka's config providers, for values outside of the file: ${env:NAME}, ${file:/path:key}, ${dir:/path:file}.
 
 Source of the rules: org.apache.kafka.common.config.ConfigTransformer, and the package config.provider.
 """
@@ -20,13 +20,13 @@ PREFIX: Final = "org.apache.kafka.common.config.provider."
 VALUE_BYTES_MAX: Final = 1 << 20
 
 Provider = Callable[[str, str], str | None]
-"""(path, key) -> value, None where there is none. Raises ClientPropertiesError."""
+"""(path, key) -> value; None where there is none. Raises ClientPropertiesError."""
 
 
 def resolve_variables(file: PropertiesFile, environment: Mapping[str, str]) -> ClientSettings:
     """The settings of a file with all variables replaced. Raises ClientPropertiesError, which names key and variable.
 
-    A variable of a provider which config.providers does not name stays as it is, as in Java, with a note.
+    A variable whose provider is not in config.providers stays unchanged, as in Java, and adds a note.
     """
     given = ClientSettings(file)
     providers = {name: _provider(given, name, environment) for name in given.names(PROVIDERS)}

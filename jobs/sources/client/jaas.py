@@ -1,7 +1,7 @@
-"""`sasl.jaas.config`: the login module of a client and its options.
+"""Parse `sasl.jaas.config`: the login module of a client and its options.
 
-The grammar is Kafka's (org.apache.kafka.common.security.JaasConfig), which is that of Java's StreamTokenizer: words,
-quoted texts with C's escapes, // and /* */ comments, and a slash outside of quotes that comments out the line.
+The grammar is Kafka's (org.apache.kafka.common.security.JaasConfig), based on Java's StreamTokenizer: words, quoted
+strings with C escapes, // and /* */ comments, and an unquoted slash that comments out the rest of the line.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 END: Final = ""
-"""After the last token."""
+"""Kind of the token after the last one."""
 NUMBER: Final = "number"
 WORD: Final = "word"
 QUOTED: Final = "quoted"
@@ -21,12 +21,12 @@ OCTAL: Final = "01234567"
 
 
 class JaasError(ValueError):
-    """The text is not in the form of JAAS. Says what is wrong, and holds no value of an option."""
+    """The text is not valid JAAS. The message contains no value of an option."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A login module, its control flag and its options; the options hold passwords, so no repr shows them."""
+    """A login module, its control flag and its options. Options contain passwords, so they are in no repr."""
 
     name: str
     """The Java class."""
@@ -37,13 +37,13 @@ class LoginModule:
 @dataclass(frozen=True, slots=True)
 class _Token:
     kind: str
-    """`END`, `NUMBER`, `WORD`, `QUOTED`, or the single character that the token is."""
+    """`END`, `NUMBER`, `WORD`, `QUOTED`, or the single character of the token."""
     text: str | None = field(repr=False)
-    """Of a word or a quoted text; None of all others, as Java has it."""
+    """Text of a word or quoted string; None for other tokens, as in Java."""
 
 
 def parse_login_modules(text: str) -> tuple[LoginModule, ...]:
-    """All login modules of the value of `sasl.jaas.config`, in order. Raises JaasError."""
+    """All login modules in the value of `sasl.jaas.config`, in order. Raises JaasError."""
     tokens = _Tokens(text)
     modules = []
     while tokens.next().kind != END:
@@ -52,7 +52,10 @@ def parse_login_modules(text: str) -> tuple[LoginModule, ...]:
 
 
 def parse_login_contexts(text: str) -> Mapping[str, tuple[LoginModule, ...]]:
-    """The contexts of a JAAS file (`java.security.auth.login.config`), as `KafkaClient { ... };`. Raises JaasError."""
+    """The contexts of a JAAS file (`java.security.auth.login.config`), such as `KafkaClient { ... };`.
+
+    Raises JaasError.
+    """
     tokens = _Tokens(text)
     contexts: dict[str, tuple[LoginModule, ...]] = {}
     while tokens.next().kind != END:
@@ -71,7 +74,7 @@ def parse_login_contexts(text: str) -> Mapping[str, tuple[LoginModule, ...]]:
 
 
 def _login_module(tokens: "_Tokens") -> LoginModule:
-    """The module whose first token is the current one; afterwards that is its semicolon."""
+    """The module that begins with the current token; leaves its semicolon as the current token."""
     name = tokens.current.text
     if not name:
         raise JaasError("a login module must begin with the name of a class")
@@ -83,7 +86,7 @@ def _login_module(tokens: "_Tokens") -> LoginModule:
         key = tokens.current.text
         if key is None:
             raise JaasError('an option must be a name and a value, as username="alice"')
-        # only names of options in messages: a value that lacks its quotes may be taken for one, so not even those
+        # messages name no options either: an unquoted value could be parsed as an option name
         if tokens.next().kind != "=" or tokens.next().kind == END or tokens.current.text is None:
             raise JaasError("an option has no value; a value that is a number or holds other signs needs quotes")
         options[key] = tokens.current.text
@@ -100,13 +103,13 @@ class _Tokens:
         self.current = _Token(END, None)
 
     def next(self) -> _Token:
-        """The next token; at the end `END`, again and again."""
+        """The next token; `END` at the end and after it."""
         self.current = next(self._tokens, _Token(END, None))
         return self.current
 
 
 def _is_word(letter: str) -> bool:
-    """In a word after its first letter; the first is no digit and no point."""
+    """A valid character of a word; its first character must not be a digit or a dot."""
     code = ord(letter)
     return (letter.isascii() and (letter.isalnum() or letter in "-._$")) or code >= 160
 
@@ -137,7 +140,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             end = text.find("*/", at + 2)
             at = len(text) if end < 0 else end + 2
         elif letter == "/":
-            at = _end_of_line(text, at + 2)  # Java skips a sign unseen: after a slash that ends its line, the next line
+            at = _end_of_line(text, at + 2)  # as in Java: if a slash ends its line, the next line is skipped
         else:
             at += 1
             yield _Token(letter, None)
@@ -158,7 +161,7 @@ def _end_of_line(text: str, at: int) -> int:
 
 
 def _quoted(text: str, at: int) -> tuple[str, int]:
-    """The text in the quotes that begin at a place, and the place after them; the end of the line ends it too."""
+    """The string in the quotes at a position, and the position after it; the end of the line ends it too."""
     quote = text[at]
     at += 1
     letters: list[str] = []

@@ -1,4 +1,4 @@
-"""Java's .properties format, as `java.util.Properties.load` of JDK 17 reads it."""
+"""Java's .properties format, as `java.util.Properties.load` of JDK 17 parses it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Final
 from jobs.errors import ClientPropertiesError
 
 FILE_BYTES_MAX: Final = 4 << 20
-"""A bundle of all certificate authorities of the world is a quarter of a megabyte."""
+"""Ample: a bundle of all public certificate authorities is a quarter of a megabyte."""
 
 BLANKS: Final = " \t\f"
 ESCAPES: Final[Mapping[str, str]] = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -16,22 +16,22 @@ ESCAPES: Final[Mapping[str, str]] = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True, slots=True)
 class PropertiesFile:
-    """Keys and values of a file, and their places. Values may be secrets: no repr shows them."""
+    """Keys and values of a file, with their line numbers. Values may be secrets: they are in no repr."""
 
     name: str
-    """Of the file, as messages say it."""
+    """Name of the file in messages."""
     values: Mapping[str, str] = field(repr=False)
     lines: Mapping[str, int] = field(repr=False)
     """Key -> line number, from 1."""
 
     def error(self, key: str, reason: str) -> ClientPropertiesError:
-        """What to raise when the value of a key cannot be used; `reason` must not hold the value of a secret."""
+        """The error for an unusable value; `reason` must not contain a secret."""
         place = f" line {self.lines[key]}" if key in self.lines else ""
         return ClientPropertiesError(f"{self.name}{place}: {printable(key)}: {reason}")
 
 
 def printable(text: str, most: int = 80) -> str:
-    """A key or a name for a message: one line, of bounded length, without control characters."""
+    """A key or name for a message: one line of bounded length, without control characters."""
     shown = "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text[: most + 1])
     return shown if len(shown) <= most else shown[:most] + "..."
 
@@ -39,18 +39,15 @@ def printable(text: str, most: int = 80) -> str:
 def read_properties(path: Path, *, encoding: str = "latin-1", name: str | None = None) -> PropertiesFile:
     """Read a file. Java's tools read it as ISO-8859-1, Kafka's FileConfigProvider as UTF-8.
 
-    Raises ClientPropertiesError: no such file, no right to read it, not a regular file, too large, not in the encoding,
-    a malformed escape.
+    Raises ClientPropertiesError: file missing, not readable, not a regular file, too large, wrong encoding, malformed
+    escape.
     """
     name = name or str(path)
     return parse_properties(_decoded(read_bounded(path, name), encoding, name), name)
 
 
 def read_bounded(path: Path, name: str, bytes_max: int = FILE_BYTES_MAX) -> bytes:
-    """The bytes of a regular file of bounded size: no pipe that never ends, no device.
-
-    Raises ClientPropertiesError.
-    """
+    """The bytes of a regular file (no pipe or device) of bounded size. Raises ClientPropertiesError."""
     try:
         if not path.is_file():
             raise ClientPropertiesError(
@@ -74,7 +71,7 @@ def _decoded(content: bytes, encoding: str, name: str) -> str:
 
 
 def parse_properties(text: str, name: str) -> PropertiesFile:
-    """Keys and values; where a key is set twice, the last one counts. Raises ClientPropertiesError."""
+    """Keys and values; if a key occurs twice, the last value counts. Raises ClientPropertiesError."""
     values: dict[str, str] = {}
     lines: dict[str, int] = {}
     for number, line in _logical_lines(text):
@@ -89,9 +86,10 @@ def parse_properties(text: str, name: str) -> PropertiesFile:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of the first natural line, the line with its continuations), without blank lines and comments."""
+    """Yield (number of the first natural line, logical line with its continuations), without blank lines and
+    comments."""
     natural = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    # a backslash and nothing more at the end of a file is an empty key to Java, but not before \r\n
+    # in Java a single backslash at the end of the file is an empty key, but not before \r\n
     last = len(natural) - (2 if natural[-1] == "" and not text.endswith("\r\n") else 1)
     line, first = "", 0
     for number, natural_line in enumerate(natural):
@@ -114,7 +112,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value, still escaped: the key ends at the first `=`, `:` or blank without a backslash before it."""
+    """Key and value, still escaped: the key ends at the first unescaped `=`, `:` or whitespace."""
     end = 0
     while end < len(line) and line[end] not in "=:" + BLANKS:
         end += 2 if line[end] == "\\" else 1
@@ -146,5 +144,5 @@ def _unescaped(text: str) -> str:
         else:
             letter = ESCAPES.get(letter, letter)
         parts.append(letter)
-    # two escapes may be the halves of one character
+    # two escapes may form a surrogate pair
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -1,7 +1,7 @@
 """Trust stores and key stores of Java clients: PEM, PKCS12 and JKS.
 
-The packages that read JKS are abandoned or young, and the format is small and will not change any more, so it is read
-here; PKCS12 is read by `cryptography`. As in Java, a store said to be JKS may be PKCS12 and the reverse.
+JKS is read here: the packages that read it are unmaintained or new, and the format is small and frozen. PKCS12 is read
+by `cryptography`. As in Java, a store declared as JKS may be PKCS12 and vice versa.
 """
 
 import base64
@@ -26,7 +26,7 @@ JKS_VERSIONS: Final = (1, 2)
 JKS_KEY: Final = 1
 JKS_CERTIFICATE: Final = 2
 JKS_WHITENER: Final = b"Mighty Aphrodite"
-"""Java's own, hashed between password and content (sun.security.provider.JavaKeyStore)."""
+"""Constant that Java hashes between password and content (sun.security.provider.JavaKeyStore)."""
 SHA1_BYTES: Final = hashlib.sha1(usedforsecurity=False).digest_size
 DER_SEQUENCE: Final = 0x30
 DER_OCTET_STRING: Final = 0x04
@@ -38,28 +38,28 @@ PRIVATE_KEY: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----.*?---
 
 
 class StoreError(ValueError):
-    """A store cannot be read. Says why, and holds nothing of its content."""
+    """A store cannot be read. The message gives the reason, and nothing of the content."""
 
 
 class WrongPassword(StoreError):
-    """The password does not fit the store, or the key in it."""
+    """Wrong password for the store, or for the key in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A private key and the certificates that prove it, as PEM."""
+    """A private key and its certificate chain, as PEM."""
 
     key: str
-    """The setting to blame where they cannot be used."""
+    """The setting to name in errors about them."""
     pem: bytes = field(repr=False)
-    """Key first, then the chain from the client's certificate upwards."""
+    """The key, then the chain, beginning with the client's certificate."""
     password: str | None = field(default=None, repr=False)
     is_encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """A private key in a store, decrypted (PKCS#8, DER), and its chain (DER), the client's certificate first."""
+    """A decrypted private key of a store (PKCS#8, DER) and its chain (DER), beginning with the client's certificate."""
 
     alias: str
     private_key: bytes = field(repr=False)
@@ -68,16 +68,16 @@ class KeyEntry:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """What a store holds: keys, and certificates (DER) trusted as they are."""
+    """The content of a store: keys, and trusted certificates (DER)."""
 
     keys: tuple[KeyEntry, ...]
     trusted: tuple[bytes, ...] = field(repr=False)
 
 
 def read_trusted(settings: ClientSettings) -> tuple[bytes, ...] | None:
-    """The trusted certificates (DER), None where no trust store is set. Raises ClientPropertiesError.
+    """The trusted certificates (DER); None where no trust store is set. Raises ClientPropertiesError.
 
-    Where the store has a key too, the key's own certificates are trusted as well.
+    If the store contains a key, the key's own certificates are trusted too.
     """
     inline, location, password = (f"ssl.truststore.{name}" for name in ("certificates", "location", "password"))
     store_type = _store_type(settings, "ssl.truststore.type")
@@ -109,7 +109,7 @@ def read_trusted(settings: ClientSettings) -> tuple[bytes, ...] | None:
 
 
 def read_identity(settings: ClientSettings) -> Identity | None:
-    """The client's own key and certificates, None where no key store is set. Raises ClientPropertiesError."""
+    """The client's own key and certificates; None where no key store is set. Raises ClientPropertiesError."""
     inline_key, inline_chain = "ssl.keystore.key", "ssl.keystore.certificate.chain"
     location, password = "ssl.keystore.location", "ssl.keystore.password"
     store_type = _store_type(settings, "ssl.keystore.type")
@@ -148,9 +148,10 @@ def read_identity(settings: ClientSettings) -> Identity | None:
 
 
 def read_store(content: bytes, password: str | None, key_password: str | None = None) -> Store:
-    """A JKS or PKCS12 store. Without `key_password` keys are encrypted with the store's. Raises StoreError.
+    """Read a JKS or PKCS12 store. Without `key_password`, keys are decrypted with the store's password. Raises
+    StoreError.
 
-    Without a password the store's integrity is not checked, as in Java, and its keys stay closed.
+    As in Java, without a password the store's integrity is not checked, and its keys are not available.
     """
     if content.startswith(JKS_MAGIC):
         return _read_jks(content, password, password if key_password is None else key_password)
@@ -230,7 +231,7 @@ def _read_pkcs12(content: bytes, password: str | None) -> Store:
         raise WrongPassword(
             "is missing: the store is encrypted" if password is None else "is wrong, or the store is damaged"
         ) from None
-    except Exception as error:  # what `cryptography` does not know: an algorithm, a kind of key
+    except Exception as error:  # unsupported by `cryptography`: an algorithm, a type of key
         raise StoreError(f"cannot be read ({type(error).__name__}); {KEYTOOL}") from None
     others = tuple(it.certificate.public_bytes(Encoding.DER) for it in store.additional_certs)
     if store.key is None or store.cert is None:
@@ -242,7 +243,7 @@ def _read_pkcs12(content: bytes, password: str | None) -> Store:
 
 
 def _is_der_sequence(content: bytes) -> bool:
-    """Is the whole content one DER sequence, as every PKCS12 store is?"""
+    """Is the whole content one DER sequence, like every PKCS12 store?"""
     try:
         tag, _, end = _der(content, 0)
     except StoreError:
@@ -251,7 +252,7 @@ def _is_der_sequence(content: bytes) -> bool:
 
 
 def _der(content: bytes, at: int) -> tuple[int, bytes, int]:
-    """Tag, value and end of the DER element at a place. Raises StoreError."""
+    """Tag, value and end of the DER element at a position. Raises StoreError."""
     if at + 2 > len(content):
         raise StoreError("is damaged")
     tag, size, start = content[at], content[at + 1], at + 2
@@ -288,7 +289,7 @@ class _Reader:
 
 
 def _read_jks(content: bytes, password: str | None, key_password: str | None) -> Store:
-    # the hash at the end first: it tells a wrong password from damage as well as anything can
+    # check the digest first: it distinguishes a wrong password from damage as well as possible
     body, digest = content[:-SHA1_BYTES], content[-SHA1_BYTES:]
     if password is not None:
         hashed = hashlib.sha1(_utf16(password) + JKS_WHITENER + body, usedforsecurity=False).digest()
@@ -304,7 +305,7 @@ def _read_jks(content: bytes, password: str | None, key_password: str | None) ->
     for _ in range(reader.int32()):
         tag = reader.int32()
         alias = reader.text()
-        reader.take(8)  # when it was made
+        reader.take(8)  # creation date
         if tag == JKS_KEY:
             protected = reader.take(reader.int32())
             chain = tuple(_jks_certificates(reader, version, reader.int32()))
@@ -327,9 +328,9 @@ def _jks_certificates(reader: _Reader, version: int, count: int) -> Iterator[byt
 
 
 def _unprotected(protected: bytes, password: str) -> bytes:
-    """A private key (PKCS#8, DER): salt, the key under a stream of hashes, and a hash that proves the password."""
+    """Decrypt a private key (PKCS#8, DER): salt, key XOR a hash stream, and a hash that verifies the password."""
     _, info, _ = _der(protected, 0)
-    _, _, end = _der(info, 0)  # the algorithm: JKS has only this one
+    _, _, end = _der(info, 0)  # the algorithm: JKS has only one
     tag, sealed, _ = _der(info, end)
     if tag != DER_OCTET_STRING or len(sealed) < 2 * SHA1_BYTES:
         raise StoreError("is damaged: a private key is not in the form of JKS")

@@ -1,4 +1,4 @@
-"""Names of settings that Kafka's clients know (AdminClientConfig, ConsumerConfig, ProducerConfig of Kafka 4.3.1)."""
+"""Names of Kafka's client settings (AdminClientConfig, ConsumerConfig, ProducerConfig of Kafka 4.3.1)."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certi
 ssl.truststore.password ssl.truststore.type
 """
 SECURITY: Final = frozenset(_SECURITY.split())
-"""They decide whom a client trusts and as whom it logs in: a slip of the pen in one of them must not pass."""
+"""Settings that decide whom a client trusts and how it authenticates: a misspelled name must be an error."""
 
 _CONNECTION = """
 client.dns.lookup client.id config.providers connections.max.idle.ms metadata.max.age.ms receive.buffer.bytes
@@ -34,7 +34,7 @@ reconnect.backoff.max.ms reconnect.backoff.ms send.buffer.bytes
 socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 """
 CONNECTION: Final = frozenset(_CONNECTION.split())
-"""They are used."""
+"""Settings of the connection that are used here."""
 
 _OTHER = """
 request.timeout.ms
@@ -53,7 +53,7 @@ partitioner.ignore.keys transaction.timeout.ms transaction.two.phase.commit.enab
 auto.include.jmx.reporter
 """
 OTHER: Final = frozenset(_OTHER.split())
-"""A file that other clients use too may hold them; here they say nothing."""
+"""Settings of other clients that share the file; they have no effect here."""
 
 _SASL: Final = "org.apache.kafka.common.security."
 _OAUTH: Final = _SASL + "oauthbearer."
@@ -87,4 +87,4 @@ CLASSES: Final = {
         _OAUTH + name for name in ("DefaultJwtValidator", "ClientJwtValidator")
     ),
 }
-"""Settings that name Java classes -> the classes, or their package, that we can replace."""
+"""Settings with names of Java classes -> the classes, or their package, that we can replace."""

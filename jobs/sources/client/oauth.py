@@ -1,4 +1,4 @@
-"""OAUTHBEARER: the token of a client, from its identity provider, from a file, or unsecured, as Kafka's clients get it.
+"""OAUTHBEARER tokens, obtained like in Kafka's clients: from the identity provider, from a file, or unsecured.
 
 Sources of the rules: org.apache.kafka.common.security.oauthbearer (DefaultJwtRetriever, ClientCredentialsJwtRetriever,
 FileJwtRetriever) and OAuthBearerUnsecuredLoginCallbackHandler.
@@ -30,12 +30,15 @@ EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 EXTENSION_RESERVED: Final = "auth"
 ANSWER_BYTES_MAX: Final = 1 << 20
 REFRESH_WINDOW: Final = 0.8
-"""sasl.login.refresh.window.factor: the token is refreshed after this part of its life."""
+"""sasl.login.refresh.window.factor: the token is refreshed after this share of its lifetime."""
 TIMEOUT_MS: Final = 10_000
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """Hands kafka-python a token, and keeps it until it grows old. Its repr shows neither token nor secret."""
+    """Provides a token for kafka-python and caches it until it must be refreshed.
+
+    Its repr contains no token or secret.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._refresh_at = 0.0
 
     def token(self) -> str:
-        """A token that is not too old. Raises TokenError."""
+        """A token that need not be refreshed yet. Raises TokenError."""
         with self._lock:
             now = self._now()
             if not self._token or now >= self._refresh_at:
@@ -70,7 +73,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def expires_at(token: str, default: float) -> float:
-    """The claim `exp` of a JSON web token, in seconds; the default where it cannot be read."""
+    """The `exp` claim of a JSON web token, in seconds; the default where it cannot be read."""
     try:
         payload = token.split(".")[1]
         value = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
@@ -80,7 +83,7 @@ def expires_at(token: str, default: float) -> float:
 
 
 def unsecured_token(claims: Mapping[str, Any], lifetime_s: float, now: Callable[[], float] = time.time) -> str:
-    """A token without a signature, for brokers that take such."""
+    """A token without a signature, for brokers that accept it."""
     moment = now()
     body = {"exp": moment + lifetime_s, "iat": moment, **claims}
     parts = (json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "none"}, body))
@@ -105,7 +108,7 @@ def client_credentials_token(
     context: ssl.SSLContext | None = None,
     timeout_ms: int = TIMEOUT_MS,
 ) -> str:
-    """Ask an identity provider for a token with the grant client_credentials. Raises TokenError."""
+    """Request a token from an identity provider with the grant client_credentials. Raises TokenError."""
     user, secret, scope = (quote_plus(it) if is_url_encoded else it for it in (client_id, client_secret, scope))
     request = Request(
         url,
@@ -118,7 +121,7 @@ def client_credentials_token(
         },
         method="POST",
     )
-    # no handler of redirects or proxies: the secret goes to the address that was allowed, and to no other
+    # no handlers for redirects or proxies: the secret is sent to the allowed address only
     opener = OpenerDirector()
     for handler in (HTTPHandler(), HTTPSHandler(context=context)):
         opener.add_handler(handler)

@@ -1,4 +1,4 @@
-"""Settings of a client as one reads them: with the file and the line in every error, and notes on the way."""
+"""Typed access to client settings; errors name file and line, and notes collect what the user should know."""
 
 import os
 import sys
@@ -12,16 +12,16 @@ from jobs.sources.client.java_properties import PropertiesFile, printable, read_
 
 STORE_BYTES_MAX: Final = 16 << 20
 JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
-"""What String.trim takes away; Kafka trims every value."""
+"""The characters that String.trim removes; Kafka trims every value."""
 
 
 @dataclass(slots=True)
 class ClientSettings:
-    """Settings, trimmed as Kafka trims them. Values may be secrets: they are in no repr, error or note."""
+    """Settings, trimmed as in Kafka. Values may be secrets: they are in no repr, error or note."""
 
     file: PropertiesFile
     notes: list[str] = field(default_factory=list)
-    """What the user should know: one line each."""
+    """What the user should know, one line each."""
     values: Mapping[str, str] = field(init=False, repr=False)
     _used: set[str] = field(init=False, default_factory=set)
 
@@ -32,20 +32,20 @@ class ClientSettings:
         return key in self.values
 
     def get(self, key: str, default: str = "") -> str:
-        """A value, or the default where the key is not there."""
+        """A value, or the default if the key is missing."""
         self._used.add(key)
         return self.values.get(key, default)
 
     def unused(self) -> list[str]:
-        """The keys that nothing has asked for, sorted."""
+        """The keys that were never read, sorted."""
         return sorted(set(self.values) - self._used)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """A list of names, separated by commas; empty where the key is not there or has no value."""
+        """A comma-separated list of names; empty if the key is missing or has no value."""
         return tuple(name.strip() for name in self.get(key).split(",") if name.strip())
 
     def number(self, key: str, least: int, most: int) -> int | None:
-        """A whole number within bounds, None where the key is not there. Raises ClientPropertiesError."""
+        """An integer within bounds; None if the key is missing. Raises ClientPropertiesError."""
         if key not in self:
             return None
         text = self.get(key)
@@ -55,15 +55,15 @@ class ClientSettings:
         return int(text)
 
     def error(self, key: str, reason: str) -> ClientPropertiesError:
-        """What to raise; `reason` must not hold the value of a secret."""
+        """The error for a setting; `reason` must not contain a secret."""
         return self.file.error(key, reason)
 
     def note(self, key: str, text: str) -> None:
-        """Something to tell the user once."""
+        """Add a note for the user, once."""
         self.notes.append(f"{self.file.name}: {printable(key)}: {text}")
 
     def check_path(self, key: str) -> None:
-        """A setting that names a file: no URL, and no path of another machine. Raises ClientPropertiesError."""
+        """Check a setting that names a file: no URL, and no path of another machine. Raises ClientPropertiesError."""
         text = self.values[key]
         if not text:
             raise self.error(key, "is empty: name a file or leave it out")
@@ -75,7 +75,7 @@ class ClientSettings:
             raise self.error(key, "holds control characters")
 
     def read(self, key: str) -> bytes:
-        """The content of the file that a setting names: on this machine, or as spark-submit's --files brought it.
+        """The content of the file that a setting names: at its path, or by name among spark-submit's --files.
 
         Raises ClientPropertiesError.
         """
@@ -88,7 +88,7 @@ class ClientSettings:
 
 
 def find_file(path: str) -> Path:
-    """A file by its path; where it is not there, by its name among those that spark-submit's --files brought."""
+    """A file at its path; if it does not exist, by its name among spark-submit's --files."""
     found = Path(path)
     if os.path.lexists(found) or "pyspark" not in sys.modules:
         return found
@@ -96,6 +96,6 @@ def find_file(path: str) -> Path:
 
     try:
         brought = Path(SparkFiles.getRootDirectory()) / found.name
-    except Exception:  # no Spark runs in this process
+    except Exception:  # no Spark in this process
         return found
     return brought if brought.is_file() else found

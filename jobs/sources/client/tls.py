@@ -1,4 +1,4 @@
-"""The ssl.* settings as an SSL context of Python: protocols, cipher suites, trust store, key store, host names."""
+"""Make a Python SSL context from the ssl.* settings: protocols, cipher suites, trust store, key store, host names."""
 
 import os
 import ssl
@@ -13,14 +13,14 @@ from jobs.sources.client.settings import ClientSettings
 
 PROTOCOLS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 OLDER_PROTOCOLS: Final = frozenset({"TLSv1", "TLSv1.1", "SSL", "SSLv2", "SSLv2Hello", "SSLv3"})
-"""Java itself negotiates none of these any more (jdk.tls.disabledAlgorithms)."""
+"""Java itself no longer negotiates these (jdk.tls.disabledAlgorithms)."""
 TLS_1_3_SUITES: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 
 
 def make_ssl_context(settings: ClientSettings) -> ssl.SSLContext:
-    """The context which a Java client would make of the same settings.
+    """The context that a Java client would make of the same settings.
 
-    As in Java any certificate of the trust store is an anchor, whether it signed itself or not, and without a trust
+    As in Java, any certificate in the trust store is a trust anchor, whether self-signed or not, and without a trust
     store the system's authorities are trusted. Raises ClientPropertiesError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -42,7 +42,7 @@ def make_ssl_context(settings: ClientSettings) -> ssl.SSLContext:
 
 
 def trust_store_key(settings: ClientSettings) -> str:
-    """The setting that holds or names the trusted certificates."""
+    """The setting that contains or names the trusted certificates."""
     return "ssl.truststore.certificates" if "ssl.truststore.certificates" in settings else "ssl.truststore.location"
 
 
@@ -55,7 +55,8 @@ def _checks_host_names(settings: ClientSettings) -> bool:
 
 
 def _limit_protocols(context: ssl.SSLContext, settings: ClientSettings) -> None:
-    """ssl.protocol is the newest one, ssl.enabled.protocols are all; suites of one version leave out the other."""
+    """Set protocol bounds: ssl.protocol is the newest version, ssl.enabled.protocols lists all; cipher suites of one
+    version only exclude the other versions."""
     names = _known_protocols(settings, "ssl.enabled.protocols", tuple(PROTOCOLS))
     newest = settings.get("ssl.protocol", "TLSv1.3")
     if newest not in ("TLS", *_known_protocols(settings, "ssl.protocol", ("TLSv1.3",))):
@@ -83,7 +84,7 @@ def _known_protocols(settings: ClientSettings, key: str, default: tuple[str, ...
 def _limit_suites(
     context: ssl.SSLContext, settings: ClientSettings, suites: tuple[str, ...], names: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Set the cipher suites, and give the protocols that have one of them."""
+    """Set the cipher suites, and return the protocols that have one of them."""
     key = "ssl.cipher.suites"
     older = [openssl_suite(suite) for suite in suites if suite not in TLS_1_3_SUITES]
     if older:
@@ -115,7 +116,8 @@ def openssl_suite(name: str) -> str:
 
 
 def _load_identity(context: ssl.SSLContext, identity: Identity, settings: ClientSettings) -> None:
-    """OpenSSL reads certificate and key from a file only: it gets one in memory, or one that is gone at once."""
+    """Load certificate and key. OpenSSL reads them only from a file: it gets one in memory, or one that is deleted
+    at once."""
     with _private_file(identity.pem) as path:
         try:
             context.load_cert_chain(path, password=lambda: identity.password or "")
@@ -138,7 +140,8 @@ def _why_not_loaded(error: ssl.SSLError, identity: Identity) -> str:
 
 @contextmanager
 def _private_file(content: bytes) -> Iterator[str]:
-    """The path of a file that nobody else can read: in memory where the system has that, else in the temp folder."""
+    """The path of a file that only this user can read: in memory where the system supports that, else in the temp
+    folder."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
         number = os.memfd_create("groupledger", os.MFD_CLOEXEC)
         with os.fdopen(number, "wb") as file:
@@ -146,7 +149,7 @@ def _private_file(content: bytes) -> Iterator[str]:
             file.flush()
             yield f"/proc/self/fd/{number}"
         return
-    number, path = tempfile.mkstemp(prefix="groupledger-")  # readable by its owner only
+    number, path = tempfile.mkstemp(prefix="groupledger-")  # readable only by its owner
     try:
         with os.fdopen(number, "wb") as file:
             file.write(content)

@@ -1,1 +1,1 @@
-"""Dumps of records: what other tools wrote of a log, as a source."""
+"""Dumps: records of a log that other tools wrote, as a source."""

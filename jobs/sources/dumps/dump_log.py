@@ -1,4 +1,4 @@
-"""A log partition of a dump, unpacked: where its pieces are and what they hold."""
+"""An unpacked log partition of a dump: where its sorted pieces are and what they contain."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -20,43 +20,43 @@ BATCHES_SCHEMA: Final = pa.schema(
         pa.field("batch", pa.binary()),
     ]
 )
-"""Batches rebuilt from the output of kafka-dump-log."""
+"""Batches reconstructed from the output of kafka-dump-log."""
 
 
 @dataclass(frozen=True, slots=True)
 class DumpLog:
-    """One log partition of one dump, unpacked. `read_dump_log` gives its batches."""
+    """One unpacked log partition of one dump. `read_dump_log` yields its batches."""
 
     topic: str
     partition: int
     uri: str
-    """Of the whole dump: the source of the batches."""
+    """URI of the whole dump: the source of the batches."""
     kind: str
     """ROWS, BATCHES or FORMATTED."""
     runs: tuple[Run, ...]
     unreported: tuple[tuple[int, int], ...] = ()
-    """Offsets whose records the dump has, and does not tell: ascending, disjoint, both ends inclusive."""
+    """Offsets whose records the dump has but does not print: ascending, disjoint, both ends inclusive."""
     log_start_offset: None = None
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its rows."""
+        """Size of its rows."""
         return sum(run.size_bytes for run in self.runs)
 
     @property
     def is_rows(self) -> bool:
-        """Is it of rows of keys and values, without headers of batches?"""
+        """Does it consist of keys and values, without batch headers?"""
         return self.kind == ROWS
 
     @property
     def has_offsets(self) -> bool:
-        """Are its offsets the log's? False: numbers of lines, which fit no other source."""
+        """Are its offsets those of the log? False: line numbers, which match no other source."""
         return self.kind != FORMATTED
 
 
 @dataclass(frozen=True, slots=True)
 class DumpFault:
-    """Something of a dump that is in no log: a row of bronze.quarantine, stage FILE."""
+    """A part of a dump that belongs to no log: a row of bronze.quarantine, stage FILE."""
 
     source: str
     row: BadRow

@@ -1,4 +1,4 @@
-"""The files of a dump: found, their format recognised, and text files read line by line in bounded memory."""
+"""The files of a dump: find them, detect their format, and read text files line by line in bounded memory."""
 
 import posixpath
 import re
@@ -17,11 +17,11 @@ from jobs.delta.filesystems import filesystem_of
 from jobs.errors import SourceError
 
 LINE_BYTES_MAX: Final = 72 * 1024 * 1024
-"""A longer line is no record: one of RECORD_BYTES_MAX takes less than this in base64 and in hex."""
+"""A longer line is no record: one of RECORD_BYTES_MAX takes less in base64 and in hex."""
 
 READ_BYTES: Final = 1024 * 1024
 HEAD_BYTES: Final = 64 * 1024
-"""From so many bytes the format of a file is recognised."""
+"""Number of bytes from which the format of a file is detected."""
 
 _PARQUET_MAGIC: Final = b"PAR1"
 _DUMP_LOG_START: Final = re.compile(rb"^(Dumping |baseOffset: |\| |offset: -?[0-9]+ position: )", re.MULTILINE)
@@ -34,27 +34,27 @@ COLUMN_MAPPING: Final = "delta.columnMapping.mode"
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """One file of a dump, as `jobs.delta.filesystems.filesystem_of` opens it."""
+    """One file of a dump, to be opened with `jobs.delta.filesystems.filesystem_of`."""
 
     path: str
     format: DumpFormat
-    """Never AUTO or DELTA; JSON covers raw rows and the lines of the console formatters."""
+    """Never AUTO or DELTA. JSON includes raw rows and the output of console formatters."""
     size_bytes: int
     constants: Mapping[str, str | None]
-    """Values of columns which are in the names of its folders (`topic=.../`) or in Delta's log instead of the file."""
+    """Values of columns that are not in the file but in the names of its folders (`topic=.../`) or in Delta's log."""
 
 
 class UnknownFile(NamedTuple):
-    """A file which is none of the formats."""
+    """A file in none of the formats."""
 
     path: str
     message: str
 
 
 def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list[UnknownFile]]:
-    """The files of a dump, by path: of one file, a folder with all that is in it, or a Delta table.
+    """The files of a dump, by path: of one file, a folder (recursively), or a Delta table.
 
-    Raises SourceError when there is nothing there, or a Delta table that cannot be read without Spark.
+    Raises SourceError when there is nothing, or for a Delta table that cannot be read without Spark.
     """
     filesystem, root = filesystem_of(uri.rstrip("/") or "/")
     try:
@@ -91,9 +91,9 @@ def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list
 
 
 def _is_hidden(path: str) -> bool:
-    """Spark writes `_SUCCESS` and `.part-0.crc` into the folder of its files, and skips such names when it reads.
+    """Spark writes files such as `_SUCCESS` and `.part-0.crc` into its output folders, and skips them when it reads.
 
-    Not so names of Kafka's topics, with their two underscores.
+    Kafka's internal topics, with two underscores, are not hidden.
     """
     return any(_HIDDEN.match(part) and "=" not in part for part in path.split("/"))
 
@@ -141,26 +141,26 @@ def _delta_files(uri: str) -> list[DumpFile]:
 
 
 class Line(NamedTuple):
-    """One line, or one of several JSON objects on one line."""
+    """One line, or one of several JSON objects on a line."""
 
     number: int
-    """From 1; counts what is given, lines and objects alike."""
+    """From 1; counts lines and objects alike, as returned."""
     position: int
-    """Byte position in the (decompressed) file."""
+    """Byte position in the decompressed file."""
     data: bytes
-    """Without its end; the beginning alone, where it is too long."""
+    """Without the line end; only the beginning of an overlong line."""
     is_whole: bool
 
 
 _BACK_TO_BACK: Final = b'}{"key":'
-"""The console formatters end no line: an object that begins as theirs do begins a line. Inside a JSON text, quotes are
-escaped, so this is found between objects alone."""
+"""The console formatters write no line ends: an object with this beginning starts a new line. Quotes are escaped
+inside JSON strings, so this occurs only between objects."""
 
 
 def read_lines(stream: IO[bytes] | Any, *, bytes_max: int = LINE_BYTES_MAX) -> Iterator[Line]:
-    """The lines of a binary stream, empty ones left out but counted. Holds one line and `READ_BYTES` at a time.
+    """Yield the lines of a binary stream; empty ones are counted but not yielded. Buffers one line plus `READ_BYTES`.
 
-    Of a line longer than `bytes_max` the beginning is given, and the rest skipped up to its end.
+    Of a line longer than `bytes_max` only the beginning is returned.
     """
     number, position = 0, 0
     buffered = bytearray()
@@ -178,7 +178,7 @@ def read_lines(stream: IO[bytes] | Any, *, bytes_max: int = LINE_BYTES_MAX) -> I
         position += start
         del buffered[:start]
         if is_skipping:
-            # only what could be the head of a line's end is needed
+            # keep only what could be the beginning of a line end
             drop = max(len(buffered) - len(_BACK_TO_BACK), 0)
             position += drop
             del buffered[:drop]
@@ -191,7 +191,7 @@ def read_lines(stream: IO[bytes] | Any, *, bytes_max: int = LINE_BYTES_MAX) -> I
 
 
 def _line_ends(data: bytearray, searched: int) -> Iterator[tuple[int, int]]:
-    """Where lines end, and where the next ones begin. What is before `searched` was looked at already."""
+    """Yield where lines end and where the next ones begin. Bytes before `searched` were searched already."""
     newline, between = data.find(b"\n", searched), data.find(_BACK_TO_BACK, searched)
     while newline >= 0 or between >= 0:
         if between >= 0 and (newline < 0 or between < newline):

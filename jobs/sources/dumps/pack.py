@@ -1,4 +1,4 @@
-"""Packs the rows of a dump into batches, as a read of a segment gives them."""
+"""Pack the rows of a dump into batches, in the form of segment reads."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -19,19 +19,19 @@ from jobs.sources.dumps.staging import merged
 from jobs.sources.segments import DUMP, Segment, SegmentRead
 
 DUPLICATE_OFFSET: Final = "DUPLICATE_OFFSET"
-"""Code of a record that has the offset of an earlier record of the dump, and differs from it."""
+"""Code for a record that has the offset of an earlier record of the dump, but differs from it."""
 READ_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Rows packed at a time."""
+"""Size of the rows packed at a time."""
 
 
 def read_dump_log(
     log: DumpLog, *, known: Sequence[tuple[int, int]] = (), met: Callable[[pa.Table, pa.Table], object] | None = None
 ) -> Iterator[SegmentRead]:
-    """The batches of a log partition, in offset order, some megabytes at a time.
+    """Yield the batches of a log partition in offset order, some megabytes at a time.
 
-    `known`: ascending, disjoint ranges of offsets, both ends inclusive, which are captured already: rows of such
-    offsets are not packed, so that no batch overlaps with what there is. `met` is called with the next rows, and with
-    those of them that are left out. Records which come twice and differ are findings of the read.
+    `known`: captured offset ranges, ascending, disjoint, both ends inclusive. Rows at these offsets are not packed, so
+    that no batch overlaps captured ones. `met` is called with the next rows, and with those of them that are not
+    packed. Findings of the read: records with the same offset and different content.
     """
     packer = _BatchPacker(log) if log.kind == BATCHES else _RowPacker(log)
     column = "base_offset" if log.kind == BATCHES else "offset"
@@ -57,7 +57,7 @@ def _is_new(rows: pa.Table, column: str, known: Sequence[tuple[int, int]]) -> Bo
 
 
 class _Packer(ABC):
-    """What both kinds share: rows wait until there is enough to make a read of."""
+    """Base of both packers: buffers rows until they fill a read."""
 
     def __init__(self, log: DumpLog) -> None:
         self._log = log
@@ -67,7 +67,7 @@ class _Packer(ABC):
         self._next_offset = -1
 
     def feed(self, rows: pa.Table) -> Iterator[SegmentRead]:
-        """More rows, ascending by offset."""
+        """Add rows, ascending by offset."""
         if rows.num_rows:
             self._waiting.append(rows)
             self._bytes += rows.nbytes
@@ -75,12 +75,12 @@ class _Packer(ABC):
             yield from self._flush(is_end=False)
 
     def finish(self) -> Iterator[SegmentRead]:
-        """There are no more."""
+        """End the input."""
         yield from self._flush(is_end=True)
 
     @abstractmethod
     def _flush(self, *, is_end: bool) -> Iterator[SegmentRead]:
-        """Read what waits, at the end all of it."""
+        """Read the buffered rows, at the end all of them."""
 
     def _read(self, data: U8, base_offset: int) -> SegmentRead:
         columns, _, end_position, stop = kernels.frame_batches(data, 0, len(data))
@@ -110,10 +110,10 @@ class _RowPacker(_Packer):
     def __init__(self, log: DumpLog) -> None:
         super().__init__(log)
         self._last: dict[str, Any] | None = None
-        """The last record, should the next rows begin with its offset."""
+        """The last record, to be compared if the next rows begin with its offset."""
 
     def feed(self, rows: pa.Table) -> Iterator[SegmentRead]:
-        """Of records with one offset the first is taken."""
+        """Add rows; of records with the same offset the first counts."""
         yield from super().feed(self._distinct(rows))
 
     def _distinct(self, rows: pa.Table) -> pa.Table:
@@ -147,7 +147,7 @@ class _RowPacker(_Packer):
 
 
 class _BatchPacker(_Packer):
-    """Joins batches which came whole."""
+    """Joins whole batches."""
 
     def __init__(self, log: DumpLog) -> None:
         super().__init__(log)
@@ -183,12 +183,12 @@ def _duplicate(offset: int, payload: bytes, what: str) -> Finding:
 
 
 def key_values(rows: pa.Table) -> KeyValues:
-    """Rows of ROWS_SCHEMA as keys and values to be compared."""
+    """Rows of ROWS_SCHEMA as keys and values for comparison."""
     return KeyValues(rows["offset"].to_numpy(), *_byte_ranges(rows["key"]), *_byte_ranges(rows["value"]))
 
 
 def record_at(rows: pa.Table, row: int) -> Record:
-    """One of them as a record."""
+    """One row as a record."""
     found = rows.slice(row, 1).to_pylist()[0]
     headers = decode_headers(found["headers"])
     return Record(found["offset"], found["timestamp_ms"], found["key"], found["value"], headers)
@@ -215,7 +215,7 @@ def _packable(rows: pa.Table) -> PackableRecords:
 
 
 def _byte_ranges(column: pa.ChunkedArray) -> tuple[U8, Any, Any]:
-    """The bytes of a binary column of one chunk, and where each value is in them; a length of -1 is null."""
+    """The bytes of a single-chunk binary column, and start and length of each value; length -1 is null."""
     array = column.combine_chunks()
     _, positions, data = array.buffers()
     starts = np.frombuffer(positions, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)

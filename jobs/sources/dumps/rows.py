@@ -1,7 +1,7 @@
-"""Rows of dumps with raw keys and values, from Parquet files and JSON lines, as Arrow tables of one schema.
+"""Read dump rows with raw keys and values, from Parquet files and JSON lines, as Arrow tables of one schema.
 
-A row that cannot be a record becomes a `BadRow` with its place; the rows around it are read. Which column is which is
-said by `DumpColumns`; the defaults are the columns of Spark's Kafka source.
+A row that cannot be a record becomes a `BadRow` with its place; the other rows are read. `DumpColumns` maps columns;
+the defaults are the columns of Spark's Kafka source.
 """
 
 import binascii
@@ -27,7 +27,7 @@ from jobs.settings import DUMP_COLUMNS, DumpSettings
 from jobs.sources.dumps.files import Line
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""The only topic read here whose records have no keys."""
+"""The only supported topic whose records have no keys."""
 
 ROWS_SCHEMA: Final = pa.schema(
     [
@@ -41,19 +41,19 @@ ROWS_SCHEMA: Final = pa.schema(
         pa.field("headers", pa.binary()),
     ]
 )
-"""Records of a dump. `timestamp_ms` is -1 for none; `headers` are as on the wire."""
+"""Records of a dump. `timestamp_ms` -1: none; `headers`: in wire format."""
 
 PARTITION_MAX: Final = 99_999
-"""No topic has so many partitions; one file of tables each is made for every partition there is."""
+"""More than any topic has. A bound is needed because each partition gets its own file of each table."""
 OFFSET_MAX: Final = 2**63 - 2
 READ_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Of a Parquet file at a time, by its average row."""
+"""Maximum size of Parquet rows read at a time, by the average row."""
 READ_ROWS_MAX: Final = 256 * 1024
 LINES_AT_A_TIME: Final = 4096
 LINE_BYTES_AT_A_TIME: Final = 16 * 1024 * 1024
 
 BAD_ROW: Final = "BAD_ROW"
-"""Code of a row that cannot be a record."""
+"""Code for a row that cannot be a record."""
 
 Encoding = str
 """auto, base64 or hex."""
@@ -64,15 +64,15 @@ REQUIRED: Final = ("partition", "offset", "key", "value")
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """How the rows of a dump are to be understood."""
+    """How to interpret the rows of a dump."""
 
     dump: DumpSettings
     topics: tuple[str, ...]
-    """Rows of other topics are left out, and counted."""
+    """Rows of other topics are counted and left out."""
 
 
 class BadRow(NamedTuple):
-    """A row that is no record."""
+    """A row that is not a record."""
 
     message: str
     """Place and reason."""
@@ -83,14 +83,14 @@ class BadRow(NamedTuple):
     payload: bytes
     code: str = BAD_ROW
     group_id: str | None = None
-    """Whose record it is, where the line says it."""
+    """Group of the record, if the line contains it."""
 
 
 class RowsRead(NamedTuple):
     """Some rows of a file."""
 
     rows: pa.Table
-    """ROWS_SCHEMA."""
+    """In ROWS_SCHEMA."""
     bad: list[BadRow]
     other_topic_count: int
 
@@ -101,8 +101,10 @@ class RowsRead(NamedTuple):
 def read_parquet(
     source: Any, rules: RowRules, constants: Mapping[str, str | None], row_groups: Sequence[int] | None = None
 ) -> Iterator[RowsRead]:
-    """The rows of an open Parquet file, some at a time. Raises SourceError for columns that are missing or of another
-    kind; pyarrow's errors where the file is damaged."""
+    """Yield the rows of an open Parquet file in portions.
+
+    Raises SourceError for missing columns or wrong types, and pyarrow's errors for a damaged file.
+    """
     scanner = Scanner.of_open(source)
     counts = scanner.row_counts
     names = _stored_names(scanner.schema, rules, constants)
@@ -120,12 +122,12 @@ def _row_place(first_row: int, row: int) -> str:
 
 
 def row_group_sizes(source: Any) -> list[int]:
-    """Bytes of each row group of an open Parquet file, decompressed."""
+    """Uncompressed size of each row group of an open Parquet file."""
     return Scanner.of_open(source).row_group_bytes
 
 
 def _stored_names(schema: pa.Schema, rules: RowRules, constants: Mapping[str, str | None]) -> dict[str, str]:
-    """Our name -> the column's, of those which the file has."""
+    """Our name -> name in the file, for columns that the file has."""
     wanted = {name: getattr(rules.dump.columns, name) for name in DUMP_COLUMNS}
     stored = {name: column for name, column in wanted.items() if column and column in schema.names}
     required = REQUIRED if rules.dump.topic else ("topic", *REQUIRED)
@@ -141,11 +143,11 @@ def _stored_names(schema: pa.Schema, rules: RowRules, constants: Mapping[str, st
 
 
 class _Columns(NamedTuple):
-    """The columns of ROWS_SCHEMA as they were found: null where a value is missing or cannot be what it should."""
+    """The columns of ROWS_SCHEMA as found: null where a value is missing or invalid."""
 
     arrays: dict[str, pa.Array]
     undecoded: BoolArray
-    """Rows whose key or value is text which is not in the encoding."""
+    """Rows whose key or value is text that cannot be decoded."""
 
 
 def _found_columns(
@@ -203,7 +205,7 @@ _MS_OF_UNIT: Final = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1
 
 
 def _times(values: pa.Array | None, count: int) -> pa.Array:
-    """Epoch milliseconds; -1 for none."""
+    """Epoch milliseconds; -1 where there is none."""
     if values is None or pa.types.is_null(values.type):
         return pa.repeat(pa.scalar(-1, pa.int64()), count)
     if pa.types.is_timestamp(values.type):
@@ -221,7 +223,7 @@ LOG_APPEND_NAMES: Final = ("logappendtime", "log_append_time", "1")
 
 
 def _time_kinds(values: pa.Array | None, count: int) -> pa.Array:
-    """Is it log append time? Spark's source has 0 for CreateTime and 1 for LogAppendTime."""
+    """Is it log append time? Spark's source uses 0 for CreateTime and 1 for LogAppendTime."""
     if values is None or pa.types.is_null(values.type):
         return pa.repeat(pa.scalar(False), count)
     if pa.types.is_integer(values.type):
@@ -232,7 +234,7 @@ def _time_kinds(values: pa.Array | None, count: int) -> pa.Array:
 
 
 def _binary(name: str, values: pa.Array, encoding: Encoding) -> tuple[pa.Array, BoolArray]:
-    """Bytes, and which of them are text in no such encoding."""
+    """Decoded bytes, and which values are text in another encoding."""
     type_ = values.type
     fine = np.zeros(len(values), np.bool_)
     if _is_text(type_):
@@ -250,10 +252,10 @@ def _binary(name: str, values: pa.Array, encoding: Encoding) -> tuple[pa.Array, 
 
 
 def decoded_text(text: str, encoding: Encoding) -> bytes:
-    """Bytes of base64 or hex. Raises ValueError for anything else.
+    """Decode base64 or hex. Raises ValueError for anything else.
 
-    By `auto` the first character tells: keys begin with a record type below 256 and values with a version or frame
-    version below 16, so that their first byte is 0 or 1: `A` in base64, `0` in hex.
+    With `auto` the first character decides. Keys begin with a record type below 256 and values with a version or frame
+    version below 16, so their first byte is 0 or 1, which is `A` in base64 and `0` in hex.
     """
     is_hex = text.startswith("0") if encoding == "auto" else encoding == "hex"
     if is_hex:
@@ -262,7 +264,7 @@ def decoded_text(text: str, encoding: Encoding) -> bytes:
 
 
 def _headers(values: pa.Array | None, count: int) -> pa.Array:
-    """As on the wire: from a list of (key, value) structs, or a map. Coordinators write none."""
+    """Headers in wire format, from a list of (key, value) structs or a map. Coordinators write no headers."""
     none = pa.scalar(NO_HEADERS)
     if values is None or pa.types.is_null(values.type):
         return pa.repeat(none, count)
@@ -288,7 +290,7 @@ def _pairs(item: Any) -> list[tuple[str, bytes | None]]:
 
 
 def _checked(found: _Columns, rules: RowRules, place_of: Callable[[int], str]) -> RowsRead:
-    """The rows which are records of the wanted topics, and those which are none."""
+    """Separate the records of the wanted topics from rows that are not records."""
     rows = pa.table(found.arrays)
     count = rows.num_rows
     topics = pc.is_in(rows["topic"], pa.array(rules.topics, pa.string()))
@@ -340,7 +342,7 @@ def _bad_row(rows: pa.Table, row: int, message: str) -> BadRow:
 
 
 def read_json_lines(lines: Iterable[Line], rules: RowRules, constants: Mapping[str, str | None]) -> Iterator[RowsRead]:
-    """The rows of JSON lines, some at a time. Absent and null are the same; Spark leaves null fields out."""
+    """Yield the rows of JSON lines in portions. A missing field equals null, since Spark leaves out null fields."""
     values = _JsonColumns(rules, constants)
     for line in lines:
         values.add(line)
@@ -365,22 +367,22 @@ class _JsonColumns:
 
     @property
     def is_full(self) -> bool:
-        """Enough for one table?"""
+        """Are there enough lines for one table?"""
         return len(self._rows) + len(self._bad) >= LINES_AT_A_TIME or self._bytes >= LINE_BYTES_AT_A_TIME
 
     def add(self, line: Line) -> None:
-        """Read one line."""
+        """Parse one line."""
         self._bytes += len(line.data)
         try:
             self._rows.append(self._row(line))
-            # of a long line the beginning is kept, should it turn out to be no record
+            # keep the beginning of a long line, in case it is not a record
             self._lines.append(line._replace(data=line.data[:QUARANTINE_BYTES_MAX]))
         except (ValueError, RecursionError, SourceError) as error:
             reason = str(error) if type(error) in (_NotARow, SourceError) else "not a JSON object"
             self._bad.append(bad_line(line, reason))
 
     def take(self) -> RowsRead:
-        """The rows since the last time."""
+        """The rows since the last call."""
         lines, bad = self._lines, self._bad
         columns = list(zip(*self._rows, strict=True)) or [()] * len(ROWS_SCHEMA)
         arrays = {
@@ -390,7 +392,7 @@ class _JsonColumns:
         read = _checked(
             _Columns(arrays, np.zeros(len(lines), np.bool_)), self._rules, lambda row: f"line {lines[row].number}"
         )
-        # a bad row of a text file is shown as its line
+        # a bad row of a text file is reported with its line
         positions = {f"line {line.number}": line for line in lines} if read.bad else {}
         for row in read.bad:
             line = positions[row.message.partition(":")[0]]
@@ -427,11 +429,11 @@ _JSON_TYPES: Final = {"partition": pa.int64()}
 
 
 class _NotARow(ValueError):
-    """Why a line is no row."""
+    """Why a line is not a row."""
 
 
 def bad_line(line: Line, reason: str, *, code: str = BAD_ROW) -> BadRow:
-    """A line that is no record."""
+    """A line that is not a record."""
     return BadRow(
         message=f"line {line.number}: {reason}",
         topic=None,
@@ -462,7 +464,7 @@ def _whole(value: Any, name: str) -> int | None:
 
 
 def _json_time(value: Any) -> int:
-    """Epoch milliseconds, or ISO 8601 as Spark writes it; -1 for none."""
+    """Epoch milliseconds, or ISO 8601 as Spark writes it; -1 for null."""
     if value is None:
         return -1
     if isinstance(value, str):
@@ -495,7 +497,7 @@ def _json_bytes(value: Any, name: str, encoding: Encoding) -> bytes | None:
 
 
 def _json_headers(value: Any, encoding: Encoding) -> list[tuple[str, bytes | None]]:
-    """`[{"key": ..., "value": ...}]`, as Spark writes them."""
+    """Parse `[{"key": ..., "value": ...}]`, as Spark writes headers."""
     if value is None:
         return []
     pairs = []
@@ -503,6 +505,6 @@ def _json_headers(value: Any, encoding: Encoding) -> list[tuple[str, bytes | Non
         if not isinstance(item, dict) or not isinstance(item.get("key"), str) or not item["key"].isprintable():
             raise _NotARow("the headers are no list of keys and values")
         name = item["key"]
-        # a header's value is any bytes: what they begin with says nothing
+        # a header value may be any bytes, so its first character does not identify the encoding
         pairs.append((name, _json_bytes(item.get("value"), "header", "base64" if encoding == "auto" else encoding)))
     return pairs

@@ -1,26 +1,26 @@
-"""Dumps as a source: rows of raw keys and values, and what Kafka's tools print, made into batches of log partitions.
+"""Dumps as a source: rows of raw keys and values, and output of Kafka's tools, converted to batches of log partitions.
 
     unpacked = unpack_dumps(settings, staging=folder, run_all=partial(run_tasks, session))
     for log in unpacked.logs:
-        for read in read_dump_log(log):  # as read_segment gives of a segment file
+        for read in read_dump_log(log):  # like read_segment for a segment file
             ...
 
-First tasks read the dump's files and write their rows, sorted, to a staging folder (`dump_staging.py`); then whoever
-captures a log partition merges its rows there and packs them (`coordinator_core.log.pack`). Both hold a bounded amount
-of rows, whatever the size of the dump.
+First, tasks read the dump's files and write their rows, sorted, to a staging folder (`staging.py`). Then the task that
+captures a log partition merges its rows and packs them (`coordinator_core.log.pack`). Both keep a bounded number of
+rows in memory, whatever the size of the dump.
 
-What each kind of dump has, and what is null or assumed because it does not have it:
+What each kind of dump contains, and what is null or assumed where it lacks something:
 
-- Rows (Parquet, Delta, JSON lines): key, value, offset, time. Not markers, nor whether a record was written in a
-  transaction, by which producer. The header columns of bronze.record_batches are null, as are `producer_id` and
-  `is_transactional` of the commits; each commit counts as applied at its own offset.
-- kafka-dump-log: all of it, markers included. Batches that were not compressed come back to the byte; types of the
-  metadata log which are not read here are left out. Before Kafka 3.8 it printed less (`dump_log_text.py`): fields that
-  it leaves out are null; a record that cannot be made of what it prints is a row of bronze.quarantine, and MISSING in
-  bronze.coverage.
-- Lines of the console consumer's formatters: key and value alone. The partition is the one that Kafka's own rule gives
-  for `partition_count` partitions, the offset the number of the record among those of its partition, the time none.
-  Such offsets fit no other source: one dump, under a cluster id of its own.
+- Rows (Parquet, Delta, JSON lines): key, value, offset, timestamp. They lack markers, producers, and whether a record
+  was written in a transaction. The header columns of bronze.record_batches are null, as are `producer_id` and
+  `is_transactional` of commits; each commit counts as applied at its own offset.
+- kafka-dump-log: everything, including markers. Batches that were not compressed are reconstructed byte for byte;
+  record types of the metadata log that this project does not read are left out. Before Kafka 3.8 it printed less
+  (`dump_log_text.py`): fields that it lacks are null; a record that cannot be reconstructed from its output is a row of
+  bronze.quarantine, and MISSING in bronze.coverage.
+- Output of the console consumer's formatters: only key and value. The partition follows from Kafka's hash and
+  `partition_count`, the offset is the number of the record within its partition, and there is no timestamp. Such
+  offsets match no other source: capture one such dump under a cluster id of its own.
 """
 
 import posixpath
@@ -63,42 +63,42 @@ from jobs.sources.segments import UNREADABLE_FILE
 RunAll = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 UNKNOWN_FORMAT: Final = "UNKNOWN_FORMAT"
 BAD_ROWS_MAX: Final = 10_000
-"""Bad rows of one file which are kept one by one; a last row counts the rest."""
+"""Maximum number of bad rows kept of one file; a last row counts the others."""
 BAD_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes kept of all of them."""
+"""Maximum total size of the kept bad rows."""
 WORK_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Files, or row groups of a Parquet file, which one task reads together."""
+"""Maximum size of the files, or row groups of a Parquet file, that one task reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """All dumps of a run."""
+    """All unpacked dumps of a run."""
 
     logs: tuple[DumpLog, ...]
     """By dump, topic and partition."""
     faults: tuple[DumpFault, ...]
     sources: tuple[str, ...]
-    """Files and dumps which were read: faults of an earlier run in them are replaced by these."""
+    """Files and dumps that were read: their faults replace those of earlier runs."""
     notes: tuple[str, ...]
-    """What the dumps do not tell, in words."""
+    """Sentences about what the dumps do not contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one task reads."""
+    """The input of one task."""
 
     number: int
     uri: str
     files: tuple[DumpFile, ...]
     row_groups: tuple[int, ...] | None
-    """Of the one Parquet file; None: all."""
+    """Row groups of a single Parquet file; None: all."""
     rules: RowRules
     staging: str
 
 
 @dataclass(slots=True)
 class _Done:
-    """What one task read."""
+    """The result of one task."""
 
     uri: str
     runs: list[tuple[str, str, int, Run]] = field(default_factory=list)
@@ -109,24 +109,24 @@ class _Done:
     """By kind."""
     unreported: list[DumpedGap] = field(default_factory=list)
     inexact_count: int = 0
-    """Batches of kafka-dump-log which are not the log's to the byte."""
+    """Batches of kafka-dump-log that are not identical to those of the log."""
     unread_count: int = 0
-    """Records of the metadata log of types that are not read."""
+    """Records of metadata record types that are not read."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """Fields of a later Kafka, and how many records have them."""
+    """Fields of a newer Kafka, and the number of records that have them."""
     text_count: int = 0
     """Records that an older kafka-dump-log printed as text."""
     unprinted: Counter[str] = field(default_factory=Counter)
-    """Why records are not printed, with what to do, and how many lines say so."""
+    """Reasons why records are not printed, with the remedy, and the number of lines for each."""
     problem: str | None = None
-    """What makes the whole dump unreadable: the run stops with it."""
+    """An error that makes the whole dump unreadable: the run stops with it."""
 
 
 def unpack_dumps(settings: Settings, *, staging: str, run_all: RunAll) -> Unpacked:
-    """Read the files of all dumps into `staging`, a folder or URI of this run's own, to be deleted after the capture.
+    """Read the files of all dumps into `staging`, a folder or URI of this run, to be deleted after the capture.
 
-    `run_all` applies a function to each element of a list, somewhere: `partial(run_tasks, session)`.
-    Raises SourceError for a dump that is not there, that no format fits, or that lacks a column.
+    `run_all` applies a function to each element of a list, such as `partial(run_tasks, session)`. Raises SourceError
+    for a dump that does not exist, has an unknown format, or lacks a column.
     """
     uris, rules = settings.dumps, RowRules(settings.dump, settings.topics)
     works: list[_Work] = []
@@ -153,7 +153,8 @@ def unpack_dumps(settings: Settings, *, staging: str, run_all: RunAll) -> Unpack
 
 
 def _works(uri: str, files: Sequence[DumpFile], rules: RowRules, staging: str, number: int) -> Iterator[_Work]:
-    """Work of about one size, in the order of the dump. Lines of formatters are numbered over all files: one task."""
+    """Yield tasks of similar size, in the order of the dump. Formatter output gets one task, since lines are
+    numbered across files."""
     numbered = _is_formatted(files)
     if numbered:
         yield _Work(number, uri, tuple(files), None, rules, staging)
@@ -182,7 +183,7 @@ def _row_groups(file: DumpFile) -> Iterator[tuple[int, ...] | None]:
         with filesystem.open_input_file(path) as source:
             sizes = row_group_sizes(source)
     except (OSError, pa.ArrowInvalid):
-        yield None  # its task says what is wrong
+        yield None  # the task reports what is wrong
         return
     together: list[int] = []
     for index, size in enumerate(sizes):
@@ -194,7 +195,7 @@ def _row_groups(file: DumpFile) -> Iterator[tuple[int, ...] | None]:
 
 
 def _is_formatted(files: Iterable[DumpFile]) -> bool:
-    """Is one of the JSON files printed by a formatter?"""
+    """Is one of the JSON files output of a formatter?"""
     return any(file.format is DumpFormat.JSON and _starts_formatted(file) for file in files)
 
 
@@ -207,9 +208,9 @@ def _starts_formatted(file: DumpFile) -> bool:
 
 
 LINE_POSITIONS_MAX: Final = 10_000
-"""A batch is found to be none at its end: far more lines than most have."""
+"""A batch turns out to be invalid only at its end: this is far more lines than most batches have."""
 FORMAT_LINES: Final = 5
-"""Lines that decide the kind of a JSON file: the first may be junk."""
+"""Number of lines that decide the kind of a JSON file: the first one may be junk."""
 
 
 def _first(lines: Iterator[Line], count: int) -> Iterator[Line]:
@@ -291,7 +292,7 @@ def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
 
 
 def unpack(work: _Work) -> _Done:
-    """Read some files of a dump and stage what they hold."""
+    """Read some files of a dump and stage their rows."""
     done = _Done(work.uri)
     name = f"{work.number:05d}"
     rows = PieceWriter(work.staging, f"{name}-{ROWS}", "offset")
@@ -315,7 +316,7 @@ def unpack(work: _Work) -> _Done:
             done.problem = f"{file.path}: {error}"
             return done
         except (OSError, pa.ArrowException) as error:
-            # pyarrow's texts may repeat what the file holds
+            # pyarrow's messages may quote content of the file
             message = f"cannot be read to its end: {type(error).__name__}"
             faults.add(BadRow(message, None, None, None, None, b"", UNREADABLE_FILE))
         done.faults += faults.all()
@@ -326,7 +327,7 @@ def unpack(work: _Work) -> _Done:
 
 
 class _Faults:
-    """The bad rows of one file, as many as are kept."""
+    """The bad rows of one file, up to the limits."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -335,7 +336,7 @@ class _Faults:
         self._dropped_count = 0
 
     def add(self, row: BadRow) -> None:
-        """One more."""
+        """Add a bad row."""
         if len(self._kept) >= BAD_ROWS_MAX:
             self._dropped_count += 1
             return
@@ -345,7 +346,7 @@ class _Faults:
         self._kept.append(DumpFault(self._source, row))
 
     def all(self) -> list[DumpFault]:
-        """Those that are kept, and how many more there were."""
+        """The kept rows, and one that counts the others."""
         if not self._dropped_count:
             return self._kept
         message = f"{self._dropped_count:,} more rows of this file are no records"
@@ -420,7 +421,7 @@ def _batches_table(batches: Sequence[DumpedBatch]) -> pa.Table:
 
 
 def _text_lines(lines: Iterable[Line], faults: _Faults, positions: dict[int, int]) -> Iterator[tuple[int, str]]:
-    """Lines as text. `positions` keeps where the last lines begin."""
+    """Yield lines as text. `positions` gets the byte positions of the last lines."""
     for line in lines:
         positions[line.number] = line.position
         if len(positions) > LINE_POSITIONS_MAX:
@@ -432,7 +433,7 @@ def _text_lines(lines: Iterable[Line], faults: _Faults, positions: dict[int, int
         except ValueError:
             reason = "not UTF-8" if line.is_whole else "a line longer than any record"
             faults.add(bad_line(line, reason))
-            # a batch that lacks a line goes on without it
+            # the batch continues without the line
             continue
         yield line.number, text
 
@@ -445,7 +446,7 @@ def _unpack_formatted(
     done: _Done,
     numbers: dict[tuple[str, int], int],
 ) -> None:
-    """`numbers`: the next offset of each log partition, over all files."""
+    """Unpack formatter output. `numbers`: the next offset of each log partition, across all files."""
     waiting: list[tuple[Any, ...]] = []
     waiting_bytes = 0
     with _open_text(file) as stream:

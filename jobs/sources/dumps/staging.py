@@ -1,8 +1,8 @@
-"""Rows of a dump, sorted by log partition and offset in pieces, and the pieces merged into one ascending stream.
+"""Sort rows of a dump by log partition and offset in pieces, and merge the pieces into one ascending stream.
 
-A dump is in no order: rows of all log partitions are mixed, over many files. A task which reads some of its files holds
-a bounded amount of rows, sorts them, and writes them as one piece: an Arrow file in which each log partition has blocks
-of its own. A later task merges the blocks of one log partition from all pieces, a block of each at a time.
+A dump is unordered: rows of all log partitions are mixed over many files. A task buffers a bounded number of rows,
+sorts them, and writes them as one piece: an Arrow file with separate blocks for each log partition. A later task merges
+the blocks of one log partition from all pieces, with one block of each in memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,28 +19,28 @@ from jobs.delta.filesystems import filesystem_of
 from jobs.errors import writing
 
 PIECE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A task writes a piece when it holds so much."""
+"""Buffer size at which a task writes a piece."""
 BLOCK_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Bytes of rows in one block, a single larger row aside: what a merge holds of each piece."""
+"""Size of a block, except for a single larger row: a merge keeps one block of each piece in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive blocks of a piece: all that it has of one log partition, ascending by offset."""
+    """Consecutive blocks of a piece: its rows of one log partition, ascending by offset."""
 
     path: str
-    """What `filesystem_of` opens."""
+    """Path or URI for `filesystem_of`."""
     first_block: int
     block_count: int
     first_offset: int
     last_offset: int
-    """Of its last row: no less than the first one's."""
+    """Offset of its last row; at least that of the first one."""
     row_count: int
     size_bytes: int
 
 
 class PieceWriter:
-    """Collects rows with columns topic, partition and an offset, and writes them in pieces."""
+    """Buffers rows with topic, partition and offset, and writes them in pieces."""
 
     def __init__(self, folder: str, name: str, offset_column: str) -> None:
         self._folder = folder
@@ -50,10 +50,10 @@ class PieceWriter:
         self._bytes = 0
         self._piece_count = 0
         self.runs: list[tuple[str, int, Run]] = []
-        """(topic, partition, run), in the order in which the rows came."""
+        """(topic, partition, run), in the order of the rows."""
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows, in the dump's order."""
+        """Add rows in the dump's order."""
         if rows.num_rows:
             self._tables.append(rows)
             self._bytes += rows.nbytes
@@ -103,7 +103,7 @@ def _blocks(rows: pa.Table) -> list[pa.RecordBatch]:
 
 
 class _Cursor:
-    """The rows of a run that are not given yet, a block of them in memory."""
+    """The remaining rows of a run, one block of them in memory."""
 
     def __init__(self, run: Run, offset_column: str) -> None:
         filesystem, place = filesystem_of(run.path)
@@ -117,7 +117,7 @@ class _Cursor:
         self._offsets: I64 = np.empty(0, np.int64)
 
     def fill(self) -> bool:
-        """Read the next block, if all of the one before is given. False: there is none, and the run is closed."""
+        """Read the next block once the current one is consumed. False: there is none, and the run is closed."""
         while not len(self._offsets):
             if self._next_block == self._end_block:
                 self.close()
@@ -129,16 +129,16 @@ class _Cursor:
 
     @property
     def has_more_blocks(self) -> bool:
-        """Is there more behind the rows in memory?"""
+        """Are there blocks after the rows in memory?"""
         return self._next_block < self._end_block
 
     @property
     def last_offset(self) -> int:
-        """Of the rows in memory."""
+        """Last offset of the rows in memory."""
         return int(self._offsets[-1])
 
     def take_until(self, offset: int) -> pa.RecordBatch:
-        """The rows in memory up to an offset, inclusive."""
+        """Remove and return the rows in memory up to an offset, inclusive."""
         assert self._rows is not None
         count = int(np.searchsorted(self._offsets, offset, side="right"))
         taken = self._rows.slice(0, count)
@@ -146,21 +146,23 @@ class _Cursor:
         return taken
 
     def close(self) -> None:
-        """Let go of the file; rows which were given stay good."""
+        """Close the file; returned rows stay valid."""
         self._source.close()
 
 
 def merged(runs: Sequence[Run], offset_column: str) -> Iterator[pa.Table]:
-    """The rows of several runs of one log partition, ascending by offset; those of one offset in the order of the runs.
+    """Yield the rows of several runs of one log partition, ascending by offset; at equal offsets in the order of the
+    runs.
 
-    A run is opened when its first offset comes near: of a dump with consecutive files, a block or two are in memory.
+    A run is opened when its first offset is reached: if the files of a dump are consecutive, a block or two are in
+    memory.
     """
     waiting = sorted(enumerate(runs), key=lambda item: (-item[1].first_offset, -item[0]))
     cursors: list[tuple[int, _Cursor]] = []
     try:
         while True:
             cursors = [item for item in cursors if item[1].fill()]
-            # up to here nothing can come from a block which is not in memory
+            # up to this offset no block outside memory can have rows
             ends = [cursor.last_offset for _, cursor in cursors if cursor.has_more_blocks]
             until = min(ends) if ends else max((cursor.last_offset for _, cursor in cursors), default=-1)
             if waiting and (not cursors or waiting[-1][1].first_offset <= until):
