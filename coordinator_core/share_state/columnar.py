@@ -1,10 +1,10 @@
-"""The columnar replay of share states: records of one `__share_group_state` partition in, rows of three silver tables
-out.
+"""The columnar replay of share states: from records of one `__share_group_state` partition to rows of three silver
+tables.
 
-The work is done by the compiled loops of `kernels`; this module owns their arrays, makes them larger, gives
-records which are not as Kafka 4.3 writes them to the codec, and cuts the rows out. A row goes out once it has
-ended; rows still open are kept, and `finish` gives them. So the rows do not depend on how the log is cut into
-chunks, nor on how it is cut into runs: `export_state` is all that a later columnar replay needs to go on.
+The compiled loops of `kernels` do the work. This module owns and enlarges their arrays, passes records in another
+layout than Kafka 4.3's to the codec, and extracts the rows. A row is returned once it has ended; open rows are kept,
+and `finish` returns them. So the rows depend neither on how the log is cut into chunks nor on how it is cut into runs:
+`export_state` is all that a later columnar replay needs to continue.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ from coordinator_core.share_state.rows import (
 from schemas.share_group_state import STATE_BATCH, TOPIC, ShareStateRecordType
 
 DELIVERY_STATES: Final = ("AVAILABLE", "ACQUIRED", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")
-"""By Kafka's own code (RecordState). Bytes may hold others: see `delivery_state_name`."""
+"""By Kafka's own code (RecordState). Bytes may have other codes: see `delivery_state_name`."""
 
 _KNOWN_TYPES: Final = frozenset(int(record_type).to_bytes(2, "big") for record_type in ShareStateRecordType)
 
@@ -51,14 +51,14 @@ _ROWS_START: Final = 4096
 
 
 def delivery_state_name(code: int) -> str:
-    """Kafka's name of a delivery state; UNKNOWN_n for a code which Kafka does not have."""
+    """Kafka's name of a delivery state; UNKNOWN_n for a code that Kafka does not have."""
     return DELIVERY_STATES[code] if 0 <= code < len(DELIVERY_STATES) else f"UNKNOWN_{code}"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyDictionary:
-    """The share partitions by the number which rows have in `key`. It only grows: a later one begins as this
-    one.
+    """The share partitions by their number in the column `key` of rows. It only grows: a later dictionary begins with
+    the same entries.
     """
 
     group_ids: Sequence[str]
@@ -75,7 +75,7 @@ class KeyDictionary:
 
 @dataclass(frozen=True, slots=True)
 class ColumnarCounts:
-    """The ledger of a feed: every record of its chunk is in one of these."""
+    """Record counts of a feed: every record of its chunk is in exactly one of them."""
 
     decoded: int = 0
     tombstones: int = 0
@@ -83,12 +83,12 @@ class ColumnarCounts:
     unknown_type: int = 0
     quarantined: int = 0
     unknown_field: int = 0
-    """Of the decoded ones: with tagged fields that no declaration knows."""
+    """Decoded records with tagged fields that no declaration has."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnarOutput:
-    """What one feed made. Rows name their share partition by its number in `keys`."""
+    """The results of one feed. Rows refer to their share partition by its number in `keys`."""
 
     keys: KeyDictionary
     partition_states: PartitionStateRows
@@ -100,7 +100,7 @@ class ColumnarOutput:
 
 @dataclass(frozen=True, slots=True)
 class ColumnarState:
-    """All that a columnar replay knows between two chunks, as arrays: what a later run needs to go on."""
+    """The state of a columnar replay between two chunks, as arrays, from which a later run continues."""
 
     group_ids: Sequence[str]
     topic_ids: Sequence[str]
@@ -108,11 +108,11 @@ class ColumnarState:
     keys: Rows
     """KEY rows."""
     batches: Rows
-    """All keys' BATCH rows, one key behind the other in key order."""
+    """BATCH rows of all keys, concatenated in key order."""
     open_states: Rows
     """The open rows of share_partition_states: STATE rows."""
     open_changed: Rows
-    """Their changed batches: RANGE rows."""
+    """The changed batches of the open rows: RANGE rows."""
 
 
 @dataclass(slots=True)
@@ -139,8 +139,8 @@ class ColumnarShareReplay:
     def __init__(self, state: ColumnarState | None = None, *, after: "ColumnarShareReplay | None" = None) -> None:
         """Begin at the start of a log, or where another columnar replay's `export_state` was taken.
 
-        `after`: a finished columnar replay whose buffers this one takes over. The kernel clears memory which is touched
-        first, and that costs as much as the replay of a small log.
+        `after`: a finished columnar replay whose buffers are reused. The operating system zeroes memory at its first
+        use, which costs as much as the replay of a small log.
         """
         self._interner = Interner()
         self._keys = _Keys()
@@ -167,9 +167,9 @@ class ColumnarShareReplay:
             self._import(state)
 
     def feed(self, chunk: RecordChunk) -> ColumnarOutput:
-        """Replay the records of a chunk. Gives the rows which ended, and the transitions.
+        """Replay the records of a chunk. Returns the rows that ended, and the transitions.
 
-        The chunk's own findings are the caller's. Raises ColumnarReplayError after `finish`.
+        The chunk's own findings are left to the caller. Raises ColumnarReplayError after `finish`.
         """
         if self._is_finished:
             raise ColumnarReplayError("the columnar replay is finished")
@@ -195,8 +195,8 @@ class ColumnarShareReplay:
         return output
 
     def finish(self) -> ColumnarOutput:
-        """The rows which are still open. The columnar replay takes no more chunks; export its state before, if it is to
-        go on.
+        """The rows that are still open. The columnar replay accepts no more chunks; export its state before, if another
+        one is to continue.
         """
         if self._is_finished:
             raise ColumnarReplayError("the columnar replay is finished")
@@ -212,7 +212,7 @@ class ColumnarShareReplay:
         )
 
     def export_state(self) -> ColumnarState:
-        """What a new columnar replay needs to go on from here. Take it between two feeds."""
+        """The state from which a new columnar replay continues here. Call it between two feeds."""
         count, columnar = len(self._keys.group_ids), self._columnar
         return ColumnarState(
             group_ids=tuple(self._keys.group_ids),
@@ -260,7 +260,7 @@ class ColumnarShareReplay:
     # --- replay ---
 
     def _replay(self, records: kernels.Records, start: int) -> int:
-        """Replay up to the next record which the codec must see; returns its index, or the number of records."""
+        """Replay up to the next record that the codec must read. Returns its index, or the number of records."""
         at = start
         while True:
             status, at = kernels.replay_records(records, self._interner.table, self._columnar, at)
@@ -272,7 +272,7 @@ class ColumnarShareReplay:
                 return int(at)
 
     def _learn_keys(self, records: kernels.Records, start: int) -> None:
-        """Number the keys of all records from `start` on, so that the loop need not stop at each new one."""
+        """Number the keys of all records from `start` on, so that the loop does not stop at each new one."""
         known = len(self._interner)
         at = kernels.intern_keys(records, self._interner.table, start)
         while at < len(records.offset):
@@ -293,8 +293,8 @@ class ColumnarShareReplay:
         self._columnar = self._columnar._replace(key_ids=key_ids, keys=keys)
 
     def _reserve(self, records: kernels.Records) -> None:
-        """Room for what a chunk usually makes, so that the loop seldom stops. What it has not room for, it
-        says.
+        """Make room for what a chunk usually produces, so that the loop seldom stops. Where the room is too small, the
+        loop stops.
         """
         columnar, used = self._columnar, self._count
         record_count = len(records.offset)
@@ -310,13 +310,13 @@ class ColumnarShareReplay:
         )
 
     def _set_columnar(self, columnar: kernels.ColumnarArrays) -> None:
-        """Take larger arrays into use, and tell the loops how large they are."""
+        """Switch to larger arrays, and pass their sizes to the loops."""
         self._columnar = columnar
         for name in ("states", "changed", "batches", "transitions", "findings", "pool", "own", "merged"):
             columnar.counts[f"{name}_max"] = len(getattr(columnar, name))
 
     def _make_room(self) -> None:
-        """Room for the record at which the loop stopped, and as much again as there is of whatever was short."""
+        """Make room for the record at which the loop stopped, and at least double what was too small."""
         columnar, used = self._columnar, self._count
         count = used("needed_batches")
         length = int(columnar.keys["length"][used("needed_key")])
@@ -346,10 +346,10 @@ class ColumnarShareReplay:
         )
 
     def _replay_unusual(self, records: kernels.Records, at: int, base_offset: int) -> None:
-        """Let the codec say what a record is: of an unknown type, not to be read, or fine and written another
-        way.
+        """Let the codec decide about a record: its type is unknown, it is unreadable, or it is valid and written in
+        another layout.
 
-        One that is fine goes through the same loop, encoded as Kafka 4.3 would.
+        A valid one goes through the same loop, encoded as Kafka 4.3 would.
         """
         offset = int(records.offset[at])
         raw_key = _bytes(records.data, int(records.key_position[at]), int(records.key_length[at]))
@@ -390,7 +390,7 @@ class ColumnarShareReplay:
     # --- output ---
 
     def _output(self) -> ColumnarOutput:
-        """Cut out the rows which ended, and keep the open ones at the front of their buffers."""
+        """Extract the rows that ended, and move the open ones to the front of their buffers."""
         columnar, used = self._columnar, self._count
         states = columnar.states[: used("states")]
         is_open = states["to_offset"] == kernels.OPEN
@@ -442,7 +442,7 @@ class ColumnarShareReplay:
         return findings
 
     def _pool_rows(self) -> I64:
-        """The rows of the pool that hold batches, key by key."""
+        """The rows of the pool with batches, key by key."""
         keys = self._columnar.keys[: len(self._keys.group_ids)]
         return ranges(keys["region"] + keys["head"], keys["length"])
 
@@ -454,7 +454,7 @@ class ColumnarShareReplay:
 
 
 def _unknown_types(chunk: RecordChunk) -> Iterator[Finding]:
-    """The records which the loop passed over, as Kafka does: of a type which no declaration knows."""
+    """The records that the loop skipped, like Kafka: those of a type that no declaration has."""
     records, data = chunk.records, chunk.data
     is_data = ~chunk.batches.is_control[records.batch_index]
     for row in np.flatnonzero(is_data & (records.key_length >= 2)).tolist():
@@ -477,7 +477,7 @@ def _unknown_types(chunk: RecordChunk) -> Iterator[Finding]:
 
 
 def _with_room(rows: Rows, used: int, more: int) -> Rows:
-    """The same rows, with room for `more`; at least twice the room where there was too little."""
+    """The same rows, with room for `more`; the capacity at least doubles if it was too small."""
     capacity = len(rows)
     if used + more <= capacity:
         return rows
@@ -487,7 +487,7 @@ def _with_room(rows: Rows, used: int, more: int) -> Rows:
 
 
 def _read_only(data: U8) -> U8:
-    """The loops are compiled for one type: bytes which nobody writes."""
+    """A read-only view: the loops are compiled for this array type only."""
     view = np.ascontiguousarray(data).view()
     view.flags.writeable = False
     return view
@@ -498,7 +498,7 @@ def _bytes(data: U8, position: int, length: int) -> bytes | None:
 
 
 def _canonical_value(decoded: codec.CoordinatorValue) -> bytes:
-    """Encode a value as this code would, without tags which it does not know."""
+    """Encode a value as this code would, without unknown tags."""
     fields = {f.name: getattr(decoded.fields, f.name) for f in decoded.message.fields}
     fields["state_batches"] = tuple(
         codec.make(STATE_BATCH, **{f.name: getattr(batch, f.name) for f in STATE_BATCH.fields})

@@ -1,5 +1,5 @@
-"""States of share-state columnar replays, joined and divided: a log partition may be replayed by more tasks, or by
-fewer, than the last time (see `key_buckets`)."""
+"""Joins and divides states of share-state columnar replays: a log partition may be replayed by more or fewer tasks than
+the last time (see `key_buckets`)."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ from coordinator_core.share_state.rows import ranges
 
 
 def columnar_state_of(states: Sequence[ColumnarState], bucket: KeyBucket | None = None) -> ColumnarState:
-    """What a columnar replay goes on from that replays the share partitions of a bucket, or all, given the states that
-    the columnar replays of all share partitions left."""
+    """The state from which a columnar replay of a bucket's share partitions, or of all, continues, given the states of
+    all share partitions."""
     if bucket is not None:
         states = [_in_bucket(state, bucket) for state in states]
     return states[0] if len(states) == 1 else _joined(states)
@@ -45,7 +45,7 @@ def _in_bucket(state: ColumnarState, bucket: KeyBucket) -> ColumnarState:
 
 
 def _joined(states: Sequence[ColumnarState]) -> ColumnarState:
-    """One behind the other: no two states have share partitions in common."""
+    """Concatenate the states: no two of them have share partitions in common."""
     all_keys, open_states = [], []
     key_count = row_count = changed_count = 0
     for state in states:

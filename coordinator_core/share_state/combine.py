@@ -1,11 +1,10 @@
-"""Combining state batches, exactly as Kafka's PersisterStateBatchCombiner does, order and boundaries
-included.
+"""Combines state batches exactly like Kafka's PersisterStateBatchCombiner, including order and boundaries.
 
-Where two batches cover an offset the higher (delivery count, delivery state) wins, so the order of arrival
-does not matter. What Kafka returned before 4.4 is not always canonical: a batch which the scan has passed is not looked
-at again, so equal neighbours may stay apart. Since 4.4 it sweeps over the boundaries of the batches: the state of each
-offset is the same, and equal neighbours are always joined. Compare states by offset; use `canonical_batches` where one
-form is needed.
+Where two batches cover an offset, the higher (delivery count, delivery state) wins, so the order of arrival does not
+matter. Before 4.4, Kafka's result is not always canonical: the scan does not look at a batch again that it has passed,
+so equal neighbours may stay separate. Since 4.4 it sweeps over the boundaries of the batches: the state of each offset
+is the same, and equal neighbours are always joined. Compare states by offset, or use `canonical_batches` where a
+canonical form is needed.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,7 +17,7 @@ from typing import Final
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
 
 UNSET_OFFSET: Final = -1
-"""A start offset which is not known (PartitionFactory.UNINITIALIZED_START_OFFSET): nothing is trimmed."""
+"""An unknown start offset (PartitionFactory.UNINITIALIZED_START_OFFSET): nothing is trimmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,8 @@ class StateBatch:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The higher one wins an offset: delivery count first, then state (compareBatchDeliveryInfo)."""
+        """The batch with the higher rank wins an offset: delivery count first, then state
+        (compareBatchDeliveryInfo)."""
         return self.delivery_count, self.delivery_state
 
 
@@ -42,13 +42,13 @@ StateBatches = tuple[StateBatch, ...]
 
 
 class CleanBatches(StateBatches):
-    """State batches of which no two overlap or could be joined, in order: a combination leaves most of them alone."""
+    """Sorted state batches that neither overlap nor can be joined. A combination leaves most of them as they are."""
 
     __slots__ = ()
 
 
 _Ordered = tuple[int, int, int, int]
-"""first, last, count, state: the order of PersisterStateBatch.compareTo."""
+"""(first, last, count, state): sorts like PersisterStateBatch.compareTo."""
 
 
 def _ordered(batch: StateBatch) -> _Ordered:
@@ -56,7 +56,7 @@ def _ordered(batch: StateBatch) -> _Ordered:
 
 
 def _trimmed(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
-    """Without what lies below the start offset (pruneBatches)."""
+    """Remove offsets below the start offset (pruneBatches)."""
     if start_offset == UNSET_OFFSET:
         return list(batches)
     return [
@@ -76,9 +76,9 @@ def combine_state_batches(
     start_offset: int,
     version: KafkaVersion = DEFAULT_VERSION,
 ) -> StateBatches:
-    """The batches of both, disjoint and in order, without offsets below `start_offset` (-1: none is dropped).
+    """The combination of both, disjoint and sorted, without offsets below `start_offset` (-1: none is dropped).
 
-    Fewer than two batches come back as they are. Source: PersisterStateBatchCombiner.combineStateBatches.
+    Fewer than two batches are returned unchanged. Source: PersisterStateBatchCombiner.combineStateBatches.
     """
     fresh = _trimmed(update, start_offset)
     if isinstance(so_far, CleanBatches):
@@ -96,11 +96,11 @@ _last_offset: Final = attrgetter("last_offset")
 
 
 def _spliced(so_far: CleanBatches, fresh: list[StateBatch], start_offset: int) -> StateBatches:
-    """As `_combined` of both, but only where they meet: a live share partition may have hundreds of batches.
+    """Like `_combined` for both, but only where they meet: a live share partition may have hundreds of batches.
 
-    What ends before the first fresh offset and does not touch it is passed by the scan unchanged, and so is what begins
-    after the last one; nothing which the scan makes of the batches between can be joined with either, since the
-    outermost pieces have the rank of batches which could not be joined before.
+    The scan passes batches unchanged that end before the first fresh offset without adjoining it, and those that begin
+    after the last one. Nothing that the scan makes of the batches in between can be joined with either: the outermost
+    pieces have the rank of batches that could not be joined before.
     """
     kept: StateBatches = so_far
     if start_offset != UNSET_OFFSET and kept and kept[0].first_offset < start_offset:
@@ -119,20 +119,20 @@ def _spliced(so_far: CleanBatches, fresh: list[StateBatch], start_offset: int) -
 
 
 def _combined(batches: Sequence[StateBatch]) -> StateBatches:
-    """What Kafka's scan makes of batches which need no trimming."""
+    """The result of Kafka's scan over batches that need no trimming."""
     joined = _joined(batches)
     if joined is not None:
         return joined
     if len(batches) < 2:
         return tuple(batches)
     scanned = _scanned(batches)
-    # Most often the scan leaves nothing to be joined: then this is what it gave.
+    # Usually the scan leaves nothing to join: then this is its result.
     joined = _joined(scanned)
     return joined if joined is not None and len(joined) == len(scanned) else scanned
 
 
 def _joined(batches: Sequence[StateBatch]) -> CleanBatches | None:
-    """Batches which ascend and do not overlap, neighbours of equal rank as one; None where they are not such."""
+    """Join neighbours of equal rank. None where the batches are not ascending and disjoint."""
     joined: list[StateBatch] = []
     before: StateBatch | None = None
     last_offset = UNSET_OFFSET
@@ -163,8 +163,7 @@ def _until(batch: StateBatch, last_offset: int) -> StateBatch:
 
 
 def _scanned(batches: Iterable[StateBatch]) -> StateBatches:
-    # Kafka's sorted set as a heap: equal batches come out one after the other, and all but one are dropped
-    # there.
+    # Kafka's sorted set as a heap: equal batches come out one after the other, and all but one are dropped there.
     waiting = list(map(_ordered, batches))
     heapify(waiting)
     final: list[_Ordered] = []
@@ -191,7 +190,7 @@ def _pop(waiting: list[_Ordered]) -> _Ordered:
 
 
 def _resolve(previous: _Ordered, candidate: _Ordered) -> tuple[_Ordered, ...] | None:
-    """What takes the place of two neighbours of the sorted set; None where they neither overlap nor join."""
+    """The replacement for two neighbours of the sorted set; None where they neither overlap nor join."""
     first, last, *rank = previous
     candidate_first, candidate_last, *candidate_rank = candidate
     overlaps = candidate_first <= last
@@ -201,10 +200,10 @@ def _resolve(previous: _Ordered, candidate: _Ordered) -> tuple[_Ordered, ...] | 
         return None
     candidate_rest = (last + 1, candidate_last, candidate_rank[0], candidate_rank[1])
     if candidate_rank < rank:
-        # A candidate with the same first offset is the longer one: the set is ordered by last offset next.
+        # A candidate with the same first offset is the longer one: the set is then sorted by last offset.
         return (previous, candidate_rest) if candidate_last > last else (previous,)
     if candidate_first == first:
-        # Kafka drops what a shorter previous batch covers; a longer one would come after the candidate.
+        # Kafka drops the part that a shorter previous batch covers; a longer one would come after the candidate.
         return (candidate,)
     head = (first, candidate_first - 1, rank[0], rank[1])
     if candidate_last < last:
@@ -213,10 +212,9 @@ def _resolve(previous: _Ordered, candidate: _Ordered) -> tuple[_Ordered, ...] | 
 
 
 def canonical_batches(batches: Iterable[StateBatch], start_offset: int = UNSET_OFFSET) -> StateBatches:
-    """One form for each state by offset: sorted, disjoint, neighbours of equal rank joined.
+    """The canonical form of a state by offset: sorted, disjoint, neighbours of equal rank joined.
 
-    A batch whose last offset lies before its first, or which begins below 0, covers no offset and is left
-    out.
+    A batch whose last offset is before its first, or that begins below 0, covers no offset and is left out.
     """
     batches = (batch for batch in batches if 0 <= batch.first_offset <= batch.last_offset)
     joined: list[StateBatch] = []

@@ -1,9 +1,9 @@
-"""What each operation on a share partition decides: the records to write and the answer (ShareCoordinatorShard).
+"""The decisions of each operation on a share partition: the records to write and the result (ShareCoordinatorShard).
 
-A command is a function `(view, key, request of the partition) -> Decision`; it reads and changes nothing. `OPERATIONS`
-names them all, each with the checks which are made before it, in Kafka's order: the first which objects is the answer.
+A command is a pure function `(view, key, request for the partition) -> Decision`. `OPERATIONS` lists them all, each
+with the checks that precede it, in Kafka's order: the first check that fails gives the result.
 
-Kafka also refuses a topic id of null, which no request can carry.
+Kafka also refuses a topic id of null, which no request can contain.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +42,7 @@ from coordinator_core.share_state.state import (
 
 
 class View(NamedTuple):
-    """What a command sees. Time is epoch milliseconds."""
+    """The input of a command. Time is epoch milliseconds."""
 
     shard: ShareShard
     image: MetadataImage
@@ -51,17 +51,17 @@ class View(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The records to write, in order, and the answer once they are written."""
+    """The records to write, in order, and the result once they are written."""
 
     records: tuple[ShareStateRecord, ...]
     result: Result
 
 
 STATE_EPOCH_DID_NOT_MATCH: Final = "The coordinator rejected the request because the state epoch did not match."
-"""What FENCED_STATE_EPOCH says since 4.4."""
+"""Message of FENCED_STATE_EPOCH since 4.4."""
 
 Check = Callable[[View, SharePartitionKey, Any], None]
-"""Raises Refused with the error of the answer, else lets the request pass."""
+"""Raises Refused with the error of the response, else lets the request pass."""
 Command = Callable[[View, SharePartitionKey, Any], Decision]
 
 
@@ -75,7 +75,7 @@ def check_partition(view: View, key: SharePartitionKey, request: Any) -> None:
 
 
 def check_leader_epoch_is_valid(view: View, key: SharePartitionKey, request: WritePartition | ReadPartition) -> None:
-    """Refuse a negative leader epoch, where -1 does not mean any."""
+    """Refuse a negative leader epoch, in releases where -1 is not a wildcard."""
     if request.leader_epoch < 0 and Since.NEGATIVE_EPOCHS_ARE_INVALID.holds_in(view.config.kafka_version):
         raise Refused(ErrorCode.INVALID_REQUEST, "The leader epoch cannot be a negative number.")
 
@@ -83,32 +83,32 @@ def check_leader_epoch_is_valid(view: View, key: SharePartitionKey, request: Wri
 def check_state_epoch_is_valid(
     view: View, key: SharePartitionKey, request: WritePartition | InitializePartition
 ) -> None:
-    """Refuse a negative state epoch, where -1 does not mean any."""
+    """Refuse a negative state epoch, in releases where -1 is not a wildcard."""
     if request.state_epoch < 0 and Since.NEGATIVE_EPOCHS_ARE_INVALID.holds_in(view.config.kafka_version):
         raise Refused(ErrorCode.INVALID_REQUEST, "The state epoch cannot be a negative number.")
 
 
 def check_initialized_to_write(view: View, key: SharePartitionKey, request: Any) -> None:
-    """Refuse a write to a share partition which was never initialized, or was deleted."""
+    """Refuse a write to a share partition that was never initialized, or was deleted."""
     if key not in view.shard.share_partitions:
         raise Refused(ErrorCode.INVALID_REQUEST, "Write operation on uninitialized share partition not allowed.")
 
 
 def check_initialized_to_read(view: View, key: SharePartitionKey, request: Any) -> None:
-    """Refuse to read what was never initialized, or was deleted."""
+    """Refuse to read a share partition that was never initialized, or was deleted."""
     if key not in view.shard.share_partitions:
         raise Refused(ErrorCode.INVALID_REQUEST, "Read operation on uninitialized share partition not allowed.")
 
 
 def check_leader_epoch(view: View, key: SharePartitionKey, request: WritePartition | ReadPartition) -> None:
-    """Fence a leader of the data partition which another has followed."""
+    """Fence an earlier leader of the data partition."""
     highest = view.shard.leader_epochs.get(key)
     if request.leader_epoch != NO_CHECK and highest is not None and highest > request.leader_epoch:
         raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def check_state_epoch(view: View, key: SharePartitionKey, request: WritePartition | InitializePartition) -> None:
-    """Fence who knows a state from before the last initialization only."""
+    """Fence a request with a state epoch from before the last initialization."""
     highest = view.shard.state_epochs.get(key)
     if request.state_epoch != NO_CHECK and highest is not None and highest > request.state_epoch:
         if Since.STATE_EPOCH_MESSAGE_NAMES_NO_SHARE_GROUP.holds_in(view.config.kafka_version):
@@ -117,7 +117,7 @@ def check_state_epoch(view: View, key: SharePartitionKey, request: WritePartitio
 
 
 def check_topic(view: View, key: SharePartitionKey, request: Any) -> None:
-    """Refuse a partition which the cluster does not have."""
+    """Refuse a partition that the cluster does not have."""
     topic = view.image.topic_of_id(key.topic_id)
     if topic is None or topic.partition_count <= key.partition:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -127,7 +127,7 @@ def check_topic(view: View, key: SharePartitionKey, request: Any) -> None:
 
 
 def initialize_state(view: View, key: SharePartitionKey, request: InitializePartition) -> Decision:
-    """Begin a state, or begin it again: a snapshot without batches, its epoch one after that of the state before.
+    """Begin a state, or reset it: a snapshot without batches, whose epoch follows that of the state before.
 
     Source: ShareCoordinatorShard.initializeState, ShareGroupOffset.fromRequest.
     """
@@ -147,13 +147,13 @@ def initialize_state(view: View, key: SharePartitionKey, request: InitializePart
 
 
 def write_state(view: View, key: SharePartitionKey, request: WritePartition) -> Decision:
-    """Write what changed. The leader epoch stays that of the last read (ShareCoordinatorShard.writeState)."""
+    """Write the changes. The leader epoch stays that of the last read (ShareCoordinatorShard.writeState)."""
     state = view.shard.share_partitions[key]
     return Decision((_state_record(view, key, state, request, state.leader_epoch),), PartitionResult(key.partition))
 
 
 def read_state(view: View, key: SharePartitionKey, request: ReadPartition) -> Decision:
-    """Give the state to who leads the data partition now; a leader epoch not seen before is written down.
+    """Return the state to the current leader of the data partition; a new leader epoch is recorded.
 
     Source: ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch.
     """
@@ -177,7 +177,7 @@ def read_state(view: View, key: SharePartitionKey, request: ReadPartition) -> De
 def _state_record(
     view: View, key: SharePartitionKey, state: SharePartition, request: WritePartition, leader_epoch: int
 ) -> ShareStateRecord:
-    """An update, or the snapshot which is due after as many as are allowed (generateShareStateRecord)."""
+    """An update, or a snapshot once the number of updates has reached the limit (generateShareStateRecord)."""
     version = view.config.kafka_version
     value: ShareSnapshot | ShareUpdate
     request = _with_progress_of(state, request, version)
@@ -187,7 +187,7 @@ def _state_record(
             leader_epoch,
             request.start_offset,
             request.delivery_complete_count,
-            # What one write says may overlap in itself.
+            # The batches of one write may overlap each other.
             combine_state_batches((), request.state_batches, request.start_offset, version),
         )
         return ShareStateRecord(key, value)
@@ -206,10 +206,11 @@ def _state_record(
 
 
 def _with_progress_of(state: SharePartition, request: WritePartition, version: KafkaVersion) -> WritePartition:
-    """A write that lowers neither start offset nor delivery complete count, where the release sees to that.
+    """The write, changed so that it lowers neither start offset nor delivery complete count, in releases that ensure
+    this.
 
-    Of a write from below the start offset the count is of a state that is over; at the same start offset, two writes
-    may have come in the wrong order. Before Kafka 4.2 no count is written.
+    In a write from below the start offset, the count belongs to an older state; at the same start offset, two writes
+    may have arrived in the wrong order. Before Kafka 4.2 no count is written.
     """
     if not Since.SHARE_STATE_COUNTS_COMPLETE.holds_in(version):
         return replace(request, delivery_complete_count=UNKNOWN_COUNT)
@@ -222,7 +223,7 @@ def _with_progress_of(state: SharePartition, request: WritePartition, version: K
 
 
 def read_state_summary(view: View, key: SharePartitionKey, request: ReadPartition) -> Decision:
-    """Give the state without its batches; nobody is fenced, and a state never initialized is no error.
+    """Return the state without its batches. No request is fenced, and an uninitialized state is not an error.
 
     Source: ShareCoordinatorShard.readStateSummary.
     """
@@ -240,7 +241,7 @@ def read_state_summary(view: View, key: SharePartitionKey, request: ReadPartitio
 
 
 def delete_state(view: View, key: SharePartitionKey, request: DeletePartition) -> Decision:
-    """Write a tombstone; nothing, where there is no state (ShareCoordinatorShard.deleteState)."""
+    """Write a tombstone, or nothing if there is no state (ShareCoordinatorShard.deleteState)."""
     records = (ShareStateRecord(key, None),) if key in view.shard.share_partitions else ()
     return Decision(records, PartitionResult(key.partition))
 
@@ -251,9 +252,9 @@ class Operation(NamedTuple):
     checks: tuple[Check, ...]
     command: Command
     refused: Callable[..., Result]
-    """Makes the result of an error: (partition, error code, error message)."""
+    """Makes the result for an error: (partition, error code, error message)."""
     failure: str
-    """Prefix of the text of an error which is not the request's (ShareCoordinatorService)."""
+    """Prefix of the message for an error that the request did not cause (ShareCoordinatorService)."""
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
@@ -310,7 +311,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 def snapshots_of_cold_partitions(view: View) -> tuple[ShareStateRecord, ...]:
     """A snapshot of each share partition whose last one is as old as the interval; its creation time stays.
 
-    Nothing where the last snapshot of every share partition is such a one already: then nothing was written since. In
+    Nothing where the last snapshot of every share partition is already a cold one: then nothing was written since. In
     the order of Kafka's hash map. Source: ShareCoordinatorShard.snapshotColdPartitions.
     """
     shard, share_partitions = view.shard, view.shard.share_partitions
@@ -339,12 +340,12 @@ def _cold_snapshot(state: SharePartition, now_ms: int) -> ShareSnapshot:
 
 
 def _in_table_order(shard: ShareShard) -> list[SharePartitionKey]:
-    """Share partitions as Kafka's TimelineHashMap of them gives them."""
+    """Share partitions in the iteration order of Kafka's TimelineHashMap."""
     return timeline_order(shard.arrivals, shard.table_capacity, share_partition_key_hash_code)
 
 
 def tombstones_of_topics(view: View, topic_ids: Iterable[str]) -> tuple[ShareStateRecord, ...]:
-    """A tombstone for each share partition of the topics, which were deleted, in the order of Kafka's hash set.
+    """A tombstone for each share partition of deleted topics, in the order of Kafka's hash set.
 
     Source: ShareCoordinatorShard.maybeCleanupShareState.
     """

@@ -1,4 +1,4 @@
-"""Settings of the broker which the share coordinator reads, with Kafka's defaults (ShareCoordinatorConfig)."""
+"""Broker settings of the share coordinator, with Kafka's defaults (ShareCoordinatorConfig)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,7 +7,7 @@ from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.share_state.state import UPDATES_PER_SNAPSHOT_DEFAULT
 
 UPDATES_PER_SNAPSHOT_MAX: Final = 500
-"""Kafka allows no more: whoever loads the state replays so many updates for each share partition."""
+"""Kafka's upper bound: loading the state replays up to this many updates for each share partition."""
 COLD_PARTITION_SNAPSHOT_INTERVAL_MS_DEFAULT: Final = 300_000
 """share.coordinator.cold.partition.snapshot.interval.ms, Kafka's default."""
 PRUNE_INTERVAL_MS_DEFAULT: Final = 300_000
@@ -19,13 +19,13 @@ class ShareCoordinatorConfig:
     """Settings of a share coordinator. Raises ValueError where Kafka would not start."""
 
     updates_per_snapshot: int = UPDATES_PER_SNAPSHOT_DEFAULT
-    """share.coordinator.snapshot.update.records.per.snapshot: after so many updates the next record is a snapshot."""
+    """share.coordinator.snapshot.update.records.per.snapshot: after this many updates the next record is a snapshot."""
     cold_partition_snapshot_interval_ms: int = COLD_PARTITION_SNAPSHOT_INTERVAL_MS_DEFAULT
-    """How often cold share partitions are looked for, and how old the snapshot of a cold one is at the least."""
+    """How often the coordinator looks for cold share partitions, and the minimum age of a cold one's snapshot."""
     prune_interval_ms: int = PRUNE_INTERVAL_MS_DEFAULT
-    """How often the log is cut off below what is still needed."""
+    """How often the log is pruned below the last needed offset."""
     kafka_version: KafkaVersion = DEFAULT_VERSION
-    """As which release the coordinator decides."""
+    """The release whose rules the coordinator follows."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.updates_per_snapshot <= UPDATES_PER_SNAPSHOT_MAX:

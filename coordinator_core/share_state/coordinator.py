@@ -1,11 +1,11 @@
 """ShareCoordinator: one live `__share_group_state` partition (CoordinatorRuntime over ShareCoordinatorShard, KIP-932).
 
-It works as the group coordinator does: a command decides (`commands`), the records go to the log, and only their replay
-changes the state. `handle` serves a whole request as ShareCoordinatorService does, one operation for each partition;
-`run` serves one partition, which is what a persister needs. What the log refuses is not replayed, and the error is in
-the answer; who replicates the log and loses records later takes the state back with `revert`.
+It works like the group coordinator: a command decides (`commands`), the records are appended to the log, and only their
+replay changes the state. `handle` serves a whole request like ShareCoordinatorService, one operation for each
+partition; `run` serves one partition, which is what a persister needs. Records that the log refuses are not replayed,
+and the result has the error. A caller that replicates the log and later loses records restores the state with `revert`.
 
-Deterministic: no clock, no randomness; each call takes the time, in epoch milliseconds.
+Deterministic: no clock, no randomness; each call gets the time, in epoch milliseconds.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,13 +32,15 @@ PRUNE: Final = "write-state-record-prune"
 
 
 class Log(Protocol):
-    """Where records go. `append` gives the offset of the first one, or raises Refused: then nothing was written."""
+    """Where records are appended. `append` returns the offset of the first one, or raises Refused: then nothing was
+    written.
+    """
 
     def append(self, records: Sequence[ShareStateRecord], timestamp_ms: int) -> int: ...
 
 
 class MemoryLog:
-    """A log which keeps its records. `next_offset` is where the next one goes, `start_offset` where the log begins."""
+    """A log in memory. `next_offset` is the offset of the next record, `start_offset` where the log begins."""
 
     def __init__(self, next_offset: int = 0) -> None:
         self.start_offset = next_offset
@@ -53,28 +55,28 @@ class MemoryLog:
         return first_offset
 
     def delete_records(self, before_offset: int) -> None:
-        """Forget the records below the offset."""
+        """Delete the records below the offset."""
         self.start_offset = max(self.start_offset, min(before_offset, self.next_offset))
         self.entries = [entry for entry in self.entries if entry.offset >= self.start_offset]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one call gave: the answer, if it was a request, and the records."""
+    """The result of one call: the response, if it was a request, and the records."""
 
     response: Any = None
     records: tuple[AppendedRecord, ...] = ()
     error: Refused | None = None
     """Why a job wrote nothing."""
     delete_before_offset: int | None = None
-    """The log is to be pruned: delete the records below, then call `records_deleted`. None: nothing is redundant."""
+    """Prune the log: delete the records below this offset, then call `records_deleted`. None: nothing is redundant."""
 
 
 class ShareCoordinator:
-    """One partition of `__share_group_state`, with the share partitions which belong to it.
+    """One partition of `__share_group_state`, with its share partitions.
 
-    It serves from the first call on. `shard` is the state which the log before it gives; while that is being replayed,
-    and after another broker took over, it is the runtime which answers.
+    It serves from the first call on. `shard` is the state after replaying the existing log. During that replay, and
+    after another broker took over, the runtime answers instead.
     """
 
     def __init__(
@@ -100,8 +102,8 @@ class ShareCoordinator:
     def handle(self, operation: str, request: Any, *, now_ms: int) -> Outcome:
         """Serve a request: one operation for each of its partitions, in its order, each appended on its own.
 
-        Without a group id, without topics, or where a topic has no partition, the answer is empty. Of a partition which
-        the request names twice the last result is given. Raises UnknownOperation where there is no such operation.
+        Without a group id, without topics, or where a topic has no partition, the response is empty. For a partition
+        that the request names twice, it has the last result. Raises UnknownOperation where there is no such operation.
         Source: ShareCoordinatorService.
         """
         _operation(operation)
@@ -125,7 +127,7 @@ class ShareCoordinator:
     def run(
         self, operation: str, key: SharePartitionKey, data: Any, *, now_ms: int
     ) -> tuple[Result, tuple[AppendedRecord, ...]]:
-        """Serve the part of a request that concerns one partition: its result, and what was written.
+        """Serve the part of a request for one partition. Returns its result, and what was written.
 
         Raises UnknownOperation where there is no such operation; all other errors are in the result.
         """
@@ -154,7 +156,7 @@ class ShareCoordinator:
         return tuple(appended)
 
     def revert(self, shard: ShareShard) -> None:
-        """Back to an earlier `shard`: the records which came after it are lost (SnapshottableCoordinator)."""
+        """Restore an earlier `shard`: the records after it are lost (SnapshottableCoordinator)."""
         self.shard = shard
 
     # --- jobs ---
@@ -164,7 +166,7 @@ class ShareCoordinator:
         return self._run_job(snapshots_of_cold_partitions, now_ms)
 
     def clean_up_deleted_topics(self, topic_ids: Iterable[str], *, now_ms: int) -> Outcome:
-        """Write a tombstone for each share partition of topics which were deleted (maybeCleanupShareState)."""
+        """Write a tombstone for each share partition of deleted topics (maybeCleanupShareState)."""
         return self._run_job(lambda view: tombstones_of_topics(view, topic_ids), now_ms)
 
     def _run_job(self, job: Callable[[View], tuple[ShareStateRecord, ...]], now_ms: int) -> Outcome:
@@ -177,7 +179,8 @@ class ShareCoordinator:
             return Outcome(error=refused)
 
     def redundant_offset(self) -> int | None:
-        """Up to where the log may be cut off, exclusive; None where it was already, or nothing is redundant.
+        """The offset up to which the log may be pruned, exclusive; None where it was pruned already, or nothing is
+        redundant.
 
         Source: ShareCoordinatorService.performRecordPruning.
         """
@@ -185,7 +188,7 @@ class ShareCoordinator:
         return None if offset == self._pruned_offset else offset
 
     def records_deleted(self, before_offset: int) -> None:
-        """The log was pruned: it need not be asked for this offset again."""
+        """The log was pruned: do not return this offset again."""
         self._pruned_offset = before_offset
 
     def next_deadline_ms(self) -> int | None:
@@ -193,9 +196,9 @@ class ShareCoordinator:
         return self._jobs.next_deadline_ms()
 
     def advance(self, now_ms: int) -> Outcome:
-        """Run the jobs which are due by `now_ms`, each at its own deadline: cold snapshots and pruning.
+        """Run the jobs that are due by `now_ms`, each at its own deadline: cold snapshots and pruning.
 
-        Each restarts its interval when it is done, whatever became of it (setupPeriodicJobs).
+        Each job restarts its interval when it is done, whatever its result (setupPeriodicJobs).
         """
         records: list[AppendedRecord] = []
         error = delete_before_offset = None
@@ -217,7 +220,7 @@ class ShareCoordinator:
     # --- the cluster ---
 
     def update_metadata(self, image: MetadataImage, *, now_ms: int) -> Outcome:
-        """Take a new metadata image, and clean up after the topics which it has no more (onMetadataUpdate)."""
+        """Apply a new metadata image, and clean up after topics that it no longer has (onMetadataUpdate)."""
         deleted = [topic_id for topic_id in self.image.names if topic_id not in image.names]
         self.image = image
         return self.clean_up_deleted_topics(deleted, now_ms=now_ms)
@@ -236,12 +239,13 @@ def _operation(name: str) -> Operation:
 
 
 def _failed(operation: Operation, partition: int, refused: Refused) -> Result:
-    """The answer where the coordinator or its log failed, not the request (handleOperationException)."""
+    """The result where the coordinator or its log failed, not the request (handleOperationException)."""
     return operation.refused(partition, answer_for_append_error(refused.code), operation.failure + refused.message)
 
 
 def failed_response(operation: str, request: Any, refused: Refused) -> Response:
-    """What a request is answered whose partitions nobody could serve: it is loading, moved away, or its write was lost.
+    """The response to a request whose partitions could not be served: the coordinator is loading, has moved, or lost
+    the write.
 
     Raises UnknownOperation where there is no such operation.
     """

@@ -1,13 +1,13 @@
-"""Compiled replay of share-partition state: record after record, from bytes to the rows of three tables.
+"""Compiled replay of share-partition state, record by record, from bytes to the rows of three tables.
 
 The merged state of a share partition is kept canonical: batches sorted, disjoint, at or above the start offset,
-neighbours of equal state and count joined. By offset it is what PersisterStateBatchCombiner gives. An update
-touches few neighbouring batches, so only that window is merged and spliced; nothing is done to the batches around it.
+neighbours of equal state and count joined. By offset it equals the result of PersisterStateBatchCombiner. An update
+touches few neighbouring batches, so only that window is merged and spliced; the batches around it stay untouched.
 
-A loop here cannot grow an array. Before a record changes anything, `replay_records` makes sure that there is room for
-the most it can produce; if not it stops there with `NEED_ROOM` (or `NEED_KEY`, or `UNUSUAL` for a record which it
-leaves to the codec), and the caller resumes at the same record. So a record is replayed wholly or not at all, and no
-index leaves its array, whatever the bytes say.
+A loop here cannot grow an array. Before a record changes anything, `replay_records` checks that there is room for the
+most that the record can produce. If not, it stops there with `NEED_ROOM` (or `NEED_KEY`, or `UNUSUAL` for a record that
+the codec must read), and the caller resumes at the same record. So a record is replayed wholly or not at all, and no
+index leaves its array, whatever the bytes.
 """
 
 from collections.abc import Callable
@@ -25,25 +25,25 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def borrowing(function: F) -> F:
-    """As `compiled`, without reference counts: such loops make no arrays, and their caller holds those which they are
-    given. Counting would cost a fifth of the replay."""
+    """Like `compiled`, without reference counting: such loops allocate no arrays, and their caller keeps the arrays
+    that it passes alive. Counting would cost a fifth of the replay."""
     result: F = njit(cache=True, nogil=True, _nrt=False)(function)
     return result
 
 
 def inlined(function: F) -> F:
-    """As `borrowing`, and made a part of what calls it: so many arrays cost more to hand on than most parts take."""
+    """Like `borrowing`, and inlined into its caller: passing so many arrays costs more than most of the functions."""
     result: F = njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function)
     return result
 
 
 INT64_MAX: Final = 2**63 - 1
 NO_RANK: Final = -(2**31)
-"""In place of a rank: no batch is known there."""
+"""In place of a rank where no batch is known."""
 OPEN: Final = -(2**63)
-"""In place of the offset of the record which ends a row: none has yet."""
+"""In place of the offset of the record that ends a row: the row is open."""
 
-# Why `replay_records` came back.
+# Why `replay_records` returned.
 DONE: Final = 0
 NEED_KEY: Final = 1
 NEED_ROOM: Final = 2
@@ -53,7 +53,7 @@ SEEN: Final = 1
 """A record of the key was seen."""
 HAS_STATE: Final = 2
 HAS_SNAPSHOT: Final = 4
-"""The state builds on a snapshot, so it is complete."""
+"""The state is based on a snapshot, so it is complete."""
 ORPHAN_REPORTED: Final = 8
 
 FINDINGS_PER_RECORD_MAX: Final = 4
@@ -72,7 +72,7 @@ ARCHIVED: Final = 4
 PASSED: Final = 5
 RESET: Final = 6
 ARCHIVING: Final = 7
-"""Not yet given up: the broker first tries to copy the record to a dead letter topic (KIP-1191)."""
+"""Not archived yet: the broker first tries to copy the record to a dead letter topic (KIP-1191)."""
 
 STALE_WRITER: Final = 0
 SNAPSHOT_EPOCH_WENT_BACK: Final = 1
@@ -90,23 +90,25 @@ RECORD_SNAPSHOT: Final = 0
 RECORD_UPDATE: Final = 1
 UNCHANGED: Final = -1
 KEY_BYTES_FIXED: Final = 2 + 16 + 4
-"""Of a key without its type: length of the group id, topic id, partition."""
+"""Bytes of a key without its type and group id: length of the group id, topic id, partition."""
 SNAPSHOT_BYTES_FIXED: Final = 2 + 3 * 4 + 3 * 8
 UPDATE_BYTES_FIXED: Final = 2 + 2 * 4 + 8
 WINDOW_GAP: Final = 4
-"""Rows of the state between two batches of an update which are merged in one window: that costs less than a splice."""
+"""Up to this many rows of the state between two batches of an update, both are merged in one window: it costs less than
+a splice.
+"""
 STATE_BATCH_BYTES: Final = 8 + 8 + 1 + 2 + 1
-"""The last one is the count of its tags, 0."""
+"""The last one is the tag count, 0."""
 
 
 class ColumnarArrays(NamedTuple):
-    """All arrays of a columnar replay of share states as compiled code sees them: rows of `layouts`."""
+    """All arrays of a columnar replay of share states, for compiled code: rows of `layouts`."""
 
     key_ids: I64
-    """Id in the intern table to row of `keys`: several byte strings may be one key (malformed UTF-8)."""
+    """Id in the intern table -> row of `keys`: several byte strings may decode to one key (malformed UTF-8)."""
     keys: Rows
     pool: Rows
-    """The batches in force of all keys (BATCH), each key's in a region of its own."""
+    """The current batches of all keys (BATCH), each key's in its own region."""
     states: Rows
     changed: Rows
     """The batches of the records of `states` (RANGE)."""
@@ -117,11 +119,11 @@ class ColumnarArrays(NamedTuple):
     counts: Rows
     """One row."""
     own: Rows
-    """The batches of the record at hand (RANGE)."""
+    """The batches of the current record (RANGE)."""
     merged: Rows
-    """The window at hand, merged (BATCH)."""
+    """The current window, merged (BATCH)."""
     fields: Rows
-    """The fields of the record at hand: one row, a KEY."""
+    """The fields of the current record: one row, a KEY."""
 
 
 class Records(NamedTuple):
@@ -129,7 +131,7 @@ class Records(NamedTuple):
 
     data: U8
     is_control: BoolArray
-    """By batch."""
+    """One element for each batch."""
     batch_index: I32
     offset: I64
     timestamp_ms: I64
@@ -140,19 +142,19 @@ class Records(NamedTuple):
 
 
 class RecordContext(NamedTuple):
-    """The record at hand, and what all rows that it makes have in common."""
+    """The current record, with the values that all rows from it share."""
 
     key: int
     offset: int
     at: int
     leader_changed: bool
     is_complete: bool
-    """Its state builds on a snapshot."""
+    """Its state is based on a snapshot."""
 
 
 @inlined
 def rank_of(state: int, count: int) -> int:
-    """(delivery count, delivery state) as one number of the same order."""
+    """(delivery count, delivery state) as one number with the same order."""
     return count * 256 + state + 128
 
 
@@ -189,7 +191,7 @@ def _kind_of(from_rank: int, to_rank: int) -> int:
 
 @inlined
 def _count_offsets(key: Row, first: int, last: int, rank: int, sign: int) -> None:
-    """Add a batch's offsets to the key's counts, or take them away. Sums may wrap and wrap back; see `_saturated`."""
+    """Add a batch's offsets to the key's counts, or subtract them. Sums may overflow and return; see `_saturated`."""
     state = state_of(rank)
     offsets = sign * (last - first + 1)
     if state == STATE_AVAILABLE:
@@ -204,7 +206,7 @@ def _count_offsets(key: Row, first: int, last: int, rank: int, sign: int) -> Non
 
 @borrowing
 def _saturated(count: int) -> int:
-    """All offsets together are one more than an int64 holds."""
+    """The count of all offsets overflows an int64 by one."""
     return INT64_MAX if count < 0 else count
 
 
@@ -242,7 +244,7 @@ def _transition(
 
 @inlined
 def _batch_row(row: Row, key: int, batch: Row, to_offset: int, to_at: int) -> None:
-    """A row of share_state_batches."""
+    """Fill a row of share_state_batches."""
     row.key = key
     row.first = batch.first
     row.last = batch.last
@@ -257,7 +259,7 @@ def _batch_row(row: Row, key: int, batch: Row, to_offset: int, to_at: int) -> No
 
 @inlined
 def _open(batch: Row, context: RecordContext) -> None:
-    """The row of a batch begins with this record."""
+    """Let the row of a batch begin with this record."""
     batch.from_offset = context.offset
     batch.from_at = context.at
     batch.is_complete = context.is_complete
@@ -265,7 +267,7 @@ def _open(batch: Row, context: RecordContext) -> None:
 
 @inlined
 def _close(arrays: ColumnarArrays, context: RecordContext, batch: Row) -> None:
-    """End the row of a batch. One that this very record opened was never to be seen, and gives no row."""
+    """End the row of a batch. A row that this very record opened was never visible, and is dropped."""
     _count_offsets(arrays.keys[context.key], batch.first, batch.last, batch.rank, -1)
     if batch.from_offset == context.offset:
         return
@@ -275,10 +277,10 @@ def _close(arrays: ColumnarArrays, context: RecordContext, batch: Row) -> None:
 
 @njit(cache=True, nogil=True, _nrt=True)
 def _normalise(own: Rows, count: int) -> int:
-    """Make a record's batches canonical when they come out of order or overlap, which Kafka never writes.
+    """Make a record's batches canonical where they are unsorted or overlap, which Kafka never writes.
 
-    A sweep over the offsets with a heap of the batches that cover the place, the highest rank on top. `own` has room
-    for two batches a batch, all that can come of it. Returns how many they are.
+    A sweep over the offsets with a heap of the batches that cover the position, the highest rank on top. `own` has room
+    for two pieces for each batch, the most that can result. Returns the number of pieces.
     """
     order = np.argsort(own["first"][:count], kind="mergesort")
     batches = own[:count][order]
@@ -327,7 +329,7 @@ def _normalise(own: Rows, count: int) -> int:
 
 @inlined
 def _append(batches: Rows, count: int, first: int, last: int, rank: int) -> int:
-    """Append a batch, or make the last one longer by it. Returns how many there are."""
+    """Append a batch, or extend the last one by it. Returns the number of batches."""
     if count > 0:
         before = batches[count - 1]
         if before.rank == rank and before.last + 1 == first:
@@ -342,7 +344,7 @@ def _append(batches: Rows, count: int, first: int, last: int, rank: int) -> int:
 
 @inlined
 def _passed(arrays: ColumnarArrays, context: RecordContext, first: int, last: int, own_count: int) -> None:
-    """The start offset moves over `first..last`: a row for each range that was never seen terminal."""
+    """The start offset moves over `first..last`: add a transition for each range that was never seen terminal."""
     key, pool = arrays.keys[context.key], arrays.pool
     row = key.region + key.head
     end_row = row + key.length
@@ -370,7 +372,9 @@ def _passed(arrays: ColumnarArrays, context: RecordContext, first: int, last: in
 def _passed_piece(
     arrays: ColumnarArrays, context: RecordContext, first: int, last: int, rank: int, look_from: int, own_count: int
 ) -> int:
-    """The piece less what the record itself calls terminal. Returns from which of its batches to go on."""
+    """The piece without what the record itself marks as terminal. Returns the index of the record's batch to continue
+    from.
+    """
     own = arrays.own
     while look_from < own_count and own[look_from].last < first:
         look_from += 1
@@ -391,7 +395,7 @@ def _passed_piece(
 
 @inlined
 def _trim(arrays: ColumnarArrays, context: RecordContext, start: int) -> None:
-    """Drop what lies below the start offset."""
+    """Drop offsets below the start offset."""
     key = arrays.keys[context.key]
     while key.length > 0:
         batch = arrays.pool[key.region + key.head]
@@ -422,7 +426,7 @@ def _row_ending_at(pool: Rows, region: int, low: int, high: int, offset: int) ->
 
 @inlined
 def _merge_update(arrays: ColumnarArrays, context: RecordContext, own_from: int, own_count: int) -> None:
-    """Merge an update's batches, each run of them that lie close together in a window of its own.
+    """Merge an update's batches: each run of adjacent ones in a window of its own.
 
     A window has the rows that the run covers, and the neighbours on both sides, which may join.
     """
@@ -457,9 +461,9 @@ def _merge(
     is_snapshot: bool,
     is_first: bool,
 ) -> bool:
-    """Merge the record's batches `own_from..own_count` into the rows `low..high`, or put them in their place.
+    """Merge the record's batches `own_from..own_count` into the rows `low..high`, or replace the rows by them.
 
-    Each offset whose state changes goes into a transition. Returns whether a snapshot lowered or lost a state,
+    Each offset whose state changes becomes part of a transition. Returns whether a snapshot lowered or lost a state,
     which no coordinator does.
     """
     pool, own, merged = arrays.pool, arrays.own, arrays.merged
@@ -471,7 +475,7 @@ def _merge(
     other_first = own[other].first if other < own_count else 0
     while row < high or other < own_count:
         if other >= own_count or (row < high and first < other_first):
-            # The state alone.
+            # Only the state covers the offset.
             batch = pool[region + row]
             is_whole = other >= own_count or batch.last < other_first
             end = batch.last if is_whole else other_first - 1
@@ -486,7 +490,7 @@ def _merge(
             else:
                 first = other_first
         elif row >= high or other_first < first:
-            # The record alone.
+            # Only the record covers the offset.
             given = own[other]
             is_whole = row >= high or given.last < first
             end = given.last if is_whole else first - 1
@@ -499,7 +503,7 @@ def _merge(
             else:
                 other_first = first
         else:
-            # Both, from the same offset on.
+            # Both cover it, from the same offset on.
             batch, given = pool[region + row], own[other]
             rank, last, other_last = batch.rank, batch.last, given.last
             end = min(last, other_last)
@@ -527,7 +531,7 @@ def _merge(
 def _open_and_close(
     arrays: ColumnarArrays, context: RecordContext, region: int, low: int, high: int, count: int
 ) -> None:
-    """Batches that stay as they were keep their open row; the others end theirs, or begin one."""
+    """Unchanged batches keep their open row; the others end theirs or begin one."""
     key, pool, merged = arrays.keys[context.key], arrays.pool, arrays.merged
     row = low
     for place in range(count):
@@ -564,7 +568,7 @@ def _move(pool: Rows, source: int, target: int, count: int) -> None:
 
 @inlined
 def _splice(arrays: ColumnarArrays, key: Row, low: int, high: int, count: int) -> None:
-    """Put `merged[:count]` in the place of the rows `low..high`, moving the shorter side where there is room."""
+    """Replace the rows `low..high` by `merged[:count]`, moving the shorter side where there is room."""
     pool, merged = arrays.pool, arrays.merged
     region, head, length = key.region, key.head, key.length
     growth = count - (high - low)
@@ -575,8 +579,8 @@ def _splice(arrays: ColumnarArrays, key: Row, low: int, high: int, count: int) -
             _move(pool, region + head, region + head - growth, low)
             head -= growth
         else:
-            # It fits: if not in front, then head < growth <= 2 batches a batch of the record, and `_has_room` saw to
-            # 4 of them behind what there is.
+            # It fits: if not in front, then head < growth <= 2 rows for each batch of the record, and `_has_room`
+            # reserved 4 for each behind the existing rows.
             _move(pool, region + head + high, region + head + high + growth, behind)
     for row in range(count):
         pool[np.uint64(region + head + low + row)] = merged[np.uint64(row)]
@@ -586,7 +590,7 @@ def _splice(arrays: ColumnarArrays, key: Row, low: int, high: int, count: int) -
 
 @borrowing
 def _forget(arrays: ColumnarArrays, context: RecordContext) -> None:
-    """All batches go: the offsets were reset, or the state was deleted."""
+    """Drop all batches: the offsets were reset, or the state was deleted."""
     key = arrays.keys[context.key]
     region = key.region + key.head
     for row in range(region, region + key.length):
@@ -599,7 +603,7 @@ def _forget(arrays: ColumnarArrays, context: RecordContext) -> None:
 
 @inlined
 def _effective_start(key: Row, pool: Rows) -> int:
-    """The start offset moved over the terminal batches that follow it without a gap."""
+    """The start offset, advanced over the terminal batches that follow it without a gap."""
     start = int(key.start)
     if start < 0:
         return start
@@ -616,7 +620,7 @@ def _effective_start(key: Row, pool: Rows) -> int:
 
 @inlined
 def _state_row(arrays: ColumnarArrays, context: RecordContext, kind: int, changed_from: int) -> None:
-    """One row of share_partition_states; the key's row before it ends here."""
+    """Add a row of share_partition_states; the key's previous row ends here."""
     key, states, counts = arrays.keys[context.key], arrays.states, arrays.counts[0]
     if key.row >= 0:
         states[key.row].to_offset = context.offset
@@ -687,7 +691,7 @@ def _keep_changed(arrays: ColumnarArrays, own_count: int) -> int:
 
 @inlined
 def _own_from(own: Rows, own_count: int, start: int) -> int:
-    """Trim the record's row batches at the start offset; from which of them on there is something left."""
+    """Trim the record's batches at the start offset. Returns the index of the first one that is left."""
     row = 0
     while row < own_count and own[row].last < start:
         row += 1
@@ -698,7 +702,7 @@ def _own_from(own: Rows, own_count: int, start: int) -> int:
 
 @inlined
 def _replay_update(arrays: ColumnarArrays, key_row: int, offset: int, at: int, own_count: int) -> None:
-    """As ShareCoordinatorShard.merge: the update's start offset and leader epoch unless -1, its count always."""
+    """Like ShareCoordinatorShard.merge: the update's start offset and leader epoch unless -1, its count always."""
     key, fields = arrays.keys[key_row], arrays.fields[0]
     findings, counts = arrays.findings, arrays.counts
     flags = key.flags
@@ -735,8 +739,8 @@ def _replay_update(arrays: ColumnarArrays, key_row: int, offset: int, at: int, o
 
 @inlined
 def _move_start(arrays: ColumnarArrays, context: RecordContext, own_count: int) -> None:
-    """Rows for what the start offset passes now; what it passed before a stale writer set it back it does not
-    pass again."""
+    """Add transitions for what the start offset passes now. What it passed before a stale writer set it back is not
+    passed again."""
     key = arrays.keys[context.key]
     passed, start = key.passed, key.start
     if start > passed:
@@ -785,7 +789,9 @@ def _replay_snapshot(arrays: ColumnarArrays, key_row: int, offset: int, at: int,
 
 @inlined
 def _read_fields(data: U8, position: int, end: int, is_snapshot: bool, fields: Row) -> tuple[int, int]:
-    """The fields before the batches: (how many batches, where they begin), or (-1, 0) where it is no usual value."""
+    """Read the fields before the batches. Returns (number of batches, where they begin), or (-1, 0) for an unusual
+    value.
+    """
     if end - position < (SNAPSHOT_BYTES_FIXED if is_snapshot else UPDATE_BYTES_FIXED):
         return -1, 0
     if be16(data, position) != 0:
@@ -813,7 +819,7 @@ def _read_fields(data: U8, position: int, end: int, is_snapshot: bool, fields: R
 
 @inlined
 def _read_tags(data: U8, position: int, end: int, fields: Row) -> bool:
-    """The tags of the value: none, or the delivery complete count alone. False where it is anything else."""
+    """Read the tags of the value: none, or only the delivery complete count. False for anything else."""
     fields.complete_count = -1
     tag_count, position = read_uvarint(data, position, end)
     if position < 0:
@@ -828,9 +834,8 @@ def _read_tags(data: U8, position: int, end: int, fields: Row) -> bool:
 
 @inlined
 def _read_batches(data: U8, position: int, count: int, own: Rows) -> tuple[int, bool]:
-    """The record's batches, canonical: (how many, whether one of them is no range of offsets).
-
-    (-1, False) where one has tags. The bounds were checked with the count.
+    """Read the record's batches and make them canonical. Returns (their number, whether one of them is not a range of
+    offsets), or (-1, False) where one has tags. The bounds were checked together with the count.
     """
     kept = 0
     is_sorted = True
@@ -859,7 +864,7 @@ def _read_batches(data: U8, position: int, count: int, own: Rows) -> tuple[int, 
 
 @inlined
 def _has_room(arrays: ColumnarArrays, key: Row, count: int) -> bool:
-    """Whether there is room for the most that a record of `count` batches can make; `ColumnarShareReplay` makes
+    """Whether there is room for the most that a record of `count` batches can produce; `ColumnarShareReplay` makes
     it.
     """
     counts = arrays.counts[0]
@@ -881,7 +886,7 @@ def _has_room(arrays: ColumnarArrays, key: Row, count: int) -> bool:
 
 @borrowing
 def _move_region(pool: Rows, key: Row, region: int, capacity: int) -> None:
-    """A larger region for the key's batches at the end of the pool. The old one is waste until the pool is
+    """Move the key's batches to a larger region at the end of the pool. The old region is unused until the pool is
     packed.
     """
     _move(pool, key.region + key.head, region, key.length)
@@ -892,7 +897,7 @@ def _move_region(pool: Rows, key: Row, region: int, capacity: int) -> None:
 
 @borrowing
 def pack_pool(columnar: ColumnarArrays, pool: Rows, key_count: int) -> None:
-    """Copy every key's region into a new pool, one behind the other. The new pool must hold them."""
+    """Copy every key's region into a new pool, one after another. The new pool must be large enough."""
     end = 0
     for place in range(key_count):
         key = columnar.keys[place]
@@ -907,8 +912,8 @@ def pack_pool(columnar: ColumnarArrays, pool: Rows, key_count: int) -> None:
 
 @borrowing
 def open_batches(keys: Rows, pool: Rows, key_count: int, batches: Rows) -> None:
-    """The batches of all keys, key by key, as rows of `ColumnarArrays.batches` without an end. The array has as many
-    rows."""
+    """The batches of all keys, key by key, as rows of `ColumnarArrays.batches` without an end. `batches` has exactly
+    that many rows."""
     to = 0
     for place in range(key_count):
         region = keys[place].region + keys[place].head
@@ -919,8 +924,8 @@ def open_batches(keys: Rows, pool: Rows, key_count: int, batches: Rows) -> None:
 
 @inlined
 def _key_bytes(data: U8, position: int, length: int) -> int:
-    """How many bytes of a key say which share partition it is: all but the type, and what is behind; -1 where
-    it is no key.
+    """How many bytes of a key identify the share partition: all but the type and trailing bytes; -1 if it is not a
+    key.
     """
     if length < 2 + KEY_BYTES_FIXED:
         return -1
@@ -938,7 +943,7 @@ def _is_share_state(data: U8, position: int) -> bool:
 
 @borrowing
 def intern_keys(records: Records, table: InternTable, start: int) -> int:
-    """Intern the keys of all records from `start` on. Returns at which it had no room, or the number of
+    """Intern the keys of all records from `start` on. Returns the record at which there was no room, or the number of
     records.
     """
     data = records.data
@@ -956,10 +961,10 @@ def intern_keys(records: Records, table: InternTable, start: int) -> int:
 
 @borrowing
 def replay_records(records: Records, table: InternTable, arrays: ColumnarArrays, start: int) -> tuple[int, int]:
-    """Replay the records from `start` on: (why it came back, at which record).
+    """Replay the records from `start` on. Returns (why it stopped, at which record).
 
-    DONE: all of them. Else the record was not touched: NEED_KEY, its key is new; NEED_ROOM, for `needed_batches` of
-    key `needed_key` (see `layouts.COUNTS`); UNUSUAL, the codec must say what it is.
+    DONE: all are replayed. In the other cases the record was not touched. NEED_KEY: its key is new; NEED_ROOM: for
+    `needed_batches` of key `needed_key` (see `layouts.COUNTS`); UNUSUAL: the codec must read it.
     """
     data, is_control, batch_index = records.data, records.is_control, records.batch_index
     offsets, timestamps = records.offset, records.timestamp_ms

@@ -1,7 +1,8 @@
-"""Rows of the arrays that the compiled replay of share states works on, as NumPy structured types.
+"""Row types of the arrays that the compiled replay of share states uses, as NumPy structured types.
 
-Rows that a later run goes on from (`KEY`, `BATCH`, `STATE`, `RANGE`) have int64 fields alone: a checkpoint has them as
-tables of numbers, a column each field. Rows that only go out are narrow, because a replay waits for memory.
+Rows from which a later run continues (`KEY`, `BATCH`, `STATE`, `RANGE`) have only int64 fields: a checkpoint stores
+them as tables of numbers, with one column for each field. Rows that are only output are narrow, because the replay is
+bound by memory bandwidth.
 """
 
 from typing import Any, Final
@@ -14,7 +15,7 @@ from coordinator_core.log.chunk import I64
 Rows = NDArray[Any]
 """An array of one of the row types below: `rows[i].field` in a compiled loop, `rows["field"]` elsewhere."""
 Row = Any
-"""A row of such an array, which it is part of: what is set in it is set there."""
+"""A row of such an array, as a view: assignments change the array."""
 
 
 def _of_numbers(*fields: str) -> "np.dtype[Any]":
@@ -30,12 +31,12 @@ KEY: Final = _of_numbers(
     "complete_count",
     "created",
     "written",
-    "passed",  # The furthest start offset since the state was made: a stale writer may have set the start offset back.
-    "region",  # Where the key's batches lie in the pool: region, its capacity, the first row in use, and how many are.
+    "passed",  # The furthest start offset since the state began: a stale writer may have set the start offset back.
+    "region",  # The key's batches in the pool: start of its region, capacity, first row in use, and number of rows.
     "capacity",
     "head",
     "length",
-    "available",  # Offsets by delivery state. Sums may wrap and wrap back.
+    "available",  # Offsets by delivery state. Sums may overflow and return.
     "acknowledged",
     "archived",
     "row",  # The key's open row of share_partition_states, or -1.
@@ -44,10 +45,10 @@ KEY: Final = _of_numbers(
 """A share partition."""
 
 RANGE: Final = _of_numbers("first", "last", "rank")
-"""A state batch as a record has it."""
+"""A state batch as it is in a record."""
 
 BATCH: Final = _of_numbers("first", "last", "rank", "from_offset", "from_at", "is_complete")
-"""A state batch in force, with the record that opened its row of share_state_batches."""
+"""A current state batch, with the record that opened its row of share_state_batches."""
 
 STATE: Final = _of_numbers(
     "key",
@@ -64,7 +65,7 @@ STATE: Final = _of_numbers(
     "complete_count",
     "created",
     "written",
-    "changed",  # Where the row's changed batches begin in `ColumnarArrays.changed`.
+    "changed",  # Index of the row's first changed batch in `ColumnarArrays.changed`.
     "changed_count",
     "batch_count",
     "available",
@@ -117,7 +118,7 @@ COUNTS: Final = _of_numbers(
     *("states", "changed", "batches", "transitions", "findings", "pool"),  # Rows in use.
     *("decoded", "tombstones", "control", "unknown_type"),  # Records.
     *("needed_key", "needed_batches"),  # With NEED_ROOM: the key, and how many batches its record has.
-    # How many rows there is room for.
+    # Capacities, in rows.
     *(
         "states_max",
         "changed_max",
@@ -132,12 +133,12 @@ COUNTS: Final = _of_numbers(
 
 
 def as_numbers(rows: Rows) -> I64:
-    """A table of the rows' numbers, a column each field, for row types of int64 fields alone."""
+    """The rows as a table of numbers, with one column for each field, for row types with only int64 fields."""
     assert rows.dtype.names is not None
     numbers: I64 = np.ascontiguousarray(rows).view(np.int64).reshape(len(rows), len(rows.dtype.names))
     return numbers
 
 
 def as_rows(numbers: I64, row_type: "np.dtype[Any]") -> Rows:
-    """What `as_numbers` made a table of."""
+    """The opposite of `as_numbers`."""
     return np.ascontiguousarray(numbers, np.int64).view(row_type).reshape(len(numbers))

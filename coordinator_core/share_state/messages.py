@@ -1,7 +1,7 @@
 """Requests to the share coordinator and its responses, with Kafka's field names in snake case (KIP-932).
 
-All five requests have one form, group -> topics -> partitions, and so have the responses. `coordinator.messages` turns
-them to Kafka's JSON and back. State batches are `combine.StateBatch`.
+All five requests have the same form, group -> topics -> partitions, and so have the responses. `coordinator.messages`
+converts them to Kafka's JSON and back. State batches are `combine.StateBatch`.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from coordinator_core.share_state.combine import StateBatches
 from coordinator_core.share_state.state import UNKNOWN_COUNT
 
 NO_CHECK = -1
-"""A leader or state epoch in a request which asks for no comparison."""
+"""A leader or state epoch in a request that asks for no check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class InitializePartition:
 
     partition: int
     state_epoch: int = 0
-    """The group's epoch. -1: whatever it is."""
+    """The group's epoch; -1 for any."""
     start_offset: int = 0
-    """-1: whoever leads the share partition finds it out (share.auto.offset.reset)."""
+    """-1: the leader of the share partition determines it (share.auto.offset.reset)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class DeleteStateRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionResult:
-    """What became of one partition: initialized, written or deleted."""
+    """The result for one partition that was initialized, written or deleted."""
 
     partition: int
     error_code: int = ErrorCode.NONE

@@ -1,20 +1,20 @@
-"""The persister of a broker: how what leads share partitions reaches the share coordinators (DefaultStatePersister).
+"""The persister of a broker: how share-partition leaders reach the share coordinators (DefaultStatePersister).
 
-Theory of operation
--------------------
+How it works
+------------
 A pure state machine: no sockets, no clock, no random numbers of its own.
 
 * A *call* concerns one share partition: `call`, or `read_into` and `write_of`, which serve a `SharePartition`. Its
-  result comes back through the function given with it.
-* Where the coordinator of a call is not known from the metadata, it is looked up first.
-* Calls of one operation to one broker wait while a request of this operation to it is under way; what has gathered then
-  goes as one request for each group.
-* After an error which may pass (`RETRIABLE`) the call is tried again, look-up included, after a back-off which doubles;
-  after `ATTEMPTS_MAX` the error is the result. So calls of one share partition may overtake one another, as in Kafka.
+  result is passed to the call's callback.
+* If the metadata do not have the coordinator of a call, it is looked up first.
+* While a request of an operation to a broker is in flight, further calls of that operation to that broker wait; then
+  they are sent together, as one request for each group.
+* After a transient error (`RETRIABLE`) the call is retried, including the look-up, after a back-off that doubles;
+  after `ATTEMPTS_MAX` the error is the result. So calls for one share partition may overtake one another, as in Kafka.
 
-Whoever owns a persister takes `requests()` and sends them, and brings back `on_lookup` and `on_response`; it calls
-`advance` at `next_deadline_ms`. `exchange` does all that where answers are there at once.
-Source: PersisterStateManager.
+The owner of a persister takes `requests()` and sends them, and passes responses to `on_lookup` and `on_response`; it
+calls `advance` at `next_deadline_ms`. `exchange` does all of that where responses are available immediately. Source:
+PersisterStateManager.
 """
 
 import math
@@ -58,9 +58,9 @@ BACKOFF_MS: Final = 1000
 BACKOFF_MAX_MS: Final = 30_000
 """REQUEST_BACKOFF_MAX_MS."""
 BACKOFF_JITTER: Final = 0.2
-"""RETRY_BACKOFF_JITTER: a back-off is this much longer or shorter, by chance."""
+"""RETRY_BACKOFF_JITTER: a back-off is randomly longer or shorter by up to this share."""
 ATTEMPTS_MAX: Final = 5
-"""MAX_FIND_COORD_ATTEMPTS, which counts attempts of a request, too."""
+"""MAX_FIND_COORD_ATTEMPTS, which also bounds the attempts of a request."""
 
 RETRIABLE: Final = frozenset(
     {
@@ -72,18 +72,18 @@ RETRIABLE: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Errors after which a look-up or a request is tried again. The last two are said where no response came."""
+"""Errors after which a look-up or a request is retried. The last two are used where no response arrived."""
 
 
 class Rpc(NamedTuple):
     """How the calls of one operation become a request."""
 
     name: str
-    """As error texts have it."""
+    """As in error messages."""
     topic: Callable[..., Any]
     request: Callable[..., Any]
     result: Callable[..., Result]
-    """Makes the result of an error: (partition, error code, error message)."""
+    """Makes the result for an error: (partition, error code, error message)."""
 
 
 RPCS: Final[Mapping[str, Rpc]] = {
@@ -96,16 +96,16 @@ RPCS: Final[Mapping[str, Rpc]] = {
 
 OnResult = Callable[[Any], None]
 OnDone = Callable[[str | None], None]
-"""Called with Kafka's exception class, without its package, or None once all is well."""
+"""Called with Kafka's exception class, without its package, or with None on success."""
 
 
 def ignore(error_class: str | None) -> None:
-    """Nobody waits for the end."""
+    """Ignore the result."""
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One operation on one share partition which is under way (PersisterStateManagerHandler)."""
+    """One operation in flight on one share partition (PersisterStateManagerHandler)."""
 
     operation: str
     key: SharePartitionKey
@@ -124,7 +124,7 @@ class Lookup(NamedTuple):
 
 
 class Send(NamedTuple):
-    """A request to the broker which coordinates its share partitions."""
+    """A request to the broker that coordinates its share partitions."""
 
     request_id: int
     node_id: int
@@ -133,7 +133,7 @@ class Send(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """Calls which wait for one answer. `node_id` None: of a look-up."""
+    """Calls that wait for one response. `node_id` is None for a look-up."""
 
     node_id: int | None
     operation: str
@@ -141,7 +141,9 @@ class _Pending(NamedTuple):
 
 
 class Persister:
-    """All calls of one broker. `coordinator_node` says what the metadata know: the broker of a key, or None."""
+    """All calls of one broker. `coordinator_node`: the broker that coordinates a key according to the metadata, or
+    None.
+    """
 
     def __init__(
         self, coordinator_node: Callable[[SharePartitionKey], int | None], random: Callable[[], float]
@@ -160,13 +162,13 @@ class Persister:
     # --- calls ---
 
     def call(self, operation: str, key: SharePartitionKey, data: Any, on_result: OnResult) -> None:
-        """Begin a call; `on_result` is given the partition's result. Operations are those of the share coordinator."""
+        """Begin a call; `on_result` receives the partition's result. Operations are those of the share coordinator."""
         self._queue.append(Call(operation, key, data, on_result))
 
     def write_of(
         self, partition: SharePartition, key: SharePartitionKey, write: WriteState, on_done: OnDone = ignore
     ) -> None:
-        """Persist what a command of a share partition gave, then complete it (SharePartition.writeShareGroupState)."""
+        """Persist the result of a share partition's command, then complete it (SharePartition.writeShareGroupState)."""
         data = WritePartition(
             key.partition,
             write.state_epoch,
@@ -190,10 +192,10 @@ class Persister:
         reset_offset: Callable[[], int],
         on_done: OnDone = ignore,
     ) -> None:
-        """Start a share partition from what is persisted; nothing where it is active.
+        """Start a share partition from its persisted state; nothing where it is active.
 
-        `reset_offset` gives the offset to begin from if nothing was ever written. Raises NotInitialized while it is
-        being started, and once it failed or was fenced. Source: SharePartition.maybeInitialize.
+        `reset_offset` returns the offset to begin at if nothing was ever written. Raises NotInitialized while it is
+        being started, and after it failed or was fenced. Source: SharePartition.maybeInitialize.
         """
         if not begin_initialization(partition):
             on_done(None)
@@ -207,7 +209,7 @@ class Persister:
     # --- the network ---
 
     def requests(self) -> list[Lookup | Send]:
-        """What is to be sent now, calls in their order (SendThread.generateRequests)."""
+        """The requests to send now, with calls in their order (SendThread.generateRequests)."""
         sent: list[Lookup | Send] = []
         calls, self._queue = self._queue, []
         for call in calls:
@@ -216,7 +218,7 @@ class Persister:
                 sent.append(Lookup(self._new_request(_Pending(None, call.operation, (call,))), call.key))
             else:
                 self._gather(node_id, call)
-                # At once: the first call goes alone, and those behind it gather while it is under way.
+                # At once: the first call is sent alone, and later ones gather while it is in flight.
                 self._send_gathered(sent)
         self._send_gathered(sent)
         return sent
@@ -232,7 +234,7 @@ class Persister:
                 sent.append(Send(request_id, node_id, operation, _request(operation, group_id, gathered)))
 
     def on_lookup(self, request_id: int, answer: int | ErrorCode, now_ms: int) -> None:
-        """FindCoordinator was answered: with the broker's id, or an error. Raises UnknownRequest."""
+        """FindCoordinator was answered with the broker's id, or with an error. Raises UnknownRequest."""
         call = self._take(request_id).calls[0]
         call.lookup_attempts += 1
         if not isinstance(answer, ErrorCode):
@@ -248,9 +250,9 @@ class Persister:
             self._back_off(call, call.lookup_attempts, now_ms)
 
     def on_response(self, request_id: int, answer: Response | ErrorCode, now_ms: int) -> None:
-        """A request was answered, or (with an ErrorCode) was not. Raises UnknownRequest.
+        """A request was answered, or (with an ErrorCode) failed. Raises UnknownRequest.
 
-        A response which lacks a partition that was asked for is an UNKNOWN_SERVER_ERROR of it.
+        If the response lacks a requested partition, that partition's result is UNKNOWN_SERVER_ERROR.
         """
         pending = self._take(request_id)
         assert pending.node_id is not None
@@ -269,11 +271,11 @@ class Persister:
                 _fail(call, result.error_code, f"Error in {name} RPC. {text or result.error_message}")
 
     def next_deadline_ms(self) -> int | None:
-        """When the next call is to be tried again; None while none waits for that."""
+        """When the next call is retried; None where no call waits for that."""
         return self._backing_off[0][0] if self._backing_off else None
 
     def advance(self, now_ms: int) -> None:
-        """Try the calls again whose back-off is over: their requests are in `requests()` then."""
+        """Retry the calls whose back-off is over: `requests()` then has their requests."""
         while self._backing_off and self._backing_off[0][0] <= now_ms:
             self._queue.append(heappop(self._backing_off)[2])
 
@@ -304,7 +306,8 @@ def exchange(
     serve: Callable[[Send], Response | ErrorCode],
     now_ms: int,
 ) -> None:
-    """Send all that the persister has to send, answers at once, until nothing is left; back-offs stay."""
+    """Send everything that the persister has to send, with immediate responses, until nothing is left. Back-offs
+    stay."""
     while sent := persister.requests():
         for request in sent:
             if isinstance(request, Lookup):
@@ -314,14 +317,14 @@ def exchange(
 
 
 def backoff_ms(attempts: int, random: float) -> int:
-    """How long to wait after so many attempts; `random` is 0 to below 1 (ExponentialBackoff)."""
+    """The wait after this many attempts; `random` is 0 to below 1 (ExponentialBackoff)."""
     exponent = min(attempts, math.log2(BACKOFF_MAX_MS / BACKOFF_MS))
     factor = 1 - BACKOFF_JITTER + 2 * BACKOFF_JITTER * random
     return min(int(factor * BACKOFF_MS * 2**exponent), BACKOFF_MAX_MS)
 
 
 def _request(operation: str, group_id: str, calls: list[Call]) -> Any:
-    """One request of several calls (RequestCoalescerHelper)."""
+    """One request for several calls (RequestCoalescerHelper)."""
     rpc = RPCS[operation]
     topics: dict[str, list[Any]] = {}
     for call in calls:
@@ -330,7 +333,7 @@ def _request(operation: str, group_id: str, calls: list[Call]) -> Any:
 
 
 def _result_of(call: Call, answer: Response | ErrorCode) -> Result:
-    """What the response says of the call's share partition."""
+    """The result for the call's share partition in the response."""
     partition = call.key.partition
     if isinstance(answer, ErrorCode):
         return RPCS[call.operation].result(partition, answer, Refused(answer).message)
@@ -348,7 +351,7 @@ def _fail(call: Call, code: int, message: str) -> None:
 
 
 def _persister_error(code: int) -> PersisterError | None:
-    """The error of a share partition's read or write; what it does not know of is the server's fault."""
+    """The error of a share partition's read or write; unknown codes become UNKNOWN_SERVER_ERROR."""
     if code == ErrorCode.NONE:
         return None
     return PersisterError.__members__.get(ErrorCode(code).name, PersisterError.UNKNOWN_SERVER_ERROR)
@@ -356,7 +359,7 @@ def _persister_error(code: int) -> PersisterError | None:
 
 def _start_up(partition: SharePartition, result: ReadResult, reset_offset: Callable[[], int]) -> str | None:
     if partition.partition_state is not SharePartitionState.INITIALIZING:
-        # Fenced while its state was being read: so it stays.
+        # It was fenced while its state was being read, and stays fenced.
         return "FencedStateEpochException"
     error = _persister_error(result.error_code)
     if error is not None:

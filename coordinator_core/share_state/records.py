@@ -1,4 +1,4 @@
-"""Records which the share coordinator writes (ShareCoordinatorRecordHelpers), and their replay."""
+"""Records of the share coordinator (ShareCoordinatorRecordHelpers), and their replay."""
 
 from typing import Final, NamedTuple
 
@@ -28,7 +28,7 @@ VALUE_VERSION: Final = 0
 
 
 class ShareStateRecord(NamedTuple):
-    """One record. Its value says its type; a tombstone, None, always has the key of a snapshot."""
+    """One record. Its type follows from its value; a tombstone, None, always has the key of a snapshot."""
 
     key: SharePartitionKey
     value: ShareSnapshot | ShareUpdate | None
@@ -40,7 +40,7 @@ class ShareStateRecord(NamedTuple):
 
 
 class AppendedRecord(NamedTuple):
-    """A record with its place in the log. All records of one operation have one timestamp."""
+    """A record with its log offset. All records of one operation have the same timestamp."""
 
     offset: int
     timestamp_ms: int
@@ -56,7 +56,7 @@ def replay_record(shard: ShareShard, record: ShareStateRecord, offset: int) -> S
 
 
 def decode_record(key: bytes, value: bytes | None) -> ShareStateRecord:
-    """The record of the log's bytes. Raises DecodeError, also for an update's tombstone, which Kafka never writes."""
+    """Decode a record from the log. Raises DecodeError, also for an update's tombstone, which Kafka never writes."""
     decoded = decode_key(TOPIC, key)
     fields = decoded.fields
     share_partition = SharePartitionKey(fields.group_id, fields.topic_id, fields.partition)
@@ -70,7 +70,7 @@ def decode_record(key: bytes, value: bytes | None) -> ShareStateRecord:
 
 
 def encode_record(record: ShareStateRecord) -> tuple[bytes, bytes | None]:
-    """(key, value) as the log holds them; None is the value of a tombstone."""
+    """(key, value) as bytes in the log; the value of a tombstone is None."""
     value = record.value
     if isinstance(value, ShareUpdate):
         return _key(record, SHARE_UPDATE_KEY), _update_value(value)

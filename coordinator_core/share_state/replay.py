@@ -1,7 +1,7 @@
-"""Replay of `__share_group_state`: a state and a record give a state (ShareCoordinatorShard.replay).
+"""Replay of `__share_group_state`: it applies a record to a state (ShareCoordinatorShard.replay).
 
-Compaction does not touch this topic, but pruning does: the updates of a key may come without their snapshot.
-They are replayed as Kafka replays them, onto nothing, and `has_snapshot` says so.
+Compaction does not touch this topic, but pruning does: the updates of a key may be left without their snapshot. They
+are replayed onto an empty state, like in Kafka, and `has_snapshot` is false.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 
 def share_snapshot(value: Struct) -> ShareSnapshot:
-    """A decoded ShareSnapshotValue."""
+    """Convert a decoded ShareSnapshotValue."""
     return ShareSnapshot(
         snapshot_epoch=value.snapshot_epoch,
         state_epoch=value.state_epoch,
@@ -40,7 +40,7 @@ def share_snapshot(value: Struct) -> ShareSnapshot:
 
 
 def share_update(value: Struct) -> ShareUpdate:
-    """A decoded ShareUpdateValue."""
+    """Convert a decoded ShareUpdateValue."""
     return ShareUpdate(
         snapshot_epoch=value.snapshot_epoch,
         leader_epoch=value.leader_epoch,
@@ -58,7 +58,7 @@ def _state_batches(value: Struct) -> StateBatches:
 
 
 def apply_share_snapshot(snapshot: ShareSnapshot) -> SharePartition:
-    """A snapshot is the whole state: nothing of the one before stays."""
+    """A snapshot is the whole state: it replaces the one before."""
     return SharePartition(
         snapshot_epoch=snapshot.snapshot_epoch,
         state_epoch=snapshot.state_epoch,
@@ -75,9 +75,9 @@ def apply_share_snapshot(snapshot: ShareSnapshot) -> SharePartition:
 def apply_share_update(
     state: SharePartition | None, update: ShareUpdate, version: KafkaVersion = DEFAULT_VERSION
 ) -> SharePartition:
-    """Merge an update (ShareCoordinatorShard.merge); onto nothing it becomes the state as it is.
+    """Merge an update (ShareCoordinatorShard.merge); without a state before, it becomes the state.
 
-    The delivery complete count is always the update's, even where it is not known.
+    The delivery complete count is always the update's, even if it is unknown.
     """
     if state is None:
         return SharePartition(
@@ -92,7 +92,7 @@ def apply_share_update(
             has_snapshot=False,
         )
     start_offset = state.start_offset if update.start_offset == UNCHANGED else update.start_offset
-    # Not `replace`, which costs as much as all else here: each acknowledgement comes this way.
+    # Not `replace`, which costs as much as everything else here: each acknowledgement takes this path.
     return SharePartition(
         state.snapshot_epoch,
         state.state_epoch,
@@ -109,7 +109,7 @@ def apply_share_update(
 def replay_share_snapshot(
     shard: ShareShard, key: SharePartitionKey, value: ShareSnapshot | None, offset: int
 ) -> ShareShard:
-    """Replay a ShareSnapshot at a log offset; None is its tombstone, which may be of a key never seen."""
+    """Replay a ShareSnapshot at a log offset; None is its tombstone, whose key may be unknown."""
     if value is None:
         return replace(
             shard,
@@ -118,7 +118,7 @@ def replay_share_snapshot(
             state_epochs=_without(shard.state_epochs, key),
             update_counts=_without(shard.update_counts, key),
             arrivals=_without(shard.arrivals, key),
-            # Kafka takes the minimum with the tombstone's own offset still in it, and forgets the key then.
+            # Kafka computes the minimum with the tombstone's own offset still included, and only then removes the key.
             snapshot_offsets=_without(shard.snapshot_offsets, key),
             redundant_offset=min(shard.snapshot_offsets.set(key, offset).values()),
         )
@@ -141,7 +141,7 @@ def replay_share_snapshot(
 
 
 def replay_share_update(shard: ShareShard, key: SharePartitionKey, value: ShareUpdate) -> ShareShard:
-    """Replay a ShareUpdate. Its state epoch is not in the record, so the fence of state epochs stays."""
+    """Replay a ShareUpdate. The record has no state epoch, so the highest state epoch stays."""
     state = apply_share_update(shard.share_partitions.get(key), value, shard.kafka_version)
     return ShareShard(
         shard.updates_per_snapshot,

@@ -1,4 +1,4 @@
-"""Columns of the three silver tables of share states, cut out of the rows that the compiled loops wrote."""
+"""Columns of the three silver tables of share states, extracted from the rows that the compiled loops wrote."""
 
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
@@ -26,7 +26,7 @@ _NUMBERS: Final[dict[object, type[np.generic]]] = {I8: np.int8, I32: np.int32, I
 
 
 class StateBatchLists(NamedTuple):
-    """A list of state batches a row: row i has the elements `offsets[i]` to `offsets[i + 1]`, exclusive."""
+    """A list of state batches for each row: row i has the elements `offsets[i]` to `offsets[i + 1]`, exclusive."""
 
     offsets: I32
     first_offset: I64
@@ -38,7 +38,7 @@ class StateBatchLists(NamedTuple):
 class PartitionStateRows(NamedTuple):
     """Rows of silver.share_partition_states, in log order. Times are epoch milliseconds.
 
-    `has_...` false: the columns named there are null.
+    Where `has_...` is false, the columns named by it are null.
     """
 
     key: I32
@@ -48,9 +48,9 @@ class PartitionStateRows(NamedTuple):
     valid_to_ms: I64
     to_log_offset: I64
     has_end: BoolArray
-    """False: the row is open, `valid_to_ms` and `to_log_offset` are null."""
+    """False: the row is open; `valid_to_ms` and `to_log_offset` are null."""
     has_state: BoolArray
-    """False in a TOMBSTONE: all of the state's columns are null, down to `write_time_ms`."""
+    """False in a TOMBSTONE: all columns of the state are null, down to `write_time_ms`."""
     snapshot_epoch: I32
     state_epoch: I32
     leader_epoch: I32
@@ -135,7 +135,7 @@ def transition_rows(rows: Rows) -> TransitionRows:
 
 
 def _empty(of: type[Columns], count: int, **given: Any) -> Columns:
-    """Columns of so many rows, to be filled."""
+    """Uninitialized columns with `count` rows."""
     columns: dict[str, Any] = {
         name: np.empty(count, _NUMBERS[hint]) for name, hint in get_type_hints(of).items() if name not in given
     }
@@ -219,7 +219,7 @@ def _cut_transitions(rows: Rows, to: TransitionRows) -> None:
 
 
 def ranges(starts: I64, lengths: I64) -> I64:
-    """The numbers of all ranges `start .. start + length`, one behind the other."""
+    """The numbers of all ranges `start .. start + length`, concatenated."""
     total = int(lengths.sum())
     shifts = starts - (np.cumsum(lengths) - lengths)
     numbers: I64 = np.arange(total, dtype=np.int64) + np.repeat(shifts, lengths)
