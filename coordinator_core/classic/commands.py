@@ -1,14 +1,14 @@
 """Commands of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the timers between them.
 
-A rebalance has two phases. In the join phase (PREPARING_REBALANCE) JoinGroup requests are parked until all members
-have come, or the time is up; then a new generation begins and all are answered at once. In the sync phase
-(COMPLETING_REBALANCE) SyncGroup requests are parked until the leader's brings the assignment and the log has taken it.
+A rebalance has two phases. In the join phase (PREPARING_REBALANCE) JoinGroup requests wait until all members have
+joined, or the time is up; then a new generation begins and all are answered at once. In the sync phase
+(COMPLETING_REBALANCE) SyncGroup requests wait until the leader's brings the assignment and it is in the log.
 
-Timers, by key: `heartbeat-<group>-<member>` (a member is dead), `join-<group>` (the join phase ends),
-`sync-<group>` (who has not synced is removed).
+Timers, by key: `heartbeat-<group>-<member>` (the member is dead), `join-<group>` (the join phase ends), `sync-<group>`
+(members that have not synced are removed).
 
-Source: GroupMetadataManager.classicGroupJoin, classicGroupSync, classicGroupHeartbeat, classicGroupLeave and what they
-call. Names here are those of the methods there.
+Source: GroupMetadataManager.classicGroupJoin, classicGroupSync, classicGroupHeartbeat, classicGroupLeave and the
+methods that they call. Names here follow those methods.
 """
 
 from dataclasses import replace
@@ -58,32 +58,32 @@ from coordinator_core.share.state import ShareGroup
 from coordinator_core.streams.state import StreamsGroup
 
 UNKNOWN_MEMBER_ID: Final = ""
-"""What a member without id gives for it."""
+"""The member id in requests of a member that has none yet."""
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """How long a new member's JoinGroup may wait; fixed in Kafka (classicGroupNewMemberJoinTimeoutMs)."""
 
 MEMBER_ID_REQUIRED_FROM_VERSION: Final = 4
-"""JoinGroup: from here on a new member gets its id first and joins with it."""
+"""JoinGroup: from this version on a new member first gets its id, and then joins with it."""
 
 SKIP_ASSIGNMENT_FROM_VERSION: Final = 9
-"""JoinGroup: from here on a leader that comes back may learn that the assignment is unchanged."""
+"""JoinGroup: from this version on the response may say to a returning leader that the assignment is unchanged."""
 
 JOIN_CONSUMER_GROUP: Final = "classic_join_consumer_group"
 SYNC_CONSUMER_GROUP: Final = "classic_sync_consumer_group"
 HEARTBEAT_CONSUMER_GROUP: Final = "classic_heartbeat_consumer_group"
 LEAVE_CONSUMER_GROUP: Final = "classic_leave_consumer_group"
-"""Commands of the module of consumer groups, for their members of the classic protocol."""
+"""Commands of the module of consumer groups, for members of the classic protocol."""
 
 NO_GROUP_IN_ERROR_FROM_VERSION: Final = 6
-"""DescribeGroups: from here on an unknown group is an error; before, a dead group."""
+"""DescribeGroups: from this version on an unknown group is an error; before, it is a Dead group."""
 
 
 # --- JoinGroup ---
 
 
 def join_group(context: Context, request: JoinGroupRequest) -> Result:
-    """JoinGroup. The answer, errors included, comes by `Context.complete` (a JoinGroupResponse)."""
+    """JoinGroup. The response, also for errors, is sent by `Context.complete` (a JoinGroupResponse)."""
     existing = context.group(request.group_id)
     if isinstance(existing, ConsumerGroup) and existing.members:
         return context.command(JOIN_CONSUMER_GROUP)(context, request)
@@ -99,7 +99,7 @@ def join_group(context: Context, request: JoinGroupRequest) -> Result:
 
 
 def _join_new_group(context: Context, request: JoinGroupRequest) -> Result:
-    """Make the group, in the place of an empty one of another type if need be, and write that it is there."""
+    """Create the group, replacing an empty one of another type if necessary, and write its record."""
     groups = context.coordinator.classic_groups
     replaced = context.group(request.group_id)
     tombstones = () if replaced is None else context.coordinator.rules_of(replaced).tombstones(context, replaced)
@@ -112,7 +112,7 @@ def _join_new_group(context: Context, request: JoinGroupRequest) -> Result:
             return
         if groups.get(request.group_id) is group:
             del groups[request.group_id]
-        # Kafka leaves the timers, which may then hit the next group of this id.
+        # Kafka leaves the timers, which may then affect the next group with this id.
         later.cancel(join_key(group.group_id))
         for member_id in (*group.members, *group.pending_join_members):
             later.cancel(heartbeat_key(group.group_id, member_id))
@@ -137,7 +137,8 @@ def _join_classic_group(context: Context, request: JoinGroupRequest, group: Live
 
 
 def _accepts_joining_member(context: Context, group: LiveClassicGroup, member_id: str) -> bool:
-    """Whether there is room. While members rejoin, those who wait count, and the last to come finds no room."""
+    """Whether there is room. While members rejoin, only waiting members count, so the last to rejoin may find no
+    room."""
     size_max = context.config.group_max_size
     if group.state in {EMPTY, DEAD}:
         return True
@@ -166,7 +167,7 @@ def _join_existing_member(context: Context, request: JoinGroupRequest, group: Li
     member_id = request.member_id
     if member_id in group.pending_join_members:
         if request.group_instance_id is not None:
-            # Only dynamic members are given an id to come back with; Kafka fails here.
+            # Only dynamic members get an id to come back with; Kafka fails here.
             return _refuse_join(context, member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
         return _add_member(context, request, group, member_id)
     try:
@@ -189,7 +190,7 @@ def _join_existing_member(context: Context, request: JoinGroupRequest, group: Li
 
 
 def _add_member(context: Context, request: JoinGroupRequest, group: LiveClassicGroup, member_id: str) -> Result:
-    """Take in a new member and start a rebalance for it."""
+    """Add a new member and start a rebalance for it."""
     member = LiveMember(
         member_id,
         request.group_instance_id,
@@ -205,7 +206,7 @@ def _add_member(context: Context, request: JoinGroupRequest, group: LiveClassicG
     if group.state == PREPARING_REBALANCE and group.previous_state == EMPTY:
         group.new_member_added = True
     group.add(member)
-    # It cannot send heartbeats before it has its id: its JoinGroup itself is timed.
+    # It cannot send heartbeats before it has its id, so its JoinGroup itself has a timeout.
     schedule_heartbeat(context, group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
     return _prepare_rebalance_or_complete_join(context, group)
 
@@ -213,7 +214,7 @@ def _add_member(context: Context, request: JoinGroupRequest, group: LiveClassicG
 def _replace_static_member(
     context: Context, request: JoinGroupRequest, group: LiveClassicGroup, old_member_id: str, member_id: str
 ) -> Result:
-    """A static member is back under a new id. A Stable group whose protocol stays need not rebalance."""
+    """A static member is back under a new id. A Stable group whose protocol stays the same need not rebalance."""
     instance_id = group.members[old_member_id].group_instance_id
     assert instance_id is not None
     old_leader = group.leader
@@ -227,7 +228,7 @@ def _replace_static_member(
     group.update_member(member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)
     member.awaiting_join = context.request_id
     if group.state == COMPLETING_REBALANCE:
-        # The leader may be at work on an assignment for the old id.
+        # The leader may be computing an assignment for the old id.
         return prepare_rebalance(context, group)
     if group.state != STABLE:
         return _complete_join_phase_if_all_joined(context, group)
@@ -248,7 +249,7 @@ def _replace_static_member(
             response = _join_response(group, member_id, is_leader=is_leader)
             _complete_join(later, member, replace(response, skip_assignment=is_leader))
         else:
-            # An old client that learns it leads would assign: it gets the leader's old id.
+            # An old client that is the leader would assign, so it gets the leader's old id.
             response = _join_response(group, member_id, is_leader=False)
             _complete_join(later, member, replace(response, leader=old_leader))
 
@@ -266,7 +267,9 @@ def _prepare_rebalance_or_complete_join(context: Context, group: LiveClassicGrou
 
 
 def prepare_rebalance(context: Context, group: LiveClassicGroup) -> Result:
-    """Start the join phase. The first one of a group waits a while for others; any other ends once all are there."""
+    """Start the join phase. A group's first one waits some time for others; any other ends once all members have
+    joined.
+    """
     if group.state == COMPLETING_REBALANCE:
         _reset_assignment(context, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync_members.clear()
@@ -294,7 +297,7 @@ def _complete_join_phase_if_all_joined(context: Context, group: LiveClassicGroup
 
 
 def _complete_initial_join(context: Context, group_id: str, delay_ms: int, remaining_ms: int) -> Result:
-    """The delay of the first rebalance is over: wait again if somebody came meanwhile and time is left."""
+    """The delay of the first rebalance is over: wait again if members joined meanwhile and time is left."""
     group = _rebalancing_group(context, group_id)
     if group is None:
         return NOTHING
@@ -310,33 +313,33 @@ def _complete_initial_join(context: Context, group_id: str, delay_ms: int, remai
 
 
 def _complete_join(context: Context, member: LiveMember, response: JoinGroupResponse) -> None:
-    """Answer the member's JoinGroup, if it waits."""
+    """Answer the member's JoinGroup, if one is waiting."""
     if member.awaiting_join is not None:
         waiting, member.awaiting_join = member.awaiting_join, None
         context.complete(waiting, response)
 
 
 def _complete_join_timer(context: Context, group_id: str) -> Result:
-    """The time for the join phase is up."""
+    """Timer: end the join phase."""
     group = _rebalancing_group(context, group_id)
     return NOTHING if group is None else _complete_join_phase(context, group)
 
 
 def _rebalancing_group(context: Context, group_id: str) -> LiveClassicGroup | None:
-    """The group whose join phase a timer ends; None where it is of another type meanwhile, or was created again."""
+    """The group whose join phase a timer ends; None if it has another type by now, or was created again."""
     group = context.group(group_id)
     return group if isinstance(group, LiveClassicGroup) and group.state == PREPARING_REBALANCE else None
 
 
 def _complete_join_phase(context: Context, group: LiveClassicGroup) -> Result:
-    """End the join phase: whoever has not come is out, static members aside, and a new generation begins."""
+    """End the join phase: members that have not joined are removed, except static ones, and a new generation begins."""
     context.cancel(join_key(group.group_id))
     for member in group.members_in_hash_order():
         if member.awaiting_join is None and member.group_instance_id is None:
             group.remove(member.member_id)
             context.cancel(heartbeat_key(group.group_id, member.member_id))
     if not group.elect_joined_leader() and group.members:
-        # Only static members are left, none of them here: wait until they come or their sessions end.
+        # Only static members are left, and none has joined: wait until they join or their sessions expire.
         context.schedule(join_key(group.group_id), group.rebalance_timeout_ms, COMPLETE_JOIN, group.group_id)
         return NOTHING
     group.init_next_generation(context.now_ms)
@@ -355,7 +358,7 @@ def _complete_join_phase(context: Context, group: LiveClassicGroup) -> Result:
 
 
 def _join_response(group: LiveClassicGroup, member_id: str, *, is_leader: bool) -> JoinGroupResponse:
-    """What holds in this generation; the leader learns of all members."""
+    """The response for this generation; the leader gets all members."""
     members: tuple[JoinGroupResponseMember, ...] = ()
     if is_leader:
         members = tuple(
@@ -373,7 +376,7 @@ def _join_response(group: LiveClassicGroup, member_id: str, *, is_leader: bool) 
 
 
 def answer_all(context: Context, group: LiveClassicGroup, code: ErrorCode) -> None:
-    """Answer everybody who waits with an error: the group is about to become one of another type."""
+    """Answer all waiting requests with an error: the group is about to change its type."""
     for member in group.members_in_hash_order():
         _complete_join(context, member, JoinGroupResponse(error_code=code, member_id=member.member_id))
         _complete_sync(context, member, SyncGroupResponse(error_code=code))
@@ -392,7 +395,7 @@ def _protocols(request: JoinGroupRequest) -> Protocols:
 
 
 def sync_group(context: Context, request: SyncGroupRequest) -> Result:
-    """SyncGroup. The answer, errors included, comes by `Context.complete` (a SyncGroupResponse)."""
+    """SyncGroup. The response, also for errors, is sent by `Context.complete` (a SyncGroupResponse)."""
     group = context.group(request.group_id)
     if isinstance(group, ConsumerGroup) and group.members:
         return context.command(SYNC_CONSUMER_GROUP)(context, request)
@@ -416,13 +419,14 @@ def sync_group(context: Context, request: SyncGroupRequest) -> Result:
 
 
 def _store_assignment(context: Context, request: SyncGroupRequest, group: LiveClassicGroup) -> Result:
-    """Write the leader's assignment. Once the log has it, the group is Stable and everybody is answered."""
+    """Write the leader's assignment. Once it is in the log, the group is Stable and all waiting members are
+    answered."""
     given = {assignment.member_id: assignment.assignment for assignment in request.assignments}
     assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
 
     def on_append(later: Context, error: Refused | None) -> None:
         if group.state != COMPLETING_REBALANCE or group.generation_id != request.generation_id:
-            return  # while the record was on its way another rebalance began, which answered those who waited
+            return  # another rebalance began before the record was written, and answered the waiting members
         if error is not None:
             _reset_assignment(later, group, error.code)
             later.apply(_prepare_rebalance_or_complete_join(later, group))
@@ -461,7 +465,7 @@ def _sync_response(group: LiveClassicGroup, member: LiveMember) -> SyncGroupResp
 
 
 def _complete_sync(context: Context, member: LiveMember, response: SyncGroupResponse) -> bool:
-    """Answer the member's SyncGroup, if it waits; whether it did."""
+    """Answer the member's SyncGroup, if one is waiting. Returns whether it was."""
     if member.awaiting_sync is None:
         return False
     waiting, member.awaiting_sync = member.awaiting_sync, None
@@ -470,14 +474,14 @@ def _complete_sync(context: Context, member: LiveMember, response: SyncGroupResp
 
 
 def _reset_assignment(context: Context, group: LiveClassicGroup, code: ErrorCode) -> None:
-    """Nobody is assigned anything; who waits for an assignment gets the error."""
+    """Clear all assignments; members waiting for an assignment get the error."""
     for member in group.members.values():
         member.assignment = b""
     _propagate_assignment(context, group, code)
 
 
 def _propagate_assignment(context: Context, group: LiveClassicGroup, code: ErrorCode) -> None:
-    """Answer all who wait in the sync phase. Their sessions restart: while they waited none ended."""
+    """Answer all requests waiting in the sync phase. Sessions restart: none expired while they waited."""
     for member in group.members_in_hash_order():
         response = _sync_response(group, member) if code == ErrorCode.NONE else SyncGroupResponse(error_code=code)
         if _complete_sync(context, member, response):
@@ -485,10 +489,10 @@ def _propagate_assignment(context: Context, group: LiveClassicGroup, code: Error
 
 
 def _expire_sync(context: Context, group_id: str, generation_id: int) -> Result:
-    """The time for the sync phase is up: who has not synced is out, and the rest rebalances."""
+    """Timer: the sync phase is over. Members that have not synced are removed, and the rest rebalances."""
     group = context.group(group_id)
     if not isinstance(group, LiveClassicGroup) or group.generation_id != generation_id:
-        # The group was one of another type meanwhile.
+        # The group had another type meanwhile.
         return NOTHING
     for member_id in sorted(group.pending_sync_members):
         group.remove(member_id)
@@ -500,7 +504,7 @@ def _expire_sync(context: Context, group_id: str, generation_id: int) -> Result:
 
 
 def heartbeat(context: Context, request: HeartbeatRequest) -> Result:
-    """Heartbeat: the session restarts; the answer says whether the member has to rejoin. Writes nothing."""
+    """Heartbeat: restarts the session; the response says whether the member has to rejoin. Writes nothing."""
     group = context.group(request.group_id)
     if isinstance(group, ConsumerGroup):
         return context.command(HEARTBEAT_CONSUMER_GROUP)(context, request)
@@ -518,7 +522,7 @@ def heartbeat(context: Context, request: HeartbeatRequest) -> Result:
 
 
 def _expire_heartbeat(context: Context, group_id: str, member_id: str) -> Result:
-    """No sign of life came: the member is out, unless it waits for us."""
+    """Timer: the member sent no heartbeat. It is removed, unless it is waiting for a response."""
     group = context.group(group_id)
     if not isinstance(group, LiveClassicGroup):
         return NOTHING
@@ -537,7 +541,7 @@ def _expire_heartbeat(context: Context, group_id: str, member_id: str) -> Result
 
 
 def _remove_member(context: Context, group: LiveClassicGroup, member: LiveMember) -> None:
-    """A member goes. If it is still there after all, its JoinGroup is answered so that it tries again."""
+    """Remove a member. If it is still alive, the response to its JoinGroup lets it try again."""
     _complete_join(context, member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     group.remove(member.member_id)
 
@@ -546,7 +550,8 @@ def _remove_member(context: Context, group: LiveClassicGroup, member: LiveMember
 
 
 def leave_group(context: Context, request: LeaveGroupRequest) -> Result:
-    """LeaveGroup: members go at once, and the others rebalance. Writes only where nobody is left."""
+    """LeaveGroup: members are removed at once, and the others rebalance. A record is written only if no member is
+    left."""
     group = context.group(request.group_id)
     if isinstance(group, ConsumerGroup):
         return context.command(LEAVE_CONSUMER_GROUP)(context, request)
@@ -573,7 +578,7 @@ def leave_group(context: Context, request: LeaveGroupRequest) -> Result:
 
 def _leave(context: Context, group: LiveClassicGroup, member_id: str, group_instance_id: str | None) -> None:
     if member_id == UNKNOWN_MEMBER_ID:
-        # An administrator removes a static member by its instance id.
+        # An admin removes a static member by its instance id.
         holder = None if group_instance_id is None else group.static_members.get(group_instance_id)
         if holder is None:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -626,7 +631,7 @@ def _described(context: Context, group_id: str) -> DescribedGroup:
 
 
 def on_loaded(context: Context) -> None:
-    """Give the members of loaded groups a session; rebalance a group which is too large by now."""
+    """Start a session for the members of loaded groups; rebalance a group that is too large now."""
     for group_id in sorted(context.coordinator.classic_groups):
         group = context.coordinator.classic_groups[group_id]
         for member in group.members_in_hash_order():
@@ -636,7 +641,8 @@ def on_loaded(context: Context) -> None:
 
 
 def on_unloaded(context: Context) -> None:
-    """All groups are dead here, and who waits has to look for the new coordinator (GroupMetadataManager.onUnloaded)."""
+    """All groups become Dead, and waiting members have to find the new coordinator
+    (GroupMetadataManager.onUnloaded)."""
     for group_id in sorted(context.coordinator.classic_groups):
         group = context.coordinator.classic_groups[group_id]
         group.transition_to(DEAD, context.now_ms)

@@ -1,7 +1,8 @@
-"""A classic group as its coordinator holds it in memory (ClassicGroup, ClassicGroupMember of Kafka).
+"""A classic group as its coordinator has it in memory (Kafka's ClassicGroup, ClassicGroupMember).
 
-Most of a classic group's life is never written: who has joined, who waits, the state. This object holds it, and is
-changed in place by `commands`; a record of type 2 is its picture at the moments that Kafka persists.
+Most of a classic group's life is never written: which members have joined, which are waiting, the state. This object
+has it, and `commands` changes it in place. A record of type 2 is a snapshot of it at the moments when Kafka persists
+it.
 """
 
 from collections import Counter
@@ -31,15 +32,15 @@ VALID_PREVIOUS: Final[Mapping[ClassicGroupState, frozenset[ClassicGroupState]]] 
     STABLE: frozenset({COMPLETING_REBALANCE}),
     DEAD: frozenset(ClassicGroupState),
 }
-"""New state -> the states it may follow (ClassicGroupState)."""
+"""New state -> the states that it may follow (ClassicGroupState)."""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""(protocol name, metadata), the member's favourite first."""
+"""(protocol name, metadata), in the member's order of preference."""
 
 
 @dataclass(slots=True)
 class LiveMember:
-    """A member. `awaiting_join` and `awaiting_sync` are the ids of the requests which wait for an answer, or None."""
+    """A member. `awaiting_join` and `awaiting_sync` are the ids of its waiting requests, or None."""
 
     member_id: str
     group_instance_id: str | None
@@ -51,13 +52,13 @@ class LiveMember:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """Joined for the first time, and the join phase has not ended yet: waiting is then no sign of life."""
+    """It joined for the first time, and the join phase has not ended yet: a waiting request is then no sign of life."""
     awaiting_join: int | None = None
     awaiting_sync: int | None = None
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether the member counts as alive without a heartbeat: it waits for us."""
+        """Whether the member counts as alive without a heartbeat, because it is waiting for a response."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol_name: str | None) -> bytes:
@@ -65,14 +66,14 @@ class LiveMember:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """The candidate which the member likes best."""
+        """The candidate that comes first in the member's protocols."""
         wanted = frozenset(candidates)
         return next(name for name, _ in self.protocols if name in wanted)
 
 
 @dataclass(slots=True)
 class LiveClassicGroup:
-    """A classic group. Change members through the methods: they keep the counts of protocols right."""
+    """A classic group. Change members only through the methods, which keep the protocol counts correct."""
 
     group_id: str
     state: ClassicGroupState = EMPTY
@@ -83,24 +84,24 @@ class LiveClassicGroup:
     protocol_name: str | None = None
     leader: str | None = None
     members: dict[str, LiveMember] = field(default_factory=dict)
-    """By member id, in the order of insertion. Kafka iterates in hash order: `members_in_hash_order`."""
+    """By member id, in insertion order. Kafka iterates in hash order: `members_in_hash_order`."""
     static_members: dict[str, str] = field(default_factory=dict)
     """Group instance id -> member id."""
     pending_join_members: set[str] = field(default_factory=set)
-    """Ids which were handed out (MEMBER_ID_REQUIRED) and have not joined yet."""
+    """Ids that were assigned (MEMBER_ID_REQUIRED) and have not joined yet."""
     pending_sync_members: set[str] = field(default_factory=set)
     subscribed_topics: frozenset[str] | None = None
-    """None: not known, or not yet."""
+    """None: unknown, or not computed yet."""
     new_member_added: bool = False
-    """Somebody joined while the first rebalance was delayed: it may be delayed again."""
+    """A member joined while the first rebalance was delayed: it may be delayed again."""
     supported_protocols: Counter[str] = field(default_factory=Counter)
     """Protocol name -> how many members support it."""
     table_capacity: int = TABLE_SIZE_DEFAULT
-    """Buckets of Kafka's hash map of members, which decide its order."""
+    """Buckets of Kafka's hash map of members, which decide its iteration order."""
 
     @classmethod
     def of(cls, group: ClassicGroup) -> "LiveClassicGroup":
-        """The group after loading: Empty or Stable, and of each member only the chosen protocol is known."""
+        """The group after loading: Empty or Stable. Only the chosen protocol of each member is known."""
         timestamp_ms = group.current_state_timestamp_ms
         live = cls(
             group.group_id,
@@ -131,7 +132,7 @@ class LiveClassicGroup:
     # --- members ---
 
     def add(self, member: LiveMember) -> None:
-        """Take a member in; it is pending no more. The first one leads and decides the protocol type."""
+        """Add a member, which is no longer pending. The first one becomes leader and decides the protocol type."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader is None:
@@ -147,7 +148,7 @@ class LiveClassicGroup:
         self.table_capacity = grown(self.table_capacity, len(self.members))
 
     def remove(self, member_id: str) -> None:
-        """Forget a member, joined or pending; another one leads then. Absence is fine."""
+        """Remove a member, joined or pending; if it led, another one becomes leader. An unknown id is fine."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self.supported_protocols.subtract(name for name, _ in member.protocols)
@@ -159,7 +160,7 @@ class LiveClassicGroup:
         self.pending_sync_members.discard(member_id)
 
     def replace_static_member(self, group_instance_id: str, member_id: str, new_member_id: str) -> LiveMember:
-        """Give a static member a new id. Whoever waited under the old one has to be answered before."""
+        """Give a static member a new id. Requests waiting under the old id must have been answered before."""
         old = self.members.pop(member_id)
         member = LiveMember(
             new_member_id,
@@ -181,7 +182,7 @@ class LiveClassicGroup:
     def update_member(
         self, member: LiveMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """Take what a member's new JoinGroup says."""
+        """Update a member from its new JoinGroup."""
         self.supported_protocols.subtract(name for name, _ in member.protocols)
         self.supported_protocols.update(name for name, _ in protocols)
         member.protocols = protocols
@@ -189,12 +190,14 @@ class LiveClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def members_in_hash_order(self) -> list[LiveMember]:
-        """Members as Kafka's hash map iterates over them."""
+        """Members in the iteration order of Kafka's hash map."""
         member_ids = in_bucket_order(self.members, string_hash_code, self.table_capacity)
         return [self.members[member_id] for member_id in member_ids]
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> None:
-        """Raise Refused unless this is a member: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another holds the id."""
+        """Raise Refused unless this is a member: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the
+        instance id.
+        """
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:
@@ -206,21 +209,21 @@ class LiveClassicGroup:
 
     @property
     def awaiting_join_count(self) -> int:
-        """How many members wait for the join phase to end."""
+        """How many members are waiting for the end of the join phase."""
         return sum(member.awaiting_join is not None for member in self.members.values())
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether nobody is missing: all members wait, and no id is pending."""
+        """Whether all members have joined: all are waiting, and no id is pending."""
         return not self.pending_join_members and self.awaiting_join_count == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of the members' rebalance time-outs."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """Let a member that has rejoined lead if the leader has not; False where nobody can lead."""
+        """If the leader has not rejoined, choose a member that has. False where there is none."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is not None:
@@ -239,7 +242,9 @@ class LiveClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member of these protocols may join: any may be the first, else one must be common to all."""
+        """Whether a member with these protocols may join: in an empty group always, else one must be common to all
+        members.
+        """
         if self.state == EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         if self.protocol_type != protocol_type:
@@ -247,13 +252,13 @@ class LiveClassicGroup:
         return any(self.supported_protocols[name] == len(self.members) for name in names)
 
     def select_protocol(self) -> str:
-        """The protocol with most votes among those which all members support; a tie goes by hash order."""
+        """The protocol with the most votes among those that all members support; on a tie the first in hash order."""
         candidates = [name for name, count in self.supported_protocols.items() if count == len(self.members)]
         votes = Counter(member.vote(candidates) for member in self.members_in_hash_order())
         return max(in_bucket_order(votes, string_hash_code), key=votes.__getitem__)
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Topics of all members, or None where they are not known (ClassicGroup.computeSubscribedTopics)."""
+        """Topics of all members, or None where they are unknown (ClassicGroup.computeSubscribedTopics)."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -263,7 +268,7 @@ class LiveClassicGroup:
         topics: set[str] = set()
         try:
             for member in self.members.values():
-                # Any version is read as 0: later ones only append.
+                # Any version is read as 0: later versions only append fields.
                 subscription = member.metadata(self.protocol_name)
                 topics.update(decode(CONSUMER_PROTOCOL_SUBSCRIPTION, subscription, 0, position=VERSION_BYTES).topics)
         except DecodeError:
@@ -271,13 +276,13 @@ class LiveClassicGroup:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read the topic; yes where consumers' topics are not known."""
+        """Whether members read the topic; true where the topics of consumers are unknown."""
         return self.uses_consumer_protocol if self.subscribed_topics is None else topic in self.subscribed_topics
 
     # --- states ---
 
     def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
-        """Enter a state. Raises IllegalTransition where it may not follow the present one."""
+        """Enter a state. Raises IllegalTransition if it may not follow the current one."""
         if self.state not in VALID_PREVIOUS[state]:
             raise IllegalTransition(f"{state.value} may not follow {self.state.value}")
         self.previous_state = self.state
@@ -290,7 +295,7 @@ class LiveClassicGroup:
         return self.state in VALID_PREVIOUS[PREPARING_REBALANCE]
 
     def init_next_generation(self, now_ms: int) -> None:
-        """End the join phase: a new generation of those who are left, or an empty group."""
+        """End the join phase: a new generation with the remaining members, or an empty group."""
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.compute_subscribed_topics()
@@ -299,11 +304,11 @@ class LiveClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """A group of offsets only, which a modern group may replace (ClassicGroup.isSimpleGroup)."""
+        """Whether it is a group with offsets only, which a modern group may replace (ClassicGroup.isSimpleGroup)."""
         return self.protocol_type is None and self.state == EMPTY and not self.pending_join_members
 
     def dump(self) -> Json:
-        """The group as `state_dump` has it, with what only its coordinator knows."""
+        """The group in the format of `state_dump`, with what only its coordinator knows."""
         return {
             "type": "classic",
             "state": self.state.value,

@@ -1,18 +1,18 @@
 """Requests and responses of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups.
 
-Field names and defaults are Kafka's (JoinGroupRequest.json and its like). Times in milliseconds.
+Field names and defaults are Kafka's (JoinGroupRequest.json and similar files). Times in milliseconds.
 """
 
 from dataclasses import dataclass
 
 NO_GENERATION = -1
 AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
-"""MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED: nobody asked."""
+"""MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED: they were not requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinProtocol:
-    """A protocol which the member supports, with its metadata for it."""
+    """A protocol that the member supports, with its metadata."""
 
     name: str
     metadata: bytes
@@ -34,7 +34,7 @@ class JoinGroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupResponseMember:
-    """A member, as the leader gets it."""
+    """A member, as sent to the leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -43,7 +43,7 @@ class JoinGroupResponseMember:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupResponse:
-    """`members` is for the leader alone. `skip_assignment`: the leader need not assign, the old one holds."""
+    """`members` is only for the leader. `skip_assignment`: the leader need not assign, the current assignment stays."""
 
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -58,7 +58,7 @@ class JoinGroupResponse:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupRequestAssignment:
-    """What the leader gives a member."""
+    """What the leader assigns to a member."""
 
     member_id: str
     assignment: bytes
@@ -66,7 +66,7 @@ class SyncGroupRequestAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupRequest:
-    """`protocol_type` and `protocol_name` are checked where they are given."""
+    """`protocol_type` and `protocol_name` are checked only if given."""
 
     group_id: str
     generation_id: int
@@ -79,7 +79,7 @@ class SyncGroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupResponse:
-    """What the member is to do."""
+    """The member's assignment."""
 
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -90,7 +90,7 @@ class SyncGroupResponse:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """A sign of life."""
+    """A member's sign of life."""
 
     group_id: str
     generation_id: int
@@ -108,7 +108,7 @@ class HeartbeatResponse:
 
 @dataclass(frozen=True, slots=True)
 class MemberIdentity:
-    """Who leaves: by member id, or by group instance id with an empty member id."""
+    """The member that leaves: by member id, or by group instance id with an empty member id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -117,7 +117,7 @@ class MemberIdentity:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroupRequest:
-    """Members which leave."""
+    """Members that leave."""
 
     group_id: str
     members: tuple[MemberIdentity, ...]
@@ -125,7 +125,7 @@ class LeaveGroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class MemberResponse:
-    """What became of one of them."""
+    """The result for one of them."""
 
     member_id: str
     group_instance_id: str | None
@@ -134,7 +134,7 @@ class MemberResponse:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroupResponse:
-    """One line a member, in the order of the request."""
+    """One entry for each member, in the order of the request."""
 
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -143,7 +143,7 @@ class LeaveGroupResponse:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroupMember:
-    """`member_metadata` only while the group is Stable: before, no protocol is chosen for sure."""
+    """`member_metadata` only while the group is Stable: before, the protocol is not final."""
 
     member_id: str
     group_instance_id: str | None

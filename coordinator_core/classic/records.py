@@ -1,4 +1,4 @@
-"""The record which a classic group writes: GroupMetadata, type 2 (GroupCoordinatorRecordHelpers)."""
+"""The record that a classic group writes: GroupMetadata, type 2 (GroupCoordinatorRecordHelpers)."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,11 +10,11 @@ from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, MEMBER_METADATA
 
 GROUP_METADATA_VALUE_VERSION: Final = 3
-"""What Kafka 4.3 writes."""
+"""The version that Kafka 4.3 writes."""
 
 
 def group_metadata_record(group: LiveClassicGroup, assignment: Mapping[str, bytes]) -> CoordinatorRecord:
-    """The whole group, with what each member is assigned; absent members have nothing."""
+    """The whole group, with each member's assignment; members without one get none."""
     value = make(
         GROUP_METADATA_VALUE,
         protocol_type=group.protocol_type or "",
@@ -41,14 +41,14 @@ def group_metadata_record(group: LiveClassicGroup, assignment: Mapping[str, byte
 
 
 def empty_group_metadata_record(group: LiveClassicGroup, now_ms: int) -> CoordinatorRecord:
-    """A group which was just made: generation 0, nobody, nothing chosen."""
+    """A new group: generation 0, without members and protocol."""
     return _record(
         group.group_id, make(GROUP_METADATA_VALUE, protocol=None, leader=None, current_state_timestamp=now_ms)
     )
 
 
 def group_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """The end of the group."""
+    """Tombstone of the group."""
     return _record(group_id, None)
 
 

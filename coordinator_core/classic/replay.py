@@ -7,15 +7,15 @@ from coordinator_core.classic.state import ClassicGroup, ClassicMember
 from coordinator_core.codec import Struct
 
 NO_TIMEOUT_MS = -1
-"""Rebalance time-out of a value of version 0, which has no such field."""
+"""Rebalance timeout in a value of version 0, which has no such field."""
 
 
 def classic_group(group_id: str, value: Struct, report: Report) -> ClassicGroup:
-    """The group as GroupMetadataValue tells it: a complete picture, so whoever is not in it is gone.
+    """The group in a GroupMetadataValue. The value is complete: members that are not in it are gone.
 
-    A member without rebalance time-out has its session time-out for it; the empty protocol type is none; the
-    first member leads where the record names no leader (ClassicGroup.add). A member id or group instance id
-    that comes twice makes Kafka throw; best effort keeps the last.
+    A member without rebalance timeout gets its session timeout instead; an empty protocol type becomes None; the first
+    member leads where the record has no leader (ClassicGroup.add). A repeated member id or group instance id makes
+    Kafka throw; best effort keeps the last one.
     """
     members: dict[str, ClassicMember] = {}
     instance_ids: set[str] = set()

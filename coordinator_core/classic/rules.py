@@ -1,4 +1,4 @@
-"""What the operations of all group types (offsets, deletion, lists) ask of a classic group (ClassicGroup)."""
+"""The rules of a classic group for operations on all group types: offsets, deletion, lists (ClassicGroup)."""
 
 from coordinator_core.classic.live import (
     COMPLETING_REBALANCE,
@@ -25,7 +25,7 @@ class ClassicGroupRules:
     def validate_offset_commit(
         self, context: Context, group: LiveClassicGroup, committer: OffsetCommitter
     ) -> CheckPartition | None:
-        """ClassicGroup.validateOffsetCommit. A transactional commit is bound to a generation, not to a state."""
+        """ClassicGroup.validateOffsetCommit. A transactional commit depends on the generation, not on the state."""
         generation_id = committer.generation_id_or_member_epoch
         if group.state == DEAD:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -42,11 +42,11 @@ class ClassicGroupRules:
         return None
 
     def validate_offset_fetch(self, group: LiveClassicGroup, member_id: str | None, member_epoch: int) -> None:
-        """Anybody may read, while the group lives."""
+        """Any request may read, unless the group is Dead."""
         self._check_alive(group)
 
     def validate_offset_delete(self, group: LiveClassicGroup) -> None:
-        """A group with members whose topics we cannot read is not touched."""
+        """Refused for a group with members whose topics are unreadable."""
         self._check_alive(group)
         if group.state != EMPTY and not group.uses_consumer_protocol:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
@@ -58,7 +58,7 @@ class ClassicGroupRules:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
 
     def tombstones(self, context: Context, group: LiveClassicGroup) -> tuple[CoordinatorRecord, ...]:
-        """One record is the whole group."""
+        """A single record is the whole group."""
         return (group_metadata_tombstone(group.group_id),)
 
     def is_subscribed_to(self, group: LiveClassicGroup, topic: str) -> bool:
@@ -74,9 +74,9 @@ class ClassicGroupRules:
         return True
 
     def expiration_base(self, group: LiveClassicGroup) -> BaseTimestamp | None:
-        """ClassicGroup.offsetExpirationCondition: since the group is Empty, or else since the commit.
+        """ClassicGroup.offsetExpirationCondition: since the group became Empty, otherwise since the commit.
 
-        With members, offsets expire only while the group is Stable and we know what it reads.
+        With members, offsets expire only while the group is Stable and its topics are known.
         """
         if group.protocol_type is None:
             return _commit_timestamp
@@ -87,12 +87,12 @@ class ClassicGroupRules:
         return _commit_timestamp if is_known and group.state == STABLE else None
 
     def refresh_on_commit(self, context: Context, group: LiveClassicGroup, member_id: str) -> None:
-        """A commit keeps the session of a member alive."""
+        """A commit restarts the session of a member."""
         if member_id in group.members and group.state in {STABLE, PREPARING_REBALANCE}:
             schedule_heartbeat(context, group, member_id)
 
     def listed(self, group: LiveClassicGroup) -> ListedGroup:
-        """The line of ListGroups."""
+        """The group's entry in ListGroups."""
         return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, self.type_name)
 
     def _check_alive(self, group: LiveClassicGroup) -> None:

@@ -1,4 +1,4 @@
-"""Timers of classic groups: their keys, which are Kafka's, and the names of what they run."""
+"""Timers of classic groups: their keys, which are Kafka's, and the names of the commands they run."""
 
 from typing import Final
 
@@ -12,21 +12,21 @@ EXPIRE_HEARTBEAT: Final = "classic_expire_heartbeat"
 
 
 def heartbeat_key(group_id: str, member_id: str) -> str:
-    """Key of the timer which finds a member dead."""
+    """Key of the timer for a member's session."""
     return f"heartbeat-{group_id}-{member_id}"
 
 
 def join_key(group_id: str) -> str:
-    """Key of the timer which ends the join phase."""
+    """Key of the timer that ends the join phase."""
     return f"join-{group_id}"
 
 
 def sync_key(group_id: str) -> str:
-    """Key of the timer which ends the sync phase."""
+    """Key of the timer that ends the sync phase."""
     return f"sync-{group_id}"
 
 
 def schedule_heartbeat(context: Context, group: LiveClassicGroup, member_id: str, delay_ms: int | None = None) -> None:
-    """Restart the session of a member, joined or pending; without delay it lasts the member's session time-out."""
+    """Restart the session of a member, joined or pending. The default delay is the member's session timeout."""
     delay_ms = group.members[member_id].session_timeout_ms if delay_ms is None else delay_ms
     context.schedule(heartbeat_key(group.group_id, member_id), delay_ms, EXPIRE_HEARTBEAT, group.group_id, member_id)

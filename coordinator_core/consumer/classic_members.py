@@ -1,7 +1,7 @@
 """Members of the classic protocol inside a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
 
 To its client such a member is in a classic group whose generation is the member epoch; to the coordinator it is a
-member like any other. What a heartbeat does for a member of the consumer protocol is spread over three requests:
+member like any other. Three requests share what a heartbeat does for a member of the consumer protocol:
 
 | request   | does                                                                                            |
 | --------- | ----------------------------------------------------------------------------------------------- |
@@ -15,8 +15,8 @@ member like any other. What a heartbeat does for a member of the consumer protoc
     has to rejoin   JoinGroup                                            -> has to sync
     any             LeaveGroup, or its time is up                        -> gone
 
-A member has its rebalance time-out to sync, and as long to rejoin after it was first asked to; its session is as long
-as it asked for. Only JoinGroup, LeaveGroup and a time-out write.
+A member has its rebalance timeout to sync, and the same time to rejoin after it was first asked to. Its session is as
+long as it requested. Only JoinGroup, LeaveGroup and timeouts write records.
 
 Source: GroupMetadataManager.classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup,
 classicGroupHeartbeatToConsumerGroup, classicGroupLeaveToConsumerGroup.
@@ -72,20 +72,20 @@ from coordinator_core.kafka_versions import Since
 from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE
 
 NO_EPOCH: Final = -1
-"""JoinGroup has no member epoch; none is checked."""
+"""JoinGroup has no member epoch, so none is checked."""
 
 NO_REGEX: Final = ""
 """Classic members subscribe by name only."""
 
 NO_REBALANCE_TIMEOUT_MS: Final = -1
-"""JoinGroup of version 0 has no rebalance time-out."""
+"""JoinGroup of version 0 has no rebalance timeout."""
 
 
 # --- JoinGroup ---
 
 
 def join_group(context: Context, request: JoinGroupRequest) -> Result:
-    """JoinGroup of a consumer group which has members. The answer comes by `Context.complete`; errors are raised."""
+    """JoinGroup of a consumer group with members. The response is sent by `Context.complete`; errors are raised."""
     group: ConsumerGroup = context.group(request.group_id)
     member_id = request.member_id or context.new_uuid
     _check_may_join(context, group, request, member_id)
@@ -136,7 +136,7 @@ def _join_classic_group(
     *,
     must_rebalance: bool,
 ) -> Result:
-    """The member joins in the place of the last one of the consumer protocol: the group is classic from now on."""
+    """The member takes the place of the last member of the consumer protocol: the group is classic from now on."""
     response = _join_response(member)
     classic = conversion.downgrade_with_replacement(context, group, member, records)
     conversion.put_in_place(context, classic, must_rebalance=must_rebalance)
@@ -166,7 +166,9 @@ def _check_may_join(context: Context, group: ConsumerGroup, request: JoinGroupRe
 
 
 def _supports_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
-    """Whether one of the protocols is common to all classic members; any is where there are none yet."""
+    """Whether all classic members share one of the protocols; if there are no classic members yet, any protocol will
+    do.
+    """
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return False
     subscriptions = subscriptions_of(group)
@@ -191,7 +193,7 @@ def _member_that_joins(
 
 
 def _takes_the_last_place(context: Context, group: ConsumerGroup, request: JoinGroupRequest) -> bool:
-    """Whether the member joins in the place of a static one, and the group is classic thereby."""
+    """Whether the member takes the place of a static one, so that the group becomes classic."""
     replaced_id = group.static_members.get(request.group_instance_id or "")
     if request.group_instance_id is None or replaced_id is None:
         return False
@@ -199,7 +201,7 @@ def _takes_the_last_place(context: Context, group: ConsumerGroup, request: JoinG
 
 
 def _subscription(context: Context, request: JoinGroupRequest) -> Subscription:
-    """What the member reads: the same in all its protocols, so the first one's will do."""
+    """The member's subscription. It is the same in all its protocols, so the first one is read."""
     try:
         return decode_subscription(request.protocols[0].metadata)
     except DecodeError as error:
@@ -228,13 +230,13 @@ def _updated_member(
 
 
 def _owned(subscription: Subscription, image: MetadataImage) -> tuple[TopicPartitions, ...]:
-    """What the member says it owns, as far as the topics are still there."""
+    """What the member owns according to its subscription, restricted to existing topics."""
     known = [(image.topics.get(name), partitions) for name, partitions in subscription.owned_partitions]
     return tuple(TopicPartitions(topic.topic_id, partitions) for topic, partitions in known if topic is not None)
 
 
 def _join_response(member: ConsumerMember) -> JoinGroupResponse:
-    """Nobody leads: the coordinator assigns."""
+    """The response names no leader: the coordinator assigns."""
     return JoinGroupResponse(
         generation_id=member.member_epoch,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
@@ -247,7 +249,7 @@ def _join_response(member: ConsumerMember) -> JoinGroupResponse:
 
 
 def sync_group(context: Context, request: SyncGroupRequest) -> Result:
-    """SyncGroup: what the member is assigned. The answer comes by `Context.complete`; errors are raised."""
+    """SyncGroup: the member's assignment. The response is sent by `Context.complete`; errors are raised."""
     group: ConsumerGroup = context.group(request.group_id)
     member = _validate_member(group, request.member_id, request.group_instance_id)
     classic = _validate_classic(member, request.generation_id)
@@ -267,12 +269,13 @@ def sync_group(context: Context, request: SyncGroupRequest) -> Result:
         timers.schedule_session(later, group.group_id, member.member_id, classic.session_timeout_ms)
         later.complete(context.request_id, response)
 
-    # Nothing is written, but the member must not get what the log may still lose.
+    # Nothing is written, but the response waits for earlier records: the member must not get an assignment that the log
+    # may still lose.
     return Result(on_append=on_append)
 
 
 def _check_protocol(request: SyncGroupRequest, member: ConsumerMember) -> None:
-    """The protocol is the one which the answer to JoinGroup named; who does not say it is believed."""
+    """Check that the protocol is the one in the response to JoinGroup. It is not checked if the request names none."""
     code, who = ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"from member {member.member_id} request is not equal to the"
     protocol_name = _classic(member).supported_protocols[0][0]
     if request.protocol_type not in {None, CONSUMER_PROTOCOL_TYPE}:
@@ -284,7 +287,7 @@ def _check_protocol(request: SyncGroupRequest, member: ConsumerMember) -> None:
 
 
 def _check_no_rebalance(context: Context, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """A member behind the target has to rejoin, unless it has, and is giving up partitions."""
+    """A member behind the target has to rejoin, unless it already did and is revoking partitions."""
     if group.assignment_epoch > member.member_epoch and member.state != MemberState.UNREVOKED_PARTITIONS:
         timers.schedule_join_if_absent(context, group.group_id, member.member_id, member.rebalance_timeout_ms)
         text = f"A new rebalance is triggered in group {group.group_id} and member {member.member_id} should rejoin to "
@@ -292,7 +295,7 @@ def _check_no_rebalance(context: Context, group: ConsumerGroup, member: Consumer
 
 
 def _assignment_bytes(context: Context, member: ConsumerMember, classic: ClassicMemberMetadata) -> bytes:
-    """What the member holds, in the version which it speaks. What it is to give up is not in it any more."""
+    """The member's assignment, in the version of its subscription. Partitions to revoke are already left out."""
     try:
         return conversion.assignment_bytes(member.assigned, classic.supported_protocols[0][1], context.image)
     except DecodeError as error:
@@ -304,7 +307,9 @@ def _assignment_bytes(context: Context, member: ConsumerMember, classic: Classic
 
 
 def heartbeat(context: Context, request: HeartbeatRequest) -> Result:
-    """Heartbeat: restarts the session. REBALANCE_IN_PROGRESS asks the member to rejoin, where it can make a step."""
+    """Heartbeat: restarts the session. Returns REBALANCE_IN_PROGRESS to ask the member to rejoin, when it can make a
+    step.
+    """
     group: ConsumerGroup = context.group(request.group_id)
     member = _validate_member(group, request.member_id, request.group_instance_id)
     classic = _validate_classic(member, request.generation_id)
@@ -316,14 +321,16 @@ def heartbeat(context: Context, request: HeartbeatRequest) -> Result:
 
 
 def _should_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """There is a newer target, or partitions to give up, or what the member waited for has become free."""
+    """Whether there is a newer target, there are partitions to revoke, or the partitions that the member waited for are
+    free.
+    """
     if member.member_epoch < group.assignment_epoch or member.state == MemberState.UNREVOKED_PARTITIONS:
         return True
     return member.state == MemberState.UNRELEASED_PARTITIONS and not _is_waiting(group, member)
 
 
 def _is_waiting(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether others hold partitions which are to be the member's (ConsumerGroup.waitingOnUnreleasedPartition)."""
+    """Whether others own partitions in the member's target (ConsumerGroup.waitingOnUnreleasedPartition)."""
     for topic_id, partitions in group.target_assignment.get(member.member_id, {}).items():
         assigned = member.assigned.get(topic_id, {})
         if any(number not in assigned and (topic_id, number) in group.owners for number in partitions):
@@ -335,7 +342,9 @@ def _is_waiting(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def leave_group(context: Context, request: LeaveGroupRequest) -> Result:
-    """LeaveGroup: members go at once, whatever their protocol; each id that is no member gets an error of its own."""
+    """LeaveGroup: members of either protocol are removed at once; each id that is not a member gets an error of its
+    own.
+    """
     group: ConsumerGroup = context.group(request.group_id)
     leaving: dict[str, ConsumerMember] = {}
     answers = []
@@ -354,7 +363,7 @@ def leave_group(context: Context, request: LeaveGroupRequest) -> Result:
 
 
 def _member_that_leaves(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
-    """An administrator removes a static member by its instance id, without a member id."""
+    """The member that leaves. An admin removes a static member by its instance id, without a member id."""
     instance_id = identity.group_instance_id
     if instance_id is None:
         return member_of(group, identity.member_id)
@@ -376,7 +385,8 @@ def _validate_member(group: ConsumerGroup, member_id: str, instance_id: str | No
 
 
 def _validate_classic(member: ConsumerMember, generation_id: int) -> ClassicMemberMetadata:
-    """What the member has as one of the classic protocol; Refused unless it is one, and knows its epoch."""
+    """The member's metadata of the classic protocol. Raises Refused unless it has some and its epoch is the
+    generation."""
     metadata = member.classic_member_metadata
     if metadata is None:
         text = f"Member {member.member_id} does not use the classic protocol."
@@ -402,4 +412,4 @@ COMMANDS: Final[dict[str, Command]] = {
     HEARTBEAT_CONSUMER_GROUP: heartbeat,
     LEAVE_CONSUMER_GROUP: leave_group,
 }
-"""For the module of consumer groups."""
+"""Commands for the module of consumer groups."""

@@ -1,8 +1,8 @@
 """Commands of consumer groups: ConsumerGroupHeartbeat, ConsumerGroupDescribe, and the module of their timers and tasks.
 
-Each heartbeat takes three steps (GroupMetadataManager.consumerGroupHeartbeat): the member is made or changed, and the
-group epoch goes up where that changes the subscription; the target is computed if it is behind; the member moves
-towards it. The package's docstring has the functions of each step.
+Each heartbeat takes three steps (GroupMetadataManager.consumerGroupHeartbeat): the member is created or updated, and
+the group epoch is bumped if that changes the subscription; the target is computed if it is behind; the member moves
+towards it. The package's docstring lists the functions of each step.
 
 A member:
 
@@ -73,7 +73,7 @@ from coordinator_core.modern import fresh_group
 T = TypeVar("T")
 
 NO_REBALANCE_TIMEOUT_MS: Final = -1
-"""ConsumerGroupHeartbeat: the time-out is as it was."""
+"""ConsumerGroupHeartbeat: the timeout has not changed."""
 
 
 # --- ConsumerGroupHeartbeat ---
@@ -115,7 +115,7 @@ def heartbeat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Resul
 def _group_for(
     context: Context, request: ConsumerGroupHeartbeatRequest, records: list[CoordinatorRecord]
 ) -> ConsumerGroup:
-    """The group, made if the member joins; a classic one is replaced if it is empty, or else converted.
+    """The group, created if the member joins; an empty classic one is replaced, any other classic one is converted.
 
     Raises Refused (GROUP_ID_NOT_FOUND).
     """
@@ -146,7 +146,7 @@ def _member_for(
 
 
 def _with_request(context: Context, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-    """The member with what the request says, and the same object where that is nothing new."""
+    """The member updated with the fields of the request; the same object if nothing is new."""
     client = context.client
     names = request.subscribed_topic_names
     if names is None or set(names) == set(member.subscribed_topic_names):
@@ -183,7 +183,7 @@ def _with_request(context: Context, member: ConsumerMember, request: ConsumerGro
 
 
 def _given(value: T | None, known: T) -> T:
-    """The value of the request; null: as it was."""
+    """The value in the request; null means unchanged."""
     return known if value is None else value
 
 
@@ -195,7 +195,7 @@ def _rebalance_timeout_ms(request: ConsumerGroupHeartbeatRequest) -> int | None:
 def _response(
     context: Context, request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, updated: ConsumerMember
 ) -> ConsumerGroupHeartbeatResponse:
-    """The answer; with the assignment where it changed, or where the request has all fields of the member."""
+    """The response; it has the assignment if that changed, or if the request has all fields of the member."""
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     is_full = _rebalance_timeout_ms(request) is not None and request.topic_partitions is not None and has_subscription
     is_sent = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or is_full or member.assigned != updated.assigned
@@ -212,7 +212,7 @@ def _assignment(assigned: PartitionEpochs) -> Assignment:
 
 
 def _leave(context: Context, request: ConsumerGroupHeartbeatRequest) -> Result:
-    """A member goes; a static one may stay away for a while instead (consumerGroupLeave)."""
+    """Remove a member; a static one may leave temporarily instead (consumerGroupLeave)."""
     group = _existing_group(context, request.group_id)
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
@@ -279,7 +279,7 @@ def _described_member(image: MetadataImage, group: ConsumerGroup, member: Consum
 
 
 def _described_assignment(image: MetadataImage, parts: Iterable[Mapping[str, Iterable[int]]]) -> DescribedAssignment:
-    """All that the parts have of topics which exist."""
+    """All partitions in the parts, of topics that exist."""
     partitions: dict[str, list[int]] = {}
     for part in parts:
         for topic_id, numbers in part.items():
@@ -298,7 +298,7 @@ def _described_assignment(image: MetadataImage, parts: Iterable[Mapping[str, Ite
 
 
 def on_loaded(context: Context) -> None:
-    """Start the sessions of loaded members, and the rebalance time-outs of those who have partitions to give up."""
+    """Start the sessions of loaded members, and the rebalance timeouts of those that have partitions to revoke."""
     watch = context.live(MetadataWatch)
     watch.image, watch.version_with_new_topics = context.image, context.image.version
     for group_id in context.coordinator.group_ids():

@@ -1,4 +1,4 @@
-"""Conversion between classic and consumer groups while members are there (KIP-848, online migration).
+"""Conversion between classic and consumer groups with members (KIP-848, online migration).
 
     classic, Empty           a consumer joins                            -> deleted; a new consumer group
     classic, anything else   a consumer joins                            -> consumer: `upgrade`
@@ -7,12 +7,12 @@
     consumer                 the last consumer gives way to a classic    -> classic, STABLE, or PREPARING_REBALANCE if
                              member with its instance id                    the targets are stale
 
-A consumer is here a member of the consumer protocol. The second, fourth and fifth way can be closed
-(group.consumer.migration.policy, sizes of groups); the first and third are those of `commands` and `classic.commands`.
+"Consumer" here means a member of the consumer protocol. The second, fourth and fifth conversions can be disabled
+(group.consumer.migration.policy, group sizes); the first and third are in `commands` and `classic.commands`.
 
-Either way the generation goes on as the epoch, and back. Upwards, each member keeps what the last assignment gave it,
-and is stable at that; downwards, each member has its target for its assignment, and a rebalance follows unless the one
-who came in place of the last member changed nothing.
+The generation continues as the group epoch, and vice versa. In an upgrade, each member keeps its last assignment and is
+STABLE with it. In a downgrade, each member's target becomes its assignment, and a rebalance follows unless the member
+that replaced the last consumer changed nothing.
 
 Source: GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup and the validations next to them;
 ConsumerGroup.fromClassicGroup; ClassicGroup.fromConsumerGroup.
@@ -55,13 +55,13 @@ from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE, VERSION_BYTES
 
 ASSIGNMENT_VERSION_MAX: Final = 3
-"""ConsumerProtocolAssignment: a member which asks for a later version gets this one."""
+"""ConsumerProtocolAssignment: a member that asks for a later version gets this one."""
 
 CUSTOM_ASSIGNOR: Final = (
     "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
     "before re-attempting the upgrade."
 )
-"""Its user data would be lost."""
+"""The user data of a custom assignor would be lost."""
 
 Partitions = Mapping[str, tuple[int, ...]]
 """Topic id -> partitions."""
@@ -88,12 +88,12 @@ POLICIES: Final[Mapping[str, MigrationPolicy]] = {
 
 
 def policy_of(config: GroupCoordinatorConfig) -> MigrationPolicy:
-    """The policy in force; letter case does not count, and a name which nobody knows allows nothing."""
+    """The policy in force. Names are case-insensitive; an unknown name allows nothing."""
     return POLICIES.get(config.group_consumer_migration_policy.lower(), DISABLED)
 
 
 def check_upgrade(config: GroupCoordinatorConfig, group: LiveClassicGroup) -> None:
-    """Raise Refused (GROUP_ID_NOT_FOUND) where the classic group has to stay one (validateOnlineUpgrade)."""
+    """Raise Refused (GROUP_ID_NOT_FOUND) where the classic group may not be converted (validateOnlineUpgrade)."""
     if not policy_of(config).is_upgrade_enabled:
         raise _not_upgraded(group, "online upgrade is disabled.")
     if not group.uses_consumer_protocol:
@@ -103,14 +103,15 @@ def check_upgrade(config: GroupCoordinatorConfig, group: LiveClassicGroup) -> No
 
 
 def can_downgrade(context: Context, group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> bool:
-    """Whether the group becomes classic when these members go: only classic ones are left, and there are some."""
+    """Whether the group becomes classic when these members leave: there are members left, and all of them are
+    classic."""
     leaving_ids = {member.member_id for member in leaving}
     remaining = [member for member_id, member in group.members.items() if member_id not in leaving_ids]
     return bool(remaining) and _may_be_classic(context.config, remaining, len(remaining))
 
 
 def can_downgrade_with_replacement(context: Context, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-    """Whether the group becomes classic when a classic member takes the place of this one of the consumer protocol."""
+    """Whether the group becomes classic when a classic member replaces this member of the consumer protocol."""
     if replaced.classic_member_metadata is not None:
         return False
     remaining = [member for member_id, member in group.members.items() if member_id != replaced.member_id]
@@ -132,11 +133,11 @@ def _not_upgraded(group: LiveClassicGroup, why: str) -> Refused:
 
 
 def upgrade(context: Context, group: LiveClassicGroup, records: list[CoordinatorRecord]) -> ConsumerGroup:
-    """Make a consumer group of a classic one which has members, in the course of a join.
+    """Convert a classic group with members to a consumer group, during a join.
 
-    Appends the records of the conversion, and gives the group as it is after them. Members that wait for an answer are
-    asked to rejoin, even where the conversion is refused after that (GROUP_ID_NOT_FOUND): the group stays classic then,
-    and the session timers which were started find no consumer group.
+    Appends the records of the conversion, and returns the group after them. Waiting members are asked to rejoin, even
+    if the conversion is then refused (GROUP_ID_NOT_FOUND): the group then stays classic, and the session timers already
+    started find no consumer group.
     """
     check_upgrade(context.config, group)
     answer_all(context, group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -152,8 +153,8 @@ def upgrade(context: Context, group: LiveClassicGroup, records: list[Coordinator
 def consumer_group_of(group: LiveClassicGroup, image: MetadataImage) -> ConsumerGroup:
     """The consumer group equivalent to a classic one (ConsumerGroup.fromClassicGroup).
 
-    Kafka 4.3.1 fails where the first rebalance has not chosen a protocol yet. Here the protocol counts which it would
-    choose: everybody has to rejoin anyway.
+    Kafka 4.3.1 fails if the first rebalance has not chosen a protocol yet. Here the protocol that it would choose is
+    used: all members have to rejoin anyway.
     """
     protocol_name = group.protocol_name
     if protocol_name is None and group.members:
@@ -190,9 +191,10 @@ def consumer_group_of(group: LiveClassicGroup, image: MetadataImage) -> Consumer
 
 
 def _own(owners: dict[tuple[str, int], str], topic_id: str, partition: int, member: ConsumerMember) -> None:
-    """A leader that gave a partition to two members leaves no state that a consumer group can have.
+    """Record an owner. A leader that assigned a partition to two members leaves a state that a consumer group cannot
+    have.
 
-    Kafka fails in these words; like it, the group is converted once it has rebalanced in a better way.
+    Kafka fails with this message; as in Kafka, the group can be converted after a rebalance that assigns it only once.
     """
     if owners.setdefault((topic_id, partition), member.member_id) != member.member_id:
         epoch = member.member_epoch
@@ -206,7 +208,7 @@ def _own(owners: dict[tuple[str, int], str], topic_id: str, partition: int, memb
 def _consumer_member(
     group: LiveClassicGroup, live: LiveMember, protocol_name: str | None, image: MetadataImage
 ) -> tuple[ConsumerMember, Partitions]:
-    """A member, stable at the generation with what it was assigned last, and that as its target."""
+    """A member, STABLE at the generation with its last assignment, which is also its target."""
     generation_id = group.generation_id
     try:
         assignment = decode_assignment(live.assignment)
@@ -234,7 +236,7 @@ def _consumer_member(
 
 
 def _by_topic_id(assignment: Assignment, image: MetadataImage) -> Partitions:
-    """The partitions of the topics which are still there, in the order of Kafka's hash maps."""
+    """The partitions of topics that still exist, in the order of Kafka's hash maps."""
     partitions: dict[str, tuple[int, ...]] = {}
     for topic_name, numbers in assignment.assigned_partitions:
         topic = image.topics.get(topic_name)
@@ -244,7 +246,7 @@ def _by_topic_id(assignment: Assignment, image: MetadataImage) -> Partitions:
 
 
 def _upgrade_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """The whole group, from the root down (ConsumerGroup.createConsumerGroupRecords)."""
+    """Records of the whole group, from the root down (ConsumerGroup.createConsumerGroupRecords)."""
     group_id, members = group.group_id, group.members_in_table_order()
     return [
         *(consumer_records.member_metadata_record(group_id, member) for member in members),
@@ -262,7 +264,7 @@ def _upgrade_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
 
 
 def downgrade(context: Context, group: ConsumerGroup, leaving: Collection[ConsumerMember], response: Any) -> Result:
-    """Make a classic group of what is left when these members go, and rebalance it. See `can_downgrade`."""
+    """Make a classic group of the members that stay when these leave, and rebalance it. See `can_downgrade`."""
     leaving_ids = frozenset(member.member_id for member in leaving)
     remaining = [member for member in group.members_in_table_order() if member.member_id not in leaving_ids]
     classic = classic_group_of(group, remaining, {}, context.image, context.now_ms)
@@ -279,10 +281,10 @@ def downgrade(context: Context, group: ConsumerGroup, leaving: Collection[Consum
 def downgrade_with_replacement(
     context: Context, group: ConsumerGroup, joining: ConsumerMember, records: list[CoordinatorRecord]
 ) -> LiveClassicGroup:
-    """The classic group in which `joining` takes the place of the static member of its instance id.
+    """The classic group in which `joining` replaces the static member with its instance id.
 
-    It takes over that one's target. The records which put it into the consumer group are in `records` already, so it
-    is `joining` which the records added here delete from that. See `put_in_place`.
+    It takes over that member's target. The records that add `joining` to the consumer group are in `records` already,
+    so the records appended here delete `joining` from it. See `put_in_place`.
     """
     replaced_id = group.static_members[joining.instance_id or ""]
     members = [member for member in group.members_in_table_order() if member.instance_id != joining.instance_id]
@@ -297,18 +299,19 @@ def downgrade_with_replacement(
 def put_in_place(context: Context, classic: LiveClassicGroup, *, must_rebalance: bool) -> None:
     """Register the classic group under its id, before its records are replayed, and start its timers.
 
-    The timers of the consumer group stay: they find no such group. Where the log refuses the records, `put_back`.
+    The timers of the consumer group stay, and will not find that group. If the log refuses the records, call
+    `put_back`.
     """
     context.coordinator.classic_groups[classic.group_id] = classic
     for member in classic.members_in_hash_order():
         schedule_heartbeat(context, classic, member.member_id)
     if must_rebalance:
-        # Nobody has joined yet, so this starts the join phase and writes nothing.
+        # no member has joined yet, so this starts the join phase and writes nothing
         prepare_rebalance(context, classic)
 
 
 def put_back(context: Context, classic: LiveClassicGroup) -> None:
-    """The group is a consumer group still. The timers stay, and find no classic group."""
+    """The group stays a consumer group. The timers stay, and will not find the classic group."""
     groups = context.coordinator.classic_groups
     if groups.get(classic.group_id) is classic:
         del groups[classic.group_id]
@@ -321,10 +324,10 @@ def classic_group_of(
     image: MetadataImage,
     now_ms: int,
 ) -> LiveClassicGroup:
-    """The Stable classic group of these members of the classic protocol; the first one leads.
+    """The Stable classic group of these members of the classic protocol; the first one is the leader.
 
-    Each is assigned its target, or that of the member whose heir it is (`heirs`: member id -> the one before it).
-    Raises Refused (GROUP_ID_NOT_FOUND) where a member's metadata has no version to write its assignment in.
+    Each is assigned its target, or that of the member it replaces (`heirs`: member id -> id of the replaced member).
+    Raises Refused (GROUP_ID_NOT_FOUND) where a member's metadata has no version for its assignment.
     """
     classic = LiveClassicGroup(
         group.group_id,
@@ -363,7 +366,7 @@ def classic_group_of(
 def assignment_bytes(partitions: Mapping[str, Collection[int]], subscription: bytes, image: MetadataImage) -> bytes:
     """ConsumerProtocolAssignment of topic id -> partitions, in the version of the member's subscription.
 
-    Topics which were deleted are left out. Raises DecodeError where the subscription does not begin with a version.
+    Deleted topics are left out. Raises DecodeError where the subscription does not begin with a version.
     """
     version = _assignment_version(subscription)
     by_name = []
@@ -384,7 +387,7 @@ def _assignment_version(subscription: bytes) -> int:
 
 
 def _tombstones(group: ConsumerGroup, member_ids: Collection[str]) -> list[CoordinatorRecord]:
-    """The end of the consumer group, from the leaves up (ConsumerGroup.createGroupTombstoneRecords)."""
+    """Tombstones of the consumer group, from the leaves up (ConsumerGroup.createGroupTombstoneRecords)."""
     group_id = group.group_id
     return [
         *(consumer_records.current_assignment_tombstone(group_id, member_id) for member_id in member_ids),

@@ -1,4 +1,4 @@
-"""Who is a member of a consumer group, who may join, and how members go."""
+"""Membership of a consumer group: who is a member, who may join, and how members leave."""
 
 from collections import Counter
 from dataclasses import replace
@@ -33,7 +33,7 @@ Owned = tuple[TopicPartitions, ...] | None
 
 
 def check_not_full(context: Context, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-    """Raise Refused (GROUP_MAX_SIZE_REACHED) unless there is room, or this is a member already."""
+    """Raise Refused (GROUP_MAX_SIZE_REACHED) unless there is room, or the member is in the group already."""
     size_max = context.config.group_consumer_max_size
     if instance_id in group.static_members and Since.STATIC_REJOIN_FITS_A_FULL_GROUP.holds_in(
         context.config.kafka_version
@@ -58,7 +58,7 @@ def dynamic_member(
 ) -> ConsumerMember:
     """The member, or a new one with `create`. Raises Refused: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
 
-    A member of the classic protocol has no epoch to check.
+    The epoch of a classic member is not checked: it has none.
     """
     member = group.members.get(member_id)
     if member is None:
@@ -79,10 +79,10 @@ def static_member(
     create: bool,
     is_classic: bool,
 ) -> ConsumerMember:
-    """The member with this instance id, or a new one with `create`, which may replace the one that has it.
+    """The member with this instance id, or a new one with `create`, which may replace the current one.
 
     Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, or UNRELEASED_INSTANCE_ID where both use
-    the consumer protocol and the other one has not left.
+    the consumer protocol and the current one has not left.
     """
     if not create:
         member = static_member_of(group, member_id, instance_id)
@@ -124,9 +124,10 @@ def static_member_of(group: ConsumerGroup, member_id: str, instance_id: str) -> 
 def replace_member(
     records: list[CoordinatorRecord], group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
 ) -> None:
-    """Give what a static member has to the same one under a new id.
+    """Move what a static member has to the same member under a new id.
 
-    The timers of the old id run on: should the log refuse these records, they are still needed, and else find nobody.
+    The timers of the old id keep running: they are needed if the log refuses these records; otherwise they find no
+    member.
     """
     group_id = group.group_id
     records += member_tombstones(group_id, old.member_id)
@@ -139,8 +140,8 @@ def replace_member(
 def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
     """Raise Refused (FENCED_MEMBER_EPOCH) unless the member may be at this epoch.
 
-    That is its own, or the one before if it owns nothing but what it was assigned: it may not have got the newer one
-    yet.
+    It may be at its own epoch, or at the previous one if it owns only partitions assigned to it: it may not have
+    received the newer epoch yet.
     """
     if epoch in {JOIN_GROUP_MEMBER_EPOCH, member.member_epoch}:
         return
@@ -168,7 +169,7 @@ def _is_subset(owned: Owned, member: ConsumerMember) -> bool:
 
 
 def fence_members(context: Context, group: ConsumerGroup, members: tuple[ConsumerMember, ...], response: Any) -> Result:
-    """Members go, by their own will or not; the group may become a classic one thereby (consumerGroupFenceMembers)."""
+    """Remove members, whether they left or timed out; the group may become classic (consumerGroupFenceMembers)."""
     if not members:
         return Result(response=response)
     if can_downgrade(context, group, members):
@@ -192,14 +193,14 @@ def fence_members(context: Context, group: ConsumerGroup, members: tuple[Consume
 
 
 def fence_member(context: Context, group_id: str, member_id: str) -> Result:
-    """A timer: the member is out, if it is still there."""
+    """Timer: remove the member, if it is still in the group."""
     group = context.group(group_id)
     member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
     return NOTHING if member is None else fence_members(context, group, (member,), None)
 
 
 def expire_rebalance(context: Context, group_id: str, member_id: str, member_epoch: int) -> Result:
-    """A timer: the member is out if it is still at the epoch at which it was asked to give up partitions."""
+    """Timer: remove the member if it is still at the epoch at which it was asked to revoke partitions."""
     group = context.group(group_id)
     member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
     if member is None or member.member_epoch != member_epoch:
@@ -208,8 +209,8 @@ def expire_rebalance(context: Context, group_id: str, member_id: str, member_epo
 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> CoordinatorRecord:
-    """A static member keeps what it has, for whoever comes with its instance id; all of it then counts as owned at
-    epoch 0."""
+    """A static member leaves temporarily and keeps its partitions for the next member with its instance id. All of them
+    then count as assigned at epoch 0."""
     assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
     away = replace(member, member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH, assigned=assigned, pending_revocation={})
     return current_assignment_record(group.group_id, away)

@@ -1,6 +1,6 @@
 """Requests and responses of ConsumerGroupHeartbeat and ConsumerGroupDescribe.
 
-Field names and defaults are Kafka's (ConsumerGroupHeartbeatRequest.json and its like). Times in milliseconds.
+Field names and defaults are Kafka's (ConsumerGroupHeartbeatRequest.json and similar files). Times in milliseconds.
 """
 
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupHeartbeatRequest:
-    """What a member says. None, and -1 for the rebalance time-out: as it was last time.
+    """A member's heartbeat. None, and -1 for the rebalance timeout, mean unchanged.
 
-    `member_epoch`: 0 joins, -1 leaves, -2 leaves for a while (static members).
+    `member_epoch`: 0 joins, -1 leaves, -2 leaves temporarily (static members).
     """
 
     group_id: str
@@ -37,19 +37,19 @@ class ConsumerGroupHeartbeatRequest:
     subscribed_topic_regex: str | None = None
     server_assignor: str | None = None
     topic_partitions: tuple[TopicPartitions, ...] | None = None
-    """Partitions which the member owns."""
+    """Partitions that the member owns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Partitions which a member is to own."""
+    """Partitions that a member should own."""
 
     topic_partitions: tuple[TopicPartitions, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupHeartbeatResponse:
-    """The answer to a member. `assignment` None: as it was last time."""
+    """The response to a member. `assignment` None: unchanged."""
 
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -71,14 +71,14 @@ class DescribedTopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class DescribedAssignment:
-    """Partitions, of the topics which exist."""
+    """Partitions of topics that exist."""
 
     topic_partitions: tuple[DescribedTopicPartitions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedConsumerMember:
-    """A member. `assignment` has what it is still to give up too."""
+    """A member. `assignment` includes partitions that it still has to revoke."""
 
     member_id: str
     instance_id: str | None

@@ -1,4 +1,4 @@
-"""Classes of characters in patterns, as sets of 128 bits: one for each ASCII character."""
+"""Character classes in patterns, as sets of 128 bits: one for each ASCII character."""
 
 import unicodedata
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ SPACE: Final = chars_of("\t\n\f\r ")
 NEWLINE: Final = chars_of("\n")
 CASE_DISTANCE: Final = ord("a") - ord("A")
 FOLDED_INTO_ASCII: Final[Mapping[int, int]] = {0x17F: chars_of("sS"), 0x212A: chars_of("kK")}
-"""The long s and the sign of Kelvin: without regard to case they are s and k."""
+"""The long s and the Kelvin sign: case-insensitively they are s and k."""
 
 PERL_CLASSES: Final[Mapping[str, int]] = {
     "d": DIGIT,
@@ -66,11 +66,11 @@ SCRIPTS: Final = (
     "Samaritan Saurashtra Shavian Sinhala Sundanese Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham Tai_Viet "
     "Tamil Telugu Thaana Thai Tibetan Tifinagh Ugaritic Unknown Vai Yi"
 )
-"""What RE2/J 1.8 knows by name; two of the scripts have ASCII characters."""
+"""The names in RE2/J 1.8; two of the scripts have ASCII characters."""
 
 
 def unicode_class(name: str) -> int | None:
-    """The ASCII part of a class of Unicode, by its name; None where there is no such class."""
+    """The ASCII part of a Unicode class, by its name; None where there is no such class."""
     if name == "Any":
         return ALL
     if name in CATEGORIES.split():
@@ -82,7 +82,7 @@ def unicode_class(name: str) -> int | None:
 
 
 def folded(chars: int) -> int:
-    """With the other case of each."""
+    """The class with the other case of each character added."""
     return chars | (chars & UPPER) << CASE_DISTANCE | (chars & LOWER) >> CASE_DISTANCE
 
 

@@ -1,7 +1,7 @@
-"""The syntax of subscription patterns: the regular expressions of RE2/J, with its flags for Perl.
+"""The syntax of subscription patterns: the regular expressions of RE2/J, with its Perl flags.
 
-Parsed as RE2/J 1.8 does it (com.google.re2j.Parser): what it refuses is refused, in its words. `patterns` runs what
-comes of it. What is not ASCII in a pattern is parsed, and matches no name.
+They are parsed like in RE2/J 1.8 (com.google.re2j.Parser): what it rejects is rejected, with its messages. `patterns`
+runs the resulting program. Non-ASCII characters in a pattern are parsed, and match no name.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,7 +57,7 @@ TRAILING_BACKSLASH: Final = "trailing backslash at end of expression"
 
 
 class InvalidPattern(ValueError):
-    """RE2/J refuses the pattern. `description` is PatternSyntaxException.getDescription."""
+    """RE2/J rejects the pattern. `description` is PatternSyntaxException.getDescription."""
 
     def __init__(self, description: str) -> None:
         self.description = description
@@ -66,7 +66,7 @@ class InvalidPattern(ValueError):
 
 @lru_cache(maxsize=PATTERN_CACHE_SIZE)
 def compile_pattern(regex: str) -> Pattern:
-    """The pattern of a regular expression; raises InvalidPattern."""
+    """Compile a regular expression. Raises InvalidPattern."""
     try:
         return Pattern(_Parser(regex).parse())
     except TooLarge as error:
@@ -75,7 +75,7 @@ def compile_pattern(regex: str) -> Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What `(?ims)` sets; it holds to the end of the group. Greed plays no part: only whole names match."""
+    """What `(?ims)` sets, until the end of the group. Greediness does not matter: only whole names match."""
 
     ignores_case: bool = False
     is_multi_line: bool = False
@@ -97,7 +97,7 @@ class _Group:
     outer_flags: Flags
     branches: list[Code] = field(default_factory=list)
     atoms: list[Code] = field(default_factory=list)
-    """The branch which is being read; an operator of repetition is about the last one."""
+    """The branch being read; a repetition operator applies to the last atom."""
 
     def end_branch(self) -> None:
         self.branches.append(tuple(step for atom in self.atoms for step in atom))
@@ -119,7 +119,7 @@ HEX_DIGITS: Final = "0123456789abcdefABCDEF"
 
 
 class _Parser:
-    """One pass over the pattern, without recursion: groups are a stack."""
+    """A single pass over the pattern, without recursion: groups are on a stack."""
 
     def __init__(self, regex: str) -> None:
         self.regex = regex
@@ -139,14 +139,14 @@ class _Parser:
         return either(self.groups[0].branches)
 
     def _item(self, is_after_repeat: bool) -> bool:
-        """Read one item; whether it was an operator of repetition."""
+        """Read one item. Returns whether it was a repetition operator."""
         char = self.regex[self.position]
         if char in REPEATS:
             self.position += 1
             self._repeat(*REPEATS[char], is_after_repeat=is_after_repeat)
             return True
         if char == "{":
-            # A brace which is only a brace counts as an operator too: RE2/J refuses `{*`.
+            # A literal brace counts as an operator too: RE2/J rejects `{*`.
             counts = self._counts()
             if counts is None:
                 self._character(char)
@@ -177,7 +177,7 @@ class _Parser:
         self._push(Char(self._runes(rune, rune)))
 
     def _runes(self, low: int, high: int) -> int:
-        """A range of code points, as the flags have it."""
+        """A range of code points, with the flags applied."""
         chars = char_range(low, high)
         if not self.flags.ignores_case:
             return chars
@@ -263,7 +263,7 @@ class _Parser:
         atoms[-1] = repeated(atoms[-1], count_min, count_max)
 
     def _counts(self) -> tuple[int, int | None] | None:
-        """`{2}`, `{2,}` or `{2,3}`; None where the brace is only a brace."""
+        """`{2}`, `{2,}` or `{2,3}`; None where the brace is literal."""
         end = self.regex.find("}", self.position)
         low, comma, high = self.regex[self.position + 1 : max(end, 0)].partition(",")
         is_open = bool(comma) and not high
@@ -323,7 +323,7 @@ class _Parser:
         return ALL & ~chars if name.startswith("^") else chars
 
     def _escaped_class(self) -> int | None:
-        """`\\d` and its like, `\\pL`, `\\p{Greek}`; None where the next is something else."""
+        """`\\d` and similar ones, `\\pL`, `\\p{Greek}`; None where something else follows."""
         escape = self.regex[self.position : self.position + 2]
         if escape in {"\\p", "\\P"}:
             return self._unicode_class()
@@ -384,7 +384,7 @@ class _Parser:
         return ord(char)
 
     def _octal(self) -> int:
-        """Up to three digits, the first of which was read."""
+        """Up to three digits, of which the first was read already."""
         start = self.position - 1
         while self.position < start + 3 and self.regex[self.position : self.position + 1] in {*OCTAL_DIGITS}:
             self.position += 1
@@ -416,7 +416,7 @@ ITEMS: Final[Mapping[str, Callable[[_Parser], None]]] = {
     "|": _Parser._bar,
     ")": _Parser._close,
 }
-"""Characters with a meaning of their own, repetitions, classes, groups and escapes aside."""
+"""Single special characters, except repetitions, classes, groups and escapes."""
 
 
 def _is_count(text: str) -> bool:

@@ -1,10 +1,10 @@
-"""Patterns of subscriptions, ready to match names of topics.
+"""Subscription patterns, compiled to match topic names.
 
-A pattern is a small program of jumps, which is run for all its ways at once (a Pike machine): time goes with the length
-of the name, whatever the pattern. A backtracking matcher could be kept busy for ever by a member. `pattern_syntax`
-makes the program.
+A pattern is a small program of jumps whose alternatives run in parallel (a Pike machine): the run time grows with the
+length of the name, whatever the pattern. In a backtracking matcher, a member's pattern could run forever.
+`pattern_syntax` makes the program.
 
-Names of topics are ASCII (Topic.LEGAL_CHARS). So a class of characters is a set of 128 bits here.
+Topic names are ASCII (Topic.LEGAL_CHARS), so a character class is a set of 128 bits here.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from coordinator_core.consumer.pattern_classes import WORD, contains
 
 PROGRAM_SIZE_MAX: Final = 20_000
-"""Instructions of a pattern at most; RE2/J has no bound, and runs out of memory for nested repetitions."""
+"""Maximum number of instructions of a pattern. RE2/J has no bound, and runs out of memory for nested repetitions."""
 
 
 class TooLarge(ValueError):
@@ -22,25 +22,25 @@ class TooLarge(ValueError):
 
 
 class Char(NamedTuple):
-    """Take one character of the class."""
+    """Consume one character of the class."""
 
     chars: int
 
 
 class Assert(NamedTuple):
-    """Go on only if this holds between two characters."""
+    """Continue only if this holds at the position between two characters."""
 
     holds: Callable[[str, int], bool]
 
 
 class Jump(NamedTuple):
-    """Go on at each of these distances."""
+    """Continue at each of these relative positions."""
 
     distances: tuple[int, ...]
 
 
 Code = tuple[Char | Assert | Jump, ...]
-"""Instructions, at any place: jumps are relative, and the end is left by falling through."""
+"""Relocatable instructions: jumps are relative, and the program ends by falling through."""
 
 
 def is_text_start(text: str, position: int) -> bool:
@@ -75,7 +75,7 @@ def is_no_word_boundary(text: str, position: int) -> bool:
 
 
 def repeated(code: Code, count_min: int, count_max: int | None) -> Code:
-    """The code so many times; None: any number above the smallest. Raises TooLarge."""
+    """Repeat the code; `count_max` None: without upper bound. Raises TooLarge."""
     size = len(code)
     copies = count_min if count_max is None else count_max
     if (size + 1) * (copies + 1) > PROGRAM_SIZE_MAX:
@@ -107,12 +107,12 @@ def either(branches: list[Code]) -> Code:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern, ready to match."""
+    """A compiled pattern."""
 
     code: Code
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern matches the whole of the name. No pattern matches a name that is not ASCII."""
+        """Whether the pattern matches the whole name. No pattern matches a name that is not ASCII."""
         if not name.isascii():
             return False
         places = self._reached({0}, name, 0)
@@ -129,7 +129,7 @@ class Pattern:
         return len(self.code) in places
 
     def _reached(self, places: set[int], name: str, position: int) -> set[int]:
-        """Where one may be without taking a character."""
+        """All positions in the program that can be reached without consuming a character."""
         reached = set(places)
         left = list(places)
         while left:

@@ -1,15 +1,15 @@
-"""How a member moves from what it owns to its target, one heartbeat at a time (CurrentAssignmentBuilder).
+"""Moves a member from what it owns to its target, one heartbeat at a time (CurrentAssignmentBuilder).
 
-A member first gives up what it must, then takes what is free. What it must take but another still holds, it waits for.
+A member first revokes what it must, then takes what is free. It waits for partitions that another member still owns.
 
     STABLE                 target of another epoch -> next assignment (below); else, where the subscription changed,
-                           what is not subscribed any more is shrunk away
-    UNREVOKED_PARTITIONS   still owns what it must give up -> stays, shrunk as above; else -> next assignment
+                           partitions no longer subscribed are removed
+    UNREVOKED_PARTITIONS   still owns what it must revoke -> stays, reduced as above; else -> next assignment
     UNRELEASED_PARTITIONS  -> next assignment
     UNKNOWN                owns nothing -> next assignment; else the member is fenced
 
-The next assignment is UNREVOKED_PARTITIONS, at the old epoch, if the member has to give up what it still owns. Else it
-is at the target's epoch: UNRELEASED_PARTITIONS if others still own some of it, STABLE if not.
+The next assignment is UNREVOKED_PARTITIONS, at the old epoch, if the member has to revoke partitions that it still
+owns. Otherwise it is at the target's epoch: UNRELEASED_PARTITIONS if others still own some of it, STABLE if not.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +32,7 @@ PartitionEpochs = Mapping[str, Mapping[int, int]]
 """Topic id -> partition -> epoch in which it was assigned, in the order of Kafka's map of topics."""
 
 Owned = Iterable[TopicPartitions] | None
-"""What the member says it owns. None: it did not say."""
+"""What the member owns according to its request; None if the request does not say."""
 
 NOTHING: Final[PartitionEpochs] = {}
 
@@ -51,9 +51,10 @@ def reconcile(
     *,
     subscription_changed: bool,
 ) -> ConsumerMember:
-    """The member after this heartbeat; its record, where anything changed. Raises Refused (FENCED_MEMBER_EPOCH).
+    """The member after this heartbeat; its record is appended if anything changed. Raises Refused
+    (FENCED_MEMBER_EPOCH).
 
-    While a member of the consumer protocol has partitions to give up, its rebalance time-out runs.
+    While a member of the consumer protocol has partitions to revoke, its rebalance timeout runs.
     """
     is_there = member.state == MemberState.STABLE and member.member_epoch == target.epoch
     if is_there and not subscription_changed:
@@ -74,7 +75,7 @@ def reconcile(
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """All that the next assignment of a member depends on."""
+    """Everything on which the next assignment of a member depends."""
 
     image: MetadataImage
     group: ConsumerGroup
@@ -99,13 +100,13 @@ class _Step:
         return self.next_assignment(self.member.member_epoch)
 
     def from_unknown(self, subscription_changed: bool) -> ConsumerMember:
-        """A state of a later Kafka, before a downgrade of the broker: only a member without partitions may go on."""
+        """A state of a later Kafka, before a broker downgrade: only a member without partitions may continue."""
         if self.owned is None or any(True for _ in self.owned):
             raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, UNKNOWN_STATE)
         return self.next_assignment(self.target.epoch)
 
     def owns_any(self, partition_epochs: PartitionEpochs) -> bool:
-        """Whether the member may still own one of these partitions; who does not say may own all."""
+        """Whether the member may still own one of these partitions; if the request does not say, it may own all."""
         if self.owned is None:
             return True
         return any(
@@ -115,30 +116,30 @@ class _Step:
         )
 
     def is_subscribed_to(self, topic_id: str) -> bool:
-        """By name or by pattern. A deleted topic is none."""
+        """Whether the member is subscribed by name or by pattern. A deleted topic counts as not subscribed."""
         topic = self.image.topic_of_id(topic_id)
         return topic is not None and (
             topic.name in self.member.subscribed_topic_names or topic.name in self.topics_of_regex()
         )
 
     def is_new(self) -> bool:
-        """Whether no record knows the member yet, nor its instance id."""
+        """Whether neither the member nor its instance id is in a record yet."""
         return self.member.member_id not in self.group.members and (
             self.member.instance_id not in self.group.static_members
         )
 
     def has_subscription(self) -> bool:
-        """Whether the member is subscribed to any name, be there such a topic or not."""
+        """Whether the member is subscribed to any name, whether or not the topic exists."""
         return bool(self.member.subscribed_topic_names or self.topics_of_regex())
 
     def topics_of_regex(self) -> tuple[str, ...]:
-        """A pattern which is not resolved yet has no topics."""
+        """Topics of the member's pattern; empty if it is not resolved yet."""
         regex = self.member.subscribed_topic_regex
         resolved = self.group.resolved_regexes.get(regex) if regex else None
         return () if resolved is None else resolved.topics
 
     def shrunk(self) -> ConsumerMember:
-        """Without what is not subscribed any more, which is to be given up unless it is not owned any more."""
+        """Remove partitions that are no longer subscribed; they have to be revoked if the member still owns them."""
         member = self.member
         if not member.pending_revocation and not self.has_subscription():
             return member if self.is_new() else self._revoked({}, member.assigned)
@@ -160,7 +161,9 @@ class _Step:
         return replace(shrunk, state=MemberState.UNREVOKED_PARTITIONS, pending_revocation=pending_revocation)
 
     def next_assignment(self, member_epoch: int) -> ConsumerMember:
-        """Towards the target. `member_epoch`: where the member stays as long as it has to give up partitions."""
+        """The next assignment towards the target. `member_epoch`: where the member stays while it has partitions to
+        revoke.
+        """
         assigned = self.member.assigned
         kept: HashMap[str, Mapping[int, int]] = HashMap(uuid_hash_code)
         revoked: HashMap[str, Mapping[int, int]] = HashMap(uuid_hash_code)
@@ -189,7 +192,7 @@ class _Step:
         return self._moved(state, self.target.epoch, kept, NOTHING)
 
     def is_available(self, topic_id: str, partition: int) -> bool:
-        """Whether nobody else holds the partition."""
+        """Whether no other member owns the partition."""
         if (topic_id, partition) not in self.group.owners:
             return True
         return partition in self.member.pending_revocation.get(topic_id, {})
@@ -213,11 +216,11 @@ NEXT: Final[Mapping[MemberState, Callable[[_Step, bool], ConsumerMember]]] = {
     MemberState.UNRELEASED_PARTITIONS: _Step.from_unreleased,
     MemberState.UNKNOWN: _Step.from_unknown,
 }
-"""State -> what a heartbeat makes of the member."""
+"""State -> the function for a heartbeat in this state."""
 
 
 def _copy_of(partition_epochs: PartitionEpochs) -> HashMap[str, Mapping[int, int]]:
-    """`new HashMap<>(map)`: its table is just large enough, so its order may be another one."""
+    """`new HashMap<>(map)`: its table is just large enough, so its order may differ."""
     copy: HashMap[str, Mapping[int, int]] = HashMap(uuid_hash_code, capacity_of_map_copy(len(partition_epochs)))
     for topic_id, epochs in partition_epochs.items():
         copy[topic_id] = epochs

@@ -1,6 +1,6 @@
-"""The records which a consumer group writes: types 3 to 8 and 16 (GroupCoordinatorRecordHelpers).
+"""The records that a consumer group writes: types 3 to 8 and 16 (GroupCoordinatorRecordHelpers).
 
-One function a record type, and one for its tombstone. Values have version 0.
+There is one function for each record type, and one for its tombstone. Values have version 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,17 +32,17 @@ def group_metadata_record(group_id: str, epoch: int, metadata_hash: int) -> Coor
 
 
 def group_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """The end of the group."""
+    """Tombstone of the group."""
     return _record(RecordType.CONSUMER_GROUP_METADATA, None, group_id=group_id)
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """ConsumerGroupPartitionMetadata (4), which only brokers before 4.1 wrote: it goes."""
+    """Tombstone of ConsumerGroupPartitionMetadata (4), which only brokers before 4.1 wrote."""
     return _record(RecordType.CONSUMER_GROUP_PARTITION_METADATA, None, group_id=group_id)
 
 
 def member_metadata_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """ConsumerGroupMemberMetadata (5): what a member said of itself."""
+    """ConsumerGroupMemberMetadata (5): a member's subscription and other attributes."""
     classic = member.classic_member_metadata
     value = make(
         CONSUMER_GROUP_MEMBER_METADATA_VALUE,
@@ -68,12 +68,12 @@ def member_metadata_record(group_id: str, member: ConsumerMember) -> Coordinator
 
 
 def member_metadata_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """The end of a member."""
+    """Tombstone of a member."""
     return _member_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, group_id, member_id, None)
 
 
 def target_metadata_record(group_id: str, assignment_epoch: int, assignment_timestamp_ms: int) -> CoordinatorRecord:
-    """ConsumerGroupTargetAssignmentMetadata (6): for which group epoch the targets are."""
+    """ConsumerGroupTargetAssignmentMetadata (6): the group epoch for which the targets were computed."""
     value = make(
         CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
         assignment_epoch=assignment_epoch,
@@ -83,7 +83,7 @@ def target_metadata_record(group_id: str, assignment_epoch: int, assignment_time
 
 
 def target_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """The end of the targets."""
+    """Tombstone of the assignment epoch."""
     return _record(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, None, group_id=group_id)
 
 
@@ -100,7 +100,7 @@ def target_record(group_id: str, member_id: str, partitions: Mapping[str, Iterab
 
 
 def target_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """The end of a member's target."""
+    """Tombstone of a member's target."""
     return _member_record(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, group_id, member_id, None)
 
 
@@ -118,12 +118,12 @@ def current_assignment_record(group_id: str, member: ConsumerMember) -> Coordina
 
 
 def current_assignment_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """A member gives up all."""
+    """Tombstone of a member's current assignment."""
     return _member_record(RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, group_id, member_id, None)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """All that there is of a member, in the order which replay wants (GroupMetadataManager.removeMember)."""
+    """All tombstones of a member, in the order that replay requires (GroupMetadataManager.removeMember)."""
     return [
         current_assignment_tombstone(group_id, member_id),
         target_tombstone(group_id, member_id),
@@ -143,7 +143,7 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Coordina
 
 
 def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
-    """Nobody uses the pattern any more."""
+    """Tombstone of a pattern that no member uses any more."""
     return _record(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, None, group_id=group_id, regular_expression=regex)
 
 

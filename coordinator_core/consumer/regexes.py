@@ -1,8 +1,8 @@
 """Subscription by pattern: patterns are resolved to topics in the background, for the whole group at once.
 
-A member's new pattern has no topics until a task has resolved it; only then the group rebalances. All patterns of a
-group are resolved together, so that they cause one rebalance: when one is new, when topics came, or when the last time
-was long ago, and never twice within ten seconds.
+A member's new pattern has no topics until a task has resolved it; only then does the group rebalance. All patterns of a
+group are resolved together, so that they cause a single rebalance: when a pattern or a topic is new, or after a long
+time, and never twice within ten seconds.
 
 Source: GroupMetadataManager.maybeUpdateRegularExpressions, handleRegularExpressionsResult; TopicRegexResolver.
 """
@@ -28,22 +28,22 @@ REGEX_REFRESH_MIN_INTERVAL_MS: Final = 10_000
 
 
 class RegexChange(Enum):
-    """What a heartbeat did to the member's pattern (UpdateRegularExpressionStatus)."""
+    """What a heartbeat changed in the member's pattern (UpdateRegularExpressionStatus)."""
 
     NONE = "none"
     UPDATED = "updated"
-    """There is another one, without topics so far."""
+    """The pattern changed, and has no topics yet."""
     UPDATED_AND_RESOLVED = "updated and resolved"
-    """There is another one whose topics are known, or none any more: the group has to rebalance."""
+    """The pattern changed to one with known topics, or to none: the group has to rebalance."""
 
     @property
     def is_change(self) -> bool:
-        """Whether the subscription is another one."""
+        """Whether the subscription changed."""
         return self != RegexChange.NONE
 
 
 def task_key(group_id: str) -> str:
-    """Key of the task which resolves a group's patterns."""
+    """Key of the task that resolves a group's patterns."""
     return f"{group_id}-regex"
 
 
@@ -54,9 +54,9 @@ def update_regexes(
     updated: ConsumerMember,
     records: list[CoordinatorRecord],
 ) -> RegexChange:
-    """Delete a pattern which the member was the last to use, and queue the task if there is need for one.
+    """Delete a pattern that only this member used, and queue the task if it is needed.
 
-    Raises Refused (INVALID_REGULAR_EXPRESSION) for a new pattern which is none.
+    Raises Refused (INVALID_REGULAR_EXPRESSION) for a new pattern that is invalid.
     """
     known = subscriptions_of(group).regexes
     old, new = member.subscribed_topic_regex, updated.subscribed_topic_regex
@@ -106,7 +106,7 @@ def _schedule(context: Context, group: ConsumerGroup, old: str | None, new: str 
 
 
 def resolve(image: MetadataImage, regexes: tuple[str, ...], now_ms: int) -> dict[str, ResolvedRegex]:
-    """Pattern -> the topics whose whole name it matches. One which is none has no topics."""
+    """Pattern -> the topics whose whole name it matches. An invalid pattern has no topics."""
     resolved = {}
     for regex in regexes:
         try:
@@ -120,7 +120,7 @@ def resolve(image: MetadataImage, regexes: tuple[str, ...], now_ms: int) -> dict
 
 
 def resolve_regexes(context: Context, group_id: str, regexes: tuple[str, ...]) -> Result:
-    """The task: write what the patterns are now resolved to; the epoch goes up if that changes any topic."""
+    """The task: write the topics of each pattern; the epoch is bumped if any topic changed."""
     group = context.group(group_id)
     if not isinstance(group, ConsumerGroup):
         return NOTHING

@@ -1,9 +1,7 @@
-"""Replay of a consumer group's records (GroupMetadataManager.replay of ConsumerGroup*, KIP-848): types 3 to
-8, 16.
+"""Replay of a consumer group's records (GroupMetadataManager.replay of ConsumerGroup*, KIP-848): types 3 to 8, 16.
 
-Each function takes the group and one record, and gives the group after it, or None when the record deletes
-it. A value of None is a tombstone. Tombstones for members, targets or patterns which are not there change
-nothing.
+Each function takes the group and one record, and returns the group after it, or None if the record deletes it. A value
+of None is a tombstone. Tombstones for unknown members, targets or patterns change nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -85,7 +83,7 @@ def replay_member_metadata(
 def replay_target_assignment_metadata(
     group: ConsumerGroup, _key: Struct, value: Struct | None, report: Report
 ) -> ConsumerGroup | None:
-    """ConsumerGroupTargetAssignmentMetadata (6): the epoch for which the targets are."""
+    """ConsumerGroupTargetAssignmentMetadata (6): the epoch for which the targets were computed."""
     return replay_target_metadata(group, value, report)
 
 
@@ -104,9 +102,9 @@ def replay_current_assignment(
 ) -> ConsumerGroup | None:
     """ConsumerGroupCurrentMemberAssignment (8): epoch, state and partitions of one member.
 
-    A partition which another member still holds is an anomaly (ConsumerGroup.addPartitionEpochs throws); best
-    effort believes the new record and leaves the other member's as it is. A tombstone takes everything from
-    the member, which stays until its metadata is deleted.
+    It is an anomaly if another member still owns a partition (ConsumerGroup.addPartitionEpochs throws); best effort
+    applies the new record and leaves the other member's as it is. A tombstone removes all partitions from the member,
+    which stays until its metadata is deleted.
     """
     member = group.members.get(key.member_id)
     if value is None:
@@ -137,7 +135,7 @@ def replay_current_assignment(
 def replay_regular_expression(
     group: ConsumerGroup, key: Struct, value: Struct | None, _report: Report
 ) -> ConsumerGroup | None:
-    """ConsumerGroupRegularExpression (16): the topics which a pattern resolved to."""
+    """ConsumerGroupRegularExpression (16): the topics to which a pattern was resolved."""
     if value is None:
         return with_fields(group, resolved_regexes=without(group.resolved_regexes, key.regular_expression))
     resolved = ResolvedRegex(tuple(value.topics), value.version, value.timestamp)
@@ -161,7 +159,7 @@ def _assigned(topics: Iterable[Struct], member_epoch: int) -> Mapping[str, Mappi
 
 
 def _assigned_to(member: ConsumerMember) -> list[tuple[str, int]]:
-    """What a member has, and what it is giving up; a partition that is both is in the list twice."""
+    """Partitions that a member has or is revoking; a partition that is both is in the list twice."""
     return [
         (topic_id, partition)
         for topics in (member.assigned, member.pending_revocation)
@@ -171,7 +169,7 @@ def _assigned_to(member: ConsumerMember) -> list[tuple[str, int]]:
 
 
 def _release(owners: Map[tuple[str, int], str], member: ConsumerMember) -> Map[tuple[str, int], str]:
-    """Owners without what the member holds; what another member took over meanwhile stays with that one."""
+    """Owners without the member's partitions; those that another member took over meanwhile stay with it."""
     released = owners.mutate()
     for place in _assigned_to(member):
         if released.get(place) == member.member_id:
@@ -182,7 +180,7 @@ def _release(owners: Map[tuple[str, int], str], member: ConsumerMember) -> Map[t
 def _moved(
     owners: Map[tuple[str, int], str], before: ConsumerMember, after: ConsumerMember, report: Report
 ) -> Map[tuple[str, int], str]:
-    """Owners once a member gave up what it owned and took what it owns now: mostly the same, and left alone then."""
+    """Owners after a member's assignment changed. Usually nothing changed, and the same map is returned."""
     member_id = after.member_id
     had, has_now = _assigned_to(before), _assigned_to(after)
     holders = [*map(owners.get, has_now)]
@@ -197,7 +195,7 @@ def _moved(
         return owners
     moved = owners.mutate()
     for place in given_up:
-        moved.pop(place, None)  # one that was being given up may be there twice
+        moved.pop(place, None)  # a partition that was being revoked may be listed twice
     for place in taken:
         owner = moved.get(place)
         if owner is not None:
@@ -211,7 +209,7 @@ def _moved(
 def _set_member(
     group: ConsumerGroup, member: ConsumerMember, *, owners: Map[tuple[str, int], str] | None = None
 ) -> ConsumerGroup:
-    """Put a member, and who owns what where that changed. Every update maps its instance id again, as in
+    """Put a member into the group, with changed owners if given. Every update also maps its instance id again, like
     ConsumerGroup.updateMember."""
     static_members = group.static_members
     if member.instance_id is not None:

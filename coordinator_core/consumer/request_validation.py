@@ -1,6 +1,6 @@
-"""What is checked of a heartbeat before it reaches a coordinator partition (GroupCoordinatorService).
+"""Checks of a heartbeat before it reaches a coordinator partition (GroupCoordinatorService).
 
-Problems are looked for in Kafka's order; the first one is reported.
+Problems are checked in Kafka's order; the first one is reported.
 """
 
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ from coordinator_core.member_epochs import (
 )
 
 MEMBER_ID_REQUIRED_FROM_VERSION: Final = 1
-"""From here on members make their ids themselves (KIP-1082)."""
+"""Members generate their own ids from this version on (KIP-1082)."""
 
 Problem = tuple[bool, str]
-"""Whether it is there, and how Kafka words it."""
+"""Whether the problem exists, and Kafka's message for it."""
 
 
 def refused_heartbeat(
     request: ConsumerGroupHeartbeatRequest, assignors: tuple[str, ...], api_version: int
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """The answer to a heartbeat with which something is wrong, or None (throwIfConsumerGroupHeartbeatRequestIsInvalid).
+    """The response to an invalid heartbeat, or None (throwIfConsumerGroupHeartbeatRequestIsInvalid).
 
-    `assignors`: those of group.consumer.assignors. `api_version` of the request.
+    `assignors`: those of group.consumer.assignors. `api_version`: that of the request.
     """
     for problems in (_of_ids(request, api_version), _of_epoch(request)):
         text = next((text for is_there, text in problems if is_there), None)
@@ -54,7 +54,9 @@ def _of_ids(request: ConsumerGroupHeartbeatRequest, api_version: int) -> Iterato
 
 
 def _of_epoch(request: ConsumerGroupHeartbeatRequest) -> Iterator[Problem]:
-    """Whoever joins says all of itself. No names or an empty pattern are fine: a member may read nothing."""
+    """A joining member has to send all fields. An empty list of names or an empty pattern is valid: a member may read
+    nothing.
+    """
     is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     yield is_joining and request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."

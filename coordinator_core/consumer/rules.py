@@ -1,4 +1,4 @@
-"""What the operations of all group types (offsets, deletion, lists) ask of a consumer group (ConsumerGroup)."""
+"""The rules of a consumer group for operations on all group types: offsets, deletion, lists (ConsumerGroup)."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ from coordinator_core.kafka_versions import Since
 from coordinator_core.offsets.state import CommittedOffset
 
 OFFSET_COMMIT_FROM_VERSION: Final = 9
-"""OffsetCommit: members of the consumer protocol need this version at least; it has the member epoch."""
+"""OffsetCommit: members of the consumer protocol need at least this version, which has the member epoch."""
 
 
 class ConsumerGroupRules:
@@ -35,8 +35,8 @@ class ConsumerGroupRules:
     ) -> CheckPartition | None:
         """ConsumerGroup.validateOffsetCommit.
 
-        The member's epoch commits everything. An older one commits what the member has owned since then or before: a
-        commit may be on its way while the member moves on (KIP-1251).
+        With the member's epoch, any partition may be committed. With an older epoch, only partitions that the member
+        has owned since then or longer: a commit may be in flight while the member moves on (KIP-1251).
         """
         epoch = committer.generation_id_or_member_epoch
         if epoch < 0 and not group.members:
@@ -58,7 +58,8 @@ class ConsumerGroupRules:
             raise _stale(member, f"{what} is newer than current member epoch {member.member_epoch}.")
 
         def check_partition(topic: str, topic_id: str, partition: int) -> None:
-            # TxnOffsetCommit had names only, OffsetCommit before version 10 too, but there Kafka does not look them up.
+            # TxnOffsetCommit had only names; so has OffsetCommit before version 10, but there Kafka does not look them
+            # up
             has_name_only = committer.is_transactional and not Since.TXN_COMMITS_HAVE_TOPIC_IDS.holds_in(
                 context.config.kafka_version
             )
@@ -73,7 +74,7 @@ class ConsumerGroupRules:
         return check_partition
 
     def validate_offset_fetch(self, group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-        """Who gives a member id reads at the member's epoch only."""
+        """A request with a member id must have the member's epoch."""
         if member_id is None and member_epoch < 0:
             return
         member = member_of(group, member_id or "")
@@ -83,15 +84,15 @@ class ConsumerGroupRules:
             raise _stale(member, f"The received {what} {member_epoch} does not match {expected}.")
 
     def validate_offset_delete(self, group: ConsumerGroup) -> None:
-        """Always: topics which members read are looked at one by one."""
+        """Always allowed: subscribed topics are checked one by one."""
 
     def validate_delete_group(self, group: ConsumerGroup) -> None:
-        """Only without members."""
+        """Allowed only without members."""
         if group.members:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
 
     def tombstones(self, context: Context, group: ConsumerGroup) -> tuple[CoordinatorRecord, ...]:
-        """From the leaves up, as replay wants them; the legacy record is deleted whether it is there or not."""
+        """From the leaves up, as replay requires; the legacy record is deleted whether or not it exists."""
         targets = group.target_assignment
         return (
             *(current_assignment_tombstone(group.group_id, member_id) for member_id in sorted(group.members)),
@@ -104,11 +105,11 @@ class ConsumerGroupRules:
         )
 
     def is_subscribed_to(self, group: ConsumerGroup, topic: str) -> bool:
-        """By name or by a pattern which was resolved to it."""
+        """Whether a member is subscribed by name, or by a pattern that was resolved to the topic."""
         return topic in subscriptions_of(group).topic_names
 
     def is_empty(self, group: ConsumerGroup) -> bool:
-        """Without members."""
+        """Whether it has no members."""
         return not group.members
 
     def should_expire(self, group: ConsumerGroup) -> bool:
@@ -116,25 +117,25 @@ class ConsumerGroupRules:
         return True
 
     def expiration_base(self, group: ConsumerGroup) -> BaseTimestamp | None:
-        """Since the commit."""
+        """Offsets expire by the time of the commit."""
         return _commit_timestamp
 
     def refresh_on_commit(self, context: Context, group: ConsumerGroup, member_id: str) -> None:
-        """A commit is no heartbeat."""
+        """Nothing: a commit is not a heartbeat."""
 
     def listed(self, group: ConsumerGroup) -> ListedGroup:
-        """The line of ListGroups."""
+        """The group's entry in ListGroups."""
         return ListedGroup(group.group_id, "consumer", group.state.value, self.type_name)
 
 
 def _assignment_epoch(member: ConsumerMember, topic_id: str, partition: int) -> int | None:
-    """Since which epoch the member holds the partition, or None where it does not."""
+    """The epoch since which the member has the partition, or None if it does not have it."""
     partition_epochs = member.assigned.get(topic_id, {}).get(partition)
     return member.pending_revocation.get(topic_id, {}).get(partition) if partition_epochs is None else partition_epochs
 
 
 def _stale(member: ConsumerMember, text: str) -> Refused:
-    """A member of the classic protocol knows its epoch as its generation."""
+    """The error for an old epoch: a member of the classic protocol knows its epoch as its generation."""
     is_classic = member.classic_member_metadata is not None
     return Refused(ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH, text)
 

@@ -1,7 +1,7 @@
-"""What the members of a consumer group are subscribed to, taken together (ConsumerGroup, ModernGroup).
+"""The subscriptions of all members of a consumer group together (ConsumerGroup, ModernGroup).
 
-Kafka keeps these counts up to date with each record. Here they are made from the members when first asked for, each
-on its own, and kept with the group as long as no record changes it: a heartbeat which changes nothing asks for nothing.
+Kafka updates these counts with each record. Here each is computed from the members on demand, and cached with the group
+until a record changes it: a heartbeat that changes nothing computes nothing.
 """
 
 from collections import Counter
@@ -15,14 +15,14 @@ from coordinator_core.java.timeline import timeline_capacity_after, timeline_ord
 
 
 class Subscriptions:
-    """Counts over the members of one group at one time. Counters: do not change them."""
+    """Counts over the members of one group at one time. Do not modify the counters."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._group = group
 
     @cached_property
     def by_name(self) -> Counter[str]:
-        """Topic name -> how many members name it."""
+        """Topic name -> how many members subscribe to it by name."""
         return count_names(self._group.members.values())
 
     @cached_property
@@ -59,29 +59,29 @@ class Subscriptions:
 
     @cached_property
     def subscription_type(self) -> SubscriptionType:
-        """Whether all members subscribe alike. Patterns count as they were when a member last changed: Kafka infers
-        the type only then.
+        """Whether all members have the same subscription. Patterns count with their topics at the last change of a
+        member: Kafka infers the type only then.
         """
         by_regex = count_resolved(self._group.subscription_regexes.values())
         return subscription_type(self.by_name, by_regex, self.regexes, len(self._group.members))
 
     @cached_property
     def topic_names(self) -> frozenset[str]:
-        """All topics, by name or by pattern."""
+        """All topics subscribed to by name or by pattern."""
         return frozenset(self.by_name) | frozenset(self.by_regex)
 
 
 def subscriptions_of(group: ConsumerGroup) -> Subscriptions:
-    """The counts of a group, kept with it."""
+    """The counts of a group, cached with it."""
     found = group.subscriptions
     if not isinstance(found, Subscriptions):
         found = Subscriptions(group)
-        object.__setattr__(group, "subscriptions", found)  # not part of the state: made of it
+        object.__setattr__(group, "subscriptions", found)  # not part of the state, but derived from it
     return found
 
 
 def count_names(members: Iterable[ConsumerMember]) -> Counter[str]:
-    """Topic name -> how many of the members name it."""
+    """Topic name -> how many of the members subscribe to it by name."""
     return Counter(name for member in members for name in set(member.subscribed_topic_names))
 
 
@@ -93,9 +93,10 @@ def count_resolved(regexes: Iterable[ResolvedRegex]) -> Counter[str]:
 def subscription_type(
     by_name: Counter[str], by_regex: Counter[str], regexes: Counter[str], member_count: int
 ) -> SubscriptionType:
-    """ConsumerGroup.subscriptionType: all name the same topics, or all use one pattern and name none.
+    """ConsumerGroup.subscriptionType: homogeneous if all members name the same topics, or all use one pattern and no
+    names.
 
-    Counts which are not positive are no subscriptions.
+    Counts of zero or less are no subscriptions.
     """
     topics = [name for name in by_name.keys() | by_regex.keys() if by_name[name] > 0 or by_regex[name] > 0]
     patterns = [count for count in regexes.values() if count > 0]
@@ -112,5 +113,7 @@ def asked_order(assignors: Counter[str]) -> list[str]:
 
 
 def preferred_assignor(assignors: Counter[str]) -> str | None:
-    """The assignor which most ask for, the first of equals; None where nobody asks (preferredServerAssignor)."""
+    """The assignor that most members ask for, on a tie the first; None if no member asks for one
+    (preferredServerAssignor).
+    """
     return max(asked_order(assignors), key=assignors.__getitem__, default=None)

@@ -1,7 +1,7 @@
-"""The target assignment of a consumer group: which member is to own which partitions (TargetAssignmentBuilder).
+"""The target assignment of a consumer group: which member should own which partitions (TargetAssignmentBuilder).
 
-It is computed in the heartbeat which finds the group ahead of it, and not more often than the assignment interval
-allows: until then the group stays Assigning and members go by the old one. The assignor runs in the heartbeat itself:
+It is computed in the first heartbeat after the group epoch was bumped, and not more often than the assignment interval
+allows: until then the group stays Assigning and members use the old target. The assignor runs in the heartbeat itself:
 Kafka 4.3 reads `group.consumer.assignor.offload.enable` but does not offload yet.
 """
 
@@ -40,14 +40,14 @@ RANGE: Final = "range"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one member is to own, as of which group epoch."""
+    """What one member should own, and the group epoch of this target."""
 
     epoch: int
     partitions: Partitions
 
 
 def last_target(group: ConsumerGroup, member: ConsumerMember) -> Target:
-    """The target as it was: a static member's is that of whoever has its instance id."""
+    """The existing target; for a static member, that of the current member with its instance id."""
     member_id: str | None = member.member_id
     if member.instance_id is not None:
         member_id = group.static_members.get(member.instance_id)
@@ -56,9 +56,9 @@ def last_target(group: ConsumerGroup, member: ConsumerMember) -> Target:
 
 
 def can_update_target(assignment_timestamp_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Whether the next target may be computed (canComputeNextTargetAssignment). Timestamp 0: none is known.
+    """Whether the next target may be computed (canComputeNextTargetAssignment). Timestamp 0: unknown.
 
-    Without an interval it always may: the way out where the clock was set back far.
+    Without an interval it always may, which is the remedy after a clock was set back far.
     """
     return assignment_timestamp_ms == 0 or interval_ms == 0 or now_ms >= assignment_timestamp_ms + interval_ms
 
@@ -72,10 +72,10 @@ def update_target(
     subscription_type: SubscriptionType | None,
     records: list[CoordinatorRecord],
 ) -> Target:
-    """The member's target. Where it is computed again, `records` get the targets which changed, then their epoch.
+    """The member's target. If it is computed, the targets that changed and then their epoch are appended to `records`.
 
-    `member` is the member before, `updated` after; neither need be in the group yet. `subscription_type` None: as the
-    group has it. Raises Refused (UNKNOWN_SERVER_ERROR) where the assignor fails.
+    `member` is the member before, `updated` after the request; neither has to be in the group yet. `subscription_type`
+    None: that of the group. Raises Refused (UNKNOWN_SERVER_ERROR) where the assignor fails.
     """
     interval_ms = context.group_setting(group.group_id, "consumer_assignment_interval_ms")
     is_behind = group.assignment_epoch < group_epoch
@@ -83,7 +83,7 @@ def update_target(
         return last_target(group, updated)
     name = assignor_name(context, group, member, updated)
     if name not in ASSIGNORS:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # asked for under other settings; a request is checked before
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # set under earlier settings; requests are checked before
     kind = subscription_type or subscriptions_of(group).subscription_type
     spec = group_spec(context.image, group, updated, kind, context.config.kafka_version)
     try:
@@ -95,7 +95,7 @@ def update_target(
     for member_id, member_spec in spec.members.items():
         topic_count = len(member_spec.subscribed_topic_ids)
         if name == RANGE and spec.subscription_type == SubscriptionType.HETEROGENEOUS:
-            # sized by the names, be there such topics or not
+            # sized by the number of names, whether or not the topics exist
             topic_count = len(
                 subscribed_names(group, updated if member_id == updated.member_id else group.members[member_id])
             )
@@ -109,8 +109,8 @@ def update_target(
 def _written_target(
     context: Context, group: ConsumerGroup, updated: ConsumerMember, member_id: str
 ) -> Partitions | None:
-    """The target of a member as the log has it; that of one who takes the place of a static member is written with it,
-    in the same heartbeat."""
+    """The target of a member in the log. For a member that replaces a static one, it is written in the same
+    heartbeat."""
     if (
         member_id == updated.member_id
         and updated.instance_id is not None
@@ -123,7 +123,7 @@ def _written_target(
 def preferred_assignor_changed(
     context: Context, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember
 ) -> bool:
-    """Whether the members prefer another assignor once this one is as it is now, in a release for which that counts."""
+    """Whether this member's update changes the preferred assignor, in a release where that matters."""
     if not Since.PREFERRED_ASSIGNOR_BUMPS_EPOCH.holds_in(context.config.kafka_version):
         return False
     before = preferred_assignor(subscriptions_of(group).assignors) or context.config.group_consumer_assignors[0]
@@ -131,10 +131,10 @@ def preferred_assignor_changed(
 
 
 def assignor_name(context: Context, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember) -> str:
-    """The assignor which most members ask for, this one's new wish counted; else the first of the broker's.
+    """The assignor that most members ask for, with this member's new choice; otherwise the first of the broker's.
 
-    Among equals it is the first of a HashMap that was copied just large enough; there a wish which nobody had, be it
-    that this member only repeats it, comes first (ConsumerGroup.computePreferredServerAssignor).
+    On a tie it is the first in a HashMap copied just large enough, in which an assignor that no other member asked for
+    comes first, even if this member only repeats its choice (ConsumerGroup.computePreferredServerAssignor).
     """
     asked = subscriptions_of(group).assignors
     counts: HashMap[str, int] = HashMap(string_hash_code, capacity_of_map_copy(len(asked)))
@@ -158,9 +158,9 @@ def group_spec(
     subscription_type: SubscriptionType,
     version: KafkaVersion = DEFAULT_VERSION,
 ) -> GroupSpec:
-    """The group with the member as it is now, and without the one that it replaces, in Kafka's orders.
+    """The group with the updated member, and without the one that it replaces, in the order of Kafka's maps.
 
-    Up to 4.3 that one is in the map for a while, which may grow by it.
+    Up to 4.3 the replaced one is in the map temporarily, which may enlarge the map.
     """
     replaced_id = None if updated.instance_id is None else group.static_members.get(updated.instance_id)
     members: HashMap[str, MemberSpec] = HashMap(string_hash_code)
@@ -200,10 +200,10 @@ def _set_of(names: tuple[str, ...]) -> HashSet[str]:
 
 
 def in_assignor_order(name: str, spec: MemberSpec, partitions: Partitions, topic_count: int) -> Partitions:
-    """A new target in the order in which Kafka's assignor leaves it: it is written so, and read back so.
+    """A new target in the order in which Kafka's assignor leaves it: records have this order.
 
-    The uniform assignor copies what the member had and works on the copy; range starts with an empty map, which it
-    makes for `topic_count` topics.
+    The uniform assignor modifies a copy of what the member had; range starts with an empty map sized for `topic_count`
+    topics.
     """
     if name == RANGE:
         fresh: HashMap[str, tuple[int, ...]] = HashMap(uuid_hash_code, int(topic_count / LOAD_FACTOR + 1))
@@ -221,6 +221,6 @@ def in_assignor_order(name: str, spec: MemberSpec, partitions: Partitions, topic
             del copy[topic_id]
     for topic_id, numbers in partitions.items():
         for _ in set(numbers).difference(had.get(topic_id, ())):
-            copy.compute_if_absent(topic_id, tuple)  # once a partition: the table may grow each time
+            copy.compute_if_absent(topic_id, tuple)  # called once for each partition: the table may grow each time
         copy[topic_id] = numbers
     return dict(copy.items())

@@ -1,8 +1,8 @@
-"""Timers of members of consumer groups: their keys, which are Kafka's, and the names of what they run.
+"""Timers of members of consumer groups: their keys, which are Kafka's, and the names of the commands they run.
 
-Every member has a session. A member of the consumer protocol also has a rebalance time-out, from the time when it is
-asked to give up partitions until it has. A member of the classic protocol has time-outs of JoinGroup and SyncGroup
-instead. Whichever runs out, the member goes.
+Every member has a session. A member of the consumer protocol also has a rebalance timeout, from the time when it is
+asked to revoke partitions until it has done so. A member of the classic protocol has timeouts for JoinGroup and
+SyncGroup instead. Whichever expires, the member is removed.
 """
 
 from typing import Final
@@ -15,23 +15,23 @@ EXPIRE_REBALANCE: Final = "consumer_expire_rebalance"
 
 
 def join_key(group_id: str, member_id: str) -> str:
-    """Key of the timer which finds that a classic member, asked to rejoin, has not."""
+    """Key of the timer for a classic member that has to rejoin."""
     return f"join-{group_id}-{member_id}"
 
 
 def sync_key(group_id: str, member_id: str) -> str:
-    """Key of the timer which finds that a classic member has not synced."""
+    """Key of the timer for a classic member that has to sync."""
     return f"sync-{group_id}-{member_id}"
 
 
 def schedule_session(context: Context, group_id: str, member_id: str, delay_ms: int | None = None) -> None:
-    """Restart the session of a member; without delay it lasts as the settings of the group, or broker, say."""
+    """Restart the session of a member. The default delay is the setting of the group or the broker."""
     delay_ms = context.group_setting(group_id, "consumer_session_timeout_ms") if delay_ms is None else delay_ms
     _schedule_fence(context, session_key(group_id, member_id), delay_ms, group_id, member_id)
 
 
 def schedule_rebalance(context: Context, group_id: str, member_id: str, member_epoch: int, delay_ms: int) -> None:
-    """Give a member so long to leave this epoch."""
+    """Set the time within which a member has to leave this epoch."""
     context.schedule(
         rebalance_key(group_id, member_id),
         delay_ms,
@@ -44,34 +44,34 @@ def schedule_rebalance(context: Context, group_id: str, member_id: str, member_e
 
 
 def cancel_rebalance(context: Context, group_id: str, member_id: str) -> None:
-    """The member has given up its partitions."""
+    """Cancel the timer: the member has revoked its partitions."""
     context.cancel(rebalance_key(group_id, member_id))
 
 
 def schedule_join_if_absent(context: Context, group_id: str, member_id: str, delay_ms: int) -> None:
-    """Give a classic member so long to rejoin; what it has left of an earlier call stays."""
+    """Set the time within which a classic member has to rejoin, unless it is set already."""
     key = join_key(group_id, member_id)
     if context.coordinator.timers.get(key) is None:
         _schedule_fence(context, key, delay_ms, group_id, member_id)
 
 
 def cancel_join(context: Context, group_id: str, member_id: str) -> None:
-    """The member has rejoined."""
+    """Cancel the timer: the member has rejoined."""
     context.cancel(join_key(group_id, member_id))
 
 
 def schedule_sync(context: Context, group_id: str, member_id: str, delay_ms: int) -> None:
-    """Give a classic member so long to sync."""
+    """Set the time within which a classic member has to sync."""
     _schedule_fence(context, sync_key(group_id, member_id), delay_ms, group_id, member_id)
 
 
 def cancel_sync(context: Context, group_id: str, member_id: str) -> None:
-    """The member has synced."""
+    """Cancel the timer: the member has synced."""
     context.cancel(sync_key(group_id, member_id))
 
 
 def cancel_all(context: Context, group_id: str, member_id: str) -> None:
-    """The member is gone."""
+    """Cancel all timers of a removed member."""
     for key in (session_key, rebalance_key, join_key, sync_key):
         context.cancel(key(group_id, member_id))
 

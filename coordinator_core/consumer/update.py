@@ -1,4 +1,5 @@
-"""What a member's heartbeat or JoinGroup changes of its group: its own record, the hash of topics, the group epoch."""
+"""What a member's heartbeat or JoinGroup changes in its group: its own record, the hash of the topics, the group
+epoch."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,26 +18,27 @@ from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 
 METADATA_REFRESH_INTERVAL_MS: Final = 2**31 - 1
-"""How long the hash of a group's topics is believed while no metadata change tells otherwise; fixed in Kafka."""
+"""How long the hash of a group's topics is valid without a metadata change; fixed in Kafka."""
 
 
 @dataclass(slots=True)
 class MetadataWatch:
-    """What only the coordinator's memory knows of topics and consumer groups. Lost at a reload."""
+    """What is known about topics and consumer groups only in the coordinator's memory. Lost at a reload."""
 
     image: MetadataImage = field(default_factory=MetadataImage)
-    """The image before the next change: what is not in it is new then."""
+    """The image before the next change: topics that are not in it are new then."""
     version_with_new_topics: int = 0
-    """Version of the last image which brought topics, that of a load included (lastMetadataImageWithNewTopics)."""
+    """Version of the last image that brought topics, including the image at loading
+    (lastMetadataImageWithNewTopics)."""
     refreshes: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Group id -> (until when its hash is believed, epoch ms; group epoch at which it was made). A group epoch below
-    that means that the log refused the record (ModernGroup.DeadlineAndEpoch)."""
+    """Group id -> (until when its hash is valid, epoch ms; group epoch at which it was computed). A lower group epoch
+    means that the log refused the record (ModernGroup.DeadlineAndEpoch)."""
 
 
 def member_changed(
     group_id: str, member: ConsumerMember, updated: ConsumerMember, records: list[CoordinatorRecord]
 ) -> bool:
-    """Write the member where anything of it changed; whether its topic names did (hasMemberSubscriptionChanged)."""
+    """Append the member's record if it changed. Returns whether its topic names did (hasMemberSubscriptionChanged)."""
     before, after = frozenset(member.subscribed_topic_names), frozenset(updated.subscribed_topic_names)
     if before == after and _without_names(member) == _without_names(updated):
         return False
@@ -45,7 +47,7 @@ def member_changed(
 
 
 def _without_names(member: ConsumerMember) -> tuple[object, ...]:
-    """What a heartbeat may change of a member, names aside, whose order is none."""
+    """What a heartbeat may change in a member, except the names, whose order does not matter."""
     return (
         member.instance_id,
         member.rack_id,
@@ -65,9 +67,9 @@ def is_metadata_expired(context: Context, group: ConsumerGroup) -> bool:
 
 
 def believe_metadata(context: Context, group: ConsumerGroup, group_epoch: int) -> None:
-    """The group's topics were looked at, in this epoch.
+    """Note that the group's topics were looked up in this epoch.
 
-    Not for a group that no record has made yet: Kafka notes this on an object which it then throws away.
+    Not for a group that no record has created yet: Kafka notes it on an object that it then discards.
     """
     if context.group(group.group_id) is group:
         deadline_ms = context.now_ms + METADATA_REFRESH_INTERVAL_MS
@@ -75,7 +77,7 @@ def believe_metadata(context: Context, group: ConsumerGroup, group_epoch: int) -
 
 
 def forget_metadata(context: Context, group_id: str) -> None:
-    """A group of this id is about to be made: what was known of an earlier one is void."""
+    """A group with this id is about to be created: discard what was known about an earlier one."""
     context.live(MetadataWatch).refreshes.pop(group_id, None)
 
 
@@ -88,9 +90,9 @@ def update_metadata(
     *,
     bump: bool,
 ) -> tuple[int, SubscriptionType]:
-    """(Group epoch, subscription type) with the member as it is now (updateSubscriptionMetadata).
+    """(group epoch, subscription type) with the updated member (updateSubscriptionMetadata).
 
-    The epoch goes up if it must (`bump`) or if the topics are not what they were.
+    The epoch is bumped if required (`bump`) or if the topics changed.
     """
     known = subscriptions_of(group)
     regexes, by_regex = known.regexes.copy(), known.by_regex
@@ -118,7 +120,7 @@ def update_metadata(
 
 
 def watch_metadata(context: Context, changed_topics: frozenset[str]) -> None:
-    """New metadata: groups which read one of these topics have to look at them (onMetadataUpdate)."""
+    """Apply new metadata: groups that read one of these topics have to look them up again (onMetadataUpdate)."""
     watch = context.live(MetadataWatch)
     before, watch.image = watch.image, context.image
     if any(_is_new(name, before, context.image) for name in changed_topics):
