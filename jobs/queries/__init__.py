@@ -1,1 +1,1 @@
-"""Questions to the tables, and their answers."""
+"""Queries over the tables, and their output."""

@@ -1,12 +1,13 @@
-"""Silver at a time: groups, members, committed offsets and share partitions as the coordinators had them then.
+"""Silver as of a time: groups, members, committed offsets and share partitions as the coordinators had them then.
 
-Files are read with pyarrow, row groups that cannot matter left out: no Spark is needed. Ids are compared as values and
-reach no query text, so whatever they hold they match themselves and nothing else.
+Files are read with pyarrow, without Spark; row groups that statistics exclude are skipped. Ids are compared as values
+and never become part of a query text, so they match only themselves.
 
-At a time T holds what was written until T, T included. Intervals tell it by their ends; what an interval only knows
-for its own end (epochs, states) comes from the events until T. In a log partition whose records go back in time, or
-have none, T is one or more places (`coordinator_core.moments`), and what holds there is decided by log offsets. Where a
-coordinator topic got more partitions, a group is where Kafka looks for it (`jobs.silver.homes`).
+"As of T" includes what was written at T. Intervals are selected by their ends; fields that an interval only has for its
+own end (epochs, states) come from the events up to T. In a log partition whose timestamps go back, or are missing, T
+corresponds to one or more log offsets (`coordinator_core.moments`), and rows are selected by log offset. After a
+coordinator topic got more partitions, a group's rows are those of the log partition that Kafka uses for it
+(`jobs.silver.homes`).
 """
 
 from collections import defaultdict, deque
@@ -72,7 +73,7 @@ from schemas.tables.silver import (
 )
 
 SAMPLE_AGE_MAX_MS: Final = InferenceSettings().lag_sample_age_max_ms
-"""A sampled log end which is older than this says nothing of the lag now, by default."""
+"""Default maximum age of a sampled end offset that is used for lag."""
 COMMIT_TEXTS: Final = ("group_id", "topic", "topic_id", "outcome", "change")
 INTERVAL_COLUMNS: Final = ("valid_from", "valid_to", "to_log_offset")
 ASSIGNMENT_COLUMNS: Final = (
@@ -106,10 +107,10 @@ RECORD_TIMES: Final = (
     (GROUP_MEMBERS, "from_log_offset", "valid_from"),
     (MEMBER_ASSIGNMENTS, "from_log_offset", "valid_from"),
 )
-"""Tables with rows of groups' own records, and their columns of the records' log offsets and times."""
+"""Tables with rows of groups' own records, and their columns with log offset and timestamp of the record."""
 CLOCK_ROWS_MAX: Final = 5_000_000
-"""So many commits or share states are gone through for places in which the time goes back, where all groups are asked
-for: of more of them the groups' own records decide, which are few."""
+"""Above this number of commits or share states, a query for all groups does not search them for clock steps, but
+only the groups' other records, which are few."""
 GROUPS_LOG: Final = consumer_offsets.TOPIC
 SHARES_LOG: Final = share_group_state.TOPIC
 T = TypeVar("T")
@@ -117,7 +118,7 @@ R = TypeVar("R")
 
 
 class SilverAt:
-    """Silver of one cluster at one time. `at_ms` None: the newest. `group_ids` None: all groups."""
+    """Silver of one cluster as of a time. `at_ms` None: the newest state. `group_ids` None: all groups."""
 
     def __init__(
         self, warehouse: Warehouse, cluster_id: str, at_ms: int | None = None, group_ids: Collection[str] | None = None
@@ -129,41 +130,42 @@ class SilverAt:
         self._places = cache(lambda: CoordinatorPartitions(self._whole.read(COORDINATOR_PARTITIONS)))
         self._counts = cache(partial(partition_counts, warehouse, cluster_id))
         self._log_ends: Mapping[LogPartition, int] = {}
-        """Where the time is in log partitions in which it does not decide by itself, exclusive."""
+        """For log partitions in which timestamps do not decide: the end offset (exclusive) that corresponds to the
+        time."""
         self.passed: Mapping[LogPartition, tuple[int, ...]] = {}
-        """Log partitions that have the time more than once, and the log ends (exclusive), as `passages` found them."""
+        """Log partitions that pass the time several times, with the end offsets (exclusive); set by `passages`."""
         self.untimed: Mapping[LogPartition, Untimed] = {}
-        """Records without a time that may be of before or after, as `passages` found them."""
+        """Records without a timestamp that may be from before or after the time; set by `passages`."""
         self.moves: Sequence[Move] = ()
-        """Groups with records of the past in other log partitions, as `left_behind` found them."""
+        """Groups that have obsolete records in other log partitions; set by `left_behind`."""
         self.at_ms = at_ms
         self._group_ids = None if group_ids is None else pa.array(sorted(set(group_ids)), pa.string())
 
     def of_groups(self, group_ids: Collection[str]) -> Self:
-        """Some groups, of the same runs at the same time."""
+        """The same runs and time, for other groups."""
         those = copy(self)
         those._group_ids = pa.array(sorted(set(group_ids)), pa.string())
         return those
 
     def at(self, at_ms: int) -> Self:
-        """The same groups of the same runs, at another time."""
+        """The same runs and groups, as of another time."""
         then = copy(self)
         then.at_ms = at_ms
         then._log_ends = {}
         return then
 
     def behind(self, log_ends: Mapping[LogPartition, int]) -> Self:
-        """The same groups at the same time, which is at these ends (exclusive) of some log partitions."""
+        """The same groups and time, at these end offsets (exclusive) of some log partitions."""
         there = copy(self)
         there._log_ends = dict(log_ends)
         return there
 
     def passages(self, *, with_offsets: bool = True) -> list[Self]:
-        """The same groups at the same time, once for each place in the log where it may be: mostly one, itself. The
-        last one is the furthest in the log.
+        """The same groups and time, once for each position in the log that corresponds to the time, in log order:
+        mostly one.
 
-        `with_offsets`: the places of commits and share states count. Of all groups together they are left out where
-        they are too many to be gone through for this alone.
+        `with_offsets`: consider positions of commits and share states. For all groups they are skipped where there are
+        too many rows.
         """
         if self.at_ms is None:
             return [self]
@@ -187,12 +189,12 @@ class SilverAt:
         return passages
 
     def log_end(self, log: LogPartition) -> int | None:
-        """Where the time is in a log partition (exclusive), where it does not decide by itself."""
+        """The end offset (exclusive) of a log partition at the time, where timestamps do not decide; else None."""
         return self._log_ends.get(log)
 
     def _own_records(self, *, with_offsets: bool) -> dict[LogPartition, tuple[I64, I64]]:
-        """Offsets and times (`NO_TIME` for none) of the records of the groups in question, by log partition and in its
-        order, one a log offset: as far as silver has rows of them."""
+        """Log offsets and timestamps (`NO_TIME` if missing) of the groups' records, one per offset, in log order, by
+        log partition, as far as silver has rows of them."""
         parts: list[tuple[str, I64, I64, I64]] = []
         for table, offset, time in RECORD_TIMES:
             rows = self.scan(table, ("log_partition", offset, time))
@@ -201,7 +203,8 @@ class SilverAt:
             names = ("outcome", "log_partition", "log_offset", "applied_log_offset", "applied_at", "commit_time")
             for rows, is_asked in self._row_groups(OFFSET_COMMITS, names, ("outcome",)):
                 chosen = rows.filter(pa.array(is_asked & (indices_in(rows["outcome"], ("APPLIED",)) == 0)))
-                # of a record without a time the value has one, in most versions; a transaction's marker has no value
+                # where a record has no timestamp, its value has one in most versions; transaction markers have no such
+                # value
                 is_own = pc.equal(chosen["log_offset"], chosen["applied_log_offset"])
                 said = pc.if_else(is_own, chosen["commit_time"], pa.scalar(None, TIMESTAMP_TYPE))
                 chosen = chosen.append_column("time", pc.coalesce(chosen["applied_at"], said))
@@ -217,7 +220,8 @@ class SilverAt:
         return sum(file.row_count or 0 for file in self._files(table))
 
     def groups(self, *, with_offsets: bool = False) -> list[Group]:
-        """The groups there are, as Kafka's tools sort them; committed offsets and share starts only if asked for."""
+        """The groups, sorted like in Kafka's tools. Committed offsets and share start offsets only with
+        `with_offsets`."""
         newest = self._newest_commits() if with_offsets else None
         left = self.left_behind()
         generations = left.present(self.open_rows(GROUP_GENERATIONS))
@@ -244,7 +248,8 @@ class SilverAt:
         return sorted(groups, key=lambda group: string_order(group.group_id))
 
     def _streams_assignors(self) -> dict[str, str]:
-        """Assignors that streams groups are configured with by then: no record of theirs names one (Kafka 4.4)."""
+        """Assignors from the configs of streams groups by then: no record of a streams group contains one (Kafka
+        4.4)."""
         if self.at_ms is None:
             holds = pc.field("valid_to").is_null()
         else:
@@ -255,7 +260,7 @@ class SilverAt:
         return {row["resource_name"]: row["value"] for row in rows if row["value"]}
 
     def open_rows(self, table: Table, *conditions: Any) -> list[dict[str, Any]]:
-        """Rows of an interval table that hold at the time, in the order of their key. Times are datetimes."""
+        """Rows of an interval table that are valid at the time, in the order of their key. Times are datetimes."""
         names = tuple(name for name in table.column_names if name not in table.partition_by)
         rows: list[dict[str, Any]] = self.scan(table, names, self.holds(), *conditions).to_pylist()
         keys = [name for name in table.key if name in names]
@@ -266,39 +271,39 @@ class SilverAt:
         return _committed(self._newest_commits(), self.left_behind())
 
     def _newest_commits(self) -> pa.Table:
-        """The commit or deletion of each group, log partition and partition that took effect last."""
+        """The last applied commit or deletion of each group, log partition and topic partition."""
         return newest_of(self._applied_commits((*COMMIT_KEY, *COMMIT_VALUES)))
 
     def left_behind(self) -> LeftBehind:
-        """Log partitions of `__consumer_offsets` whose records of a group are of the past by then, since the topic got
-        more partitions."""
+        """Groups that moved to another log partition of `__consumer_offsets` by then, with those that have obsolete
+        records of them."""
         left = self._places().left_behind(GROUPS_LOG, self.at_ms, self._asked())
         self.moves = tuple(left.moves.values())
         return left
 
     def left_at(self) -> dict[tuple[str, int], int]:
-        """By group and former log partition of `__consumer_offsets`, when the group was there last (epoch ms,
-        exclusive)."""
+        """By group and former log partition of `__consumer_offsets`: when Kafka last used it for the group (epoch
+        ms, exclusive)."""
         return self._places().left_at(GROUPS_LOG)
 
     def _asked(self) -> list[str] | None:
-        """The groups in question; None: all."""
+        """The selected groups; None: all."""
         if self._group_ids is None:
             return None
         group_ids: list[str] = self._group_ids.to_pylist()
         return group_ids
 
     def partition_counts(self, topic: str) -> PartitionCounts:
-        """The number of partitions of a coordinator topic."""
+        """The partition counts of a coordinator topic."""
         return self._counts()[topic]
 
     def topic_partition_counts(self) -> Mapping[str, Sequence[tuple[int, int]]]:
-        """By topic, from when (epoch ms) it had how many partitions, as far as that is known now."""
+        """By topic, its known partition counts, each with the time (epoch ms) from which it applies."""
         files = SilverFiles({PARTITION_COUNTS.full_name: self._whole.files(PARTITION_COUNTS)})
         return topic_partition_counts(counts_by_id(files))
 
     def failures(self) -> list[ReplayFailure]:
-        """What of the groups in question the last run could not replay."""
+        """What the last run failed to replay of the selected groups."""
         asked = None if self._group_ids is None else set(self._group_ids.to_pylist())
         failures = chain.from_iterable(read_failures(self._whole).values())
         return [it for it in failures if asked is None or it.group_id is None or it.group_id in asked]
@@ -311,30 +316,31 @@ class SilverAt:
         return rows
 
     def quarantined(self) -> pa.Table:
-        """Rows of bronze.quarantine: of which record, of which group, and what is wrong."""
+        """Rows of bronze.quarantine: record, group and defect."""
         names = ["topic", "partition", "offset", "stage", "code", "group_id", "resolved_at"]
         return self._warehouse.read(QUARANTINE, names, where={"cluster_id": self._cluster_id})
 
     def commits_until(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Commits of the groups in question that were written by the time, whatever became of them; `outcome` and
-        `group_id` are coded. Nothing where all groups are asked for and there are too many."""
+        """Yield the selected groups' commits written by the time, whatever their outcome; `outcome` and `group_id`
+        are dictionary-encoded. Yields nothing for all groups if there are too many."""
         if self._group_ids is None and self._row_count(OFFSET_COMMITS) > CLOCK_ROWS_MAX:
             return
         needed = tuple(dict.fromkeys((*names, "group_id", "recorded_at", "log_offset", "log_partition")))
         for rows, is_asked in self._row_groups(OFFSET_COMMITS, needed, ("outcome",)):
             is_chosen = is_asked
             if self.at_ms is not None:
-                is_by_then = epoch_ms_column(rows["recorded_at"]) <= self.at_ms  # null: it may have been
+                is_by_then = epoch_ms_column(rows["recorded_at"]) <= self.at_ms  # null: possibly
                 is_chosen = is_asked & self._by_place(GROUPS_LOG, rows, "log_offset", is_by_then)
             yield rows.filter(pa.array(is_chosen))
 
     def applied_commits(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Commits and deletions which had taken effect by the time, in no order; texts of `COMMIT_TEXTS` are coded."""
+        """Yield commits and deletions that were applied by the time, unordered; strings in `COMMIT_TEXTS` are
+        dictionary-encoded."""
         for rows, chosen in self._applied_commits(names):
             yield from (rows if len(chosen) == rows.num_rows else rows.take(pa.array(chosen))).to_batches()
 
     def _applied_commits(self, names: Sequence[str]) -> Iterator[tuple[pa.Table, I64]]:
-        """Row groups, and which of their rows had taken effect by the time."""
+        """Yield row groups, and which of their rows were applied by the time."""
         needed = dict.fromkeys((*names, "outcome", "applied_at", "applied_log_offset", "log_partition"))
         for rows, is_asked in self._row_groups(OFFSET_COMMITS, tuple(needed), COMMIT_TEXTS):
             is_chosen = is_asked & (indices_in(rows["outcome"], ("APPLIED",)) == 0)
@@ -347,11 +353,11 @@ class SilverAt:
     def _row_groups(
         self, table: Table, names: Sequence[str], coded: Collection[str]
     ) -> Iterator[tuple[pa.Table, BoolArray]]:
-        """Some columns, row group by row group, and which of their rows are of the groups in question; those of
-        `coded`, and `group_id`, come as codes. Row groups without such rows are left out."""
+        """Yield some columns, row group by row group, and which rows belong to the selected groups. Columns in
+        `coded`, and `group_id`, are dictionary-encoded. Row groups without such rows are skipped."""
         texts = {*coded, "group_id"}
         schema = columns_read(table, names, texts)
-        # a file is closed when its last row group was read: until then a reader may be at it
+        # each file stays open until its last row group is read, since another thread may be reading it
         scanners = (Scanner(file.path, sorted(texts), use_threads=True) for file in self._files(table))
         places = ((scanner, index) for scanner in scanners for index in range(len(scanner.row_counts)))
 
@@ -364,7 +370,7 @@ class SilverAt:
         yield from filter(None, one_ahead(read, places))
 
     def _is_asked(self, scanner: Scanner, row_group: int) -> BoolArray:
-        """Rows of the groups in question."""
+        """Which rows belong to the selected groups."""
         if self._group_ids is None:
             return np.ones(scanner.row_counts[row_group], np.bool_)
         codes, texts = codes_of(scanner.read_row_group(row_group, ["group_id"])["group_id"])
@@ -373,7 +379,7 @@ class SilverAt:
         return is_asked
 
     def end_offsets(self, sample_age_max_ms: int = SAMPLE_AGE_MAX_MS) -> dict[TopicPartition, SampledEnd]:
-        """Log ends of source topics by the newest sample until the time, if it is recent enough to speak of it."""
+        """End offsets of topics in the newest sample before the time, if it is recent enough."""
         at_ms = epoch_ms(datetime.now(UTC)) if self.at_ms is None else self.at_ms
         oldest = pc.field("sampled_at") >= timestamp_scalar(max(at_ms - sample_age_max_ms, 0))
         names = ("topic", "partition", "sampled_at", "end_offset")
@@ -385,11 +391,12 @@ class SilverAt:
         }
 
     def scan(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
-        """Rows of the groups in question for which all conditions hold, in no order."""
+        """Rows of the selected groups that satisfy all conditions, unordered."""
         return self._scan_all(table, names, [*self._of_groups(), *conditions])
 
     def coded_rows(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
-        """As `scan`, all texts as codes: where there may be many rows. Conditions are on columns that are named."""
+        """As `scan`, with all strings dictionary-encoded, for large results. Conditions may only use the named
+        columns."""
         needed = tuple(dict.fromkeys((*names, "group_id")))
         texts = {column.name for column in table.columns if column.type is STRING and column.name in needed}
         found = [columns_read(table, needed, texts).empty_table()]
@@ -422,7 +429,7 @@ class SilverAt:
         return [] if self._group_ids is None else [pc.field("group_id").isin(self._group_ids)]
 
     def holds(self) -> Any:
-        """A condition on rows of an interval table: they hold at the time."""
+        """A condition on rows of an interval table: valid at the time."""
         if self.at_ms is None:
             return pc.field("to_log_offset").is_null()
         is_begun, at = _until("valid_from", self.at_ms)[0], timestamp_scalar(self.at_ms)
@@ -431,19 +438,19 @@ class SilverAt:
         return self._at_places(holds, lambda end: (begins < end) & (ends.is_null() | (ends >= end)))
 
     def _has_begun(self) -> Any:
-        """Did an interval begin by the time, whether or not it ended since?"""
+        """Did an interval begin by the time, whether or not it has ended?"""
         if self.at_ms is None:
             return pc.scalar(True)
         is_begun = _until("valid_from", self.at_ms)[0]
         return self._at_places(is_begun, lambda end: pc.field("from_log_offset") < end)
 
     def _is_later(self, event: Any) -> Any:
-        """Did an event come after the time? `event`: its place in the log."""
+        """Did an event come after the time? `event`: its log offset."""
         is_later = pc.field("at") > timestamp_scalar(self.at_ms or 0)
         return self._at_places(is_later, lambda end: event >= end)
 
     def _at_places(self, by_time: Any, by_log_end: Callable[[int], Any]) -> Any:
-        """A condition on rows of groups: by time, and by log offset where the time does not decide."""
+        """A condition on rows of groups: by timestamp, or by log offset where timestamps do not decide."""
         ends = {number: end for (topic, number), end in self._log_ends.items() if topic == GROUPS_LOG}
         if not ends:
             return by_time
@@ -455,8 +462,8 @@ class SilverAt:
     def _by_place(
         self, log: str, rows: pa.Table, offset: str, by_time: BoolArray, ended: str | None = None
     ) -> BoolArray:
-        """As `_at_places`, for rows that were read already: `by_time` says what time decides. A row begins at the log
-        offset of one column, and has ended at that of another one where there is one."""
+        """As `_at_places`, for rows that are in memory. `by_time`: the result by timestamp; `offset`, `ended`:
+        columns with the log offsets at which a row begins and ends."""
         ends = {number: end for (topic, number), end in self._log_ends.items() if topic == log}
         if not ends:
             return by_time
@@ -474,11 +481,11 @@ class SilverAt:
         return _until(column, self.at_ms)
 
     def _pasts(self, groups: Mapping[str, int]) -> dict[str, "Past"]:
-        """What events tell of groups, given with their log partitions; nothing where the newest is asked for, which
-        rows tell by themselves."""
+        """The events of groups (given with their log partitions) that decide on past states. Empty for the newest
+        state, which the rows themselves have."""
         events: dict[str, list[dict[str, Any]]] = {}
         if self.at_ms is not None:
-            # of a group to which nothing happened since, the rows tell by themselves as well
+            # rows of a group without later events are still right
             is_telling = pc.field("event_type").isin(pa.array(TELLING))
             later = self.scan(GROUP_EVENTS, ("group_id",), is_telling, self._is_later(pc.field("log_offset")))
             is_changed = pc.field("group_id").isin(pc.unique(later["group_id"]))
@@ -493,7 +500,7 @@ class SilverAt:
         return self.at_ms is None or (event["at"] is not None and event["at"] <= self.at_ms)
 
     def _share_starts(self) -> dict[str, dict[TopicPartition, ShareStart]]:
-        """Start offsets of share partitions, by group; those whose state was deleted are not there."""
+        """Start offsets of share partitions, by group; deleted states are left out."""
         starts: dict[str, dict[TopicPartition, ShareStart]] = defaultdict(dict)
         newest: dict[SharePartitionKey, Row] = {}
         left = self._places().left_behind(SHARES_LOG, self.at_ms, self._asked())
@@ -512,14 +519,14 @@ class SilverAt:
         return starts
 
     def _share_states(self) -> Iterator[Row]:
-        """The states of share partitions that hold at the time."""
+        """The states of share partitions that are valid at the time."""
         names = tuple(dict.fromkeys((*SHARE_STATE_COLUMNS, *INTERVAL_COLUMNS)))
         for rows, is_asked in self._row_groups(SHARE_PARTITION_STATES, names, SHARE_STATE_TEXTS):
             chosen = np.flatnonzero(is_asked & self._is_holding(rows))
             yield from dicts_of(rows.select(list(SHARE_STATE_COLUMNS)).take(pa.array(chosen)))
 
     def _is_holding(self, rows: pa.Table) -> BoolArray:
-        """As `holds`, for rows which were read already."""
+        """As `holds`, for rows that are in memory."""
         if self.at_ms is None:
             is_open: BoolArray = rows["to_log_offset"].is_null().to_numpy()
             return is_open
@@ -530,7 +537,7 @@ class SilverAt:
 
 
 def timestamp_scalar(timestamp_ms: int) -> pa.Scalar:
-    """A time as the tables have it."""
+    """A time as an Arrow scalar of the tables' type."""
     return pa.scalar(timestamp_ms * 1000, pa.int64()).cast(TIMESTAMP_TYPE)
 
 
@@ -539,7 +546,7 @@ def _until(column: str, at_ms: int | None) -> list[Any]:
 
 
 def one_ahead(read: Callable[[T], R], places: Iterable[T]) -> Iterator[R]:
-    """What is read of each place, in order, while what comes next is read already."""
+    """Yield the result for each place, in order, while a thread reads the next one."""
     with ThreadPoolExecutor(1) as reader:
         waiting: deque[Future[R]] = deque()
         for place in places:
@@ -557,7 +564,7 @@ def _with_assignor(row: dict[str, Any], streams_assignors: Mapping[str, str]) ->
 
 
 def _committed(newest: pa.Table, left: LeftBehind) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-    """Committed offsets in force, by group, of the newest commits and deletions of each partition."""
+    """Committed offsets by group, from the newest commit or deletion of each partition."""
     offsets: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
     if not newest.num_rows:
         return offsets
@@ -579,7 +586,7 @@ def _share_key(row: Row) -> SharePartitionKey:
 
 
 def _times_or_none(column: pa.ChunkedArray) -> list[int | None]:
-    """As epoch milliseconds."""
+    """Epoch milliseconds, or None."""
     times: list[int | None] = epoch_ms_column(column).tolist()
     if column.null_count:
         times = [
@@ -589,13 +596,13 @@ def _times_or_none(column: pa.ChunkedArray) -> list[int | None]:
 
 
 def _times_of(rows: pa.Table, offset: str, time: str) -> tuple[I64, I64, I64]:
-    """Log partitions, offsets and times (`NO_TIME` for none) of rows."""
+    """Log partitions, offsets and timestamps (`NO_TIME` if missing) of rows."""
     times = np.where(rows[time].is_valid().to_numpy(), epoch_ms_column(rows[time]), NO_TIME)
     return numbers_of(rows["log_partition"]), numbers_of(rows[offset]), times
 
 
 def _by_log_partition(parts: Sequence[tuple[str, I64, I64, I64]]) -> dict[LogPartition, tuple[I64, I64]]:
-    """Offsets and times by log partition, in the order of the log; of several times of one offset the latest."""
+    """Offsets and timestamps by log partition, in log order; of several timestamps at one offset the latest."""
     found: dict[LogPartition, tuple[I64, I64]] = {}
     for topic in dict.fromkeys(topic for topic, *_ in parts):
         columns = zip(*(part for name, *part in parts if name == topic), strict=True)

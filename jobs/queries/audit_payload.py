@@ -1,8 +1,8 @@
-"""What the records were that share groups gave up, offset by offset: `audit --payload`.
+"""`audit --payload`: the records that share groups archived, offset by offset.
 
-Each offset of gold.archived_records is looked up in its source topic, in segments or on a live cluster, and on
-dead-letter topics where there are any. What the source log has instead of a record explains what the coordinator's log
-could not: where there is a marker or a hole, nothing was rejected.
+Each offset in gold.archived_records is looked up in its source topic, in segment files or on a live cluster, and on
+dead-letter topics, if there are any. The source log shows what the coordinator's log cannot: at a transaction marker or
+a hole nothing was rejected.
 """
 
 import json
@@ -87,11 +87,12 @@ def run_payload(
     partition_counts: Mapping[str, int] | None = None,
     out: TextIO | None = None,
 ) -> bool:
-    """Print the statement of completeness, then one row an offset that was given up in the span; is it complete?
+    """Print the statement of completeness, then one row for each offset archived in the span. Returns whether it is
+    complete.
 
-    `dead_letter_topics`: those that the groups' configs name, if none is given. `without_copy`: only what was given up
-    in a group with a dead-letter topic and has no copy there. Raises SourceError where a source cannot be read,
-    ArgumentError as `run_audit_report` does.
+    `dead_letter_topics`: by default those in the groups' configs. `without_copy`: only offsets archived in a group with
+    a dead-letter topic that have no copy there. Raises SourceError where a source cannot be read, ArgumentError like
+    `run_audit_report`.
     """
     out = out or sys.stdout
     log = SOURCES[Listing.ARCHIVED].log
@@ -120,7 +121,7 @@ def run_payload(
 
 
 def _archived(warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None) -> list[Row]:
-    """Rows of gold in the order of group, place and time."""
+    """Rows of gold, ordered by group, log position and time."""
     found = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(
         ARCHIVED_RECORDS, ROW_COLUMNS, *within("at", span)
     )
@@ -129,7 +130,7 @@ def _archived(warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Coll
 
 
 def _configured_topics(warehouse: Warehouse, cluster_id: str) -> list[str]:
-    """Dead-letter topics that any group was configured to use."""
+    """Dead-letter topics in the config of any group."""
     where = {"cluster_id": cluster_id, "resource_type": "GROUP", "name": DEAD_LETTER_TOPIC}
     return sorted({value for value in warehouse.read(CONFIGS, ["value"], where=where)["value"].to_pylist() if value})
 
@@ -182,14 +183,14 @@ def _lines(
 
 
 class _Copy(NamedTuple):
-    """What is known of the copy of an offset; nothing, where there is no dead-letter topic."""
+    """The dead-letter copy of an offset; empty without a dead-letter topic."""
 
     state: str | None = None
     place: str | None = None
-    """Where the first one lies."""
+    """Position of the first copy."""
     message: str | None = None
     cause: str | None = None
-    """The `likely_cause` that its message settles."""
+    """The `likely_cause` that the copy's message confirms."""
 
 
 def _copy(row: Row, offset: int, letters: DeadLetters | None, done: Done) -> _Copy:
@@ -214,11 +215,11 @@ def _copy(row: Row, offset: int, letters: DeadLetters | None, done: Done) -> _Co
 
 
 def _time(timestamp_ms: int | None) -> str | None:
-    """A producer may claim any time; what no calendar shows is not known."""
+    """A producer may set any timestamp; those beyond the calendar become None."""
     is_shown = timestamp_ms is not None and 0 <= timestamp_ms <= TIMESTAMP_MS_MAX
     return time_text(timestamp_ms) if is_shown else None
 
 
 def _text(data: bytes | None) -> str | None:
-    """Bytes as text, what is no UTF-8 as `\\xNN`."""
+    r"""Bytes as text; invalid UTF-8 as `\xNN`."""
     return None if data is None else data.decode(errors="backslashreplace")

@@ -1,7 +1,7 @@
-"""The list for an auditor: what was given up, handed back, moved or reset in a span of time, and whether that is all.
+"""Lists for auditors: what was archived, redelivered, moved or reset in a time span, and whether the list is complete.
 
-The first lines say whether the list is complete, from bronze.coverage: where a range of the log is missing, damaged
-or compacted away, its records cannot be in the list, and the list says so.
+The first lines state completeness, from bronze.coverage: records in a missing, damaged or compacted range cannot be in
+the list.
 """
 
 import json
@@ -47,7 +47,7 @@ MOVES_LISTED_MAX: Final = 20
 
 
 class Source(NamedTuple):
-    """Where a listing comes from: its table, the column of its time, the log that it is inferred from."""
+    """The origin of a listing: its table, its time column, and the log from which it is inferred."""
 
     table: Table
     time_column: str
@@ -66,7 +66,7 @@ SOURCES: Final = {
 
 OF_SHARE_GROUPS: Final = (Listing.ARCHIVED, Listing.WITHOUT_COPY, Listing.REDELIVERIES)
 WITHOUT_COPY: Final = ("REFUSED", "NOT_TRIED")
-"""`dead_letter` of what was given up in a group with a dead letter topic and surely has no copy there."""
+"""Values of `dead_letter` where a group has a dead-letter topic, but certainly no copy of the record."""
 
 NOT_IN_ANY_LOG: Final = {
     Listing.WITHOUT_COPY: "Not in any log of Kafka's coordinators: which copies a broker failed to write; "
@@ -77,30 +77,30 @@ NOT_IN_ANY_LOG: Final = {
     "delivery counts are lower bounds",
     Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that no generation came of",
 }
-"""What even a complete list cannot hold."""
+"""What even a complete list cannot contain."""
 
 OF_GROUPS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES, Listing.COMMITS})
-"""Their rows name a log partition of `__consumer_offsets`, which may be one where the group was before."""
+"""Their rows have a log partition of `__consumer_offsets`, possibly a former one of the group."""
 OF_ASSIGNMENTS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES})
-"""Lists that show what members were assigned."""
+"""Lists that show assignments."""
 
 
 class Span(NamedTuple):
-    """From inclusive, to exclusive; None: from the first, to the last."""
+    """From inclusive, to exclusive; None: unbounded."""
 
     from_ms: int | None = None
     to_ms: int | None = None
 
 
 class Completeness(NamedTuple):
-    """Is a list complete? `statements`: why, or where not; the first one is the sum of it."""
+    """Is a list complete? `statements`: the reasons; the first one is the summary."""
 
     is_complete: bool
     statements: tuple[str, ...]
 
 
 class Hole(NamedTuple):
-    """Offsets of a log partition that were not read, and the times between which they were written where known."""
+    """Offsets of a log partition that were not read, and the times around them, where known."""
 
     log_partition: str
     from_offset: int
@@ -111,7 +111,7 @@ class Hole(NamedTuple):
     before_ms: int | None
 
     def touches(self, span: Span) -> bool:
-        """Could it hold something of the span?"""
+        """May it contain records of the span?"""
         begins_late = span.to_ms is not None and self.after_ms is not None and self.after_ms >= span.to_ms
         ends_early = span.from_ms is not None and self.before_ms is not None and self.before_ms < span.from_ms
         return not (begins_late or ends_early)
@@ -137,10 +137,10 @@ def completeness(
     group_ids: Collection[str] | None = None,
     partition_counts: Mapping[str, int] | None = None,
 ) -> Completeness:
-    """Whether everything that was written to a coordinator topic in a span was read.
+    """Was everything read that was written to a coordinator topic in a span?
 
-    `partition_counts`: how many partitions topics have, as the user says. What is claimed reaches no further than what
-    was read of each log partition (`jobs.bronze.log_ends`).
+    `partition_counts`: partition counts that the user gives. The claim reaches only as far as each log partition was
+    read (`jobs.bronze.log_ends`).
     """
     rows = warehouse.read(COVERAGE, where={"cluster_id": cluster_id, "topic": log})
     coverage = from_table(rows)
@@ -182,7 +182,7 @@ def completeness(
 
 
 class ClockStep(NamedTuple):
-    """A place where the time of a log partition goes back. Times are epoch ms."""
+    """A log offset at which timestamps go back. Times are epoch ms."""
 
     log_partition: int
     log_offset: int
@@ -191,7 +191,7 @@ class ClockStep(NamedTuple):
 
 
 def _clock_steps(warehouse: Warehouse, cluster_id: str, log: str) -> list[ClockStep]:
-    """Those that the newest audit found in a log, by log partition, in log order."""
+    """The clock steps that the newest audit found in a log, by log partition, in log order."""
     rows = WholeAudit.newest(warehouse, cluster_id).read(
         LOG_ANOMALIES, ["rule", "log_topic", "log_partition", "log_offset", "details"]
     )
@@ -205,8 +205,8 @@ def _clock_steps(warehouse: Warehouse, cluster_id: str, log: str) -> list[ClockS
 
 
 def _short_of_slow_clocks(ends: LogEnds, steps: Sequence[ClockStep]) -> LogEnds:
-    """The ends of a log. Where its time has not made up for a step back, what comes next may have any time since the
-    step: no more than up to there is proven to be read."""
+    """The log ends, reduced where a log partition has not caught up after a clock step: later records may have any
+    timestamp since the step, so only the time up to the step is proven."""
     known = dict(ends.ends)
     for step in steps:
         end = known.get(step.log_partition)
@@ -219,7 +219,7 @@ def _short_of_slow_clocks(ends: LogEnds, steps: Sequence[ClockStep]) -> LogEnds:
 
 
 def _step_lines(log: str, steps: Sequence[ClockStep], span: Span) -> Iterator[str]:
-    """Steps back that a span has a moment of, unless it has all moments: what was then is listed by other times."""
+    """Statements about clock steps within a bounded span: records of that time may be listed with other times."""
     if span == Span():
         return
     touched = [
@@ -237,7 +237,7 @@ def _step_lines(log: str, steps: Sequence[ClockStep], span: Span) -> Iterator[st
 
 
 def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
-    """Where a span reaches further than what was read. Its last millisecond is the one before `to`."""
+    """Statements where a span reaches beyond what was read. Its last millisecond is the one before `to`."""
     to_ms = None if span.to_ms is None else span.to_ms - 1
     if to_ms is None and span.from_ms is None:
         return
@@ -263,7 +263,7 @@ def _end_text(ends: LogEnds, span: Span) -> str:
 
 
 def _remarks(ends: LogEnds, span: Span) -> Iterator[str]:
-    """What a complete list without an end says of the time behind what is proven."""
+    """Statements of a complete, open-ended list about the time after what is proven."""
     if span.to_ms is not None:
         return
     newest, proven = time_text(ends.newest_ms), time_text(ends.proven_ms)
@@ -277,7 +277,7 @@ def _remarks(ends: LogEnds, span: Span) -> Iterator[str]:
 
 
 def holes_of(topic: str, partition: int, ranges: Sequence[CoverageRange]) -> Iterator[Hole]:
-    """What of a log partition was not read, in the order of offsets; what the cleaner took away included."""
+    """Yield what was not read of a log partition, in offset order, including what the cleaner removed."""
     ordered = sorted(ranges, key=lambda covered: covered.from_offset)
     captured = [covered for covered in ordered if covered.kind is CoverageKind.CAPTURED]
     name = f"{topic}-{partition}"
@@ -285,7 +285,7 @@ def holes_of(topic: str, partition: int, ranges: Sequence[CoverageRange]) -> Ite
     for covered in ordered:
         after = [it.last_timestamp_ms for it in captured if it.to_offset < covered.from_offset]
         if covered.from_offset > next_offset:
-            # nobody says what became of these: before the first capture, as a rule
+            # unknown: mostly before the first capture
             reason = None
             yield Hole(
                 name,
@@ -316,7 +316,7 @@ def _latest(times_ms: Sequence[int | None]) -> int | None:
 
 
 def _first_after(captured: Sequence[CoverageRange], offset: int) -> int | None:
-    """When the first record after an offset was written."""
+    """Timestamp of the first record after an offset."""
     times_ms = [it.first_timestamp_ms for it in captured if it.from_offset > offset]
     return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
@@ -332,7 +332,7 @@ def _unread(warehouse: Warehouse, cluster_id: str, log: str) -> Iterator[str]:
 def _begun_midway(
     warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None
 ) -> Iterator[str]:
-    """Share partitions of which no snapshot was seen before their updates in the span."""
+    """Statements about share partitions that had updates in the span before their first known snapshot."""
     silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
     conditions = [~pc.field("is_complete"), *within("valid_from", span)]
     key = ["group_id", "topic_id", "partition"]
@@ -343,7 +343,7 @@ def _begun_midway(
 
 
 def within(column: str, span: Span) -> list[Any]:
-    """Conditions on rows: a moment of the span. What has no time may be of the span."""
+    """Conditions on rows: their time is in the span, or missing."""
     conditions = []
     if span.from_ms is not None:
         conditions.append(pc.field(column).is_null() | (pc.field(column) >= timestamp_scalar(span.from_ms)))
@@ -355,7 +355,7 @@ def within(column: str, span: Span) -> list[Any]:
 def listed(
     warehouse: Warehouse, cluster_id: str, listing: Listing, span: Span, group_ids: Collection[str] | None
 ) -> tuple[list[str], list[tuple[Value, ...]]]:
-    """Columns and rows of a gold table in a span, in the order of group, time and place."""
+    """Columns and rows of a gold table in a span, ordered by group, time and log position."""
     source = SOURCES[listing]
     names = [name for name in source.table.column_names if name not in source.table.partition_by]
     conditions = within(source.time_column, span)
@@ -371,7 +371,7 @@ def listed(
 
 
 def overlapping(span: Span) -> list[Any]:
-    """Conditions on rows: an interval with a moment in the span."""
+    """Conditions on rows: the interval overlaps with the span."""
     conditions = []
     if span.from_ms is not None:
         ends_after = pc.field("valid_to") > timestamp_scalar(span.from_ms)
@@ -383,7 +383,7 @@ def overlapping(span: Span) -> list[Any]:
 
 
 def untimed_statement(count: int, span: Span) -> Iterator[str]:
-    """Where a list of a span has rows without a time."""
+    """A statement for rows without a timestamp."""
     if count and span != Span():
         yield (
             f"{count:,} rows have no time, as the records that they are from have none: they are listed whatever the "
@@ -401,7 +401,7 @@ def _value(value: Any) -> Value:
 
 
 def write_completeness(complete: Completeness, output_format: str, out: TextIO) -> None:
-    """The statement that comes before a list."""
+    """Print the statement before a list."""
     if output_format == "json":
         statement = {"is_complete": complete.is_complete, "completeness": complete.statements}
         out.write(json_line(statement))
@@ -410,7 +410,9 @@ def write_completeness(complete: Completeness, output_format: str, out: TextIO) 
 
 
 def without_unread(complete: Completeness, listing: Listing, unread: str) -> Completeness:
-    """The statement where assignments cannot be read, although every record was: a list of owners lacks some."""
+    """The statement where assignments could not be decoded although every record was read: a list of owners is then
+    incomplete.
+    """
     if listing is not Listing.OWNERS:
         return complete._replace(statements=(*complete.statements, unread))
     first, *rest = complete.statements
@@ -420,8 +422,9 @@ def without_unread(complete: Completeness, listing: Listing, unread: str) -> Com
 
 
 def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None) -> list[str]:
-    """Groups whose rows of one log partition are of before `__consumer_offsets` got more partitions, at the end of the
-    span."""
+    """Statements about groups with rows of a former log partition, from before `__consumer_offsets` got more
+    partitions, as of the end of the span.
+    """
     at_ms = None if span.to_ms is None else span.to_ms - 1
     silver = SilverAt(warehouse, cluster_id, at_ms, group_ids)
     moves = sorted(silver.left_behind().moves.items())
@@ -434,7 +437,7 @@ def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids
 def _of_other_types(
     warehouse: Warehouse, cluster_id: str, listing: Listing, group_ids: Collection[str] | None
 ) -> Iterator[str]:
-    """Groups that were asked for and are never in such a list, whatever happened to them."""
+    """Statements about requested groups whose type never occurs in this list."""
     if not group_ids or listing not in (*OF_SHARE_GROUPS, Listing.OWNERS):
         return
     rows = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(GROUP_GENERATIONS, ("group_id", "group_type"))
@@ -459,9 +462,9 @@ def run_audit_report(
     partition_counts: Mapping[str, int] | None = None,
     out: TextIO | None = None,
 ) -> bool:
-    """Print the list, the statement of its completeness first; is it complete?
+    """Print the list after the statement of its completeness. Returns whether it is complete.
 
-    Raises ArgumentError for a group that is not in the log, and for a span that lies outside of it.
+    Raises ArgumentError for a group that is not in the log, and for a span outside of the log.
     """
     out = out or sys.stdout
     log = SOURCES[listing].log

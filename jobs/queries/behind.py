@@ -1,7 +1,7 @@
-"""What was captured and is not replayed yet, or replayed and not audited: an answer is of the last whole run.
+"""What was captured and is not replayed yet, or replayed and not audited: answers reflect the last whole run.
 
-`capture` alone, or one that goes on, brings records of which silver knows nothing until the next replay. Coverage says
-that they were read, and a list of gold lacks what they did all the same.
+After `capture` alone, or during a continuous one, silver lacks records until the next replay. Coverage shows them as
+read, although lists from gold lack their effects.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from schemas.tables.bronze import COVERAGE
 
 
 def not_replayed(warehouse: Warehouse, cluster_id: str, topic: str) -> dict[int, tuple[OffsetRange, ...]]:
-    """By log partition of a topic, the offsets that were captured, or got other batches, since the last replay."""
+    """By log partition of a topic, the offsets that were captured or changed since the last replay."""
     columns = ("partition", "from_offset", "to_offset", "kind")
     captured: dict[int, list[OffsetRange]] = {}
     for row in warehouse.read(COVERAGE, columns, where={"cluster_id": cluster_id, "topic": topic}).to_pylist():
@@ -42,7 +42,7 @@ def not_replayed(warehouse: Warehouse, cluster_id: str, topic: str) -> dict[int,
 
 
 def not_replayed_lines(warehouse: Warehouse, cluster_id: str, topic: str) -> Iterator[str]:
-    """The same in words, with what to do; nothing where silver is of all that was captured."""
+    """Sentences about these offsets, with the remedy; none where silver includes everything captured."""
     new = not_replayed(warehouse, cluster_id, topic)
     if new:
         places = (f"{topic}-{partition} offsets {at[0][0]} to {at[-1][1]}" for partition, at in new.items())
@@ -53,7 +53,7 @@ def not_replayed_lines(warehouse: Warehouse, cluster_id: str, topic: str) -> Ite
 
 
 def not_audited_lines(warehouse: Warehouse, cluster_id: str) -> Iterator[str]:
-    """That gold is of an earlier replay than silver, with what to do."""
+    """A sentence if gold belongs to an earlier replay than silver, with the remedy."""
     replayed = WholeRun.newest(warehouse, cluster_id).replay_version
     audited = WholeAudit.newest(warehouse, cluster_id).replay_version
     if audited < replayed:

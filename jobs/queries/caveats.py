@@ -1,6 +1,6 @@
-"""What an answer about groups at a time cannot know, in words: on stderr next to the answer, and in JSON within it.
+"""What an answer about groups as of a time cannot know, in words: on stderr beside the answer, and in its JSON.
 
-An answer says it where it matters: of the groups that it is about, and of their log partitions until that time.
+A caveat is given only where it matters: for the groups of the answer, and their log partitions up to that time.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,21 +23,21 @@ from jobs.silver.homes import PartitionCounts, move_text
 from jobs.silver.replay_failures import failure_text
 
 NOTE: Final = "NOTE"
-"""Column of an answer's rows for what is to be said of them, where anything is."""
+"""Column for caveats, added where there are any."""
 LOG_POSITION: Final = "LOG-POSITION"
-"""Column of the place in the log, where the log has the moment more than once."""
+"""Column for the log position, added where the log passes the time several times."""
 HOLES: Final = frozenset({CoverageKind.MISSING.name, CoverageKind.CORRUPT.name})
 
 
 class Caveat(NamedTuple):
-    """Something to be said of some groups."""
+    """A caveat about some groups."""
 
     group_ids: tuple[str, ...]
     text: str
 
 
 def caveats_of(silver: SilverAt, groups: Mapping[str, int], *, with_offsets: bool) -> list[Caveat]:
-    """All that is to be said of groups, given with their log partitions, at the time of `silver`.
+    """All caveats for groups (given with their log partitions) at the time of `silver`.
 
     `with_offsets`: the answer shows committed offsets.
     """
@@ -49,7 +49,7 @@ def caveats_of(silver: SilverAt, groups: Mapping[str, int], *, with_offsets: boo
 
 
 def twice(silver: SilverAt, group_ids: Collection[str]) -> Caveat:
-    """That log partitions have the time of `silver` more than once, and answers about groups differ by it."""
+    """Log partitions pass the time of `silver` several times, and the answers differ."""
     places = [
         f"{topic}-{number} at its offsets {' and '.join(str(end - 1) for end in ends)}"
         for (topic, number), ends in sorted(silver.passed.items())
@@ -62,7 +62,7 @@ def twice(silver: SilverAt, group_ids: Collection[str]) -> Caveat:
 
 
 def notes_by_group(caveats: Iterable[Caveat]) -> dict[str, str]:
-    """What is said of each group, in one text."""
+    """The caveats of each group, in one string."""
     notes: dict[str, list[str]] = {}
     for caveat in caveats:
         for group_id in caveat.group_ids:
@@ -71,7 +71,7 @@ def notes_by_group(caveats: Iterable[Caveat]) -> dict[str, str]:
 
 
 def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:
-    """The caveats line by line, each with the groups that it is about."""
+    """The caveats as lines, each with its groups."""
     for text, group_ids in _by_text(caveats).items():
         yield f"note: {names_of(group_ids)}: {text}" if group_ids else f"note: {text}"
 
@@ -79,7 +79,7 @@ def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:
 def with_notes(
     columns: Sequence[str], rows: Sequence[Sequence[Value]], group: int, notes: Mapping[str, str]
 ) -> tuple[tuple[str, ...], list[tuple[Value, ...]]]:
-    """Columns and rows with one more for notes, where a group of the rows has some; `group`: which column names it."""
+    """Add a column for caveats if a group in the rows has any; `group`: index of the column with the group id."""
     if not any(row[group] in notes for row in rows):
         return tuple(columns), [tuple(row) for row in rows]
     return (*columns, NOTE), [(*row, notes.get(str(row[group]))) for row in rows]
@@ -113,8 +113,8 @@ def _moved(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
 
 
 def _number_now(counts: PartitionCounts, at_ms: int | None) -> int | None:
-    """The number of partitions at a time, where all of them are there or a source knows it. What was captured says
-    nothing of earlier times."""
+    """The partition count at a time, where it is known or all partitions were found. What was captured says nothing
+    about earlier times."""
     known = counts.known_at(at_ms)
     return counts.seen if known is None and at_ms is None and counts.is_whole else known
 
@@ -128,7 +128,7 @@ def _by_log(groups: Mapping[str, int]) -> dict[int, list[str]]:
 
 
 def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
-    """Parts of the groups' log partitions that were not read, before the time."""
+    """Ranges of the groups' log partitions before the time that were not read."""
     by_log = _by_log(groups)
     for row in silver.coverage(GROUPS_LOG):
         if row["partition"] not in by_log or row["kind"] not in HOLES or row["reason"] == LOG_START:
@@ -143,7 +143,7 @@ def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
 
 
 def _failed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
-    """Groups that could not be replayed to the end of the log."""
+    """Groups whose replay failed."""
     for failure in silver.failures():
         of_log = failure.log_topic == SHARES_LOG or groups.get(failure.group_id or "") == failure.log_partition
         if failure.group_id is None:
@@ -156,7 +156,7 @@ def _failed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
 
 
 def _may_be_before(silver: SilverAt, log_partition: int, offset: int, after_ms: int | None) -> bool:
-    """May an offset have been written by the time of `silver`? `after_ms`: when what is before it was."""
+    """May an offset have been written by the time of `silver`? `after_ms`: timestamp of the record before it."""
     log_end = silver.log_end((GROUPS_LOG, log_partition))
     if log_end is not None:
         return offset < log_end
@@ -164,7 +164,7 @@ def _may_be_before(silver: SilverAt, log_partition: int, offset: int, after_ms: 
 
 
 def _untimed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
-    """Records without a time that may have been written before or after the time."""
+    """Records without a timestamp that may have been written before or after the time."""
     by_log = _by_log(groups)
     for (topic, number), (first, last, count) in silver.untimed.items():
         yield Caveat(
@@ -178,7 +178,7 @@ def _untimed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
 
 
 def _undecided(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
-    """Commits of which it is not known whether they took effect."""
+    """Commits whose outcome is not known."""
     unknown: set[str] = set()
     pending: dict[str, int] = {}
     for batch in silver.of_groups(groups).commits_until(("outcome", "is_transactional", "producer_id")):

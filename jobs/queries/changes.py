@@ -1,9 +1,9 @@
-"""What a run changed in a table: the rows that came, went, or have other values than before.
+"""What a run changed in a table: inserted, deleted and updated rows.
 
-Tables are written in files, and a file that is written again holds many rows that are as they were. So two versions
-are compared: that which the run left, by `state.runs` or `state.audits`, and that which the one before left. Only files
-that one of them lacks are read, and rows that both have count for nothing. The names are those of Delta's change data
-feed, which the tables do not keep: it would bind every writer, and would list rows that were only written again.
+Tables are written in files, and a rewritten file has many unchanged rows. So the version that the run left, from
+`state.runs` or `state.audits`, is compared with the version that the run before left. Only files that one version lacks
+are read, and rows in both are ignored. The names are those of Delta's change data feed, which the tables do not have:
+it would bind every writer, and would list rows that were only rewritten.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,13 +33,13 @@ DELETE: Final = "delete"
 BEFORE: Final = "update_preimage"
 AFTER: Final = "update_postimage"
 FOLLOWED: Final = (*SILVER_TABLES, *GOLD_TABLES)
-"""Tables whose versions runs note. Rows of bronze name the capture that brought them: `capture_id`."""
+"""Tables whose versions are recorded by runs. Rows of bronze name their capture: `capture_id`."""
 SUMMARY_COLUMNS: Final = ("TABLE", "RUN", "SINCE", "INSERTED", "UPDATED", "DELETED")
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A run that ended, and the version of each table as it left them."""
+    """A completed run, and the version of each table after it."""
 
     run_id: str
     started_at: datetime
@@ -48,7 +48,7 @@ class Left:
 
 
 def runs_of(warehouse: Warehouse, cluster_id: str, table: Table) -> list[Left]:
-    """The runs of a cluster that wrote this table, the oldest first: replays write silver, audits gold."""
+    """The runs of a cluster that wrote this table, oldest first: replays for silver, audits for gold."""
     runs, number = (AUDITS, "audit_version") if table.layer == "gold" else (RUNS, "replay_version")
     columns = ["run_id", "started_at", number, "table_versions"]
     rows = warehouse.read(runs, columns, where={"cluster_id": cluster_id}).to_pylist()
@@ -61,7 +61,7 @@ def runs_of(warehouse: Warehouse, cluster_id: str, table: Table) -> list[Left]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two states of a table: as a run left it, and as an earlier one did. None: before the first one."""
+    """Two states of a table: after a run, and after an earlier one. None: before the first run."""
 
     table: Table
     run: Left
@@ -71,9 +71,9 @@ class Compared:
 def compared(
     warehouse: Warehouse, cluster_id: str, table: Table, run_id: str | None = None, since: str | None = None
 ) -> Compared:
-    """The run that is asked for (the newest), and the one to compare with (the one before it).
+    """The requested run (default: the newest), and the one to compare with (default: the one before).
 
-    Raises ArgumentError for runs that are not known of the cluster, or are not in this order.
+    Raises ArgumentError for runs that the cluster does not have, or that are in the wrong order.
     """
     runs = runs_of(warehouse, cluster_id, table)
     if not runs:
@@ -110,14 +110,14 @@ def changes_of(warehouse: Warehouse, cluster_id: str, pair: Compared) -> DuckDbA
 
 
 def counts_of(warehouse: Warehouse, cluster_id: str, pair: Compared) -> tuple[int, int, int]:
-    """How many rows were inserted, updated and deleted."""
+    """The number of rows inserted, updated and deleted."""
     connection, _ = _loaded(warehouse, cluster_id, pair)
     found = dict(connection.sql(f"SELECT {CHANGE}, count(*) FROM changes GROUP BY ALL").fetchall())
     return found.get(INSERT, 0), found.get(AFTER, 0), found.get(DELETE, 0)
 
 
 def _loaded(warehouse: Warehouse, cluster_id: str, pair: Compared) -> tuple[Any, list[str]]:
-    """A connection with the view `changes`, and the columns of the table in their order."""
+    """A connection with the view `changes`, and the columns of the table in order."""
     table = pair.table
     version = pair.run.versions.get(table.full_name)
     earlier = None if pair.before is None else pair.before.versions.get(table.full_name)
@@ -159,7 +159,7 @@ def _files(warehouse: Warehouse, cluster_id: str, table: Table, version: int | N
 
 
 def summary(warehouse: Warehouse, cluster_id: str, run_id: str | None, since: str | None) -> list[list[Any]]:
-    """Of each table of silver and gold that a run wrote: how many rows it changed."""
+    """For each table of silver and gold that a run wrote: the number of changed rows."""
     found: list[list[Any]] = []
     for table in FOLLOWED:
         if not warehouse.exists(table) or not runs_of(warehouse, cluster_id, table):

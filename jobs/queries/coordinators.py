@@ -1,7 +1,7 @@
-"""Which broker coordinates a group now: a live cluster tells it.
+"""The current coordinators of groups, from a live cluster.
 
-The leader of the log partition of a group is its coordinator. A cluster is asked for its metadata, as any client does,
-and not by FindCoordinator: that would make `__consumer_offsets` in a cluster that has none yet.
+The coordinator of a group is the leader of its log partition. The cluster is asked for its metadata, like any client
+does, and not with FindCoordinator: that would create `__consumer_offsets` in a cluster without it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,13 +14,13 @@ from jobs.sources.broker import Broker, Deadline
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 
 ELECTION_MS: Final = 3_000
-"""A log partition that has no leader for longer is not waited for."""
+"""Maximum wait for a log partition without a leader."""
 
 
 def live_coordinators(broker: Broker, group_ids: Iterable[str]) -> Mapping[str, str]:
-    """Group -> its coordinator now, as Kafka's tools print it: `host:port  (node id)`.
+    """Group -> its current coordinator, in the format of Kafka's tools: `host:port  (node id)`.
 
-    Groups whose log partition has no leader are missing, and all of them where the cluster has had no group yet.
+    Groups whose log partition has no leader are missing; so are all groups where the cluster has never had one.
     """
     topic = broker.topics([OFFSETS_TOPIC]).get(OFFSETS_TOPIC)
     if topic is None:
@@ -40,7 +40,7 @@ def live_coordinators(broker: Broker, group_ids: Iterable[str]) -> Mapping[str, 
 
 
 def coordinators_of_cluster(settings: Settings, partitions: Mapping[str, int]) -> Mapping[str, str]:
-    """`live_coordinators` of the cluster that is named."""
+    """`live_coordinators` of the configured cluster."""
     address = settings.broker_address
     assert address is not None
     with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:

@@ -1,9 +1,9 @@
-"""Copies of given-up records on dead-letter topics (KIP-1191, Kafka 4.4): found, missing, or not yet.
+"""Copies of archived records on dead-letter topics (KIP-1191, Kafka 4.4): found, missing, or not due yet.
 
-A broker copies what is rejected or reaches the delivery limit to the topic that the group's config
-`errors.deadletterqueue.topic.name` names, and says in headers of the copy where it comes from. Key and value are there
-only with `errors.deadletterqueue.copy.record.enable`. Copies are written after the fact, and tried again, so one may be
-there twice, and one that is not there yet may still come.
+A broker copies records that are rejected or reach the delivery limit to the topic in the group's config
+`errors.deadletterqueue.topic.name`; headers of the copy identify the original. Key and value are copied only with
+`errors.deadletterqueue.copy.record.enable`. Copies are written later and retried, so there may be duplicates, and a
+missing copy may still come.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,35 +31,35 @@ from jobs.sources.broker_log import list_broker_logs, read_ranges
 from jobs.sources.segments import SegmentRead, as_array, find_partitions, read_segment
 
 CAUSE_OF_MESSAGE: Final[Mapping[str, str]] = {cause.value: cause.name for cause in DeadLetterCause}
-"""What a copy says, and the `likely_cause` that it settles."""
+"""The message in a copy, and the `likely_cause` that it confirms."""
 
 COPIED_CAUSES: Final = frozenset({"REJECT_OR_GAP", "LIMIT_OR_REJECT"})
-"""Causes of gold.archived_records that a broker copies: what the start offset passes it does not."""
+"""Causes in gold.archived_records that brokers copy; records that the start offset passes are not copied."""
 SETTLING_MS: Final = 60_000
-"""A copy that is not there so long after the record was given up, though later ones are, is missing. Brokers try again
-for less."""
+"""A copy counts as missing if the dead-letter topic has records this long after the record was archived. Brokers
+retry for less time."""
 NUMBER_DIGITS_MAX: Final = 19
 _NOT_YET_SEEN_MS: Final = -1
 
 
 class CopyState(StrEnum):
-    """What is known of the copy of an offset that was given up."""
+    """The state of an archived offset's copy."""
 
     FOUND = "FOUND"
     MISSING = "MISSING"
-    """The broker is done with it, or the dead-letter topic goes on long after it, without it. Before Kafka 4.4 wrote
-    ARCHIVING, a gap in the source log looked the same."""
+    """The broker is done with it, or the dead-letter topic continues long after it, and there is no copy. Before
+    Kafka 4.4 introduced ARCHIVING, a gap in the source log looked the same."""
     NOT_YET = "NOT_YET"
-    """The dead-letter topic, as far as it was read, ends before a copy had to be there."""
+    """The dead-letter topic, as far as it was read, ends before the copy is due."""
     NOT_COPIED = "NOT_COPIED"
-    """Brokers make no copy of what was given up in this way."""
+    """Brokers make no copy for this cause."""
     REFUSED = "REFUSED"
-    """The broker made none: the dead-letter topic is not enabled for groups."""
+    """The broker refused a copy: the dead-letter topic is not enabled for groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One copy, by the place where it lies."""
+    """One copy, by its position."""
 
     topic: str
     partition: int
@@ -67,20 +67,20 @@ class DeadLetter:
     timestamp_ms: int
     delivery_count: int | None
     message: str | None
-    """Why, in the broker's words."""
+    """The reason, as the broker's message gives it."""
 
 
 @dataclass(slots=True)
 class DeadLetters:
-    """All copies of some dead-letter topics, as far as they were read."""
+    """All copies on some dead-letter topics, as far as they were read."""
 
     letters: dict[DeadLetterOrigin, list[DeadLetter]] = field(default_factory=dict)
     newest_ms: int = _NOT_YET_SEEN_MS
-    """The newest record's time, epoch ms; -1 where there is none."""
+    """Timestamp of the newest record, epoch ms; -1 where there is none."""
     other_count: int = 0
-    """Records without headers that name an origin: written by others than a broker."""
+    """Records without headers of origin: not written by a broker."""
     unreadable_count: int = 0
-    """Batches which could not be read. A copy in one of them would seem to be missing."""
+    """Batches that could not be read; copies in them would seem to be missing."""
 
     def state_of(
         self,
@@ -91,10 +91,10 @@ class DeadLetters:
         *,
         is_done: bool = False,
     ) -> CopyState:
-        """Whether the copy of an offset that was given up at a time (epoch ms), for a cause, is there.
+        """The state of the copy of an offset that was archived at a time (epoch ms).
 
-        `cause` and `dead_letter` are those of gold.archived_records; `is_done`: its ARCHIVING has ended, so the broker
-        wrote the copy before, or gave up to.
+        `cause` and `dead_letter`: from gold.archived_records. `is_done`: its ARCHIVING has ended, so the broker wrote
+        the copy before, or gave up.
         """
         if origin in self.letters:
             return CopyState.FOUND
@@ -113,7 +113,7 @@ def read_dead_letters(
     cluster: BrokerAddress | None = None,
     timeout_ms: int = TIMEOUT_MS,
 ) -> DeadLetters:
-    """The copies on the topics in all sources (folders or URIs as of `--segments`, and a live cluster).
+    """Read the copies on the topics from all sources (folders or URIs as for `--segments`, and a live cluster).
 
     Raises SourceError where none of the sources has any of the topics, or one cannot be read.
     """
@@ -169,13 +169,13 @@ def _add(found: DeadLetters, topic: str, partition: int, batch: bytes) -> None:
         message = headers.get(HEADER_MESSAGE)
         letter = DeadLetter(topic, partition, record.offset, record.timestamp_ms, count, message)
         letters = found.letters.setdefault(origin, [])
-        # two sources may hold the same segment
+        # two sources may contain the same segment
         if letter not in letters:
             letters.append(letter)
 
 
 def origin_of(record: Record) -> DeadLetterOrigin | None:
-    """What a record is a copy of, by its headers; None where they do not say so. Anybody may write such headers."""
+    """The original of a copy, from its headers; None where they are missing. Anyone may write such headers."""
     headers = _texts(record)
     group_id, topic = headers.get(HEADER_GROUP), headers.get(HEADER_TOPIC)
     partition, offset = _number(headers.get(HEADER_PARTITION)), _number(headers.get(HEADER_OFFSET))
@@ -185,7 +185,7 @@ def origin_of(record: Record) -> DeadLetterOrigin | None:
 
 
 def _texts(record: Record) -> Mapping[str, str]:
-    """Headers as text, the last of a name (Headers.lastHeader)."""
+    """Headers as text; the last one of each name (Headers.lastHeader)."""
     return {name: value.decode(errors="replace") for name, value in record.headers if value is not None}
 
 

@@ -1,11 +1,11 @@
-"""describe: what `kafka-consumer-groups --describe` and `kafka-share-groups --describe` would have printed, at a time.
+"""describe: what `kafka-consumer-groups --describe` and `kafka-share-groups --describe` would have printed at a time.
 
-Columns, their order, their widths and the order of rows are those of Kafka 4.3.1's ConsumerGroupCommand,
-ShareGroupCommand and StreamsGroupCommand. What no coordinator's log holds is `-`: log ends (with them lag) but where
-they were sampled not long before, and the coordinator's address unless the metadata log or a live cluster tells it.
-Where Kafka prints rows in the order of a hash table, they come by member id. Of streams groups, `--state` is as
-kafka-streams-groups prints it; their members and offsets come in the columns of kafka-consumer-groups, a subtopology in
-place of a topic.
+Columns, their order and width, and the order of rows are those of Kafka 4.3.1's ConsumerGroupCommand, ShareGroupCommand
+and StreamsGroupCommand. What no coordinator's log contains is `-`: end offsets (and lag), unless they were sampled
+shortly before, and the coordinator's address, unless the metadata log or a live cluster provides it. Where Kafka prints
+rows in hash-table order, they are sorted by member id. For streams groups, `--state` has the format of
+kafka-streams-groups; members and offsets have the columns of kafka-consumer-groups, with a subtopology instead of a
+topic.
 """
 
 import gc
@@ -38,33 +38,33 @@ TOOL_OF_TYPE: Final[Mapping[str, Tool]] = {
 }
 
 CONSUMER_PROTOCOLS: Final = frozenset({None, "", "consumer"})
-"""Protocol types of classic groups that kafka-consumer-groups lists: not Connect's, say."""
+"""Protocol types of classic groups that kafka-consumer-groups lists; Connect's, for example, are not."""
 
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 EndOffsets = Mapping[TopicPartition, SampledEnd]
 Cells = Mapping[str, Value]
-"""Values of one row by column name: at least those of its layout."""
+"""Values of one row by column name; at least those of its layout."""
 Coordinators = Callable[[Mapping[str, int]], Mapping[str, str]]
-"""Group id -> log partition; given is the coordinator of each of which it is known, as the tools print it."""
+"""Given log partitions by group id, returns the known coordinators, in the format of the tools."""
 
 COORDINATOR: Final = "COORDINATOR (ID)"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The table which a tool prints of a view."""
+    """The columns that a tool prints for a view."""
 
     columns: tuple[Column, ...]
     verbose_only: frozenset[str] = frozenset()
     """Columns shown with --verbose."""
     not_verbose: frozenset[str] = frozenset()
     if_any: frozenset[str] = frozenset()
-    """Columns shown if a row of the group has something there."""
+    """Columns shown if any row of the group has a value."""
     without_rows: bool = False
-    """The header comes even if no row does."""
+    """Print the header even without rows."""
     says_empty: bool = True
-    """A line tells that the group has no members."""
+    """Print a line if the group has no members."""
 
     def shown(self, verbose: bool, rows: Sequence[Cells]) -> tuple[Column, ...]:
         """The columns for these rows."""
@@ -194,7 +194,7 @@ class Description:
     layout: Layout
     rows: tuple[Cells, ...]
     log_position: str | None = None
-    """Where in the log the group was so, if the log has the time more than once and it was not the same each time."""
+    """The log position of this state, if the log passes the time several times with different states."""
     note: str | None = None
     """What the answer cannot know."""
 
@@ -209,11 +209,10 @@ def describe(
     tool: Tool | None = None,
     sample_age_max_ms: int = SAMPLE_AGE_MAX_MS,
 ) -> list[Description]:
-    """Groups at a time (None: the newest), by tool and then as that tool sorts them; no `group_ids`: all groups.
+    """Groups at a time (None: the newest state), by tool and in the order of that tool. `group_ids` None: all groups.
 
-    Log ends sampled longer before than `sample_age_max_ms` are not shown. A group comes more than once where the log
-    has the time more than once, and the group was not the same each time.
-    Raises NoSuchGroupError if a group that was asked for is not there.
+    End offsets sampled more than `sample_age_max_ms` before are not shown. A group occurs several times if the log
+    passes the time several times and its states differ. Raises NoSuchGroupError if a requested group does not exist.
     """
     described, _ = describe_with_caveats(
         warehouse,
@@ -228,7 +227,7 @@ def describe(
 
 
 def _not_there(silver: SilverAt, missing: Sequence[str]) -> str:
-    """That groups are not there, and which of them may have been."""
+    """A sentence: which groups do not exist, and which of them may have existed."""
     unread = unread_records(silver, missing)
     remarks = [f"; {printable(it.group_id)[:100]}: {unread_records_text(it)}" for it in unread]
     failures = [failure_text(it) for it in silver.failures() if it.group_id is None or it.group_id in missing]
@@ -247,7 +246,7 @@ def describe_with_caveats(
     tool: Tool | None,
     sample_age_max_ms: int,
 ) -> tuple[list[Description], list[Caveat]]:
-    """As `describe`, and what the answer cannot know."""
+    """As `describe`, with the caveats."""
     with_offsets = view is View.OFFSETS
     passages = SilverAt(warehouse, cluster_id, at_ms, group_ids).passages(with_offsets=with_offsets)
     newest = passages[-1]
@@ -290,7 +289,7 @@ def describe_with_caveats(
 
 
 def with_coordinators(descriptions: Sequence[Description], coordinators: Coordinators) -> list[Description]:
-    """The descriptions of states with what is known of who coordinates the groups."""
+    """Add the known coordinators to descriptions of states."""
     found = coordinators({it.group.group_id: it.group.log_partition for it in descriptions})
     return [
         replace(it, rows=tuple({**row, COORDINATOR: found.get(it.group.group_id)} for row in it.rows))
@@ -299,7 +298,7 @@ def with_coordinators(descriptions: Sequence[Description], coordinators: Coordin
 
 
 def write_descriptions(descriptions: Sequence[Description], output_format: str, verbose: bool, out: TextIO) -> None:
-    """Print them: as the tools do, or as rows under the tools' column names."""
+    """Print descriptions: like the tools do, or as rows with the tools' column names."""
     if output_format == "table":
         for description in descriptions:
             out.writelines(line + "\n" for line in _lines(description, verbose))
@@ -352,7 +351,7 @@ def _members(count: int) -> str:
 
 
 def _offset_rows(group: Group, ends: EndOffsets) -> Iterator[Cells]:
-    """By member, those with most partitions first; then what nobody has."""
+    """By member, those with most partitions first; then unassigned partitions."""
     holders = sorted((member for member in group.members if member.assigned), key=lambda m: -len(m.assigned))
     for member in holders:
         for place in member.assigned:
@@ -365,7 +364,7 @@ def _offset_rows(group: Group, ends: EndOffsets) -> Iterator[Cells]:
 def _offset_row(group: Group, place: TopicPartition, ends: EndOffsets, member: Member | None) -> Cells:
     committed = group.offsets.get(place)
     if committed and committed.offset < 0:
-        committed = None  # brokers accept a negative offset; Kafka's clients read it as none
+        committed = None  # brokers accept a negative offset; clients treat it as none
     offset = committed.offset if committed else None
     sample = ends.get(place)
     end = sample.end_offset if sample else None
@@ -376,7 +375,7 @@ def _offset_row(group: Group, place: TopicPartition, ends: EndOffsets, member: M
         and committed.committed_at_ms is not None
         and sample.sampled_at_ms < committed.committed_at_ms
     ):
-        end = None  # the sample is older than the commit: it says nothing of the log end now
+        end = None  # the sample is older than the commit, so the current end offset is unknown
     return {
         "GROUP": group.group_id,
         "TOPIC": place.topic,
@@ -384,7 +383,7 @@ def _offset_row(group: Group, place: TopicPartition, ends: EndOffsets, member: M
         "LEADER-EPOCH": committed.leader_epoch if committed else None,
         "CURRENT-OFFSET": offset,
         "LOG-END-OFFSET": end,
-        # below 0 where the commit is beyond the end, as Kafka's tool prints it
+        # negative where the commit is beyond the end, as in Kafka's tool
         "LAG": end - offset if end is not None and offset is not None else None,
         "CONSUMER-ID": member.member_id if member else None,
         "HOST": member.client_host if member else None,
@@ -406,7 +405,7 @@ def _member_rows(group: Group, _: EndOffsets) -> Iterator[Cells]:
             "CURRENT-ASSIGNMENT": assignment_text(member.assigned),
             "TARGET-EPOCH": group.assignment_epoch,
             "TARGET-ASSIGNMENT": assignment_text(member.target),
-            # a column of groups in the middle of a migration only
+            # this column exists only for groups in the middle of a migration
             "UPGRADED": not member.uses_classic_protocol if {True, False} <= kinds else None,
         }
 
@@ -455,7 +454,7 @@ def _state_rows(group: Group, _: EndOffsets) -> Iterator[Cells]:
 
 
 def assignment_text(partitions: Iterable[TopicPartition]) -> str | None:
-    """`topic:0,1;other:2`, as both tools print it; None of no partitions."""
+    """`topic:0,1;other:2`, in the format of both tools; None without partitions."""
     by_topic = groupby(sorted(partitions), key=lambda place: place.topic)
     texts = [f"{topic}:{','.join(str(place.partition) for place in places)}" for topic, places in by_topic]
     return ";".join(sorted(texts)) or None
@@ -488,8 +487,10 @@ def run_describe(
     coordinators: Coordinators | None = None,
     out: TextIO | None = None,
 ) -> list[str]:
-    """Describe and print; what else is to be said, line by line. `coordinators` tells who coordinates groups;
-    without it, the captured metadata log does."""
+    """Describe and print.
+
+    Returns the caveats as lines. `coordinators`: provides coordinators; by default the captured metadata log.
+    """
     with no_search_for_cycles():
         described, caveats = describe_with_caveats(
             warehouse,
@@ -510,7 +511,9 @@ def run_describe(
 
 @contextmanager
 def no_search_for_cycles() -> Iterator[None]:
-    """Hundreds of thousands of rows make none, and to look for some takes longer than to print them."""
+    """Disable garbage collection: hundreds of thousands of rows have no cycles, and searching for some takes longer
+    than printing.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

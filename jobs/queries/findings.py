@@ -1,6 +1,6 @@
-"""What gold and coverage say at a glance, and where to look next: the last lines of nightly.
+"""Findings from gold and coverage, and where to look next: the last lines of nightly.
 
-Every number is a count of rows of a table, or a sum over them; each line names the command that shows those rows.
+Every number is a count of rows in a table, or a sum over them; each line names the command that shows those rows.
 """
 
 import re
@@ -55,78 +55,78 @@ from schemas.tables.state import LEADER_EPOCHS
 
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
 NOT_GROWN: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED", "SHARE_PARTITIONS_INITIALIZED", METADATA_FOLLOW_UP)
-"""Methods of PARTITIONS_CHANGED that say nothing of a topic's number of partitions."""
+"""Methods of PARTITIONS_CHANGED that do not mean a changed partition count."""
 MANY_REBALANCES: Final = 20
-"""A group that rebalances more often than this on one day has a problem of its own."""
+"""A group with more rebalances on one day has a problem of its own."""
 TRANSACTION_MARKER: Final = "TRANSACTION_MARKER"
-"""`likely_cause` of what was given up and is no record."""
+"""`likely_cause` of archived offsets that are not records."""
 NOTE_CHARACTERS_MAX: Final = 300
 NOT_JUDGED_RULES: Final = (NOT_JUDGED, NOT_REPLAYED)
-"""Of groups that gold lacks."""
+"""Rules about groups that gold lacks."""
 LACKING_RULES: Final = (LOG_NOT_JUDGED, LOG_NOT_REPLAYED, INPUT_NOT_READ)
-"""Of what all of gold was made without."""
+"""Rules about inputs that all of gold lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found of one cluster."""
+    """The findings for one cluster."""
 
     rebalance_count: int
     storm_rebalance_count: int
     storm_groups: tuple[tuple[str, int], ...]
-    """Groups, and how many of their rebalances are of storms, most first."""
+    """Groups, and how many of their rebalances belong to storms, most first."""
     thrown_out: tuple[tuple[str, int], ...]
-    """Groups, and in how many rebalances members were thrown out: they sent no heartbeats, or polled too late. Most
+    """Groups, and the number of rebalances in which members were removed for missing heartbeats or late polls; most
     first."""
     maybe_thrown_out: tuple[tuple[str, int], ...]
-    """The same, where that is a guess."""
+    """As `thrown_out`, where the cause is a guess."""
     emptied_groups: tuple[tuple[str, int], ...]
-    """Groups whose last member went and nobody came since, and how many rebalances they had."""
+    """Groups whose last member left and that are still empty, and the number of their rebalances."""
     grown_groups: tuple[tuple[str, int], ...]
-    """Groups, and how many rebalances they had since topics got more partitions."""
+    """Groups, and the number of their rebalances caused by growing topics."""
     rollout_count: int
     rebalances_on_a_day: tuple[tuple[str, int], ...]
-    """Groups, and how often each rebalanced on its worst day (UTC), most first."""
+    """Groups, and the number of rebalances on their worst day (UTC), most first."""
     given_up_count: int
-    """Offsets of share groups."""
+    """Archived offsets of share groups."""
     given_up_groups: tuple[tuple[str, int], ...]
-    """Share groups and how many offsets they gave up, most first."""
+    """Share groups and the number of their archived offsets, most first."""
     redelivered_count: int | None
-    """Records of share groups, each counted once however often it was handed back or given out again; None where there
-    are too many to count distinct ones quickly."""
+    """Redelivered records of share groups, each counted once; None where there are too many to count distinct ones
+    quickly."""
     redelivered_times: int
-    """How often records were handed back or given out again."""
+    """Number of redeliveries."""
     odd_commits: tuple[tuple[str, int], ...]
     """Kinds of commit anomalies and their counts, by kind."""
     broken_rules: tuple[tuple[str, int], ...]
-    """Broken rules of the coordinators and how often, by rule."""
+    """Broken rules of the coordinators and their counts, by rule."""
     log_oddities: tuple[tuple[str, int], ...]
-    """What is odd about the log itself and how often, by rule."""
+    """Oddities of the log itself and their counts, by rule."""
     client_notes: tuple[tuple[str, int], ...]
-    """How clients write otherwise than their protocol says, and in how many groups."""
+    """Deviations of clients from their protocol, and the number of groups with each."""
     shared_groups: tuple[str, ...]
-    """Groups whose members have no topic in common: of several applications under one group.id, as it is now."""
+    """Groups whose current members have no topic in common: several applications share a group.id."""
     hole_count: int
     quarantined_count: int
     missing_log_partitions: tuple[tuple[str, int], ...] = ()
     """Coordinator topics, and how many of their log partitions are in no source."""
     guessed_commits: tuple[tuple[str, int], ...] = ()
-    """The same of those that are no more than guesses: they are not counted as found."""
+    """Kinds of commit anomalies that are only guesses, not included in `odd_commits`."""
     not_judged: tuple[str, ...] = ()
     audit_lacks: tuple[str, ...] = ()
     """Groups that could not be judged."""
     marker_count: int = 0
-    """Offsets that look like transaction markers among those given up: no records, and not counted with them."""
+    """Archived offsets that look like transaction markers: not records, and not included in the other counts."""
     hanging_transactions: tuple[tuple[str, int], ...] = ()
-    """Groups, and how many transactions hang that committed offsets of theirs."""
+    """Groups, and the number of hanging transactions that committed offsets for them."""
     hanging_transaction_count: int = 0
-    """Each counted once, whatever groups it committed for: a producer has one at a time."""
+    """Each transaction counted once, whatever groups it committed for: a producer has one at a time."""
     parted_copies: tuple[tuple[str, int], ...] = ()
-    """Log partitions of which copies part ways, and at how many places."""
+    """Log partitions with diverging copies, and the number of divergences."""
     leader_changes: tuple[tuple[str, int], ...] = ()
-    """Log partitions, and how often another leader went on with them, most first."""
+    """Log partitions, and the number of leader changes, most first."""
     foreign_writes: tuple[ForeignWrite, ...] = ()
-    """The last write of somebody else to each table."""
+    """The last foreign write to each table."""
 
     @property
     def busy_group_count(self) -> int:
@@ -135,7 +135,7 @@ class Findings:
 
     @property
     def headline(self) -> str:
-        """All of it in one line."""
+        """A summary in one line."""
         parts = [
             _counted(len(self.storm_groups), "group", "in rebalance storms"),
             _counted(self.busy_group_count, "group", f"rebalanced more than {MANY_REBALANCES} times on one day"),
@@ -166,7 +166,7 @@ class Findings:
         return f"members were thrown out in {in_rebalances}{guesses}"
 
     def as_json(self) -> dict[str, Any]:
-        """As one JSON object; its names stay."""
+        """As one JSON object with stable names."""
         return {
             "headline": self.headline,
             "rebalance_count": self.rebalance_count,
@@ -227,7 +227,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by(
         "group_id", use_threads=False
     )
-    # connectors and tasks are no topics
+    # connectors and tasks are not topics
     of_topics = pc.invert(pc.is_in(causes["method"], pa.array(NOT_GROWN)))
     hanging = gold.read(HANGING_TRANSACTIONS, ["group_id", "producer_id"])
     quarantined = warehouse.read(QUARANTINE, ["topic", "partition", "code", "resolved_at"], where=where)
@@ -270,10 +270,10 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
 
 
 REDELIVERIES_MAX: Final = 500_000
-"""Rows that are read to tell their records from one another; the driver takes 0.4 s for a million."""
+"""Maximum number of rows read to count distinct records; the driver takes 0.4 s for a million."""
 SHARE_PARTITION_TEXTS: Final = ("group_id", "topic_id")
 SHARE_PARTITIONS_MAX: Final = 1 << 16
-"""Numbers for so many are left as they are, whether each is used or not."""
+"""Up to this many codes are used as they are, without compacting unused ones."""
 
 REBALANCE_COLUMNS: Final = (
     "group_id",
@@ -291,7 +291,7 @@ REBALANCE_COLUMNS: Final = (
 
 
 def _causes(rebalances: pa.Table) -> pa.Table:
-    """One row a cause of a rebalance: the group, the cause, its method and its confidence."""
+    """One row for each cause of a rebalance: group, cause, method and confidence."""
     causes = rebalances["causes"].combine_chunks()
     rows = pc.list_parent_indices(causes)
     return pa.table(
@@ -305,13 +305,13 @@ def _causes(rebalances: pa.Table) -> pa.Table:
 
 
 def _rows_by_group(rows: pa.Table) -> tuple[tuple[str, int], ...]:
-    """Groups and how many rows they have, most first."""
+    """Groups and the number of their rows, most first."""
     return _most_first(rows.group_by("group_id", use_threads=False).aggregate([([], "count_all")]), "count_all")
 
 
 def _emptied(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
-    """Groups of whose rebalances the last one left nobody, and how many they had. What is of a former log partition
-    tells nothing of now."""
+    """Groups that were empty after their last rebalance, and the number of their rebalances. Rows of a former log
+    partition do not reflect the present."""
     rebalances = rebalances.filter(pc.invert(pc.fill_null(rebalances["is_former_log_partition"], False)))
     order = pc.sort_indices(rebalances, [("incarnation", "ascending"), ("to_generation", "ascending")])
     lasts = rebalances.take(order).group_by("group_id", use_threads=False)
@@ -338,21 +338,22 @@ def audit_lacks(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
 
 
 def groups_not_judged(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
-    """Groups that the newest audit could not judge, be it that silver lacks something of them."""
+    """Groups that the newest audit could not judge, including those of which silver lacks something."""
     rows = WholeAudit.newest(warehouse, cluster_id).read(LOG_ANOMALIES, ["rule", "group_id"])
     found = rows.filter(pc.is_in(rows["rule"], value_set=pa.array(NOT_JUDGED_RULES)))
     return tuple(sorted(set(found["group_id"].to_pylist())))
 
 
 def _parted_copies(quarantined: pa.Table) -> tuple[tuple[str, int], ...]:
-    """Log partitions of which copies part ways, and how often: each is put right when it is found, and lost records."""
+    """Log partitions with diverging copies and the number of divergences: each was resolved when found, but records
+    were lost."""
     rows = quarantined.filter(pc.equal(quarantined["code"], COPIES_PART)).select(["topic", "partition"]).to_pylist()
     places = [f"{row['topic']}-{row['partition']}" for row in rows]
     return tuple((place, places.count(place)) for place in sorted(set(places)))
 
 
 def _leader_changes(warehouse: Warehouse, cluster_id: str) -> tuple[tuple[str, int], ...]:
-    """Coordinators' log partitions, and how many leader epochs wrote batches in them after the first one."""
+    """Coordinators' log partitions, and the number of leader epochs with batches after the first one."""
     rows = warehouse.read(LEADER_EPOCHS, where={"cluster_id": cluster_id}).to_pylist()
     epochs: dict[str, set[int]] = {}
     for row in rows:
@@ -369,8 +370,8 @@ CLIENTS_NAMED_MAX: Final = 3
 
 
 def _client_notes(rows: pa.Table) -> tuple[tuple[str, int], ...]:
-    """What is odd about bytes that clients write, and in how many groups. Client software shows by how it writes its
-    protocol, not by client ids, which are names of applications: these are named together."""
+    """Oddities in bytes that clients write, and the number of groups with each. Client software is identified by how
+    it writes the protocol, not by client ids, which are application names: these are shown together."""
     groups: dict[tuple[str, str], set[str]] = {}
     clients: dict[tuple[str, str], set[str]] = {}
     for row in rows.group_by(["details", "group_id"], use_threads=False).aggregate([]).to_pylist():
@@ -388,12 +389,12 @@ def _client_notes(rows: pa.Table) -> tuple[tuple[str, int], ...]:
 
 
 def _shared_groups(rows: pa.Table) -> tuple[str, ...]:
-    """Groups of which the newest row says that they have several applications."""
+    """Groups whose newest row shows several applications."""
     order = [("log_partition", "ascending"), ("log_offset", "ascending"), ("ordinal", "ascending")]
     newest: dict[str, dict[int, dict[str, Any]]] = {}
     for row in rows.sort_by(order).to_pylist():
         newest.setdefault(row["group_id"], {})[row["log_partition"]] = row
-    # in several log partitions only where the coordinator's topic got more of them: the group is in the one used last
+    # a group has several log partitions only after the topic grew: the one used last counts
     last = {group_id: max(found.values(), key=_time_of) for group_id, found in newest.items()}
     return tuple(sorted(group_id for group_id, row in last.items() if row["rule"] == TWO_APPLICATIONS))
 
@@ -406,7 +407,7 @@ def _time_of(row: dict[str, Any]) -> datetime:
 
 
 def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
-    """How often each name is there, by name."""
+    """The number of occurrences of each name, by name."""
     return tuple(sorted((found["values"], found["counts"]) for found in pc.value_counts(names).to_pylist()))
 
 
@@ -419,7 +420,7 @@ def _redelivered_count(files: Sequence[TableFile]) -> int | None:
 
 
 def _distinct_offset_count(ranges: pa.Table) -> int:
-    """Offsets in some ranges of share partitions, each counted once: a record comes again as often as it is retried."""
+    """The number of distinct offsets in ranges of share partitions: a record occurs again with each retry."""
     if not ranges.num_rows:
         return 0
     place, place_count = np.zeros(ranges.num_rows, np.int64), 1
@@ -427,7 +428,7 @@ def _distinct_offset_count(ranges: pa.Table) -> int:
     for name in (*SHARE_PARTITION_TEXTS, "partition"):
         column = ranges[name].combine_chunks()
         if not pa.types.is_integer(column.type):
-            # texts as they are, or as their numbers in a dictionary
+            # strings, or their dictionary codes
             column = column.dictionary_encode().indices
         coded = pc.fill_null(column, -1).to_numpy().astype(np.int64) + 1
         span = int(coded.max()) + 1
@@ -435,7 +436,7 @@ def _distinct_offset_count(ranges: pa.Table) -> int:
         if place_count > max(ranges.num_rows, SHARE_PARTITIONS_MAX):
             found, place = np.unique(place, return_inverse=True)
             place_count = len(found)
-    # there are millions of ranges, but few share partitions, and of one they mostly come in the order of their offsets
+    # there may be millions of ranges, but few share partitions, and mostly in offset order
     rows, ends = grouped(place, place_count, np.arange(ranges.num_rows))
     firsts, lasts = ranges["first_offset"].to_numpy(), ranges["last_offset"].to_numpy()
     count = 0
@@ -445,7 +446,7 @@ def _distinct_offset_count(ranges: pa.Table) -> int:
         first, last = firsts[rows[start:stop]], lasts[rows[start:stop]]
         order = np.argsort(first, kind="stable")
         first, last = first[order], last[order]
-        # each range adds what lies behind the last offset so far
+        # each range adds what is beyond the last offset so far
         before = np.r_[first[0] - 1, np.maximum.accumulate(last)[:-1]]
         count += int(np.maximum(last - np.maximum(before, first - 1), 0).sum())
     return count
@@ -469,9 +470,9 @@ def _most_first(counts: pa.Table, column: str) -> tuple[tuple[str, int], ...]:
 
 
 def lines(found: Findings, options: Sequence[str] = ()) -> Iterator[str]:
-    """What was found, line by line, the sum of it first; then each part with the command that shows its rows.
+    """The findings as lines: the summary, then each part with the command that shows its rows.
 
-    `options` go with every command, such as `--warehouse`.
+    `options`: added to every command, such as `--warehouse`.
     """
     yield found.headline
     yield from lines_of_others(found.foreign_writes, "".join(f" {shlex.quote(word)}" for word in options))
@@ -609,7 +610,7 @@ def _names(counts: Sequence[tuple[str, int]], characters_max: int = NAME_CHARACT
 
 
 def _counted(count: int, noun: str, rest: str, *, verb: bool = False, plural: str | None = None) -> str:
-    """`3 groups rest`, or nothing for none; with `verb` as `1 record was rest`."""
+    """`3 groups rest`, or nothing for zero; with `verb`: `1 record was rest`."""
     if not count:
         return ""
     words = [f"{count:,}", noun if count == 1 else plural or f"{noun}s"]

@@ -1,8 +1,7 @@
-"""history: what happened to a group, event by event, in lines that a terminal takes; groups: which there are, and which
-need somebody today.
+"""history: the events of a group, as lines for a terminal. groups: all groups, and which of them need attention.
 
-Both read gold as the last whole audit left it, and start no Spark. What an event rests on is in its line: CERTAIN,
-LIKELY or GUESS. Lists with all columns, and with a word on whether they are complete, are `audit`'s.
+Both read gold as of the last whole audit, without Spark. Each event has its confidence: CERTAIN, LIKELY or GUESS. For
+lists with all columns and a statement of completeness, see `audit`.
 """
 
 import sys
@@ -39,17 +38,17 @@ GROUP_COLUMNS: Final = (
 
 
 class Event(NamedTuple):
-    """One thing that happened to a group."""
+    """An event of a group."""
 
     at_ms: int | None
-    """None: its records have no time."""
+    """None: its records have no timestamp."""
     event: str
     confidence: str | None
     text: str
 
     @property
     def line(self) -> str:
-        """As a terminal shows it."""
+        """The event as a line for the terminal."""
         sure = f" ({self.confidence})" if self.confidence else ""
         line = f"{time_text(self.at_ms) or 'at no known time'} {self.event}{sure}: {self.text}"
         return line if len(line) <= LINE_CHARACTERS_MAX else f"{line[: LINE_CHARACTERS_MAX - 3]}..."
@@ -58,8 +57,8 @@ class Event(NamedTuple):
 def events_of(
     warehouse: Warehouse, cluster_id: str, group_id: str, *, from_ms: int | None, to_ms: int | None
 ) -> list[Event]:
-    """Rebalances, odd commits, redeliveries and records given up of a group, by time. `to_ms` is exclusive. Those
-    without a time, which may be of any, come last: each kind in the order of the log.
+    """Rebalances, commit anomalies, redeliveries and archived records of a group, by time. `to_ms` is exclusive. Events
+    without a timestamp, which may be of any time, come last, by kind and in log order.
 
     Raises ArgumentError for a group that is not in the log, and for a span outside of what was read.
     """
@@ -86,7 +85,7 @@ def run_history(
     output_format: str,
     out: TextIO | None = None,
 ) -> list[str]:
-    """Print what happened to a group; what else is to be said, line by line."""
+    """Print the events of a group. Returns the caveats as lines."""
     events = events_of(warehouse, cluster_id, group_id, from_ms=from_ms, to_ms=to_ms)
     sink = out or sys.stdout
     if output_format == "table":
@@ -98,7 +97,7 @@ def run_history(
 
 
 def _remarks(warehouse: Warehouse, cluster_id: str, group_id: str | None = None) -> Iterator[str]:
-    """What gold lacks of a group, or of all of them."""
+    """What gold lacks of a group, or of all groups."""
     yield from not_audited_lines(warehouse, cluster_id)
     if group_id is not None and group_id in groups_not_judged(warehouse, cluster_id):
         yield f"group {short(group_id)} could not be judged, so gold lacks it: see gold.log_anomalies"
@@ -113,7 +112,7 @@ def _remarks(warehouse: Warehouse, cluster_id: str, group_id: str | None = None)
 
 
 def _rows(gold: WholeAudit, table: Table, group_id: str, time_column: str = "at") -> list[dict[str, Any]]:
-    """Rows of a group in the order of the log, those of each log partition by themselves."""
+    """Rows of a group in log order, separately for each log partition."""
     rows = gold.read(table)
     rows = rows.filter(pc.equal(rows["group_id"], group_id))
     found = [row | {"at_ms": _time_of(row[time_column])} for row in rows.to_pylist()]
@@ -148,11 +147,11 @@ def _offset(offset: int | None) -> str:
 
 
 def _records(event: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
-    """One event for all records of a partition to which the same happened at one time."""
+    """One event for all records of a partition with the same fate at the same time."""
 
     def sameness(row: Mapping[str, Any]) -> tuple[Any, ...]:
         topic = row["topic"] or row["topic_id"]
-        # without a time, what is in one record was at one time
+        # without timestamps, records of the same coordinator record count as simultaneous
         at = (row["at_ms"], -1) if row["at_ms"] is not None else (sys.maxsize, row["log_offset"])
         return *at, topic, row["partition"], row["cause"], row["likely_cause"] or "", row["confidence"]
 
@@ -163,7 +162,7 @@ def _records(event: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
         offsets = f"offset {first}" if count == 1 else f"{count:,} records of offsets {first} to {last}"
         why = f"{cause}, {likely}" if likely else cause
         at = None if at_ms == sys.maxsize else at_ms
-        if likely == TRANSACTION_MARKER:  # the end of a transaction takes an offset, and no record is lost with it
+        if likely == TRANSACTION_MARKER:  # a transaction marker takes an offset, but no record is lost
             offsets = offsets.replace(" records of ", " markers at ")
             yield Event(at, "passed over", confidence, f"{short(topic)}-{partition} {offsets}, {likely}")
         else:
@@ -180,9 +179,9 @@ def run_groups(
     output_format: str,
     out: TextIO | None = None,
 ) -> list[str]:
-    """Print groups and their verdicts; what else is to be said, line by line.
+    """Print groups and their verdicts. Returns the caveats as lines.
 
-    Raises ArgumentError for a time after the end of what was read: of that no group is known to be OK.
+    Raises ArgumentError for a time after the end of what was read: no group is known to be OK then.
     """
     require_in_any_log(warehouse, cluster_id, from_ms, None)
     rows: list[list[Value]] = []

@@ -15,14 +15,14 @@ class TopicPartition(NamedTuple):
 
 
 class SampledEnd(NamedTuple):
-    """The end of a source topic's log when it was asked."""
+    """The end offset of a topic partition at the time of the sample."""
 
     end_offset: int
     sampled_at_ms: int
 
 
 class Untimed(NamedTuple):
-    """Records of a log partition that have no time, and nothing that places them before or after a moment."""
+    """Records of a log partition without a timestamp that cannot be placed before or after a time."""
 
     first_offset: int
     last_offset: int
@@ -31,39 +31,39 @@ class Untimed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A committed offset in force. `topic_id` is None where the record holds none."""
+    """A committed offset in force. `topic_id` None: the record has none."""
 
     offset: int
     leader_epoch: int | None
     topic_id: str | None
     committed_at_ms: int | None
-    """None where its record has no time."""
+    """None where its record has no timestamp."""
     log_partition: int = -1
-    """Of `__consumer_offsets`."""
+    """Log partition of `__consumer_offsets`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group. Partitions ascend; of streams groups, the "topic" is the subtopology."""
+    """A member of a group. Partitions ascend; for streams groups, the "topic" is the subtopology."""
 
     member_id: str
     instance_id: str | None
     client_id: str
     client_host: str
     member_epoch: int | None
-    """None in classic groups."""
+    """None for classic groups."""
     uses_classic_protocol: bool | None
-    """Of consumer groups alone, else None."""
+    """For consumer groups, else None."""
     assigned: tuple[TopicPartition, ...]
-    """What it holds, what it must still give up included, as Admin shows it."""
+    """Current assignment, including partitions that the member has yet to revoke, as in Admin."""
     target: tuple[TopicPartition, ...]
     is_unread: bool = False
-    """Its assignment cannot be read: nobody can say what it holds."""
+    """The assignment cannot be decoded: what the member has is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareStart:
-    """What the share coordinator stores of one share partition: None where no offset is set yet."""
+    """The share coordinator's state of one share partition. None where no offset is set yet."""
 
     start_offset: int | None
     leader_epoch: int | None
@@ -72,20 +72,20 @@ class ShareStart:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group at a time."""
+    """A group as of a time."""
 
     group_id: str
     group_type: str
     state: str
-    """As Kafka spells it."""
+    """In Kafka's spelling."""
     protocol_type: str | None
     assignor: str | None
     group_epoch: int | None
-    """None in classic groups, as `assignment_epoch`."""
+    """None for classic groups, as `assignment_epoch`."""
     assignment_epoch: int | None
     members: tuple[Member, ...] = ()
     """By member id."""
     offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
     share_starts: Mapping[TopicPartition, ShareStart] = field(default_factory=dict)
     log_partition: int = -1
-    """Of `__consumer_offsets`."""
+    """Log partition of `__consumer_offsets`."""

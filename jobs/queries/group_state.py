@@ -1,4 +1,4 @@
-"""The state of a group and of its members at one time, from its rows and events until then."""
+"""The state of a group and its members as of a time, from rows and events."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,10 +9,10 @@ from jobs.queries.group_model import CommittedOffset, Group, Member, Row, ShareS
 from schemas.group_types import GroupType
 
 DEFAULT_ASSIGNOR: Final = "uniform"
-"""First of the brokers' group.consumer.assignors, taken where no member asks for one; the log holds only what members
-ask for."""
+"""The first of the brokers' group.consumer.assignors, used where no member requests one; the log only has members'
+requests."""
 INITIAL_ASSIGNMENT_EPOCH: Final = 1
-"""Of a modern group before its first target (TargetAssignmentMetadata.INITIAL)."""
+"""The assignment epoch of a modern group before its first target (TargetAssignmentMetadata.INITIAL)."""
 STABLE_MEMBER: Final = "STABLE"
 PAST_COLUMNS: Final = (
     "group_id",
@@ -30,7 +30,7 @@ MEMBER_RECONCILED: Final = "MEMBER_RECONCILED"
 MEMBER_LEFT: Final = "MEMBER_LEFT"
 RESTARTING_EVENTS: Final = ("GROUP_CREATED", "GROUP_CONVERTED")
 TELLING: Final = (*RESTARTING_EVENTS, TARGET_COMPUTED, MEMBER_RECONCILED, "MEMBER_JOINED", MEMBER_LEFT, "GROUP_EMPTIED")
-"""Events which change an epoch or the state of a group or a member."""
+"""Events that change an epoch, or the state of a group or member."""
 
 
 def by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -41,7 +41,7 @@ def by_group(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 class Past:
-    """What the events of one group tell of epochs and states at a moment, given those before it and those after it."""
+    """The epochs and states of one group at a time, from its events before and after."""
 
     def __init__(self, events: Iterable[Row], is_past: Callable[[Row], bool]) -> None:
         events = sorted(events, key=lambda event: (event["log_offset"], event["event_index"]))
@@ -56,8 +56,10 @@ class Past:
                 self.reconciled.pop(event["member_id"], None)
 
     def is_settled(self, row: Row, member_id: str | None = None) -> bool:
-        """Did nothing happen to the group (or to one member) between the time and the end of a row's interval? Then
-        what the row says of its end was true at that time as well."""
+        """Did nothing happen to the group (or to one member) between the time and the end of a row's interval?
+
+        Then what the row has for its end was true at the time, too.
+        """
         to_log_offset = row["to_log_offset"]
         return not any(
             (to_log_offset is None or event["log_offset"] < to_log_offset)
@@ -66,7 +68,7 @@ class Past:
         )
 
     def assignment_epoch(self) -> int:
-        """Epoch of the target assignment."""
+        """The epoch of the target assignment."""
         epoch = INITIAL_ASSIGNMENT_EPOCH
         for event in self._until:
             if event["event_type"] in RESTARTING_EVENTS:
@@ -79,8 +81,9 @@ class Past:
 def members_of(
     rows: Sequence[Row], assignments: Sequence[Row], past: Past, unread_members: Sequence[str] | None = None
 ) -> Iterator[Member]:
-    """Members of a group at a moment, by rows of silver.group_members and silver.member_assignments which hold then.
-    `unread_members`: as the generation of the moment tells."""
+    """Yield the members of a group, from the rows of silver.group_members and silver.member_assignments that are valid
+    at the time. `unread_members`: from the generation at the time.
+    """
     unread = frozenset(unread_members or ())
     owned: dict[str, set[TopicPartition]] = defaultdict(set)
     target: dict[str, set[TopicPartition]] = defaultdict(set)
@@ -113,7 +116,7 @@ def group_of(
     offsets: Mapping[TopicPartition, CommittedOffset],
     starts: Mapping[TopicPartition, ShareStart],
 ) -> Group:
-    """A group at a moment, by the row of silver.group_generations which holds then."""
+    """A group, from the row of silver.group_generations that is valid at the time."""
     group_type, state = row["group_type"], row["state"]
     assignor, assignment_epoch = row["protocol_name"], row["assignment_epoch"]
     if not past.is_settled(row):
@@ -140,7 +143,8 @@ def group_of(
 
 
 def _modern_state(row: Row, members: Sequence[Member], reconciled: Mapping[str, Row], assignment_epoch: int) -> str:
-    """ConsumerGroup.maybeUpdateGroupState, ShareGroup and StreamsGroup, over what the log holds."""
+    """The state by the rules of ConsumerGroup.maybeUpdateGroupState, ShareGroup and StreamsGroup, from what the log
+    contains."""
     if not members:
         return "Empty"
     if row["group_type"] == GroupType.SHARE:
@@ -156,6 +160,6 @@ def _modern_state(row: Row, members: Sequence[Member], reconciled: Mapping[str, 
 
 
 def _voted(asked: Iterable[str | None]) -> str | None:
-    """The assignor most members ask for."""
+    """The assignor that most members request."""
     counts = Counter(name for name in asked if name is not None)
     return max(counts, key=lambda name: (counts[name], name)) if counts else None

@@ -1,9 +1,9 @@
-"""Which groups need somebody: each group's state at the end of the log, what happened to it of late, and a verdict with
-its rules and the time since when.
+"""Which groups need attention: the state of each group at the end of the log, recent events, and a verdict with rules
+and time.
 
-STALLED: commits repeat an offset that has not moved since, and no sampled end shows that there was nothing to read.
-WARN: storms, records given up, offsets that went back, or a group that could not be judged. OK: none of these. Counts
-are of the last day by default, up to the newest record that was read. Columns are summed as Arrow has them: no loop
+STALLED: commits repeat an offset that has not moved since, and no sampled end offset shows that there was nothing to
+read. WARN: storms, archived records, rewound offsets, or a group that could not be judged. OK: none of these. By
+default, counts are of the last day before the newest record that was read. Sums are computed by Arrow, without loops
 over rows of gold.
 """
 
@@ -40,7 +40,7 @@ OK: Final = "OK"
 WARN: Final = "WARN"
 STALLED: Final = "STALLED"
 SEVERITIES: Final = (STALLED, WARN, OK)
-"""The worst first."""
+"""Worst first."""
 REWIND: Final = "REWIND"
 IN_STORM: Final = "IN_STORM"
 GIVEN_UP: Final = "RECORDS_GIVEN_UP"
@@ -54,7 +54,7 @@ RULES: Final[Mapping[str, str]] = {
     GIVEN_UP: "given up",
     WENT_BACK: "rewinds",
 }
-"""What makes a verdict, the worst first, and the words that follow its count."""
+"""Rules for the verdict, worst first, and the words after their counts."""
 GENERATION_COLUMNS: Final = (
     "group_id",
     "group_type",
@@ -84,15 +84,15 @@ class GroupVerdict(NamedTuple):
     verdict: str
     why: str
     since_ms: int | None = None
-    """When what the verdict rests on began, in the time that was looked at."""
+    """When the reasons of the verdict began, within the time considered."""
     rules: Mapping[str, int] = {}
-    """The rules that the verdict rests on, the worst first, and how often."""
+    """The rules behind the verdict, worst first, and their counts."""
     lag: int | None = None
-    """Newest known lag, all partitions together; None where no end was sampled."""
+    """The newest known lag of all partitions; None where no end offset was sampled."""
 
 
 class Seen(NamedTuple):
-    """What happened to one group since a time: how often, and when first (epoch ms)."""
+    """The events of one group since a time: counts, and first occurrences (epoch ms)."""
 
     counts: Counter[str]
     firsts: dict[str, int]
@@ -101,8 +101,11 @@ class Seen(NamedTuple):
 def group_verdicts(
     warehouse: Warehouse, cluster_id: str, *, from_ms: int | None = None, match: str | None = None
 ) -> list[GroupVerdict]:
-    """Groups that the log still has, those that need somebody first. Counts are from `from_ms` on: a day before the
-    newest record that was read, as they are by default. `match`: a part of the id, upper and lower case alike."""
+    """The groups that still exist in the log, those that need attention first.
+
+    Counts are from `from_ms` on, by default a day before the newest record that was read. `match`: a part of the group
+    id, ignoring case.
+    """
     newest = WholeRun.newest(warehouse, cluster_id).read(GROUP_GENERATIONS, GENERATION_COLUMNS)
     newest = newest.filter(newest["valid_to"].is_null())
     since_ms = from_ms if from_ms is not None else newest_record_ms(warehouse, cluster_id) - DAY_MS
@@ -111,7 +114,7 @@ def group_verdicts(
     _add_stalls(seen, warehouse, cluster_id, gold)
     lags = _newest_lags(gold)
     _add_failures(seen, gold)
-    # of a former log partition a group may have an open row, too: it is of the past
+    # a group may have an open row in a former log partition, too: it is obsolete
     left = SilverAt(warehouse, cluster_id).left_behind()
     groups = {row["group_id"]: row for row in left.present(newest.to_pylist())}
     found = [
@@ -125,7 +128,7 @@ def group_verdicts(
 
 
 def newest_record_ms(warehouse: Warehouse, cluster_id: str) -> int:
-    """Up to when any log partition of the coordinators was read (epoch ms); 0 where none was."""
+    """The latest time up to which any log partition of the coordinators was read (epoch ms); 0 for none."""
     ends = log_ends(warehouse, cluster_id, COORDINATOR_TOPICS).values()
     return max((end.newest_ms for end in ends if end.newest_ms is not None), default=0)
 
@@ -155,7 +158,7 @@ def _verdict(row: Mapping[str, Any], seen: Seen, lag: int | None) -> GroupVerdic
 
 
 def _seen_since(gold: WholeAudit, since_ms: int) -> defaultdict[str, Seen]:
-    """What happened to each group since a time."""
+    """The events of each group since a time."""
     seen: defaultdict[str, Seen] = defaultdict(lambda: Seen(Counter(), {}))
 
     def rows_since(table: Table, names: Sequence[str], time_column: str = "at") -> pa.Table:
@@ -180,7 +183,7 @@ def _seen_since(gold: WholeAudit, since_ms: int) -> defaultdict[str, Seen]:
 
 
 def _add_failures(seen: Mapping[str, Seen], gold: WholeAudit) -> None:
-    """Groups that gold lacks, since their replay or their audit failed: of them it is not known that all is well."""
+    """Groups that gold lacks because their replay or audit failed: they cannot be called OK."""
     rows = gold.read(LOG_ANOMALIES, ["rule", "group_id"])
     failed = rows.filter(pc.is_in(rows["rule"], value_set=pa.array(NOT_JUDGED_RULES)))
     for group_id in failed["group_id"].to_pylist():
@@ -188,7 +191,7 @@ def _add_failures(seen: Mapping[str, Seen], gold: WholeAudit) -> None:
 
 
 def _add(seen: Mapping[str, Seen], name: str, rows: pa.Table, amounts: pa.ChunkedArray | None = None) -> None:
-    """How much of it each group has, rows if no amounts are given, and when the first was."""
+    """Add each group's amount (default: number of rows), and the time of its first row."""
     if amounts is None:
         amounts = pa.chunked_array([pa.repeat(1, rows.num_rows)])
     table = pa.table({"group_id": rows["group_id"], "at": rows["at"], "amount": amounts})
@@ -201,8 +204,8 @@ def _add(seen: Mapping[str, Seen], name: str, rows: pa.Table, amounts: pa.Chunke
 
 
 def _add_stalls(seen: Mapping[str, Seen], warehouse: Warehouse, cluster_id: str, gold: WholeAudit) -> None:
-    """Partitions of which the newest anomaly is a stall, whose offset is the same to this day, and that no end sampled
-    since shows to be read to their end."""
+    """Add partitions whose newest anomaly is a stall, whose offset has not moved since, and that no later sample
+    shows to be consumed to their end."""
     stalled = list(_last_is_a_stall(gold))
     if not stalled:
         return
@@ -221,13 +224,13 @@ def _add_stalls(seen: Mapping[str, Seen], warehouse: Warehouse, cluster_id: str,
 
 
 def _last_is_a_stall(gold: WholeAudit) -> Iterator[dict[str, Any]]:
-    """Of each group and partition the newest anomaly, where it is a stall."""
+    """The newest anomaly of each group and partition, where it is a stall."""
     lasts = _newest_rows(gold.read(COMMIT_ANOMALIES, ANOMALY_COLUMNS))
     yield from lasts.filter(pc.equal(lasts["kind"], STALLED)).to_pylist()
 
 
 def _newest_lags(gold: WholeAudit) -> Mapping[str, int]:
-    """Groups and their newest known lag, summed over partitions; a lag below 0 counts as none."""
+    """The newest known lag of groups, summed over partitions; negative lags count as 0."""
     rows = gold.read(LAG_HISTORY, ["group_id", "topic", "partition", "log_offset", "lag", "lag_min"])
     rows = rows.append_column("known", pc.coalesce(rows["lag"], rows["lag_min"]))
     lasts = _newest_rows(rows.filter(pc.is_valid(rows["known"])))
@@ -237,7 +240,7 @@ def _newest_lags(gold: WholeAudit) -> Mapping[str, int]:
 
 
 def _newest_rows(rows: pa.Table) -> pa.Table:
-    """Of each group and partition the row that is last in the log."""
+    """The last row in the log for each group and partition."""
     places = ["group_id", "topic", "partition"]
     newest = rows.group_by(places, use_threads=False).aggregate([("log_offset", "max")])
     return rows.join(newest, [*places, "log_offset"], [*places, "log_offset_max"], join_type="inner")

@@ -1,6 +1,6 @@
-"""Whether a question is of what the log covers: groups that are in it, times that it reaches.
+"""Check whether a question concerns what the log covers: existing groups, times within the log.
 
-An empty answer to a question that the log cannot know anything of looks like the answer "nothing happened".
+Otherwise an empty answer would look like "nothing happened".
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,11 +18,11 @@ from jobs.silver.replay_failures import failure_text
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES
 
 KNOW_GROUPS: Final = (GROUP_GENERATIONS, GROUP_EVENTS, SHARE_PARTITION_STATES, OFFSET_COMMITS)
-"""Tables that have a row of every group there ever was; the largest comes last, and is read where it must be."""
+"""Tables that together have a row of every group; the largest comes last, and is read only if necessary."""
 
 
 def require_groups(warehouse: Warehouse, cluster_id: str, group_ids: Collection[str] | None) -> None:
-    """Raise ArgumentError for groups of which the log has nothing."""
+    """Raise ArgumentError for groups that do not occur in the log."""
     unknown = set(group_ids or ())
     for table in KNOW_GROUPS:
         if not unknown:
@@ -46,8 +46,10 @@ def require_groups(warehouse: Warehouse, cluster_id: str, group_ids: Collection[
 
 
 def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] | None = None) -> Iterator[str]:
-    """What of the groups' log is in no source, so that an answer has nothing of it: neither its groups, nor what these
-    owned. Of named groups, where they would be there."""
+    """Sentences about log partitions in no source, of which an answer has nothing.
+
+    For named groups, only where they could be in one.
+    """
     ends = all_ends[GROUPS_LOG]
     if not ends.ends:
         yield f"nothing of {GROUPS_LOG} was captured: this answer knows no group's members, owners and offsets"
@@ -73,7 +75,7 @@ def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] |
 
 
 def unread_share_remarks(all_ends: Mapping[str, LogEnds]) -> Iterator[str]:
-    """The same of the log of share state."""
+    """Sentences about log partitions of share state in no source."""
     ends = all_ends[SHARES_LOG]
     if ends.ends and ends.unseen:
         yield (
@@ -83,12 +85,12 @@ def unread_share_remarks(all_ends: Mapping[str, LogEnds]) -> Iterator[str]:
 
 
 def _missing_places(ends: LogEnds, group_ids: Collection[str]) -> list[int]:
-    """Log partitions in no source in which some of these groups would be."""
+    """Log partitions in no source that some of these groups hash to."""
     return sorted({place for name in group_ids if (place := _place(name, ends)) in ends.missing})
 
 
 def require_forwards(from_ms: int | None, to_ms: int | None) -> None:
-    """Raise ArgumentError where a span of time has no moment in it."""
+    """Raise ArgumentError for an empty time span."""
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise ArgumentError(
             f"there is no time from {time_text(from_ms)} to {time_text(to_ms)}: --from must be before --to"
@@ -96,7 +98,7 @@ def require_forwards(from_ms: int | None, to_ms: int | None) -> None:
 
 
 def require_span(all_ends: Mapping[str, LogEnds], log: str, from_ms: int | None, to_ms: int | None) -> None:
-    """Raise ArgumentError where a span of time runs backwards, or lies wholly outside of what was read of a log."""
+    """Raise ArgumentError for a span that runs backwards, or is entirely outside of what was read of a log."""
     require_forwards(from_ms, to_ms)
     ends = all_ends[log]
     begins_ms, newest_ms = ends.begins_ms, ends.newest_ms
@@ -107,7 +109,7 @@ def require_span(all_ends: Mapping[str, LogEnds], log: str, from_ms: int | None,
 
 
 def require_in_any_log(warehouse: Warehouse, cluster_id: str, from_ms: int | None, to_ms: int | None) -> None:
-    """Raise ArgumentError where a span lies wholly outside of what was read of both coordinators' logs."""
+    """Raise ArgumentError for a span entirely outside of what was read of both coordinator logs."""
     all_ends = {log: ends for log, ends in log_ends(warehouse, cluster_id).items() if ends.begins_ms is not None}
     errors: list[ArgumentError] = []
     for log in all_ends:
@@ -120,8 +122,10 @@ def require_in_any_log(warehouse: Warehouse, cluster_id: str, from_ms: int | Non
 
 
 def require_begun(warehouse: Warehouse, cluster_id: str, at_ms: int | None) -> dict[str, LogEnds]:
-    """What is known of the ends of the coordinators' logs. Raises ArgumentError where a time is before the first record
-    of all of them: nothing can be known of it."""
+    """The ends of the coordinators' logs.
+
+    Raises ArgumentError for a time before the first record of all of them, since nothing can be known about it.
+    """
     all_ends = log_ends(warehouse, cluster_id)
     begins = [(it.begins_ms, it) for it in all_ends.values() if it.begins_ms is not None]
     if at_ms is not None and begins:
@@ -134,8 +138,10 @@ def require_begun(warehouse: Warehouse, cluster_id: str, at_ms: int | None) -> d
 def remarks_behind(
     all_ends: Mapping[str, LogEnds], at_ms: int | None, group_ids: Collection[str] | None = None
 ) -> Iterator[str]:
-    """Where a time is behind what was read: up to when the answer is known to hold. Of named groups by the log
-    partitions that they are in."""
+    """Sentences where a time is after the end of what was read: up to when the answer is known to be right.
+
+    For named groups, by their log partitions.
+    """
     if at_ms is None:
         return
     ends = all_ends[GROUPS_LOG]
@@ -177,6 +183,6 @@ def require_in_log(
     to_ms: int | None,
     group_ids: Collection[str] | None,
 ) -> None:
-    """Raise ArgumentError for groups that are not in the log, and for a span that lies outside of what was read."""
+    """Raise ArgumentError for groups that are not in the log, and for a span outside of what was read."""
     require_span(log_ends(warehouse, cluster_id, COORDINATOR_TOPICS), log, from_ms, to_ms)
     require_groups(warehouse, cluster_id, group_ids)

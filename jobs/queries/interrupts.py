@@ -1,4 +1,4 @@
-"""Questions that Ctrl-C ends, whoever computes the answer."""
+"""Make long-running queries of libraries interruptible with Ctrl-C."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,11 +8,11 @@ Result = TypeVar("Result")
 
 
 def interruptible(function: Callable[[], Result], interrupt: Callable[[], None] | None = None) -> Result:
-    """What a function gives, or raises, that asks another program or library; `interrupt` ends what it asked.
+    """Run a function in a thread, while the main thread waits for Ctrl-C; `interrupt` cancels the query.
 
-    Ctrl-C reaches the main thread, so that one only waits. DuckDB looks for it between two pieces of work alone, and a
-    join may be one piece. PySpark cancels all jobs by itself, through the connection that the asking thread uses: were
-    that the main thread, in the middle of a question, it would fail, and the job go on.
+    Ctrl-C reaches only the main thread. DuckDB checks for it only between pieces of work, and a join may be one piece.
+    PySpark cancels all jobs through the connection of the calling thread: if that were the main thread, in the middle
+    of a call, the cancellation would fail and the job would continue.
     """
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(function)

@@ -1,7 +1,7 @@
-"""Which broker coordinated a group at a time, as the captured metadata log has it.
+"""The coordinators of groups at a time, from the captured metadata log.
 
-The leader of the log partition of a group is its coordinator. Leaders are read from bronze as they are asked for: no
-table has them, since no record of a coordinator depends on them.
+The coordinator of a group is the leader of its log partition. Leaders are read from bronze on demand: no table has
+them, since no coordinator record depends on them.
 """
 
 from collections.abc import Mapping
@@ -20,15 +20,16 @@ from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.tables.bronze import RECORD_BATCHES
 
 NO_OP: Final = b"\x01\x14\x00\x00\x00"
-"""How a batch ends whose last record is a NoOpRecord: its frame, its type (20), version 0, no tags; no headers."""
+"""The end of a batch whose last record is a NoOpRecord: frame version, record type (20), version 0, no tags, no
+headers."""
 
 
 def logged_coordinators(
     warehouse: Warehouse, cluster_id: str, at_ms: int | None, partitions: Mapping[str, int]
 ) -> Mapping[str, str]:
-    """Group -> its coordinator at a time (None: as far as the log goes), as the captured metadata log has it.
+    """Group -> its coordinator at a time (None: at the end of the log), from the captured metadata log.
 
-    `partitions`: the log partition of each group. Groups of whose partition it names no leader are missing.
+    `partitions`: the log partition of each group. Groups whose partition has no known leader are missing.
     """
     files = [
         file
@@ -37,7 +38,7 @@ def logged_coordinators(
     ]
     leaders = ClusterLeaders(OFFSETS_TOPIC)
     for rows in rows_in_order(files, ("base_offset", "record_count", "crc_valid", "is_control", "batch")):
-        # Controllers write a record without meaning twice a second: nine of ten batches need no look.
+        # Controllers write a NoOpRecord twice a second: nine of ten batches can be skipped.
         is_no_op = pc.and_(pc.equal(rows["record_count"], 1), pc.ends_with(rows["batch"], NO_OP))
         is_left_out = pc.or_(pc.fill_null(rows["is_control"], False), is_no_op)
         for batch in rows.filter(pc.and_(rows["crc_valid"], pc.invert(is_left_out)))["batch"]:

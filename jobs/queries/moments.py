@@ -1,7 +1,8 @@
-"""Moments as the command line takes them: ISO 8601, epoch milliseconds, and what people say of last night.
+"""Times on the command line: ISO 8601, epoch milliseconds, and relative expressions.
 
-`2026-11-20T03:12:00Z` and epoch milliseconds mean the same everywhere. `now`, `-2h30m`, `today`, `yesterday 03:12`,
-`monday`, `03:12` go by a clock and a zone, so both come in as an argument, and an answer says how they were read.
+`2026-11-20T03:12:00Z` and epoch milliseconds have a fixed meaning. `now`, `-2h30m`, `today`, `yesterday 03:12`,
+`monday`, `03:12` depend on a clock and a time zone, so both are arguments, and answers say how the expression was
+interpreted.
 """
 
 import re
@@ -17,9 +18,9 @@ from jobs.delta.times import epoch_ms
 from jobs.errors import ArgumentError
 
 NUMBER_MS_MIN: Final = 10**11
-"""March 1973. Seconds since 1970 come up to it in the year 5138: a smaller number is no milliseconds of Kafka's."""
+"""March 1973. Seconds since 1970 reach this in the year 5138, so a smaller number cannot be milliseconds of Kafka."""
 NUMBER_MS_END: Final = 10**14
-"""The year 5138. Microseconds have been above it since 1973."""
+"""The year 5138. Microseconds since 1970 have exceeded this since 1973."""
 OTHER_UNITS: Final = (("seconds", 1_000, 1), ("microseconds", 1, 1_000), ("nanoseconds", 1, 1_000_000))
 
 UNITS: Final[Mapping[str, timedelta]] = {
@@ -35,12 +36,12 @@ DAYS_AGO: Final[Mapping[str, int]] = {"today": 0, "yesterday": 1}
 WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 LOCALTIME: Final = Path("/etc/localtime")
 ZONES: Final = "zoneinfo/"
-"""In the path that /etc/localtime links to, before the zone's name."""
+"""Precedes the zone name in the path that /etc/localtime links to."""
 EXAMPLES: Final = "2026-11-20T03:12:00Z, epoch milliseconds, now, -2h, today, 'yesterday 03:12' or 'monday 03:12'"
 
 
 class Moment(NamedTuple):
-    """A moment, and how words were read; None for a text that means the same everywhere."""
+    """A time, and how an expression was interpreted; None for text with a fixed meaning."""
 
     timestamp_ms: int
     reading: str | None
@@ -48,21 +49,24 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What relative times go by."""
+    """The reference for relative times."""
 
     now: datetime
     """In UTC."""
     zone_name: str
     """Shown in answers."""
     to_utc: Callable[[datetime], datetime]
-    """From a local time without a zone."""
+    """Convert a local time without a zone."""
     to_local: Callable[[datetime], datetime]
     is_zone_given: bool
-    """Times in ISO 8601 without a zone are of the zone that was given, else UTC."""
+    """ISO 8601 times without a zone are in the given zone, else in UTC."""
 
     @classmethod
     def of(cls, now: datetime, timezone: str | None) -> "Clock":
-        """`timezone`: a name of the IANA database; None: the machine's. Raises ArgumentError for an unknown one."""
+        """`timezone`: a name in the IANA database; None: the machine's zone.
+
+        Raises ArgumentError for an unknown one.
+        """
         if timezone is None:
             return cls(
                 now,
@@ -87,14 +91,14 @@ class Clock:
 
 
 def machine_zone(now: datetime) -> str:
-    """The name of the machine's zone, or its offset where no file has the name."""
+    """The name of the machine's time zone, or its offset where the name is unknown."""
     target = str(LOCALTIME.resolve()) if LOCALTIME.is_symlink() else ""
     _, found, name = target.partition(ZONES)
     return name if found else str(now.astimezone().tzname())
 
 
 def read_moment(text: str, clock: Clock) -> Moment:
-    """The moment that a text means. Raises ArgumentError."""
+    """Parse a time. Raises ArgumentError."""
     text = text.strip()
     words = text.lower().split()
     if AGO.fullmatch(text.lower()):
@@ -126,7 +130,8 @@ def _before(now: datetime, ago: timedelta, text: str) -> datetime:
 
 
 def _local(words: list[str], clock: Clock) -> datetime | None:
-    """Of a day and a time of day, or one of both; None for anything else. A time of day alone is the last one."""
+    """A local time from a day, a time of day, or both; None for anything else. A time of day alone is the most
+    recent one."""
     now = clock.to_local(clock.now)
     day = words[0] if words else ""
     if day in DAYS_AGO:
@@ -148,7 +153,7 @@ def _local(words: list[str], clock: Clock) -> datetime | None:
 
 
 def _time_of_day(words: list[str]) -> time | None:
-    """`03:12`, `03:12:05` or `03:12:05.250`; nothing else that ISO 8601 allows."""
+    """Only `03:12`, `03:12:05` or `03:12:05.250`; no other ISO 8601 forms."""
     if len(words) != 1 or not re.fullmatch(r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", words[0], re.ASCII):
         return None
     try:
@@ -158,7 +163,7 @@ def _time_of_day(words: list[str]) -> time | None:
 
 
 def _as_utc(local: datetime, clock: Clock, text: str) -> datetime:
-    """The first one where clocks went back; a time that clocks left out is no time."""
+    """To UTC. An ambiguous time is the first one; a time that is skipped by a clock change is an error."""
     at = clock.to_utc(local.replace(fold=0))
     if clock.to_local(at) != local:
         raise ArgumentError(f"{text[:50]!r} was left out where clocks went forward ({clock.zone_name}): give UTC")
@@ -173,10 +178,7 @@ def _iso(text: str) -> datetime | None:
 
 
 def parse_time(text: str) -> int:
-    """Epoch milliseconds of a time given as such, or as ISO 8601 (UTC unless it says otherwise).
-
-    Raises ArgumentError.
-    """
+    """Epoch milliseconds, given as such or as ISO 8601 (UTC by default). Raises ArgumentError."""
     text = text.strip()
     if text.isascii() and text.isdecimal():
         timestamp_ms = int(text)
@@ -192,7 +194,7 @@ def parse_time(text: str) -> int:
 
 
 def _refuse_other_unit(text: str, number: int) -> None:
-    """Raise ArgumentError for a number which as milliseconds would be far from any time of Kafka's."""
+    """Raise ArgumentError for a number that would be implausible as milliseconds."""
     if NUMBER_MS_MIN <= number < NUMBER_MS_END:
         return
     for unit, factor, divisor in OTHER_UNITS:

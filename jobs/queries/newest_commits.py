@@ -14,12 +14,12 @@ COMMIT_KEY: Final = ("group_id", "topic", "partition", "applied_log_offset", "lo
 
 
 def newest_commits(commits: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Of applied commits, with the columns `COMMIT_KEY`, those which took effect last of their group and partition."""
+    """The last applied commit of each group and partition; `commits` must have the columns `COMMIT_KEY`."""
     return newest_of((pa.Table.from_batches([batch]), np.arange(batch.num_rows)) for batch in commits)
 
 
 def newest_of(parts: Iterable[tuple[pa.Table, I64]]) -> pa.Table:
-    """As `newest_commits`, of some rows of each part."""
+    """As `newest_commits`, for chosen rows of each part."""
     newest = [rows.take(pa.array(_newest(rows, chosen))) for rows, chosen in parts]
     if not newest:
         return pa.table({})
@@ -28,7 +28,7 @@ def newest_of(parts: Iterable[tuple[pa.Table, I64]]) -> pa.Table:
 
 
 def _newest(rows: pa.Table, chosen: I64) -> I64:
-    """Those of the chosen rows which took effect last of their group and partition."""
+    """The indices of the last applied among the chosen rows, by group and partition."""
     group, _ = codes_of(rows["group_id"])
     topic, topics = codes_of(rows["topic"])
     partition, applied_at = (numbers_of(rows[name])[chosen] for name in ("partition", "applied_log_offset"))
@@ -36,17 +36,17 @@ def _newest(rows: pa.Table, chosen: I64) -> I64:
         order = np.argsort(applied_at, kind="stable")
         chosen, partition = chosen[order], partition[order]
     group = _by_log_partitions(group, rows, chosen)
-    # two steps: no product of three is sure to fit
+    # in two steps: the product of all three may overflow
     _, owner = distinct(group[chosen] * len(topics) + topic[chosen])
     keys, key = distinct(numbered_pairs(owner, partition))
-    # of several values for one index numpy keeps the last
+    # with repeated indices, numpy keeps the last value
     last = np.zeros(len(keys), np.int64)
     last[key] = chosen
     return np.sort(last)
 
 
 def _by_log_partitions(group: I64, rows: pa.Table, chosen: I64) -> I64:
-    """Groups by number, those with rows in several log partitions by one a log partition."""
+    """Group codes; a group with rows in several log partitions has one code for each."""
     numbers = numbers_of(rows["log_partition"])
     places = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
     places[group[chosen]] = numbers[chosen]

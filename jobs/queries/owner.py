@@ -1,7 +1,7 @@
-"""owner: who owned a partition at a time, in every group that reads it.
+"""owner: who owned a partition at a time, in every group that consumes it.
 
-The rule is that of gold.partition_owners, over the rows of this one partition: the audit need not have run. Share
-groups have no owners, as several of their members may read one partition: they are named with these members.
+The rule is that of gold.partition_owners, applied to the rows of this partition, so no audit is needed. Share groups
+have no owners, since several members may consume a partition: these members are listed instead.
 """
 
 import sys
@@ -54,16 +54,16 @@ COLUMNS: Final[tuple[str, ...]] = (
 
 CURRENT: Final = "CURRENT"
 NAMED_MAX: Final = 20
-"""Members of a share group that are named in a remark."""
+"""Maximum number of share group members named in a remark."""
 
 
 class Owner(NamedTuple):
-    """Who owned the partition, and the log partition that says so."""
+    """The owner of the partition in a group, and the log partition with the evidence."""
 
     row: OwnerRow
     log_partition: int
     log_position: str | None = None
-    """Where in the log it was so, if the log has the time more than once and the owners were not the same."""
+    """The log position, if the log passes the time several times with different owners."""
 
 
 class ShareReader(NamedTuple):
@@ -75,18 +75,18 @@ class ShareReader(NamedTuple):
 
 
 class Owners(NamedTuple):
-    """The owners at a time, and what else is to be said."""
+    """The owners at a time, and remarks."""
 
     owners: tuple[Owner, ...]
     is_known: bool
-    """Was any group ever assigned the partition?"""
+    """Was the partition ever assigned in any group?"""
     caveats: tuple[Caveat, ...]
     share_readers: Sequence[ShareReader]
-    """Members of share groups that read it then, by group and member."""
+    """Members of share groups that consumed it then, by group and member."""
     share_groups: Sequence[str]
-    """Share groups that were ever assigned it."""
+    """Share groups to which it was ever assigned."""
     unread: Sequence[str]
-    """Groups of which bytes that say what was assigned, or to what a member subscribed, could not be read."""
+    """Groups with assignments or subscriptions that cannot be decoded."""
     unread_records: Sequence[UnreadRecords] = ()
     """Records of groups that could not be read at all."""
 
@@ -94,14 +94,16 @@ class Owners(NamedTuple):
 def owners_at(
     warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int, at_ms: int | None = None
 ) -> list[OwnerRow]:
-    """Who owned a partition at a time (None: the newest), by group."""
+    """The owners of a partition at a time (None: the newest state), by group."""
     found = find_owners(warehouse, cluster_id, topic=topic, partition=partition, at_ms=at_ms)
     return [owner.row for owner in found.owners]
 
 
 def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int, at_ms: int | None) -> Owners:
-    """Who owned a partition at a time (None: the newest), by group and in the order of the log. Where the log has the
-    time more than once, who owned it each time."""
+    """The owners of a partition at a time (None: the newest state), by group, in log order.
+
+    If the log passes the time several times, the owners at each position.
+    """
     everybody = SilverAt(warehouse, cluster_id, at_ms)
     lives = list(_lives(everybody, topic, partition))
     ever = [
@@ -161,7 +163,7 @@ def _is_so(row: OwnerRow | AssignmentRow, log_partition: int, passage: SilverAt)
         return row.from_log_offset < end and (row.to_log_offset is None or row.to_log_offset >= end)
     if passage.at_ms is None:
         return row.to_log_offset is None
-    # a record without a time tells no more than that it came before the next one that has one
+    # a record without a timestamp is only known to precede the next one with a timestamp
     has_begun = not is_time(row.valid_from) or row.valid_from <= passage.at_ms
     return has_begun and (row.valid_to is None or passage.at_ms < row.valid_to)
 
@@ -172,9 +174,9 @@ def _placed(owner: Owner, passage: SilverAt) -> Owner:
 
 
 def _lives(everybody: SilverAt, topic: str, partition: int) -> Iterator[GroupLife]:
-    """What silver has of the groups that were ever assigned the partition, as far as it concerns it: a life for each
-    log partition that has some of it."""
-    # a task of a streams group means a partition of topics that only the topology names
+    """The rows of groups to which the partition was ever assigned, as far as they concern it: one `GroupLife` for
+    each log partition."""
+    # a task of a streams group stands for partitions of topics that only the topology names
     is_topic = (pc.field("topic") == pc.scalar(topic)) | (pc.field("group_type") == pc.scalar(GroupType.STREAMS))
     columns = (*AssignmentRow._fields, LOG_PARTITION)
     rows = everybody.scan(MEMBER_ASSIGNMENTS, columns, is_topic, pc.field("partition") == pc.scalar(partition))
@@ -216,7 +218,7 @@ def run_owner(
     output_format: str,
     out: TextIO | None = None,
 ) -> list[str]:
-    """Find the owners and print them; what else is to be said, line by line."""
+    """Find the owners and print them. Returns the caveats as lines."""
     found = find_owners(warehouse, cluster_id, topic=topic, partition=partition, at_ms=at_ms)
     columns, rows = COLUMNS, [_row(it.row) for it in found.owners]
     if any(it.log_position is not None for it in found.owners):

@@ -1,7 +1,7 @@
-"""What the records were that a share group gave up: looked up in the source topics, while retention lasts.
+"""Look up archived records of share groups in the source topics, while retention lasts.
 
-Offsets in, one row an offset out: a record with its key, headers, sizes and, if asked for, its value; or why there is
-none. A control record or a hole is proof that nothing was lost there but a gap (REPLAY rule E: REJECT or GAP).
+For each offset there is one row: a record with its key, headers, sizes and, on request, its value; or why there is
+none. A control record or a hole proves that the offset was a gap and nothing was lost (REPLAY rule E: REJECT or GAP).
 """
 
 from collections import defaultdict
@@ -25,9 +25,9 @@ from jobs.sources.fetch import LogRange
 from jobs.sources.segments import PartitionLog, Segment, SegmentRead, as_array, find_partitions, read_segment
 
 NEAR_OFFSETS_MAX: Final = 10_000
-"""Between two offsets so close together a live log is read on, without another request."""
+"""Offsets this close together in a live log are read in one request."""
 OFFSETS_MAX: Final = 1_000_000
-"""Offsets looked up in one call: a range of archived offsets may be of any length, what it costs must not be."""
+"""Maximum number of offsets in one call: a range of archived offsets may be long, but its cost must be bounded."""
 
 
 Wanted = Mapping[tuple[str, int], Sequence[int]]
@@ -41,11 +41,11 @@ class Presence(StrEnum):
     CONTROL = "CONTROL"
     """A transaction marker: it was never delivered."""
     GAP = "GAP"
-    """The log goes on around it, and it is not there: compacted away, or never written."""
+    """A hole in the log: compacted away, or never written."""
     EXPIRED = "EXPIRED"
-    """Below the first offset that is left: retention or DeleteRecords took it."""
+    """Below the log start offset: deleted by retention or DeleteRecords."""
     BEYOND = "BEYOND"
-    """Above the last offset at hand: segments were copied before it was written."""
+    """Above the last known offset: the segments were copied before it was written."""
     UNREADABLE = "UNREADABLE"
     """Its batch is damaged."""
     NO_LOG = "NO_LOG"
@@ -63,7 +63,7 @@ class RecordRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """One offset of a source topic. Sizes in bytes; None where there is no record, or the part is null."""
+    """One offset of a source topic. Sizes in bytes; None where there is no record, or that part is null."""
 
     topic: str
     partition: int
@@ -73,7 +73,7 @@ class Payload:
     key: bytes | None = None
     value_size: int | None = None
     value: bytes | None = None
-    """None unless values were asked for."""
+    """None unless values were requested."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
@@ -85,11 +85,11 @@ def read_payloads(
     timeout_ms: int = TIMEOUT_MS,
     with_values: bool = False,
 ) -> list[Payload]:
-    """What the sources (folders or URIs as of `--segments`, and a live cluster) have at every offset of the ranges, in
+    """What the sources (folders or URIs as for `--segments`, and a live cluster) have at the offsets of the ranges, in
     order, each once.
 
-    Where several sources have a partition, the first one that has a record counts, the cluster last. Raises SourceError
-    where a source cannot be read, or the ranges hold more than OFFSETS_MAX offsets.
+    Where several sources have a partition, the first one with a record counts, the cluster last. Raises SourceError
+    where a source cannot be read, or the ranges have more than OFFSETS_MAX offsets.
     """
     wanted = _wanted(ranges)
     found: dict[tuple[str, int, int], Payload] = {}
@@ -114,7 +114,7 @@ def _in_segments(source: str, wanted: Wanted, with_values: bool) -> Iterator[Pay
 
 
 def _in_cluster(address: BrokerAddress, timeout_ms: int, wanted: Wanted, with_values: bool) -> Iterator[Payload]:
-    """Only the batches which hold wanted offsets are fetched, or lie close between two of them."""
+    """Fetch only the batches that contain wanted offsets, or are close between two of them."""
     topics = sorted({topic for topic, _ in wanted})
     with Broker.connect(address, timeout_ms=timeout_ms) as broker:
         logs = list_broker_logs(broker, address, topics, is_any_needed=False)
@@ -132,7 +132,7 @@ def _in_cluster(address: BrokerAddress, timeout_ms: int, wanted: Wanted, with_va
         for asked, read in read_ranges(broker, left):
             batches = read.scan.batches
             if not len(batches):
-                # Kafka deleted the beginning of the range while it was read
+                # Kafka deleted the beginning of the range meanwhile
                 left[asked], gone = _split(left[asked], read.log_start_offset or 0)
                 yield from (Payload(asked.topic, asked.partition, offset, Presence.EXPIRED) for offset in gone)
                 continue
@@ -145,7 +145,7 @@ def _in_cluster(address: BrokerAddress, timeout_ms: int, wanted: Wanted, with_va
 
 
 def _near_together(offsets: Sequence[int]) -> Iterator[list[int]]:
-    """Ascending offsets, cut where two lie so far apart that a fetch of its own costs less than what is between."""
+    """Ascending offsets, split where a separate fetch costs less than the data between."""
     start = 0
     for end in range(1, len(offsets) + 1):
         if end == len(offsets) or offsets[end] - offsets[end - 1] > NEAR_OFFSETS_MAX:
@@ -185,7 +185,7 @@ def _logs(source: str, wanted: Wanted) -> Iterator[PartitionLog]:
 
 
 def _read_log(log: PartitionLog, offsets: Sequence[int], *, with_values: bool) -> Iterator[Payload]:
-    """Segment by segment, only those which may hold a wanted offset."""
+    """Read segment by segment, only those that may contain a wanted offset."""
     ends = [segment.base_offset for segment in log.segments[1:]]
     log_start = max(log.segments[0].base_offset, log.log_start_offset or 0)
     left = [offset for offset in offsets if offset >= log_start]
@@ -204,7 +204,7 @@ def _read_segment(
 ) -> Iterator[Payload]:
     read = read_segment(segment)
     batches = read.scan.batches
-    # a segment that has no batch left ends where it begins
+    # a segment without batches ends where it begins
     end_offset = int(batches.last_offset[-1]) + 1 if len(batches) else segment.base_offset
     beyond, inside = _split(offsets, end_offset)
     yield from _look_up(log.topic, log.partition, read, inside, with_values=with_values)
@@ -215,7 +215,7 @@ def _read_segment(
 def _look_up(
     topic: str, partition: int, read: SegmentRead, offsets: Sequence[int], *, with_values: bool
 ) -> Iterator[Payload]:
-    """What the batches of a read have at offsets which do not lie behind the last of them."""
+    """What the batches of a read have at offsets up to the last of them."""
     batches, data = read.scan.batches, as_array(read.data)
     rows = np.searchsorted(batches.last_offset, np.array(offsets, np.int64))
     records: dict[int, Record] | None = None

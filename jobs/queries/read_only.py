@@ -1,7 +1,8 @@
-"""Which SQL statements read: what they are is asked of Spark's own parser, whatever their text looks like.
+"""Decide which SQL statements only read, from Spark's own parser, whatever the text looks like.
 
-The ledger is written by its own jobs, which keep track of what they wrote; a row that somebody takes out is missed by
-nobody. So `sql` runs what reads, and what lives in the session alone (temporary views, variables, settings, caches).
+The ledger is written only by its own jobs, which keep track of what they wrote; a row deleted by hand would go
+unnoticed. So `sql` runs statements that read, or that affect only the session (temporary views, variables, settings,
+caches).
 """
 
 import re
@@ -15,21 +16,21 @@ READING: Final = re.compile(
     r"(Show|Describe|Explain|List)\w*"
     r"|Set(Command|CatalogAndNamespace|NamespaceCommand|CatalogCommand|Variable)|ResetCommand"
     r"|CreateVariable|DropVariable"
-    r"|CreateViewCommand|CreateTempViewUsing"  # of the parser's, the first is temporary, too
+    r"|CreateViewCommand|CreateTempViewUsing"  # logical commands of the parser; the first is temporary, too
     r"|CacheTable|CacheTableAsSelect|UncacheTable|ClearCacheCommand\$?|RefreshTable|RefreshResource"
 )
 """Commands that change nothing outside of the session."""
 TEMPORARY_FUNCTIONS: Final = frozenset({"CreateSQLFunctionCommand", "DropFunctionCommand"})
-"""The same, if what they make or drop is temporary."""
+"""As `READING`, if the function is temporary."""
 WRITING: Final = re.compile(r"\w*Statement|(Insert|Restore|Clone)\w*|Call|\w*ExecuteImmediate\w*|ScriptTransformation")
-"""What writes, or runs what nobody has seen, and is no command to Spark."""
+"""Plans that write, or that run unknown statements, and are not Spark commands."""
 EXPLAINED: Final = "ExplainCommand"
 
 
 def writing_part(session: SparkSession, statement: str) -> str | None:
-    """What of a statement does not only read, as Spark names it; None where all of it reads.
+    """The part of a statement that does more than read, as Spark names it; None where all of it reads.
 
-    Raises what Spark's parser raises.
+    Raises the errors of Spark's parser.
     """
     plan = session._jsparkSession.sessionState().sqlParser().parsePlan(statement)
     jvm: Any = session._jvm
@@ -45,7 +46,7 @@ def writing_part(session: SparkSession, statement: str) -> str | None:
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
-    """A plan and all below it."""
+    """Yield a plan and all plans below it."""
     waiting = [plan]
     while waiting:
         node = waiting.pop()

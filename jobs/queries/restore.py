@@ -1,10 +1,10 @@
-"""restore: committed offsets of groups at a time, as `kafka-consumer-groups --reset-offsets --from-file` takes them.
+"""restore: committed offsets of groups at a time, as input for `kafka-consumer-groups --reset-offsets --from-file`.
 
-The file holds `topic,partition,offset` lines for one group and `group,topic,partition,offset` for several, as Kafka's
-own `--export` writes them. Nothing is sent to a broker. A table tells what would change against the newest offsets that
-the log holds. Partitions of a topic that was deleted since stay out: their offsets would mean records of another topic,
-and where there is none of that name, Kafka's tool waits for it in vain and then restores nothing at all. Partitions
-that were added since keep the offsets they have.
+The file has `topic,partition,offset` lines for one group and `group,topic,partition,offset` lines for several, like
+Kafka's own `--export`. Nothing is sent to a broker. A table shows the changes against the newest offsets in the log.
+Partitions of a topic that was deleted since are left out: their offsets would refer to records of another topic, and if
+there is no topic of that name, Kafka's tool waits for it in vain and restores nothing. Partitions that were added since
+keep their offsets.
 """
 
 import shlex
@@ -38,27 +38,27 @@ COLUMNS: Final[tuple[str, ...]] = (
 
 
 KNOW_OF_DELETIONS: Final = frozenset({"CLUSTER_METADATA", "ADMIN"})
-"""Sources of topics' names which would say that a topic was deleted."""
+"""Sources of topic names that would show the deletion of a topic."""
 
 
-"""Partitions that a remark names."""
+"""Maximum number of partitions named in a remark."""
 
 
 class Change(StrEnum):
-    """What becomes of a committed offset."""
+    """The change of a committed offset."""
 
     SAME = "same"
     FORWARD = "forward"
     BACK = "back"
     NEW = "new"
-    """There is none now."""
+    """There is no current offset."""
     LEFT = "left as it is: there was none then"
     TOPIC_DELETED = "left out: the topic was deleted since"
     NEGATIVE = "left out: the offset was negative, and Kafka's tool refuses a file with one"
 
 
 WRITTEN: Final = frozenset({Change.SAME, Change.FORWARD, Change.BACK, Change.NEW})
-"""What is in the file."""
+"""Changes that are in the file."""
 
 
 class Restored(NamedTuple):
@@ -71,7 +71,7 @@ class Restored(NamedTuple):
     offset: int | None
     change: Change
     log_position: str | None = None
-    """Where in the log the offset was in force, if the log has the time more than once."""
+    """The log position of the offset, if the log passes the time several times."""
 
 
 class Restoration(NamedTuple):
@@ -80,27 +80,27 @@ class Restoration(NamedTuple):
     rows: tuple[Restored, ...]
     busy: tuple[str, ...]
     doubtful: tuple[str, ...]
-    """Topics whose offsets are in the file and were deleted since, and that may be deleted too: nothing tells."""
+    """Topics in the file whose offsets were deleted since; the topics may be deleted, too, but no source shows it."""
     caveats: tuple[Caveat, ...] = ()
     ambiguous: tuple[str, ...] = ()
-    """Groups whose offsets were not the same at each place where the log has the time."""
+    """Groups whose offsets differ between the log positions of the time."""
 
     @property
     def written(self) -> tuple[Restored, ...]:
-        """What goes into the file."""
+        """The rows for the file."""
         return tuple(row for row in self.rows if row.offset is not None)
 
 
 def restoration(
     warehouse: Warehouse, cluster_id: str, *, group_ids: Collection[str], at_ms: int, log_offset: int | None = None
 ) -> Restoration:
-    """The offsets of groups at a time against the newest ones, by group, topic and partition.
+    """The offsets of groups at a time compared with the newest ones, by group, topic and partition.
 
-    Where the log has the time more than once and the offsets were not the same each time, all of them come, unless
-    `log_offset` names the place: the last offset of the log partition that counts.
+    If the log passes the time several times with different offsets, all of them are returned, unless `log_offset`
+    selects a position: the last included offset of the log partition.
 
     Raises NoSuchGroupError if a group had no committed offsets then, ArgumentError for a share group, and for a
-    `log_offset` that is none of the places.
+    `log_offset` that is not one of the positions.
     """
     newest = SilverAt(warehouse, cluster_id, group_ids=group_ids)
     passages = newest.at(at_ms).passages()
@@ -142,7 +142,7 @@ def restoration(
 
 
 def _reservation(then: SilverAt, present: Mapping[str, Group], group_id: str) -> str:
-    """What an answer of no offsets cannot know, to be put behind it."""
+    """Caveats to append to an answer without offsets."""
     if group_id not in present:
         return ""
     said = caveats_of(then, {group_id: present[group_id].log_partition}, with_offsets=True)
@@ -151,13 +151,13 @@ def _reservation(then: SilverAt, present: Mapping[str, Group], group_id: str) ->
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
 Passage = tuple[int | None, Offsets]
-"""A log end (exclusive; None where the time decides), and the offsets committed by then."""
+"""An end offset of the log (exclusive; None where timestamps decide), and the offsets committed by then."""
 
 
 def _distinct(
     passages: Sequence[SilverAt], then: Sequence[Mapping[str, Offsets]], group_id: str
 ) -> tuple[list[Passage], int]:
-    """The offsets of a group at each place in the log, those that are like another's once; and its log partition."""
+    """The distinct offsets of a group at the log positions of the time; and its log partition."""
     found: list[Passage] = []
     log_partition = -1
     for passage, by_group in zip(passages, then, strict=True):
@@ -169,7 +169,7 @@ def _distinct(
 
 
 def _chosen(of_group: Sequence[Passage], group_id: str, log_offset: int) -> list[Passage]:
-    """The place in the log that was asked for."""
+    """The selected log position."""
     found = [passage for passage in of_group if passage[0] == log_offset + 1]
     if not found:
         places = " or ".join(str(end - 1) for end, _ in of_group if end is not None)
@@ -178,7 +178,7 @@ def _chosen(of_group: Sequence[Passage], group_id: str, log_offset: int) -> list
 
 
 def _is_committed(row: Restored, now: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> bool:
-    """Is there a commit now, of a negative offset?"""
+    """Is the current commit one of a negative offset?"""
     return TopicPartition(row.topic, row.partition) in now.get(row.group_id, {})
 
 
@@ -186,9 +186,9 @@ class _Topics(NamedTuple):
     """What is known of topics, by name."""
 
     deleted_ms: dict[str, list[tuple[str, int]]]
-    """Ids and times of deletion."""
+    """Ids and deletion times."""
     there: set[str]
-    """Those which a source that knows of deletions does not know to be deleted."""
+    """Topics that a source which shows deletions does not show as deleted."""
 
 
 def _topics(warehouse: Warehouse, cluster_id: str) -> _Topics:
@@ -210,7 +210,7 @@ def _restored(
     topics: _Topics,
     position: str | None,
 ) -> Restored:
-    # a negative offset that a client committed is none to whoever asks the broker
+    # brokers treat a committed negative offset as none
     current_offset = now.offset if now and now.offset >= 0 else None
     change = _change(place, current_offset, then, topics)
     offset = then.offset if then and change in WRITTEN else None
@@ -233,8 +233,10 @@ def _change(place: TopicPartition, current_offset: int | None, then: CommittedOf
 
 
 def reset_csv(rows: Sequence[Restored]) -> str:
-    """The file for `--from-file`: with the group in front where there are several. No formula is defused here: Kafka
-    must read each name as it is."""
+    """The file for `--from-file`, with a group column where there are several groups.
+
+    Formulas are not escaped: Kafka must read each name as it is.
+    """
     written = [row for row in rows if row.offset is not None]
     is_single = len({row.group_id for row in written}) == 1
     cells = [(row.group_id, row.topic, row.partition, row.offset) for row in written]
@@ -252,9 +254,9 @@ def run_restore(
     log_offset: int | None = None,
     out: TextIO | None = None,
 ) -> list[str]:
-    """Print what would change and write the file, if one is asked for; what else is to be said, line by line.
+    """Print the changes and write the file, if requested. Returns the caveats as lines.
 
-    Raises JobError where the file is there already or cannot be written, or would be empty.
+    Raises JobError where the file exists already, cannot be written, or would be empty.
     """
     plan = restoration(warehouse, cluster_id, group_ids=group_ids, at_ms=at_ms, log_offset=log_offset)
     _write_plan(plan, output_format, out or sys.stdout)
@@ -293,7 +295,7 @@ def _write_new(path: Path, text: str) -> None:
                 file.write(text)
                 file.flush()
             except OSError:
-                # a part of it would reset some partitions alone, and keep the next try from its name
+                # a partial file would reset only some partitions, and its name would block the next attempt
                 path.unlink()
                 raise
     except FileExistsError as error:

@@ -1,11 +1,10 @@
-"""sql: Spark SQL over the tables by their names, as `select * from silver.offset_commits`; one query or a shell.
+"""sql: Spark SQL over the tables by their names, such as `select * from silver.offset_commits`; one query or a shell.
 
-The tables are made known to Spark's catalogue through the API, views and functions by constant statements (`views`):
-no path and no value of ours is put into SQL text.
+Tables are registered in Spark's catalogue through the API, views and functions with constant statements (`views`): no
+path and no value is put into SQL text.
 
-While a replay or an audit is under way, or after one that broke off, the names of its tables mean the versions that the
-last whole run left (`pinned`). A metastore's names do not: there tables are shared with programs that know nothing of
-runs.
+While a replay or an audit is running, or after one failed, table names refer to the versions of the last whole run
+(`pinned`). Names in a metastore do not: its tables are shared with programs that know nothing about runs.
 
 Statements that write are refused (`read_only`), unless `sql --write` allows them.
 """
@@ -43,53 +42,55 @@ from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.silver import COORDINATOR_PARTITIONS
 
 NEWEST: Final = "newest"
-"""Database of the newest versions of tables, where their own names mean those that a whole run left."""
+"""Database of the newest versions of tables, where their own names refer to a whole run."""
 QUERIES: Final = ("select", "with", "from", "table", "values")
-"""How a statement begins that changes nothing, and may be planned twice."""
+"""First words of statements that change nothing and may be planned twice."""
 TABLE_ROWS_MAX: Final = 1000
-"""Rows which a table for people shows; json and csv give all."""
+"""Maximum number of rows in a table for people; json and csv have all."""
 
 
 class Catalogue:
-    """The tables, views and functions of a warehouse in Spark's catalogue, made known when a statement names them.
+    """The tables, views and functions of a warehouse in Spark's catalogue, registered when a statement names them.
 
-    Spark takes half a second to make one table known, and a statement names few. With a metastore they stay known; else
-    they show whole runs only.
+    Registering a table takes Spark half a second, and a statement names few. With a metastore they stay registered;
+    otherwise they show only whole runs.
     """
 
     def __init__(
         self, session: SparkSession, warehouse: Warehouse, *, cluster_id: str | None = None, may_write: bool = False
     ) -> None:
-        """`cluster_id`: names of tables mean the rows of this cluster alone. `may_write`: statements that change
-        something are run, too."""
+        """`cluster_id`: table names refer to rows of this cluster only. `may_write`: allow statements that write."""
         self.session = session
         self._warehouse = warehouse
         self._may_write = may_write
         self._tables = [table for table in TABLES.values() if warehouse.exists(table)]
         self._pinned: Mapping[Table, Pinned] = {}
         self._known: dict[Table, Pinned] = {}
-        """Tables that are registered, each with its pinned versions."""
+        """Registered tables, with their pinned versions."""
         self._defined: set[Definition] = set()
         self._is_persistent = has_metastore(session)
-        # a metastore's tables are shared, and show all rows
+        # tables in a metastore are shared, and show all rows
         self._cluster_id = None if self._is_persistent else cluster_id
         self.table_names = tuple(table.full_name for table in self._tables)
-        """Full names of the tables which are there."""
+        """Full names of the existing tables."""
         for layer in dict.fromkeys(table.layer for table in self._tables):
-            if not session.catalog.databaseExists(layer):  # IF NOT EXISTS alone makes a metastore log an error
-                # a layer is one of our own words
+            if not session.catalog.databaseExists(layer):  # with IF NOT EXISTS alone a metastore logs an error
+                # a layer is one of our own names
                 session.sql("CREATE DATABASE IF NOT EXISTS IDENTIFIER(:layer)", args={"layer": layer})
 
     def answer(self, statement: str) -> "SparkAnswer":
-        """What a statement gives, to be printed. Raises SqlError."""
+        """The result of a statement, to be printed. Raises SqlError."""
         try:
             return interruptible(lambda: SparkAnswer(self.frame(statement)))
         except (PySparkException, Py4JJavaError) as error:
             raise SqlError(one_line(error)) from error
 
     def frame(self, statement: str) -> DataFrame:
-        """What a statement gives. Spark settles which versions of tables it reads while it plans: where a run began in
-        that moment, it plans again. Raises SqlError for one that writes, unless that is allowed."""
+        """The result of a statement.
+
+        Spark determines table versions while it plans: if a run begins meanwhile, it plans again. Raises SqlError for a
+        statement that writes, unless that is allowed.
+        """
         if not self._may_write:
             writing = writing_part(self.session, statement)
             if writing is not None:
@@ -105,7 +106,7 @@ class Catalogue:
         return frame
 
     def prepare(self, statement: str) -> None:
-        """Make known what the statement may name; all tables for SHOW, which names none."""
+        """Register what the statement may name; all tables for SHOW, which names none."""
         text = statement.lower().lstrip(" (")
         named = definitions_named_in(text)
         sources = {table for definition in named for table in definition.tables}
@@ -117,13 +118,13 @@ class Catalogue:
             self._define(definition)
 
     def prepare_all(self) -> None:
-        """Make known all that is there: for a metastore which others read."""
+        """Register everything that exists: for a metastore that others read."""
         self._make_known(self._tables)
         for definition in DEFINITIONS:
             self._define(definition)
 
     def _make_known(self, tables: Iterable[Table]) -> None:
-        # Spark's own, since pyspark's Catalog tells no location, and fails where the folder of a table is gone
+        # Spark's internal catalogue: pyspark's Catalog has no locations, and fails where the folder of a table is gone
         state = self.session._jsparkSession.sessionState()
         self._pinned = self._pinned_now()
         for table in tables:
@@ -135,7 +136,7 @@ class Catalogue:
             is_there = state.catalog().tableExists(identifier)
             if is_there and self._is_persistent:
                 _require_location(table, state.catalog().getTableMetadata(identifier).location().toString(), path)
-            elif is_there:  # of another moment, or of another warehouse in this session
+            elif is_there:  # registered with other versions, or for another warehouse of this session
                 self._forget(table.full_name)
                 is_there = False
             if wanted or self._cluster_id is not None:
@@ -148,12 +149,12 @@ class Catalogue:
         return {} if self._is_persistent else pinned_versions(self._warehouse)
 
     def _forget(self, name: str) -> None:
-        """Take a name out of the catalogue. The files are not Spark's own, and stay."""
+        """Remove a name from the catalogue. The files stay, since Spark does not manage them."""
         state = self.session._jsparkSession.sessionState()
         state.catalog().dropTable(state.sqlParser().parseTableIdentifier(name), True, False)
 
     def _hold(self, table: Table, path: str, pinned: Pinned) -> None:
-        """Make a table known as the last whole runs left it, and of one cluster alone where that is asked for."""
+        """Register a table as of the last whole runs, and only of one cluster if requested."""
         newest = f"{NEWEST}.{table.layer}_{table.name}"
         self.session.sql(f"CREATE DATABASE IF NOT EXISTS {NEWEST}")
         self._forget(newest)
@@ -172,12 +173,12 @@ class Catalogue:
         self.session.sql(f"CREATE OR REPLACE VIEW {table.full_name} AS {' UNION ALL '.join(parts)}")
 
     def _newest_rows(self, pinned: Pinned) -> str:
-        """The condition of rows that are shown as they are now."""
+        """The condition for rows at the newest version."""
         is_other = f"cluster_id NOT IN ({', '.join(map(_literal, pinned))})" if pinned else "true"
         return is_other if self._cluster_id is None else f"cluster_id = {_literal(self._cluster_id)} AND {is_other}"
 
     def _define(self, definition: Definition) -> None:
-        """Make a view or function, unless it is there or a table which it reads is not."""
+        """Create a view or function, unless it exists or a table that it reads does not."""
         is_able = all(table.full_name in self.table_names for table in definition.tables)
         if is_able and definition not in self._defined:
             is_audited = LOG_ANOMALIES.full_name in self.table_names
@@ -190,56 +191,58 @@ class Catalogue:
 
 
 class Answer(Protocol):
-    """What a statement gives."""
+    """The result of a statement."""
 
     columns: Sequence[str]
 
     def rows(self) -> Iterator[Sequence[Any]]:
-        """Its rows, one after another."""
+        """Iterate over its rows."""
         ...
 
     def head(self, count: int) -> Sequence[Sequence[Any]]:
-        """The first of them."""
+        """Its first rows."""
         ...
 
 
 class Answering(Protocol):
-    """Who answers statements."""
+    """An engine that executes statements."""
 
     def answer(self, statement: str) -> Answer:
-        """What a statement gives. Raises SqlError."""
+        """Execute a statement. Raises SqlError."""
         ...
 
 
 class SparkAnswer:
-    """What Spark gives."""
+    """A result of Spark."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
         self.columns: Sequence[str] = frame.columns
 
     def rows(self) -> Iterator[Row]:
-        """Its rows, one after another."""
+        """Iterate over its rows."""
         return interruptible(self._frame.toLocalIterator)
 
     def head(self, count: int) -> list[Row]:
-        """The first of them."""
+        """Its first rows."""
         return interruptible(lambda: self._frame.limit(count).collect())
 
 
 def _literal(text: str) -> str:
-    """A text as SQL takes it, of hexadecimal digits alone: whatever is in it is no SQL."""
+    """A string as a SQL expression of hexadecimal digits, so that none of it can be SQL."""
     return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def has_metastore(session: SparkSession) -> bool:
-    """Is a Hive metastore configured? Else Spark's catalogue ends with the session."""
+    """Is a Hive metastore configured? Otherwise Spark's catalogue ends with the session."""
     return session.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
 
 
 def publish(session: SparkSession, warehouse: Warehouse) -> None:
-    """Make tables, views and functions known to the metastore, or bring them up to date there: whoever reads it needs
-    nothing else of this project. Raises SqlError."""
+    """Register or refresh tables, views and functions in the metastore: its readers need nothing else of this project.
+
+    Raises SqlError.
+    """
     try:
         Catalogue(session, warehouse).prepare_all()
     except (PySparkException, Py4JJavaError) as error:
@@ -247,7 +250,7 @@ def publish(session: SparkSession, warehouse: Warehouse) -> None:
 
 
 def _require_location(table: Table, location: str, path: str) -> None:
-    """A metastore knows a table by its name alone, whatever warehouse it is of. Raises SqlError."""
+    """Check the location: a metastore identifies a table by name only, whatever its warehouse. Raises SqlError."""
     if _plain_uri(location) != _plain_uri(path):
         raise SqlError(
             f"the metastore has {table.full_name} at {location}, and this warehouse has it at {path}: give each "
@@ -256,19 +259,20 @@ def _require_location(table: Table, location: str, path: str) -> None:
 
 
 def _plain_uri(uri: str) -> str:
-    """One spelling of it: Hadoop writes `file:/a`, others `file:///a`."""
+    """Normalize a URI: Hadoop writes `file:/a`, others `file:///a`."""
     return uri.replace("file:///", "file:/", 1).rstrip("/")
 
 
 HINT: Final = "statements end with ; as in: show tables in gold; or: select * from current_groups limit 5; Ctrl-D ends"
-"""What a shell says at its beginning, on a terminal."""
+"""The greeting of a shell on a terminal."""
 CANCELLED: Final = "\x03"
-"""In place of a line: Ctrl-C at the prompt. What was typed of the statement is forgotten."""
+"""Returned instead of a line on Ctrl-C at the prompt: the unfinished statement is dropped."""
 
 
 def ddl(warehouse: Warehouse) -> Iterator[str]:
-    """Statements that make the tables of a warehouse, its views and its table functions known to a catalogue of Spark
-    or Databricks, each ended by `;`. They may be run again."""
+    """Yield statements, each ended by `;`, that register the tables, views and table functions of a warehouse in a
+    catalogue of Spark or Databricks. They can be repeated.
+    """
     there = {table.full_name for table in TABLES.values() if warehouse.exists(table)}
     for layer in dict.fromkeys(name.partition(".")[0] for name in TABLES if name in there):
         yield f"CREATE SCHEMA IF NOT EXISTS {layer};"
@@ -284,22 +288,24 @@ def ddl(warehouse: Warehouse) -> Iterator[str]:
 
 
 def run_query(answering: Answering, query: str, output_format: str, out: TextIO | None = None) -> None:
-    """Run one statement and print what it gives. Raises SqlError."""
+    """Execute one statement and print its result. Raises SqlError."""
     out = out or sys.stdout
     try:
         write_rows(answering.answer(query.strip().rstrip(";")), output_format, out)
     except (PySparkException, Py4JJavaError) as error:
         raise SqlError(one_line(error)) from error
     except (ValueError, OverflowError) as error:
-        # Spark has more years than Python, to which it gives the rows
+        # Spark supports more years than Python, to which it passes the rows
         raise SqlError(
             f"a value of the result cannot be shown ({error}): select a time as cast(... as string)"
         ) from error
 
 
 def shell(answering: Answering, output_format: str, lines: Iterable[str] | None = None) -> None:
-    """Read statements, each ended by `;`, until the input ends or says `exit`. An error, or Ctrl-C, ends a statement
-    alone."""
+    """Execute statements, each ended by `;`, until the input ends or `exit`.
+
+    An error or Ctrl-C ends only the current statement.
+    """
     for query in _statements(lines if lines is not None else _Prompt()):
         try:
             run_query(answering, query, output_format)
@@ -328,11 +334,11 @@ def _statements(lines: Iterable[str]) -> Iterator[str]:
 
 
 class _Prompt:
-    """Lines of standard input; on a terminal with a prompt, history and keys."""
+    """Lines of standard input; on a terminal with prompt, history and line editing."""
 
     def __init__(self) -> None:
         self.is_inside = False
-        """In the middle of a statement: the prompt says so."""
+        """In the middle of a statement, which the prompt shows."""
 
     def __iter__(self) -> Iterator[str]:
         if not sys.stdin.isatty():
@@ -340,7 +346,7 @@ class _Prompt:
             return
         print(HINT, file=sys.stderr)
         with suppress(ImportError):
-            import_module("readline")  # its import alone gives input() history and keys
+            import_module("readline")  # importing it gives input() history and line editing
         while True:
             try:
                 yield input("     ...> " if self.is_inside else "groupledger> ")
@@ -354,7 +360,7 @@ class _Prompt:
 
 
 def write_rows(result: Answer, output_format: str, out: TextIO) -> None:
-    """Rows as a table for people, as JSON (one object a line), or as CSV with a header."""
+    """Print rows as a table for people, as JSON (one object per line), or as CSV with a header."""
     columns = result.columns
     if not columns:
         return
@@ -375,7 +381,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], out: Tex
     for name in columns:
         table.add_column(printable(name), overflow="fold")
     for row in islice(rows, TABLE_ROWS_MAX):
-        # a cell may hold anything a client sent: neither markup nor a terminal's control codes take effect
+        # a cell may contain anything a client sent: markup and control codes must have no effect
         table.add_row(*(_plain(value) for value in row))
     console.print(table, markup=False)
     if len(rows) > TABLE_ROWS_MAX:
@@ -390,14 +396,14 @@ def _plain(value: Any) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    """A Spark value as JSON can hold it: times as ISO 8601 in UTC, bytes as base64."""
+    """A Spark value as JSON: times as ISO 8601 in UTC, bytes as base64."""
     match value:
         case None | bool() | int() | str():
             return value
         case float():
             return value if isfinite(value) else str(value)
         case datetime():
-            # Spark gives local times of the driver's zone without saying so
+            # Spark returns naive local times of the driver's zone
             at = value.astimezone(UTC)
             return (
                 at.strftime("%Y-%m-%dT%H:%M:%S")
@@ -422,12 +428,12 @@ def json_value(value: Any) -> Any:
 def _csv_value(value: Any) -> Any:
     plain = json_value(value)
     text = json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else plain
-    # NULL stays an empty cell, as Spark writes it
+    # NULL becomes an empty cell, as in Spark
     return csv_cell(text) if isinstance(text, str) else text
 
 
 def one_line(error: Exception) -> str:
-    """What an error says in one line, without stacks: of an error in the JVM or in a task, what began it."""
+    """The message of an error in one line, without stacks; for an error in the JVM or in a task, its cause."""
     text = str(error)
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
@@ -437,6 +443,6 @@ def one_line(error: Exception) -> str:
     _, in_python, stack = text.partition("Traceback (most recent call last):")
     lines = [line for line in (stack if in_python else text).splitlines() if line.strip()]
     if in_python:
-        # the error itself is the first line after the stack's own, which are indented
+        # the error is the first line after the indented stack frames
         lines = [line for line in lines if not line.startswith((" ", "\t"))]
     return printable(lines[0].strip()) if lines else type(error).__name__

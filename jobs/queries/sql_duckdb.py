@@ -1,10 +1,9 @@
-"""Answers of DuckDB over the tables of a warehouse: what `sql` asks that Spark is not needed for.
+"""DuckDB as an engine for `sql`, for statements that need no Spark.
 
-DuckDB gets the files of Delta's log as Arrow datasets, of the versions that the last whole runs left, so that names
-mean what they mean in Spark (`jobs.queries.sql.Catalogue`). What is answered is said in
-`jobs.queries.sql_translation`; a table that needs more of Delta than its files (deletion vectors, column mapping) is
-left to Spark, and so is a statement of which DuckDB raises an error, since Spark's words for it are the ones that users
-know.
+DuckDB gets the files in Delta's log as Arrow datasets, at the versions of the last whole runs, so that names mean the
+same as in Spark (`jobs.queries.sql.Catalogue`). `jobs.queries.sql_translation` defines the supported statements. A
+table with Delta features beyond plain files (deletion vectors, column mapping) is left to Spark. So is a statement for
+which DuckDB raises an error, since users know Spark's messages.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ from schemas.tables.silver import COORDINATOR_PARTITIONS
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 BATCH_ROWS: Final = 10_000
 MIN_READER_VERSION_MAX: Final = 1
-"""Tables whose readers need more than this have features that only Spark's reader is sure to know."""
+"""Tables that need a higher Delta reader version may have features that only Spark's reader supports."""
 KINDS: Final = {
     "TINYINT": Kind.INTEGER,
     "SMALLINT": Kind.INTEGER,
@@ -49,7 +48,7 @@ PARAMETERS: Final = {"STRING": Kind.TEXT, "INT": Kind.INTEGER, "TIMESTAMP": Kind
 
 
 class DuckDbAnswer:
-    """The rows of a statement: its columns, and values as Spark gives them to Python."""
+    """The result of a statement: columns, and values in the types that Spark returns to Python."""
 
     def __init__(self, connection: Any, columns: Sequence[Column], text: str) -> None:
         self._connection = connection
@@ -65,7 +64,7 @@ class DuckDbAnswer:
         self._batches = chain(() if first is None else (first,), self._batches if first is not None else ())
 
     def rows(self) -> Iterator[list[Any]]:
-        """The rows in order."""
+        """Iterate over the rows."""
         while (batch := self._next()) is not None:
             yield from map(
                 list,
@@ -83,7 +82,7 @@ class DuckDbAnswer:
         return interruptible(lambda: next(self._batches, None), self._connection.interrupt)
 
     def head(self, count: int) -> list[list[Any]]:
-        """The first of them."""
+        """The first rows."""
         return list(islice(self.rows(), count))
 
 
@@ -98,7 +97,7 @@ def _values(values: pa.Array, kind: Kind) -> list[Any]:
 
 
 def connect(duckdb: Any) -> Any:
-    """A DuckDB that reads what it is handed, and neither files nor the network; what is too much for memory fails."""
+    """A DuckDB that reads only what it is given, neither files nor the network; queries that exceed memory fail."""
     return duckdb.connect(
         config={
             "enable_external_access": False,
@@ -110,14 +109,14 @@ def connect(duckdb: Any) -> Any:
 
 
 def answer_of(connection: Any, text: str, names: Sequence[str]) -> DuckDbAnswer:
-    """What a statement of our own gives, under these names."""
+    """The result of one of our own statements, with these column names."""
     relation = connection.sql(text)
     kinds = [KINDS.get(str(kind), Kind.OTHER) for kind in relation.types]
     return DuckDbAnswer(connection, list(map(Column, names, kinds)), text)
 
 
 class DuckDb:
-    """DuckDB over a warehouse. `cluster_id`: names of tables mean the rows of this cluster alone."""
+    """DuckDB over a warehouse. `cluster_id`: table names refer to rows of this cluster only."""
 
     def __init__(self, warehouse: Warehouse, *, cluster_id: str | None = None) -> None:
         self._warehouse = warehouse
@@ -126,7 +125,7 @@ class DuckDb:
         self.table_names = tuple(self._there)
 
     def answer(self, statement: str) -> DuckDbAnswer:
-        """What a statement gives. Raises OutsideSubset where Spark must answer, with what it is needed for."""
+        """Execute a statement. Raises OutsideSubset, with the reason, where Spark is needed."""
         try:
             import duckdb  # noqa: PLC0415  (a tenth of a second each that other jobs need not wait for)
 
@@ -147,14 +146,14 @@ class DuckDb:
             answer = DuckDbAnswer(connection, found.columns, found.text)
             now = pinned_versions(self._warehouse)
             if now == pinned:
-                # what goes wrong with the first rows goes wrong before anything is printed
+                # errors in the first rows must occur before anything is printed
                 answer.begin()
                 return answer
-            pinned = now  # a run began meanwhile: the files of before may be of half of it
+            pinned = now  # a run began meanwhile: the former files may be a part of it
 
 
 class _Relations:
-    """What a statement may name, made known to DuckDB when it does."""
+    """Registers what a statement names with DuckDB."""
 
     def __init__(
         self,
@@ -189,7 +188,7 @@ class _Relations:
         return self._known[name]
 
     def _rows(self, table: Table) -> str:
-        """The query of a table's rows: of clusters without a whole run now, those that the last one left."""
+        """The query for a table's rows: for clusters without a whole run now, those of the last whole run."""
         pinned = self._pinned.get(table, {})
         newest, columns = self._register(table, None)
         conditions = [f"cluster_id <> {_text(cluster_id)}" for cluster_id in pinned]
@@ -205,7 +204,7 @@ class _Relations:
         return " UNION ALL ".join(parts)
 
     def _register(self, table: Table, version: int | None) -> tuple[str, list[str]]:
-        """The name of a version of a table for DuckDB, and its columns in their order."""
+        """Register a version of a table with DuckDB. Returns its name there, and its columns in order."""
         stored = self._warehouse.columns(table, version, reader_version_max=MIN_READER_VERSION_MAX)
         declared = arrow_schema(table)
         if stored is None or not set(stored) <= set(declared.names):
@@ -253,5 +252,5 @@ class _Relations:
 
 
 def _text(text: str) -> str:
-    """A text as DuckDB takes it: a quote is written twice, and nothing else means anything in it."""
+    """A DuckDB string literal: quotes are doubled, and nothing else has a meaning in it."""
     return "'" + text.replace("'", "''") + "'"

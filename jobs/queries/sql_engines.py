@@ -1,7 +1,7 @@
-"""Which engine answers a statement: DuckDB what means the same to both, Spark all else.
+"""Choose the engine for a statement: DuckDB for what means the same to both, Spark for everything else.
 
-Spark starts when the first statement needs it. A statement that is no query (SET, USE, CREATE TEMPORARY VIEW ...) may
-change what later ones mean: after one, Spark answers everything.
+Spark starts with the first statement that needs it. A statement that is not a query (SET, USE, CREATE TEMPORARY VIEW
+...) may change the meaning of later ones: after it, Spark executes everything.
 """
 
 import re
@@ -15,16 +15,16 @@ from jobs.queries.sql_duckdb import DuckDb
 from jobs.queries.sql_subset import OutsideSubset
 
 SHOW_TABLES: Final = re.compile(r"show\s+tables\s+(?:in|from)\s+(\w+)", re.IGNORECASE | re.ASCII)
-"""What a night tells its user to ask first."""
+"""The statement that nightly suggests first."""
 
 
 class TablesOf:
-    """The tables of a layer, as Spark lists them."""
+    """The tables of a layer, in the form of Spark's list."""
 
     columns: Sequence[str] = ("namespace", "tableName", "isTemporary")
 
     def __init__(self, layer: str, table_names: Iterable[str]) -> None:
-        """`table_names`: full names of all tables that are there."""
+        """`table_names`: full names of all existing tables."""
         self._rows = [(layer, name.partition(".")[2], False) for name in sorted(table_names) if _layer(name) == layer]
 
     def rows(self) -> Iterator[tuple[str, str, bool]]:
@@ -32,7 +32,7 @@ class TablesOf:
         return iter(self._rows)
 
     def head(self, count: int) -> list[tuple[str, str, bool]]:
-        """The first of them."""
+        """The first rows."""
         return self._rows[:count]
 
 
@@ -41,7 +41,7 @@ def _layer(name: str) -> str:
 
 
 class Engines:
-    """Answers statements. `start`: starts Spark, and gives its catalogue. `say`: why Spark starts."""
+    """Executes statements. `start`: starts Spark and returns its catalogue. `say`: reports why Spark starts."""
 
     def __init__(
         self, duckdb: DuckDb, start: Callable[[], Catalogue], *, engine: Engine, say: Callable[[str], None]
@@ -53,7 +53,7 @@ class Engines:
         self._catalogue: Catalogue | None = None
 
     def answer(self, statement: str) -> Answer:
-        """What a statement gives. Raises SqlError."""
+        """Execute a statement. Raises SqlError."""
         if self._engine is not Engine.SPARK:
             shown = SHOW_TABLES.fullmatch(statement.strip())
             layer = "" if shown is None else shown[1].lower()

@@ -1,7 +1,7 @@
-"""The part of SQL that means the same to Spark and to DuckDB: its types, and what is left to Spark.
+"""The subset of SQL that means the same to Spark and DuckDB: its types, and the error for everything else.
 
-`jobs.queries.sql_translation` reads statements and writes them for DuckDB; it imports sqlglot, and is imported when a
-statement is asked.
+`jobs.queries.sql_translation` parses statements and writes them for DuckDB; it imports sqlglot, so it is imported with
+the first statement only.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 
 class OutsideSubset(Exception):
-    """What of a statement is left to Spark."""
+    """A part of a statement that needs Spark."""
 
 
 class Kind(Enum):
-    """What values a column has, as far as it matters here."""
+    """The kind of values in a column, as far as it matters here."""
 
     INTEGER = auto()
     DOUBLE = auto()
@@ -24,36 +24,36 @@ class Kind(Enum):
     INTEGERS = auto()
     TEXTS = auto()
     OTHER = auto()
-    """A map, a struct, bytes: shown, and not computed with."""
+    """A map, a struct, bytes: can be shown, but not used in expressions."""
 
 
 class Column(NamedTuple):
-    """A column of what a statement reads or gives."""
+    """A column of a source or result."""
 
     name: str
     kind: Kind
 
 
 class Statement(NamedTuple):
-    """A statement for DuckDB. Its columns are named `c0`, `c1`, ... there, since names may come twice."""
+    """A statement for DuckDB. Its columns are named `c0`, `c1`, ..., since names may be ambiguous."""
 
     text: str
     columns: tuple[Column, ...]
 
 
 class Argument(NamedTuple):
-    """A constant that a function of time is called with, as DuckDB reads it."""
+    """A constant argument of a time function, as DuckDB reads it."""
 
     text: str
     kind: Kind
 
 
 class Relation(NamedTuple):
-    """What FROM may name: how it is named in DuckDB, and its columns."""
+    """What FROM can name: its name in DuckDB, and its columns."""
 
     text: str
     columns: Sequence[Column]
 
 
 Relations = Callable[[tuple[str, ...], "tuple[Argument, ...] | None"], Relation]
-"""Gives a table or view by its parts of a name, or a function by its name and arguments. Raises OutsideSubset."""
+"""Returns a table or view by the parts of its name, or a function by name and arguments. Raises OutsideSubset."""

@@ -1,10 +1,10 @@
-"""Statements of the part of SQL that means the same to Spark and to DuckDB, written for DuckDB.
+"""Translate statements that mean the same to Spark and DuckDB into DuckDB's SQL.
 
-sqlglot reads a statement and writes it. It reads more than Spark does, and not all as Spark does: so only what is
-listed here, of types that are listed here, goes to DuckDB, and all else raises `OutsideSubset`, whatever it is, and
-Spark answers. Where the two differ, the text says what Spark does: nulls come first in ascending order, a sum is a
-BIGINT, numbers of a statement have Spark's types, a division by zero is an error. An error of DuckDB is no answer
-either: Spark answers then, or raises its own.
+sqlglot parses and writes statements. It accepts more than Spark, and parses some text differently. So only listed
+constructs, of listed types, go to DuckDB; for all others `OutsideSubset` is raised, and Spark executes the statement.
+Where the engines differ, the translation follows Spark: nulls first in ascending order, sums as BIGINT, Spark's types
+for literals, an error for division by zero. If DuckDB raises an error, Spark executes the statement, or raises its own
+error.
 """
 
 import re
@@ -26,7 +26,7 @@ LEXEME: Final = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 COMMENTS: Final = re.compile(r"--|/\*")
-"""A hint to Spark looks like one."""
+"""A hint to Spark looks like a comment."""
 GRAMMAR: Final = {
     *("and", "as", "asc", "between", "case", "desc", "distinct", "else", "end", "false", "from", "group by", "having"),
     *("in", "inner", "is", "join", "left", "like", "limit", "not", "null", "on", "or", "order by", "outer", "select"),
@@ -39,14 +39,15 @@ KEYWORDS: Final = frozenset(
         "over pivot qualify right rlike semi some tablesample union unpivot using values window",
     )
 )
-"""Never a name here. Spark takes some of them for names, which is its own affair then. All other words are names."""
+"""Words that are never names here. Spark accepts some of them as names; such statements are left to it. All other
+words may be names."""
 OPTIONAL: Final = frozenset({"asc", "inner", "outer", "nulls", "first", "last"})
-"""Words that sqlglot leaves out where they say what holds without them. It adds AS, and NOT has two places."""
+"""Words that sqlglot drops where they are the default. It adds AS, and NOT has two positions."""
 TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?)?(Z?)")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 INT_MAX, BIGINT_MAX = 2**31 - 1, 2**63 - 1
 EXACT_DOUBLE_MAX: Final = 2**53
-"""Up to here Spark's sum of doubles, which an average begins with, is the sum of the integers."""
+"""Up to here Spark's sum of doubles, from which it computes averages, equals the integer sum."""
 UNITS_US: Final = {"second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6, "day": 86400 * 10**6}
 CONSTANTS: Final = (exp.Literal, exp.Neg, exp.Boolean, exp.Cast)
 JOINS: Final = frozenset({("", ""), ("", "INNER"), ("LEFT", ""), ("LEFT", "OUTER")})
@@ -59,7 +60,7 @@ OPERANDS: Final[Mapping[type, Kind]] = {
     **dict.fromkeys(ARITHMETIC, Kind.INTEGER),
     exp.Like: Kind.TEXT,
 }
-"""Which kind of operands an operator has; others have any one that is ordered."""
+"""The kind of operands of each operator; other operators take any ordered kind."""
 ARGUMENTS: Final[Mapping[type, frozenset[str]]] = {
     **dict.fromkeys((*COMPARISONS, exp.Add, exp.Sub, exp.Mul, exp.Is, exp.And, exp.Or), frozenset({"expression"})),
     **dict.fromkeys((exp.Not, exp.Paren, exp.Neg, exp.Boolean, exp.Star, exp.Null, exp.Where, exp.Having), frozenset()),
@@ -86,19 +87,19 @@ ARGUMENTS: Final[Mapping[type, frozenset[str]]] = {
     exp.Ordered: frozenset({"desc", "nulls_first"}),
     exp.Limit: frozenset({"expression"}),
 }
-"""What a statement may be made of, and which parts each of it may have besides `this`."""
+"""The supported nodes, and the parts that each may have besides `this`."""
 ORDERED: Final = frozenset({Kind.INTEGER, Kind.TEXT, Kind.TIME, Kind.BOOLEAN})
 ELEMENTS: Final = {Kind.INTEGERS: Kind.INTEGER, Kind.TEXTS: Kind.TEXT}
 
 
 class _Subset(Dialect):
-    """Spark's words; functions are names and arguments, and are not read as others that they are like."""
+    """Spark's dialect; function calls are parsed as name and arguments, and not replaced by similar functions."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Spark's."""
+        """Spark's tokenizer."""
 
     class Parser(SparkParser):
-        """Spark's, without functions."""
+        """Spark's parser without function definitions."""
 
         FUNCTIONS: ClassVar = {}
         FUNCTION_PARSERS: ClassVar = {}
@@ -106,7 +107,7 @@ class _Subset(Dialect):
         NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
     class Generator(generator.Generator):
-        """Writes what was read, so that it can be compared with what was written."""
+        """Writes what was parsed, to be compared with the original."""
 
         TRANSFORMS: ClassVar = {
             **generator.Generator.TRANSFORMS,
@@ -115,7 +116,7 @@ class _Subset(Dialect):
 
 
 def statement_of(text: str, relations: Relations) -> Statement:
-    """The statement for DuckDB that gives what Spark gives. Raises OutsideSubset."""
+    """The DuckDB statement with the same result as in Spark. Raises OutsideSubset."""
     try:
         query = _tree(text)
         is_distinct = query.args.get("distinct") is not None
@@ -128,15 +129,14 @@ def statement_of(text: str, relations: Relations) -> Statement:
 
 
 def definition_of(query: str, parameters: Mapping[tuple[str, str], Argument]) -> str:
-    """The query of a view or function of ours for DuckDB. `parameters`: what each is, by the names of the function and
-    itself."""
+    """The query of one of our views or functions, for DuckDB. `parameters`: by function name and parameter name."""
     tree = parse_one(query, dialect="spark")
     for name in list(tree.find_all(exp.Column)):
         if (argument := parameters.get((name.table, name.name))) is not None:
             name.replace(parse_one(argument.text, dialect="duckdb"))
     for cast in list(tree.find_all(exp.TryCast)):
-        cast.replace(exp.Cast(this=cast.this, to=cast.to))  # which Spark's CAST is, unlike Hive's
-    # what sqlglot has no words of DuckDB for
+        cast.replace(exp.Cast(this=cast.this, to=cast.to))  # equals Spark's CAST, unlike Hive's
+    # constructs that sqlglot does not translate to DuckDB
     for exists in list(tree.find_all(exp.Exists)):
         found = exp.ArrayFilter(this=exists.this, expression=exists.expression)
         exists.replace(exp.GT(this=exp.ArraySize(this=found), expression=exp.Literal.number(0)))
@@ -147,7 +147,7 @@ def definition_of(query: str, parameters: Mapping[tuple[str, str], Argument]) ->
 
 
 def _tree(text: str) -> exp.Select:
-    """A statement as sqlglot reads it, where Spark reads it so, too. Raises OutsideSubset."""
+    """Parse a statement, if sqlglot and Spark parse it alike. Raises OutsideSubset."""
     if COMMENTS.search(text):
         raise OutsideSubset("a comment")
     dialect = _Subset()
@@ -167,7 +167,7 @@ def _tree(text: str) -> exp.Select:
 
 
 def _tokens(text: str, dialect: Dialect) -> Iterator[Token]:
-    """The words of a statement: those of the grammar here, and names. Raises OutsideSubset."""
+    """The tokens of a statement: supported keywords, and names. Raises OutsideSubset."""
     tokens = dialect.tokenize(text)
     place = 0
     for token, following in zip(tokens, [*tokens, None][1:], strict=True):
@@ -186,8 +186,8 @@ def _tokens(text: str, dialect: Dialect) -> Iterator[Token]:
 
 
 def _words(tokens: Sequence[Token], text: str) -> tuple[list[object], set[int], int]:
-    """What a statement and what was read of it have alike, if nothing was left out or read in another place: its words
-    without the optional ones, before which of them AS is, how many NOT."""
+    """What a statement and its parsed form must have in common, so that nothing was dropped or moved: the words
+    without optional ones, the positions of AS, and the number of NOTs."""
     words: list[object] = []
     as_places: set[int] = set()
     not_count = 0
@@ -204,7 +204,7 @@ def _words(tokens: Sequence[Token], text: str) -> tuple[list[object], set[int], 
 
 
 def _check(node: exp.Expr) -> None:
-    """Raises OutsideSubset for what is not listed, and where Spark may bind operators otherwise."""
+    """Raises OutsideSubset for constructs that are not listed, and where Spark's operator precedence may differ."""
     known = ARGUMENTS.get(type(node))
     if known is None:
         raise OutsideSubset(f"{type(node).__name__}")
@@ -219,14 +219,14 @@ def _check(node: exp.Expr) -> None:
         raise OutsideSubset("an empty list")
     if isinstance(node, exp.Is) != isinstance(node.args.get("expression"), exp.Null):
         raise OutsideSubset("IS or NULL by itself")
-    # conditions as operands need parentheses: `a = b is null` is read in two ways
+    # conditions as operands need parentheses: `a = b is null` is ambiguous
     is_condition = isinstance(node, OPERATORS) and OPERANDS.get(type(node)) is not Kind.BOOLEAN
     if is_condition and any(isinstance(operand, CONDITIONS) for operand in node.iter_expressions()):
         raise OutsideSubset("conditions without parentheses")
 
 
 class Term(NamedTuple):
-    """A part of a statement for DuckDB. `column`: where it is a column of a source and nothing else."""
+    """An expression for DuckDB. `column`: set if it is just a column of a source."""
 
     node: Any
     kind: Kind
@@ -234,11 +234,11 @@ class Term(NamedTuple):
 
 
 class _Scope:
-    """The columns that a query reads."""
+    """The columns in the scope of a query."""
 
     def __init__(self) -> None:
         self._columns: list[tuple[str, Column, exp.Column]] = []
-        """Of each the name of its source, itself, its name in DuckDB."""
+        """For each: name of its source, the column, its name in DuckDB."""
 
     def add(self, source: str, number: int, columns: Sequence[Column], names: Sequence[str]) -> None:
         if any(source == other for other, _, _ in self._columns):
@@ -249,33 +249,33 @@ class _Scope:
         ]
 
     def has(self, name: str) -> bool:
-        """Is there a column of this name, in any case?"""
+        """Is there a column of this name, ignoring case?"""
         return any(column.name.lower() == name.lower() for _, column, _ in self._columns)
 
     def find(self, name: exp.Column) -> Term:
-        """The one column that is meant. Raises OutsideSubset."""
+        """The one matching column. Raises OutsideSubset."""
         found = [term for term in self._of(name) if term.column == name.name]
         if len(found) != 1:
             raise OutsideSubset(f"the name {name.name}")
         return found[0]
 
     def all_of(self, star: exp.Expr) -> list[Term]:
-        """The columns that `*` means."""
+        """The columns that `*` stands for."""
         found = self._of(star) if isinstance(star, exp.Column) else self._of(exp.Column())
         if not found:
             raise OutsideSubset("*")
         return found
 
     def _of(self, name: exp.Column) -> list[Term]:
-        """The columns of the source that is named, or of all."""
+        """The columns of the named source, or of all sources."""
         source = name.table.lower()
         if source and self.has(source):
-            raise OutsideSubset(f"the name {source}")  # a struct of the name of a source would give its field instead
+            raise OutsideSubset(f"the name {source}")  # a struct column with the name of a source would take precedence
         return [Term(node.copy(), at.kind, at.name) for of, at, node in self._columns if source in ("", of)]
 
 
 class NamedQuery(NamedTuple):
-    """A query of WITH, and the queries that it may name."""
+    """A query in WITH, and the queries that it can name."""
 
     query: exp.Select
     named: "Named"
@@ -285,7 +285,7 @@ Named = Mapping[str, NamedQuery]
 
 
 class _Translation:
-    """Finds what the names of a query are, checks types, and makes the query one for DuckDB."""
+    """Resolves the names of a query, checks types, and translates it for DuckDB."""
 
     def __init__(self, relations: Relations, named: Named) -> None:
         self._relations = relations
@@ -293,13 +293,13 @@ class _Translation:
         self._scope = _Scope()
 
     def query(self, query: exp.Expr) -> list[Column]:
-        """Changes the query in its place, and gives its columns."""
+        """Translate the query in place, and return its columns."""
         if not isinstance(query, exp.Select) or query.args.get("from_") is None:
             raise OutsideSubset("a query without FROM")
         for part in query.ctes:
             if part.alias.lower() in [other.alias.lower() for other in query.ctes if other is not part]:
                 raise OutsideSubset(f"the name {part.alias}")
-            # it sees those that are written before it
+            # it can use those before it
             self._named = {**self._named, part.alias.lower(): NamedQuery(part.this, self._named)}
         query.set("with_", None)
         self._source(query.args["from_"], 0)
@@ -331,7 +331,7 @@ class _Translation:
         return [Column(name, item.kind) for item, name in items]
 
     def _source(self, clause: exp.Expr, number: int) -> None:
-        """Of FROM or JOIN."""
+        """Translate a FROM or JOIN."""
         source = clause.this
         alias = source.alias.lower()
         part: NamedQuery | None = None
@@ -360,7 +360,7 @@ class _Translation:
         clause.set("this", found)
 
     def _items(self, query: exp.Select) -> list[tuple[Term, str]]:
-        """What the query gives, and under which names."""
+        """The select list, with the names of its columns."""
         found: list[tuple[Term, str]] = []
         for item in query.expressions:
             if item.is_star:
@@ -372,7 +372,7 @@ class _Translation:
             name = alias or _spark_name(item.unnest())
             term = self._term(item.this if alias else item)
             if alias is not None and self._scope.has(alias) and term.column != alias:
-                # which of the two a name means elsewhere in the statement differs
+                # the engines differ on which of the two the name means elsewhere in the statement
                 raise OutsideSubset(f"the name {alias}, which a column has, too")
             found.append((term, name))
         return found
@@ -406,14 +406,14 @@ class _Translation:
         return term.node if place is None else exp.Literal.number(place)
 
     def _condition(self, node: exp.Expr, key: str = "this") -> None:
-        """Makes a part of a node, which must be a condition, one for DuckDB."""
+        """Translate a part of a node that must be a condition."""
         term = self._term(node.args[key])
         if term.kind is not Kind.BOOLEAN:
             raise OutsideSubset("a condition that is not boolean")
         node.set(key, term.node)
 
     def _term(self, node: Any) -> Term:
-        """A value or condition for DuckDB."""
+        """Translate a value or condition."""
         match node:
             case exp.Column() if not node.is_star:
                 return self._scope.find(node)
@@ -513,7 +513,7 @@ class _Translation:
 
 
 def _duckdb(text: str, kind: Kind, *terms: Term) -> Term:
-    """DuckDB's text with terms in place of the question marks."""
+    """DuckDB's text with terms in place of question marks."""
     node = parse_one(text, dialect="duckdb")
     for place, term in zip(list(node.find_all(exp.Placeholder, bfs=False)), terms, strict=True):
         place.replace(term.node.copy())
@@ -521,7 +521,7 @@ def _duckdb(text: str, kind: Kind, *terms: Term) -> Term:
 
 
 def _constant(node: exp.Expr) -> Term:
-    """A constant with the type that it has in Spark. Raises OutsideSubset."""
+    """A literal with its type in Spark. Raises OutsideSubset."""
     match node:
         case exp.Boolean():
             return Term(node, Kind.BOOLEAN)
@@ -546,7 +546,7 @@ def _argument(node: exp.Expr) -> Argument:
 
 
 def _time_us(text: str) -> int:
-    """A time as both engines read it, in microseconds since 1970. Raises OutsideSubset."""
+    """A time that both engines parse alike, in microseconds since 1970. Raises OutsideSubset."""
     match = TIME.fullmatch(text)
     if match is None or (match[4] and match[2] is None):
         raise OutsideSubset(f"the time '{text}'")
@@ -570,7 +570,7 @@ def _ordinal(node: exp.Expr, items: Sequence[tuple[Term, str]]) -> int:
 
 
 def _spark_name(node: exp.Expr) -> str:
-    """The name that Spark gives to what has none. Raises OutsideSubset where that is not simple."""
+    """The name that Spark gives an unnamed column. Raises OutsideSubset where that is not simple."""
     match node:
         case exp.Column():
             return node.name
@@ -587,7 +587,7 @@ def _spark_name(node: exp.Expr) -> str:
 
 
 def _alike(terms: Sequence[Term]) -> list[Term]:
-    """The sides of a comparison: a text compared with a time is read as one."""
+    """The operands of a comparison: a string compared with a time is parsed as a time."""
     is_time = Kind.TIME in [term.kind for term in terms]
     return [
         _duckdb(f"make_timestamptz({_time_us(term.node.name)})", Kind.TIME)
@@ -648,5 +648,5 @@ FUNCTIONS: Final[Mapping[str, Callable[[Sequence[Term]], Term | None]]] = {
     "array_size": _size,
     "size": _size,
 }
-"""By name, how a call is written for DuckDB, or None for arguments of which the two engines may say different things.
-`count` and `date_trunc` are written by themselves."""
+"""By name: how to write a call for DuckDB, or None for arguments on which the engines may differ. `count` and
+`date_trunc` are handled separately."""

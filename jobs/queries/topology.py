@@ -1,6 +1,6 @@
-"""Topologies of streams groups as their clients described them (KIP-1331), as kafka-streams-groups prints them.
+"""Topologies of streams groups, as described by their clients (KIP-1331), in the format of kafka-streams-groups.
 
-The description is kept by a plugin of the broker's and is in no log: a live cluster is asked for it (Kafka 4.4).
+A plugin of the broker stores the description, and no log has it: it comes from a live cluster (Kafka 4.4).
 """
 
 import sys
@@ -34,7 +34,7 @@ REMARKS: Final[Mapping[TopologyStatus, str]] = {
 
 
 def topologies(broker: Broker, group_ids: Sequence[str] | None) -> dict[str, GroupDescription | Refusal]:
-    """Descriptions of streams groups, all of a cluster without `group_ids`. Raises BrokerError."""
+    """Descriptions of streams groups; without `group_ids` of all groups of a cluster. Raises BrokerError."""
     admin = Admin(broker)
     if group_ids is None:
         group_ids = [name for name, it in admin.list_groups().items() if it.group_type == GroupType.STREAMS]
@@ -44,7 +44,10 @@ def topologies(broker: Broker, group_ids: Sequence[str] | None) -> dict[str, Gro
 def run_topology(
     settings: Settings, *, group_ids: Sequence[str] | None, output_format: str, out: TextIO | None = None
 ) -> list[str]:
-    """Ask and print; gives in words why a group has none. Raises NoSuchGroupError, and BrokerError."""
+    """Request and print the topologies.
+
+    Returns sentences about groups without one. Raises NoSuchGroupError and BrokerError.
+    """
     out = out or sys.stdout
     address = settings.broker_address
     assert address is not None
@@ -78,7 +81,7 @@ def _why_not(answer: GroupDescription | Refusal) -> str:
 
 
 def formatted(description: Any) -> str:
-    """A description as Kafka's TopologyDescriptionFormatter prints it."""
+    """A description in the format of Kafka's TopologyDescriptionFormatter."""
     return "".join(_text(description))
 
 
@@ -123,7 +126,7 @@ def _rows(group: GroupDescription) -> Iterator[dict[str, Value]]:
 
 
 def _parts(description: Any) -> Iterator[tuple[str, bool, Sequence[Struct]]]:
-    """Subtopologies, and global stores, which are numbered on: id, is it a global store's, nodes."""
+    """Yield subtopologies and global stores, with consecutive numbers: id, whether it is a global store, nodes."""
     for it in description.subtopologies:
         yield it.subtopology_id, False, it.nodes
     for number, it in enumerate(description.global_stores, len(description.subtopologies)):

@@ -1,5 +1,7 @@
-"""Which groups have members of which nobody can say what they have, since a client wrote their assignments otherwise
-than its protocol says. Answers name them: that no row tells of an owner does not mean that there was none."""
+"""Groups with members whose assignments cannot be decoded, since a client did not write them in its protocol's format.
+
+Answers name these groups: without a row of an owner there may still have been one.
+"""
 
 from collections.abc import Sequence
 
@@ -11,8 +13,9 @@ from schemas.tables.silver import GROUP_GENERATIONS, GROUP_MEMBERS
 
 
 def unread_groups(silver: SilverAt, *conditions: pc.Expression, topic: str | None = None) -> list[str]:
-    """Groups that had such members in generations for which the conditions hold, sorted; with a `topic`, those alone
-    that may have read it."""
+    """Groups with such members in generations that satisfy the conditions, sorted; with `topic`, only groups that may
+    have consumed it.
+    """
     rows = silver.scan(GROUP_GENERATIONS, ("group_id", "unread_members"), *conditions)
     has_any = pc.greater(pc.fill_null(pc.list_value_length(rows["unread_members"]), 0), 0)
     group_ids: list[str] = pc.unique(rows.filter(has_any)["group_id"]).to_pylist()
@@ -28,7 +31,7 @@ def _may_read(subscribed_topics: Sequence[str] | None, topic: str) -> bool:
 
 
 def unread_text(group_ids: Sequence[str]) -> str:
-    """What is not known, and where to look."""
+    """A sentence: what is not known, and where to look."""
     named = some_of(repr(short(name)) for name in group_ids)
     groups = "group" if len(group_ids) == 1 else "groups"
     return (

@@ -1,6 +1,9 @@
-"""Records of groups that could not be read. They may say what a group was, so an answer that knows nothing, or calls a
-group Empty, names them. Early access writes such records: the consumer protocol of Kafka 3.7, share groups of 4.0.
-Kafka's own tools cannot read them either. Of a dump these are records that an older kafka-dump-log does not print."""
+"""Records of groups that could not be read.
+
+They may describe a group, so an answer names them if it knows nothing of a group, or calls it Empty. Early-access
+features wrote such records: the consumer protocol of Kafka 3.7, share groups of 4.0; Kafka's own tools cannot read them
+either. In dumps they are records that an older kafka-dump-log does not print.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -18,14 +21,14 @@ WHY: Final[Mapping[tuple[str, ...], str]] = {
     (NOT_PRINTED,): "a kafka-dump-log of an older release, or of a later one, did not print what makes them",
     (UnknownValueVersion.code,): "as those of a later Kafka",
 }
-"""By their codes."""
+"""Reasons by code."""
 VALUE: Final = "VALUE"
 FILE: Final = "FILE"
-"""Lines of dumps; a group is named where it is one of records."""
+"""Lines of dumps; they have a group if they are records of one."""
 
 
 class UnreadRecords(NamedTuple):
-    """Records of one group in one log partition."""
+    """Unreadable records of one group in one log partition."""
 
     group_id: str
     topic: str
@@ -34,11 +37,11 @@ class UnreadRecords(NamedTuple):
     last_offset: int
     record_count: int
     codes: tuple[str, ...]
-    """What is wrong with them, the most frequent first."""
+    """Their defects, the most frequent first."""
 
 
 def unread_records(silver: SilverAt, group_ids: Collection[str] | None = None) -> list[UnreadRecords]:
-    """Those of some groups, or of all, by group and place, as far as they may have been written by the time."""
+    """Unreadable records of some groups, or of all, that may have been written by the time, by group and position."""
     rows = silver.quarantined()
     is_of_group = pc.and_(pc.is_in(rows["stage"], pa.array([VALUE, FILE])), pc.is_valid(rows["group_id"]))
     rows = rows.filter(pc.and_(is_of_group, pc.is_null(rows["resolved_at"])))
@@ -61,7 +64,7 @@ def unread_records(silver: SilverAt, group_ids: Collection[str] | None = None) -
 
 
 def unread_records_text(unread: UnreadRecords) -> str:
-    """What is not known of a group, why, and where to look."""
+    """A sentence: what is not known of a group, why, and where to look."""
     offsets = (
         f"at offset {unread.first_offset}"
         if unread.first_offset == unread.last_offset
@@ -75,7 +78,7 @@ def unread_records_text(unread: UnreadRecords) -> str:
 
 
 def unread_owners_text(unread: Sequence[UnreadRecords]) -> str:
-    """That somebody may have owned what nobody is known to have owned."""
+    """A sentence: a partition without a known owner may have had one."""
     named = names_of(dict.fromkeys(it.group_id for it in unread))
     count = sum(it.record_count for it in unread)
     return f"{named} may have owned it: {count:,} records could not be read, and are in bronze.quarantine"

@@ -1,9 +1,10 @@
-"""verify: is the ledger's end state what the brokers themselves say?
+"""verify: compare the ledger's newest state with what the brokers report.
 
-The ends of the coordinators' logs are noted, the cluster is asked about its groups, members, assignments, committed
-offsets, share offsets and share states, and the ends are noted again. Then the log is captured and replayed up to
-there, and each answer is compared with the states that the ledger has between the two ends (`coordinator_core.verify`
-says what counts as equal). With what was captured before alone, the answers are compared with the end of that.
+The end offsets of the coordinators' logs are recorded, the cluster is asked about its groups, members, assignments,
+committed offsets, share offsets and share states, and the end offsets are recorded again. Then the log is captured and
+replayed up to there, and each answer is compared with the ledger's states between the two ends
+(`coordinator_core.verify` defines equality). Without a new capture, the answers are compared with the end of what was
+captured.
 """
 
 import sys
@@ -43,7 +44,7 @@ from schemas.tables.state import RUNS
 
 GAPS: Final = frozenset({CoverageKind.MISSING, CoverageKind.CORRUPT})
 TEXT_MAX: Final = 300
-"""Of a value, as shown."""
+"""Maximum length of a displayed value."""
 COLUMNS: Final = ("VERDICT", "WHAT", "GROUP", "OF", "FIELD", "BROKER", "LEDGER", "REASON")
 SUMMARY_COLUMNS: Final = ("WHAT", "COMPARED", "EQUAL", "NOT-IN-LOG", "MOVED-ON", "CANNOT-TELL", "DIFFERENT")
 
@@ -51,8 +52,9 @@ SUMMARY_COLUMNS: Final = ("WHAT", "COMPARED", "EQUAL", "NOT-IN-LOG", "MOVED-ON",
 def windows_of(
     asked: Asked, coverage: Mapping[LogPartition, Sequence[CoverageRange]]
 ) -> tuple[dict[LogPartition, Window], dict[LogPartition, str]]:
-    """Log ends between which each log partition's answers were given, as far as the warehouse has them; and in words
-    where it ends before that."""
+    """The end offsets between which each log partition's answers were given, as far as the warehouse has them; and a
+    sentence for each log partition that ends before.
+    """
     windows: dict[LogPartition, Window] = {}
     behind: dict[LogPartition, str] = {}
     for log, to_end in asked.after.items():
@@ -64,9 +66,9 @@ def windows_of(
 
 
 def gaps_of(asked: Asked, coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> dict[LogPartition, str]:
-    """What the warehouse lacks of each log partition, in words, where that may make it differ from its broker.
+    """Sentences about what the warehouse lacks of each log partition, where that may make it differ from its broker.
 
-    What was deleted below the log's start before anything was captured the broker does not have either.
+    What was deleted below the log start offset before the first capture does not count: the broker lacks it, too.
     """
     gaps: dict[LogPartition, str] = {}
     for log, start in asked.starts.items():
@@ -83,7 +85,7 @@ def gaps_of(asked: Asked, coverage: Mapping[LogPartition, Sequence[CoverageRange
 
 
 def compacted_of(coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> dict[LogPartition, Hole]:
-    """The last range of each log partition that compaction took before it was captured."""
+    """The last range of each log partition that was compacted before it was captured."""
     return {
         log: Hole(
             r.from_offset,
@@ -97,7 +99,7 @@ def compacted_of(coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> di
 
 
 def verify(warehouse: Warehouse, cluster_id: str, asked: Asked, admin: Admin) -> list[Finding]:
-    """A finding or more for each thing that the cluster or the ledger knows of, in the order of the report."""
+    """At least one finding for each thing that the cluster or the ledger has, in the order of the report."""
     coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
     windows, behind = windows_of(asked, coverage)
     counts = {topic: asked.partition_count(topic) for topic in (consumer_offsets.TOPIC, share_group_state.TOPIC)}
@@ -134,7 +136,7 @@ def verify(warehouse: Warehouse, cluster_id: str, asked: Asked, admin: Admin) ->
 
 
 def summary_rows(findings: Iterable[Finding]) -> list[tuple[Value, ...]]:
-    """One row for each kind of things: how many were compared, and how they came out."""
+    """One row for each kind of thing: how many were compared, and the verdicts."""
     worst: dict[Thing, Verdict] = {}
     for it in findings:
         worst[it.thing] = max(it.verdict, worst.get(it.thing, Verdict.EQUAL))
@@ -146,7 +148,7 @@ def summary_rows(findings: Iterable[Finding]) -> list[tuple[Value, ...]]:
 
 
 def tell(findings: Sequence[Finding], asked: Asked, output_format: str, verbose: bool, out: TextIO) -> Iterator[str]:
-    """Print the findings, in a table after their summary; gives what else is to be said, line by line."""
+    """Print the findings, in a table after their summary. Yields the remarks as lines."""
     shown = [it for it in findings if verbose or it.verdict is not Verdict.EQUAL]
     if output_format == "table":
         write_answers(SUMMARY_COLUMNS, summary_rows(findings), output_format, out)
@@ -197,10 +199,10 @@ def run_verify(
     say: Callable[[str], None],
     out: TextIO | None = None,
 ) -> Verdict:
-    """Ask the cluster, compare with the ledger, and print. Gives the worst verdict.
+    """Ask the cluster, compare with the ledger, and print. Returns the worst verdict.
 
-    `ledger` gives the warehouse once the cluster is asked: brought up to there, or as it is. Raises BrokerError, and
-    JobError where there is nothing to compare with.
+    `ledger`: returns the warehouse after the cluster was asked, updated or as it is. Raises BrokerError, and JobError
+    where there is nothing to compare with.
     """
     address = settings.broker_address
     if address is None:
@@ -216,9 +218,9 @@ def run_verify(
 
 
 def _require_replayed(warehouse: Warehouse, cluster_id: str) -> None:
-    """Raises JobError where silver is not of all that was captured."""
+    """Raises JobError where silver does not include everything captured."""
     if not any(file.partition_values["cluster_id"] == cluster_id for file in warehouse.files(RECORD_BATCHES)):
-        return  # nothing was captured: it is said of each log partition
+        return  # nothing was captured: this is reported for each log partition
     replayed = warehouse.read(RUNS, ["bronze_version"], where={"cluster_id": cluster_id})["bronze_version"].to_pylist()
     if max(replayed, default=-1) < warehouse.version(RECORD_BATCHES):
         raise JobError(

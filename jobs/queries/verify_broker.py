@@ -1,4 +1,4 @@
-"""What a live cluster says of its groups, for verify."""
+"""The answers of a live cluster about its groups, for verify."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,10 +33,10 @@ NOT_FOUND: Final = Refusal.of(GROUP_ID_NOT_FOUND)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a cluster said of itself, and the ends of its coordinators' logs before and after."""
+    """The answers of a cluster, and the end offsets of its coordinators' logs before and after."""
 
     group_ids: frozenset[str] | None
-    """Whom it was asked about; None: all."""
+    """The groups asked about; None: all."""
     starts: Mapping[LogPartition, int]
     before: Mapping[LogPartition, int]
     after: Mapping[LogPartition, int]
@@ -47,16 +47,16 @@ class Asked:
     share_states: Mapping[SharePartitionKey, ShareState | Refusal]
 
     def partition_count(self, topic: str) -> int:
-        """Of a coordinator topic; 0 where it is not there."""
+        """The partition count of a coordinator topic; 0 where it does not exist."""
         return self.topics[topic].partition_count if topic in self.topics else 0
 
     def group_log(self, group_id: str) -> LogPartition:
-        """The log partition which holds a group."""
+        """The log partition of a group."""
         count = self.partition_count(consumer_offsets.TOPIC)
         return consumer_offsets.TOPIC, group_partition(group_id, count) if count else NO_PARTITION
 
     def share_log(self, key: SharePartitionKey) -> LogPartition:
-        """The log partition which holds a share partition."""
+        """The log partition of a share partition."""
         count = self.partition_count(share_group_state.TOPIC)
         return share_group_state.TOPIC, share_partition_partition(key, count) if count else NO_PARTITION
 
@@ -87,7 +87,7 @@ def ask(broker: Broker, group_ids: Collection[str] | None = None) -> Asked:
         if not isinstance(places, Refusal)
         for place, offset in places.items()
     }
-    # as the coordinator tells it: any higher one would be written down
+    # only the coordinator's own epoch: a higher one would be written to the log
     leader_epochs = {key: offset.leader_epoch for key, offset in described.items() if isinstance(offset, ShareOffset)}
     share_states = admin.share_states(described, leader_epochs)
     after = broker.offsets(logs)
@@ -105,7 +105,7 @@ def ask(broker: Broker, group_ids: Collection[str] | None = None) -> Asked:
 
 
 def description_facts(group: GroupDescription) -> dict[Path, Any]:
-    """A description as facts, of the form in which the ledger gives them."""
+    """A description as facts, in the form of the ledger's facts."""
     facts: dict[Path, Any] = {EXISTS: True, ("type",): group.group_type, ("state",): group.state}
     if group.group_type == GroupType.CLASSIC:
         facts["protocol_type",] = group.protocol_type or ""

@@ -1,4 +1,4 @@
-"""Verdicts of verify: each answer of a broker against the ledger, with the reason for every difference."""
+"""Verdicts of verify: each answer of a broker compared with the ledger, with a reason for every difference."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -26,7 +26,7 @@ from jobs.sources.admin_answers import GroupDescription, Refusal, ShareOffset, S
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
 TOPIC_AUTHORIZATION_FAILED: Final = 29
 NOT_INITIALIZED: Final = 42
-"""INVALID_REQUEST: what ReadShareGroupState says of a share partition without a state."""
+"""INVALID_REQUEST: the answer of ReadShareGroupState for a share partition without a state."""
 ASSIGNOR: Final[Path] = ("assignor",)
 STATE_EPOCH: Final[Path] = ("state epoch",)
 START_OFFSET: Final[Path] = ("start offset",)
@@ -39,7 +39,7 @@ UNREAD: Final = "its client writes assignments in a form of its own: ask the cli
 
 
 class What(StrEnum):
-    """What is compared, in the order of the report."""
+    """The kinds of things compared, in the order of the report."""
 
     GROUP = "group"
     MEMBER = "member"
@@ -50,7 +50,7 @@ class What(StrEnum):
 
 
 class Thing(NamedTuple):
-    """One thing that is compared. `name` is empty for the group itself."""
+    """A thing that is compared. `name` is empty for the group itself."""
 
     what: What
     group_id: str
@@ -58,52 +58,54 @@ class Thing(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """How one thing came out; of one that is not equal, one for each field in which it is not."""
+    """The result for one thing; if it differs, there is one for each differing field."""
 
     verdict: Verdict
     thing: Thing
     field: str | None = None
     described: Any = None
-    """By the broker."""
+    """The broker's value."""
     known: Any = None
-    """By the ledger."""
+    """The ledger's value."""
     reason: str | None = None
 
 
 Explain = Callable[[Difference], Reason | None]
 Lacks = Callable[[Difference], str | None]
-"""What of the log the ledger lacks that may be why."""
+"""Returns what the ledger lacks of the log that may explain a difference."""
 
 
 def _nothing(_: Difference) -> None:
-    """Nothing explains a difference, nothing is lacking."""
+    """No explanation, nothing is lacking."""
 
 
 def _not_dropped_yet(_: Difference) -> Reason:
-    """Explains all there is of a group that nobody but the broker knows."""
+    """Explains all facts of a group that only the broker has."""
     return Reason.NOT_DROPPED_YET
 
 
 EMPTY: Final = "Empty"
 OF_ALL_MEMBERS: Final = frozenset({"state", "member count", "assignor", "protocol_name"})
-"""Facts of a group which hang on who is in it."""
+"""Facts of a group that depend on its members."""
 
 
 class Hole(NamedTuple):
-    """The last range of a log partition that compaction took before it was captured."""
+    """The last range of a log partition that was compacted before it was captured."""
 
     from_offset: int
     text: str
 
 
 class Judge:
-    """Holds a cluster's answers against the ledger, thing by thing.
+    """Compares a cluster's answers with the ledger, thing by thing.
 
-    `gaps` say in words what the warehouse lacks of log partitions, `compacted` where compaction was faster than
-    capture, `behind` which of them go on at the broker;
-    `former` are log partitions with records of a group or share partition, by coordinator topic and key, for which the
-    broker looks elsewhere; `unlisted` is what the broker says when it is asked for groups which it did not list;
-    `hidden` are topics which this principal may not describe; `left_empty` are groups that went at a marker.
+    - `gaps`: sentences about what the warehouse lacks of log partitions.
+    - `compacted`: where compaction came before the capture.
+    - `behind`: log partitions that continue at the broker.
+    - `former`: by coordinator topic and key, log partitions with records for which the broker uses another one.
+    - `unlisted`: answers of the broker about groups that it did not list.
+    - `hidden`: topics that the principal may not describe.
+    - `left_empty`: groups that were removed by a transaction marker.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class Judge:
         self._names = {it.topic_id: it.topic for it in asked.topics.values() if it.topic_id is not None}
 
     def groups(self, known: Mapping[str, GroupInWindow]) -> Iterator[Finding]:
-        """Groups, members and assignments."""
+        """Compare groups, members and assignments."""
         for group_id in {**self._asked.descriptions, **known}:
             answer = self._asked.descriptions.get(group_id, NOT_FOUND)
             if isinstance(answer, Refusal) and answer.code != GROUP_ID_NOT_FOUND:
@@ -138,7 +140,7 @@ class Judge:
             described = {} if isinstance(answer, Refusal) else description_facts(answer)
             states = known[group_id].states(self._names) if group_id in known else [{}]
             if not any(ASSIGNOR in state for state in states):
-                described.pop(ASSIGNOR, None)  # no member asks for one: it is the broker's setting, and in no log
+                described.pop(ASSIGNOR, None)  # no member requests one: it is a broker setting, and in no log
             unlike = [it for it in differences(described, states[0], changes_between(states)) if not _is_unknown(it)]
             by_name = self._unlisted.get(group_id, NOT_FOUND)
             if unlike and by_name != NOT_FOUND:
@@ -162,12 +164,12 @@ class Judge:
                         yield Finding(Verdict.CANNOT_TELL, thing, reason=UNREAD)
 
     def offsets(self, known: Mapping[str, OffsetHistory]) -> Iterator[Finding]:
-        """Committed offsets."""
+        """Compare committed offsets."""
         for group_id in {**self._asked.offsets, **known}:
             answer = self._asked.offsets.get(group_id, {})
             description = self._asked.descriptions.get(group_id) or self._unlisted.get(group_id)
             if isinstance(answer, Refusal) or _is_refused(description):
-                if isinstance(answer, Refusal):  # else it is said of the group
+                if isinstance(answer, Refusal):  # else it is reported for the group
                     yield Finding(Verdict.CANNOT_TELL, Thing(What.OFFSET, group_id), reason=answer.why)
                 continue
             described: dict[Path, Any] = {("offset", *place): tuple(offset) for place, offset in answer.items()}
@@ -183,7 +185,7 @@ class Judge:
     def shares(
         self, known: Mapping[SharePartitionKey, ShareHistory], initialized: Collection[SharePartitionKey]
     ) -> Iterator[Finding]:
-        """Start offsets of share partitions, and what the share coordinator keeps of them."""
+        """Compare start offsets of share partitions, and their states at the share coordinator."""
         described_offsets: dict[SharePartitionKey, ShareOffset | Refusal] = {}
         refused: dict[str, Refusal] = {}
         for group_id, answer in self._asked.share_offsets.items():
@@ -235,13 +237,13 @@ class Judge:
             described = {EXISTS: True, STATE_EPOCH: answer.state_epoch, START_OFFSET: answer.start_offset}
             described[BATCHES] = joined_batches(answer.batches)
         elif answer.code == CLUSTER_AUTHORIZATION_FAILED:
-            return  # it is said of all of them together
+            return  # it is reported once for all of them
         elif answer.code != NOT_INITIALIZED:
             yield Finding(Verdict.CANNOT_TELL, thing, reason=answer.why)
             return
         unlike = _differences_in(described, states, (EXISTS, STATE_EPOCH, START_OFFSET, BATCHES))
         if not described and not unlike:
-            yield Finding(Verdict.EQUAL, thing)  # it was there when it was listed, and both say that it went
+            yield Finding(Verdict.EQUAL, thing)  # it existed when it was listed, and both sides agree that it is gone
         yield from self._share_findings(key, thing, described, unlike, history, initialized)
 
     def _share_findings(
@@ -269,7 +271,7 @@ class Judge:
         return None if key in initialized else Reason.SHARE_INITIALIZING
 
     def _of_before(self, log: LogPartition, key: str) -> str | None:
-        """In words: the log partitions with records of a group or share partition that were not compared."""
+        """A sentence about log partitions with records of a group or share partition that were not compared."""
         topic, number = log
         former = sorted(self._former.get((topic, key), ()))
         if not former:
@@ -284,8 +286,8 @@ class Judge:
         return f"{self._names.get(key.topic_id, key.topic_id)}-{key.partition}"
 
     def _lacks_deletions(self, group_id: str, written: Mapping[Path, int], unlike: Collection[Difference]) -> Lacks:
-        """What the ledger has and the broker has not may have been deleted by a tombstone which the cleaner took, after
-        delete.retention.ms, before it was captured. `written`: the offset of the record that brought a fact."""
+        """What only the ledger has may have been deleted by a tombstone that the cleaner removed, after
+        delete.retention.ms, before it was captured. `written`: the offset of the record behind each fact."""
         hole = self._compacted.get(self._asked.group_log(group_id))
         if hole is None:
             return _nothing
@@ -312,10 +314,10 @@ class Judge:
         lacks: Lacks = _nothing,
         of_before: str | None = None,
     ) -> Iterator[Finding]:
-        """A finding for each difference, and for each thing that has none. `logs` are those which the facts are from,
-        `lacks` what else the ledger cannot know, `of_before` what of it did not count."""
+        """Yield a finding for each difference, and for each thing without one. `logs`: log partitions of the facts;
+        `lacks`: what else the ledger cannot know; `of_before`: obsolete records that were not compared."""
         missing = {thing_of(it.path) for it in unlike if it.path[-1] == EXISTS[0]}
-        # of what one side has not, the other side's facts say nothing more
+        # if one side does not have it, other facts add nothing
         if any(it.path == EXISTS for it in unlike):
             unlike, described = [it for it in unlike if it.path == EXISTS], {}
         unlike = [it for it in unlike if it.path[-1] == EXISTS[0] or thing_of(it.path) not in missing]
@@ -349,19 +351,19 @@ def _is_refused(answer: GroupDescription | Refusal | None) -> bool:
 
 
 def _is_unknown(difference: Difference) -> bool:
-    """What brokers before 4.1 do not tell, and those before 4.4."""
+    """Facts that brokers before 4.1, or before 4.4, do not report."""
     is_newer = difference.path[-1] == "uses_classic_protocol" or difference.path == TOPOLOGY_DESCRIPTION
     return is_newer and difference.described is None
 
 
 def _differences_in(described: Facts, states: Sequence[Facts], paths: Collection[Path]) -> tuple[Difference, ...]:
-    """Differences in some facts alone."""
+    """The differences in some facts only."""
     some = [{path: state[path] for path in paths if path in state} for state in states]
     return differences(described, some[0], changes_between(some))
 
 
 def _of_description(group_id: str, path: Path) -> Thing:
-    """What a fact of a description is a fact of."""
+    """The thing that a fact of a description belongs to."""
     match path:
         case ("member", member_id, _):
             return Thing(What.MEMBER, group_id, str(member_id))

@@ -1,7 +1,7 @@
-"""What silver says at a position of the log, as facts to hold against a broker's answers.
+"""Silver's state at a position of the log, as facts to compare with a broker's answers.
 
-Each history has the states between two log ends: the one noted before the broker was asked, and the one noted after.
-An interval holds at log end E (exclusive) if it began before E and had not ended.
+Each history has the states between two end offsets: those recorded before and after the broker was asked. An interval
+is valid at end offset E (exclusive) if it began before E and had not ended.
 """
 
 from collections import defaultdict
@@ -73,7 +73,7 @@ EVENT_COLUMNS: Final = (
 
 
 class Window(NamedTuple):
-    """Log ends (exclusive) between which a broker was asked."""
+    """End offsets (exclusive) between which a broker was asked."""
 
     from_end: int
     to_end: int
@@ -84,7 +84,7 @@ NOTHING: Final = Window(0, 0)
 
 @dataclass(slots=True)
 class GroupInWindow:
-    """The rows of one group which hold somewhere in a window, and, where anything happened in it, its events."""
+    """The rows of one group that are valid within a window, and its events if anything happened in the window."""
 
     window: Window
     generations: list[Row] = field(default_factory=list)
@@ -92,17 +92,18 @@ class GroupInWindow:
     assignments: list[Row] = field(default_factory=list)
     events: list[Row] = field(default_factory=list)
     descriptions: list[Row] = field(default_factory=list)
-    """Of streams groups, in the order of the log: events after which the broker's plugin has the description of another
-    topology, and those with which a group begins, which has none."""
+    """For streams groups, in log order: events after which the broker's plugin has another topology description, and
+    those that begin a group, which then has none."""
 
     def states(self, names: Mapping[str, str]) -> list[Facts]:
-        """The group's states in the window, one at least. `names`: of topic ids whose names the ledger lacks."""
+        """The group's states in the window, at least one. `names`: of topic ids whose names the ledger lacks."""
         return [self._at(log_end, names) for log_end in self._log_ends()]
 
     @property
     def begun(self) -> dict[Path, int]:
-        """Offsets of the records that brought the group and each of its members, as far as they are there at the end
-        of the window."""
+        """Offsets of the records that created the group and each of its members, if they exist at the end of the
+        window.
+        """
         found: dict[Path, int] = {}
         for row in _open_at(self.generations, self.window.to_end):
             found[EXISTS] = row["from_log_offset"]
@@ -150,7 +151,7 @@ class GroupInWindow:
         return facts
 
     def _description(self, log_end: int, topology_epoch: int | None) -> str:
-        """Is the description of a topology stored at a log end?"""
+        """Is a topology description stored at this end offset?"""
         stored = NO_TOPOLOGY
         for event in self.descriptions:
             if event["log_offset"] < log_end:
@@ -160,17 +161,17 @@ class GroupInWindow:
 
 @dataclass(slots=True)
 class OffsetHistory:
-    """Committed offsets of one group at the beginning of a window, and what each commit in it changes."""
+    """Committed offsets of one group at the beginning of a window, and the changes by each commit in it."""
 
     base: dict[Path, Any] = field(default_factory=dict)
     applied: dict[Path, int] = field(default_factory=dict)
-    """Where those of the beginning took effect."""
+    """Log offsets at which the initial ones were applied."""
     changes: list[dict[Path, Any]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ShareHistory:
-    """The rows of one share partition which hold somewhere in a window."""
+    """The rows of one share partition that are valid within a window."""
 
     window: Window
     topic: str | None = None
@@ -178,13 +179,13 @@ class ShareHistory:
     batches: list[Row] = field(default_factory=list)
 
     def states(self) -> list[Facts]:
-        """Its states in the window, one at least."""
+        """Its states in the window, at least one."""
         offsets = {record["log_offset"] for record in self.records}
         return [self._at(log_end) for log_end in _log_ends(offsets, self.window)]
 
     @property
     def is_complete(self) -> bool:
-        """Has a snapshot been seen in all that the window shows?"""
+        """Does every state in the window follow a snapshot?"""
         return all(record["is_complete"] for record in self.records if record["record_kind"] != TOMBSTONE)
 
     def _at(self, log_end: int) -> Facts:
@@ -205,8 +206,11 @@ class ShareHistory:
 
 
 def joined_batches(batches: Iterable[tuple[int, int, int, int]]) -> tuple[tuple[int, int, int, int], ...]:
-    """(first offset, last offset, state, count) ascending, neighbours of equal state and count joined: Kafka may leave
-    them apart (PersisterStateBatchCombiner), and no consumer can tell."""
+    """(first offset, last offset, state, count) ascending.
+
+    Adjacent batches with equal state and count are joined: Kafka may leave them separate (PersisterStateBatchCombiner),
+    without an effect on consumers.
+    """
     joined: list[tuple[int, int, int, int]] = []
     for first, last, state, count in sorted(batches):
         if joined and joined[-1][1] + 1 == first and joined[-1][2:] == (state, count):
@@ -219,8 +223,8 @@ def joined_batches(batches: Iterable[tuple[int, int, int, int]]) -> tuple[tuple[
 class Ledger:
     """Silver of one cluster in the windows of its log partitions. `group_ids` None: all groups.
 
-    Of a group or share partition the rows of that log partition count which the cluster asks for it: what another one
-    has is of before the topic got more partitions. `partition_counts`: of coordinator topics, where they are known.
+    Only rows of the log partition that the cluster uses for a group or share partition count: others are from before
+    the topic got more partitions. `partition_counts`: of coordinator topics, where they are known.
     """
 
     def __init__(
@@ -236,10 +240,10 @@ class Ledger:
         self._counts = {topic: count for topic, count in (partition_counts or {}).items() if count > 0}
         self._homes: dict[tuple[str, str], int] = {}
         self.former: dict[tuple[str, str], set[int]] = defaultdict(set)
-        """By coordinator topic and key, log partitions whose rows did not count: the cluster looks elsewhere."""
+        """By coordinator topic and key: log partitions whose rows did not count, since the cluster uses another one."""
 
     def groups(self) -> dict[str, GroupInWindow]:
-        """Groups which were there, in whole or in part of their windows."""
+        """Groups that existed in at least a part of their windows."""
         found: dict[str, GroupInWindow] = {}
         for table, name in (
             (GROUP_GENERATIONS, "generations"),
@@ -257,8 +261,9 @@ class Ledger:
         return found
 
     def left_empty(self, group_ids: Collection[str]) -> frozenset[str]:
-        """Those of some groups that a transaction left without offsets, so that they went at its marker: nothing else
-        was written there, and the first event of a record has index 0."""
+        """Those groups that a transaction left without offsets, so that its marker removed them: nothing else was
+        written at that offset, and the first event of a record has index 0.
+        """
         found = set()
         for group_id, events in self._events_of(group_ids, ("GROUP_CREATED", GROUP_DELETED, "OFFSETS_DELETED")).items():
             last = max(events, key=lambda event: (event["log_offset"], event["event_index"]))
@@ -295,7 +300,7 @@ class Ledger:
         return dict(histories)
 
     def share_partitions(self) -> dict[SharePartitionKey, ShareHistory]:
-        """Share partitions which have a state, or had one in their windows."""
+        """Share partitions that have a state, or had one in their windows."""
         found: dict[SharePartitionKey, ShareHistory] = {}
         for row in self._rows(SHARE_PARTITION_STATES, share_group_state.TOPIC):
             history = found.setdefault(_share_key(row), ShareHistory(self._share_window(row)))
@@ -307,7 +312,7 @@ class Ledger:
         return found
 
     def initialized(self) -> frozenset[SharePartitionKey]:
-        """Share partitions which their groups noted as initialised."""
+        """Share partitions that their groups recorded as initialized."""
         is_such = pc.field("event_type") == pc.scalar(INITIALIZED)
         rows = self._silver.scan(GROUP_EVENTS, ("group_id", "details"), is_such).to_pylist(maps_as_pydicts="strict")
         return frozenset(
@@ -317,7 +322,7 @@ class Ledger:
         )
 
     def _is_home(self, topic: str, key: str, log_partition: int) -> bool:
-        """Does the cluster look for a key in a log partition?"""
+        """Does the cluster use this log partition for a key?"""
         if topic not in self._counts:
             return True
         home = self._home(topic, key)
@@ -326,14 +331,14 @@ class Ledger:
         return home == log_partition
 
     def _home(self, topic: str, key: str) -> int:
-        """The log partition in which the cluster looks for a key."""
+        """The log partition that the cluster uses for a key."""
         home = self._homes.get((topic, key))
         if home is None:
             home = self._homes[topic, key] = key_partition(key, self._counts[topic])
         return home
 
     def _at_home(self, commits: pa.RecordBatch) -> pa.RecordBatch:
-        """Commits of groups that are in the log partition in which the cluster looks for them."""
+        """Commits in the log partitions that the cluster uses for their groups."""
         topic = consumer_offsets.TOPIC
         if topic not in self._counts or not commits.num_rows:
             return commits
@@ -357,7 +362,7 @@ class Ledger:
         return self._window(share_group_state.TOPIC, row["log_partition"])
 
     def _from_ends(self, topic: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """By partition, one more at the end for those which nobody asked for."""
+        """First end offset by partition, with one more element for partitions that were not asked about."""
         of_topic = {partition: window.from_end for (name, partition), window in self._windows.items() if name == topic}
         ends = np.zeros(max(of_topic, default=-1) + 2, np.int64)
         for partition, end in of_topic.items():
@@ -365,7 +370,8 @@ class Ledger:
         return ends
 
     def _rows(self, table: Table, topic: str) -> Iterator[Row]:
-        """Rows of an interval table which hold somewhere in their windows, from the key or a record's own offset on."""
+        """Rows of an interval table that are valid within their windows, from the interval's or the record's own
+        offset on."""
         first_end = min((it.from_end for (name, _), it in self._windows.items() if name == topic), default=0)
         to = pc.field("to_log_offset")
         names = [name for name in table.column_names if name not in (*table.partition_by, "changed_batches")]
@@ -380,7 +386,7 @@ class Ledger:
                     yield row
 
     def _events(self, histories: Mapping[str, GroupInWindow]) -> dict[str, list[Row]]:
-        """What events tell of the groups to which anything happened since the beginning of their windows."""
+        """The events of groups with changes since the beginning of their windows."""
         first_end = min((history.window.from_end for history in histories.values()), default=0)
         since = pc.field("log_offset") >= pc.scalar(first_end)
         recent = self._silver.scan(GROUP_EVENTS, ("group_id", "log_offset"), since).to_pylist()
@@ -392,7 +398,7 @@ class Ledger:
         return self._events_of(moving, TELLING)
 
     def _descriptions(self, histories: Mapping[str, GroupInWindow]) -> dict[str, list[Row]]:
-        """Events that tell of which topology a streams group has a description."""
+        """Events that decide which topology description a streams group has."""
         streams = {
             group_id
             for group_id, history in histories.items()
@@ -416,7 +422,7 @@ class Ledger:
 
 
 def _log_ends(offsets: Iterable[int | None], window: Window) -> list[int]:
-    """Log ends at which a state of a window begins."""
+    """The end offsets at which a state of the window begins."""
     within = {offset + 1 for offset in offsets if offset is not None and window.from_end <= offset < window.to_end}
     return [window.from_end, *sorted(within - {window.from_end})]
 
@@ -444,8 +450,9 @@ def _member_facts(row: Row, member_epoch: int | None) -> Iterator[tuple[Path, An
 
 
 def _assignment_fact(row: Row, names: Mapping[str, str]) -> Iterator[tuple[Path, Any]]:
-    """Brokers show what a member has: owned and still to be revoked; of streams groups owned alone. They show targets
-    of consumer and streams groups. The value is the topic's id, true where groups go by names."""
+    """Brokers show what a member has: owned partitions and those to be revoked; for streams groups only owned ones.
+    They show targets of consumer and streams groups. The value is the topic id, or true where the group uses topic
+    names."""
     is_target = row["assignment"] == TARGET
     is_shown = row["group_type"] != GroupType.SHARE if is_target else True
     if row["group_type"] == GroupType.STREAMS and row["assignment"] == REVOKING:
@@ -457,7 +464,7 @@ def _assignment_fact(row: Row, names: Mapping[str, str]) -> Iterator[tuple[Path,
 
 
 def assignment_path(member_id: str, topic: str, partition: int, task_type: str | None, *, is_target: bool) -> Path:
-    """What the fact that a member has a partition, or is to have it, is about."""
+    """The path of the fact that a member has a partition, or is to get it."""
     place = f"{topic}-{partition}"
     return "target" if is_target else "assigned", member_id, f"{task_type} {place}" if task_type else place
 
@@ -467,7 +474,7 @@ def _offset_path(row: Row) -> Path:
 
 
 def _offset_value(row: Row) -> tuple[int, int | None, str] | None:
-    """None: the offset was deleted, or is negative: brokers accept such a commit, and answer that there is none."""
+    """None: the offset was deleted, or is negative: brokers accept such a commit, and report no offset."""
     offset = row["committed_offset"]
     return None if offset is None or offset < 0 else (offset, row["leader_epoch"], row["metadata"] or "")
 

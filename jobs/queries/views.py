@@ -1,14 +1,13 @@
-"""Views of the newest state and SQL functions of any time, by the names of the tables' documentation.
+"""SQL views of the newest state and table functions of any time, under the names in the tables' documentation.
 
-A definition is a constant: no id, path or time is ever put into its text. What a caller asks for reaches Spark as an
-argument of the function, thus as a value. All intervals are half open, so a moment belongs to one row only; what
-happened at the very millisecond asked for counts as done.
+Definitions are constants: no id, path or time is put into their text. Arguments reach Spark as values of the function
+call. Intervals are half-open, so each moment belongs to one row; an event at the requested millisecond counts as done.
 
-Functions of a time have a column more: `is_moment_repeated` where the clock of a leader went back, so that the log goes
-through the moment twice. Then the row is one of two answers; `describe`, `owner` and `restore` give both.
+Functions of a time have an additional column `is_moment_repeated`: true where a leader's clock went back, so that the
+log passes the time twice. The row is then one of two answers; `describe`, `owner` and `restore` return both.
 
-In Spark's in-memory catalogue they are temporary, and last as long as the session; with a metastore they are persistent
-like the tables, so that other sessions find them.
+In Spark's in-memory catalogue they are temporary and end with the session; with a metastore they are persistent like
+the tables, and visible to other sessions.
 """
 
 from enum import StrEnum
@@ -22,27 +21,30 @@ from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTI
 
 
 class Kind(StrEnum):
-    """What a definition makes."""
+    """View or function."""
 
     VIEW = "VIEW"
     FUNCTION = "FUNCTION"
 
 
 class Definition(NamedTuple):
-    """A view or a table function. `signature`: of a function, its parameters."""
+    """A view or a table function. `signature`: the parameters of a function."""
 
     kind: Kind
     name: str
     about: str
-    """What it gives."""
+    """Its description."""
     signature: str
     tables: tuple[Table, ...]
-    """What its query reads."""
+    """The tables that its query reads."""
     query: str
 
     def statement(self, *, is_persistent: bool, is_audited: bool = True, has_places: bool = True) -> str:
-        """The DDL. `is_audited`: gold.log_anomalies is there, which says where the time of a log went back;
-        `has_places`: silver.coordinator_partitions is."""
+        """The DDL.
+
+        `is_audited`: gold.log_anomalies, which has the clock steps, exists; `has_places`: silver.coordinator_partitions
+        exists.
+        """
         temporary = "" if is_persistent else "TEMPORARY "
         query = self.query_of(is_audited=is_audited, has_places=has_places)
         if self.kind is Kind.VIEW:
@@ -50,13 +52,13 @@ class Definition(NamedTuple):
         return f"CREATE OR REPLACE {temporary}FUNCTION {self.name}{self.signature} RETURNS TABLE RETURN {query}"
 
     def query_of(self, *, is_audited: bool, has_places: bool) -> str:
-        """Its query, with the tables that are there."""
+        """Its query, for the tables that exist."""
         query = self.query if is_audited else self.query.replace(CLOCK_STEPS, NO_CLOCK_STEPS)
         return query if has_places else query.replace(COORDINATOR_ROWS, NO_COORDINATOR_ROWS)
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """Of a function, each parameter as its query names it, and its type."""
+        """The parameters of a function, each with its name in the query and its type."""
         pairs = (part.split() for part in self.signature.strip("()").split(","))
         return [(pair[0], pair[1]) for pair in pairs if pair]
 
@@ -70,8 +72,8 @@ CLOCK_STEPS: Final = """(
             FROM gold.log_anomalies WHERE rule = 'TIME_WENT_BACK'
         ) GROUP BY cluster_id, log_topic, log_partition
     )"""
-"""By log partition, the spans of time that its log goes through twice: from the earlier time of two records to that of
-the later one, and as far again, since nobody knows how much of it passed before the clock went back."""
+"""By log partition, the time spans that its log passes twice: between the timestamps of the two records at a clock
+step, extended by the same length, since it is unknown how much time passed before the clock went back."""
 NO_CLOCK_STEPS: Final = """(
         SELECT CAST(NULL AS STRING) AS cluster_id, CAST(NULL AS STRING) AS log_topic,
             CAST(NULL AS INT) AS log_partition,
@@ -80,7 +82,7 @@ NO_CLOCK_STEPS: Final = """(
 
 
 def _clocks(alias: str, topic: str) -> str:
-    """The clock steps (`k`) of the log partition of a row."""
+    """The clock steps (`k`) of a row's log partition."""
     return f"""LEFT JOIN {CLOCK_STEPS} AS k
         ON {alias}.cluster_id = k.cluster_id AND k.log_topic = '{topic}' AND {alias}.log_partition = k.log_partition"""
 
@@ -112,31 +114,31 @@ NEWEST: Final = "valid_to IS NULL"
 
 
 def _holds_at(time: str, prefix: str = "") -> str:
-    """That an interval holds a moment."""
+    """A condition: the interval contains the time."""
     return f"{prefix}valid_from <= {time} AND ({prefix}valid_to IS NULL OR {time} < {prefix}valid_to)"
 
 
 COORDINATOR_ROWS: Final = "(SELECT * FROM silver.coordinator_partitions)"
-"""Where Kafka looked for groups and share partitions that have records in several log partitions, and when. Others are
-where their records are."""
+"""When Kafka used which log partition for groups and share partitions with records in several. Others are where
+their records are."""
 NO_COORDINATOR_ROWS: Final = """(
         SELECT CAST(NULL AS STRING) AS cluster_id, CAST(NULL AS STRING) AS log_topic, CAST(NULL AS STRING) AS group_id,
             CAST(NULL AS STRING) AS topic_id, CAST(NULL AS INT) AS partition, CAST(NULL AS TIMESTAMP) AS valid_from,
             CAST(NULL AS TIMESTAMP) AS valid_to, CAST(NULL AS INT) AS log_partition WHERE false
     )"""
-"""The same of a warehouse of before the table."""
+"""As `COORDINATOR_ROWS`, for a warehouse without that table."""
 
 
 def _places(alias: str, topic: str) -> str:
-    """The intervals (`h`) of the group of a row, or of its share partition."""
+    """The intervals (`h`) of a row's group or share partition."""
     share = f" AND h.topic_id = {alias}.topic_id AND h.partition = {alias}.partition" if topic == SHARE_TOPIC else ""
     return f"""LEFT JOIN {COORDINATOR_ROWS} AS h
         ON h.cluster_id = {alias}.cluster_id AND h.log_topic = '{topic}' AND h.group_id = {alias}.group_id{share}"""
 
 
 def _is_there(alias: str, time: str | None) -> str:
-    """Did Kafka look for the group or share partition of a row in the log partition of the row at a time (None: now)?
-    Of intervals of one key one holds."""
+    """Did Kafka use the row's log partition for its group or share partition at a time (None: now)? One interval of
+    each key is valid."""
     holds = "h.valid_to IS NULL"
     if time is not None:
         holds = f"(h.valid_from IS NULL OR h.valid_from <= {time}) AND (h.valid_to IS NULL OR {time} < h.valid_to)"
@@ -144,7 +146,7 @@ def _is_there(alias: str, time: str | None) -> str:
 
 
 def _groups(condition: str, time: str | None) -> str:
-    """Groups whose generations meet a condition, each where it is."""
+    """Groups whose generations satisfy a condition, each in the log partition that Kafka uses for it."""
     repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time)}", _clocks("g", OFFSETS_TOPIC))
     return f"""
         SELECT {_prefixed(GROUP_COLUMNS, "g")}{repeated} FROM silver.group_generations AS g
@@ -159,8 +161,8 @@ def _prefixed(columns: str, alias: str) -> str:
 
 
 def _offsets(condition: str, time: str | None) -> str:
-    """The offsets in force after the commits which meet a condition: the last one applied to each partition, in the log
-    partition where the group is."""
+    """Offsets in force after the commits that satisfy a condition: the last one applied to each partition, in the
+    log partition that Kafka uses for the group."""
     repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time)}", _clocks("c", OFFSETS_TOPIC))
     names = OFFSET_COLUMNS if time is None else f"{OFFSET_COLUMNS}, is_moment_repeated"
     return f"""
@@ -178,7 +180,8 @@ def _offsets(condition: str, time: str | None) -> str:
 
 
 def _share_partitions(condition: str, batches_condition: str, time: str | None) -> str:
-    """Share partitions with their batches in flight, in order of offsets, each in the log partition where it is."""
+    """Share partitions with their batches in flight, in offset order, each in the log partition that Kafka uses for
+    it."""
     repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time)}", _clocks("s", SHARE_TOPIC))
     return f"""
         SELECT {SHARE_COLUMNS}, coalesce(b.batches, array()) AS batches{repeated}
@@ -285,7 +288,7 @@ DEFINITIONS: Final = (
 
 
 def definitions_named_in(text: str) -> list[Definition]:
-    """The definitions which a statement, in lower case, may name; all of them for SHOW VIEWS and SHOW FUNCTIONS."""
+    """The definitions that a statement, in lower case, may name; all for SHOW VIEWS and SHOW FUNCTIONS."""
     words = text.split()
     is_all = words[:1] == ["show"] and not {"views", "functions"}.isdisjoint(words)
     return [definition for definition in DEFINITIONS if is_all or definition.name in text]

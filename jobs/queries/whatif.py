@@ -1,7 +1,7 @@
-"""whatif: a group's recorded history under other settings.
+"""whatif: replay a group's recorded history with other settings.
 
-Reads the silver rows of one group, and prints what `coordinator_core.whatif` makes of them: which rebalances,
-deliveries and archives would have been different, on which assumptions, and what the log cannot tell.
+Reads the silver rows of one group, and prints the results of `coordinator_core.whatif`: which rebalances, deliveries
+and archived records would have been different, under which assumptions, and what the log cannot show.
 """
 
 import sys
@@ -61,7 +61,7 @@ GROUP_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, GRO
 def asked(
     changed: Sequence[str], recorded: Sequence[str], settings: Settings, kafka_version: str | None = None
 ) -> Question:
-    """The question of the options. Raises WhatIfArgumentError."""
+    """The question for the given options. Raises WhatIfArgumentError."""
     usual = Recorded(
         consumer_session_timeout_ms=settings.inference.modern_session_timeout_ms,
         delivery_count_limit=settings.inference.delivery_count_limit,
@@ -84,7 +84,7 @@ def whatif(
     from_ms: int | None = None,
     to_ms: int | None = None,
 ) -> list[WhatIfRow]:
-    """The answers for one group. Raises WhatIfJobError, which says what to do."""
+    """The answers for one group. Raises WhatIfJobError, with the remedy."""
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise WhatIfArgumentError("--from must be before --to")
     require_in_any_log(warehouse, cluster_id, from_ms, to_ms)
@@ -122,7 +122,7 @@ def whatif(
 
 
 def _life(files: SilverFiles, group_id: str, left: LeftBehind) -> GroupLife | None:
-    """All that silver holds of a group in the log partition where it is, or None."""
+    """Silver's rows of a group in the log partition that Kafka uses for it; None without rows."""
     log_partitions = _log_partitions(files, GROUP_GENERATIONS, group_id)
     present = [it for it in log_partitions if not left.is_past(group_id, it)]
     for log_partition in present or log_partitions:
@@ -145,8 +145,8 @@ def _is(rows: pa.Table, group_id: str) -> pa.ChunkedArray:
 def _transitions(
     files: SilverFiles, group_id: str, from_ms: int | None, to_ms: int | None, places: CoordinatorPartitions
 ) -> list[Transition]:
-    """Changes of the group's share partitions, in the order of the log: of a former log partition those alone that were
-    written while Kafka looked for the share partition there."""
+    """Transitions of the group's share partitions, in log order; from a former log partition only those written
+    while Kafka used it."""
     found: list[Transition] = []
     left_at = places.left_at(SHARES_LOG)
     for log_partition in _log_partitions(files, SHARE_BATCH_TRANSITIONS, group_id):
@@ -177,8 +177,10 @@ PRINTED_NAMES: Final = {"at_ms": "at"}
 
 
 def tell(rows: Sequence[WhatIfRow], output_format: str, out: TextIO | None = None) -> None:
-    """Print the answers: lines for people with the assumptions below, or every column as JSON or CSV: `at_ms` as `at`,
-    since times are ISO 8601 there."""
+    """Print the answers: as lines, followed by the assumptions, or with all columns as JSON or CSV.
+
+    There `at_ms` becomes `at`, in ISO 8601.
+    """
     out = out or sys.stdout
     named = [
         {PRINTED_NAMES.get(name, name): _plain(name, value) for name, value in row._asdict().items()} for row in rows
@@ -258,7 +260,7 @@ def _rebalance_cells(row: WhatIfRow) -> tuple[Value, ...]:
 
 
 def _measures(row: WhatIfRow) -> tuple[str, str, str, str]:
-    """Each as `before -> after`."""
+    """The measures, each as `before -> after`."""
     return (
         f"{_span(row.rebalances_before_min, row.rebalances_before_max)} -> "
         f"{_span(row.rebalances_after_min, row.rebalances_after_max)}",

@@ -1,7 +1,7 @@
-"""where: which partition of an internal topic holds a group, a share partition or a transactional id.
+"""where: the log partition of a group, a share partition or a transactional id.
 
-The leader of that partition is the coordinator, which is what FindCoordinator tells clients. The number of partitions
-is a live cluster's, or what the ledger knows of it.
+Its leader is the coordinator, which FindCoordinator returns to clients. The partition count comes from a live cluster,
+or from the ledger.
 """
 
 import sys
@@ -28,12 +28,12 @@ from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
 
 COLUMNS: Final = ("KEY-TYPE", "KEY", "TOPIC", "PARTITION", "PARTITIONS", "LEARNED-FROM", "COORDINATOR")
 CLUSTER: Final = "CLUSTER"
-"""The live cluster answered the number of partitions."""
+"""The live cluster reported the partition count."""
 COUNT_MAX: Final = 2**31 - 1
 
 
 class Asked(NamedTuple):
-    """What is looked for; one of them at least."""
+    """What to look up; at least one is set."""
 
     groups: Collection[str] = ()
     shares: Collection[str] = ()
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a key is. `coordinator`: the broker which leads that partition now; None where no cluster is asked."""
+    """The log partition of a key. `coordinator`: the broker that leads it now; None without a live cluster."""
 
     key_type: str
     key: str
@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 
 class _Sources:
-    """What tells of topics: the live cluster where one is named, else the ledger."""
+    """Where topic facts come from: the live cluster if one is configured, else the ledger."""
 
     def __init__(self, settings: Settings, broker: Broker | None, ledger: Callable[[], Warehouse]) -> None:
         self._settings = settings
@@ -63,7 +63,7 @@ class _Sources:
         self._known: dict[str, KnownCount] | None = None
 
     def partition_count(self, topic: str) -> tuple[int, str]:
-        """How many partitions an internal topic has, and what tells it."""
+        """The partition count of an internal topic, and its source."""
         if self._broker is not None:
             found = self._broker.topics([topic])
             if topic not in found:
@@ -85,7 +85,7 @@ class _Sources:
         return known.partition_count, known.source
 
     def topic_id(self, topic: str) -> str:
-        """The id of a data topic, which share partitions go by."""
+        """The id of a topic, which keys of share partitions contain."""
         if self._broker is not None:
             found = self._broker.topics([topic])
             if topic not in found:
@@ -106,7 +106,7 @@ class _Sources:
         return topic_id
 
     def coordinator(self, topic: str, partition: int) -> str | None:
-        """The broker which leads a partition now, as node id and address."""
+        """The current leader of a partition, as node id and address."""
         if self._broker is None:
             return None
         leader = self._broker.leader(topic, partition)
@@ -114,7 +114,7 @@ class _Sources:
 
 
 def find(asked: Asked, settings: Settings, ledger: Callable[[], Warehouse]) -> list[Place]:
-    """Where each is: groups, share partitions, transactional ids. `ledger` opens the tables, where they are needed."""
+    """Look up groups, share partitions and transactional ids. `ledger`: opens the tables if they are needed."""
     if not any(asked):
         raise ArgumentError(
             "say what to look for: --group GROUP, --share GROUP:TOPIC:PARTITION or --transactional-id ID"
@@ -144,13 +144,13 @@ def find(asked: Asked, settings: Settings, ledger: Callable[[], Warehouse]) -> l
 def run_where(
     asked: Asked, settings: Settings, ledger: Callable[[], Warehouse], output_format: str, out: TextIO | None = None
 ) -> None:
-    """Look for them, and print where they are."""
+    """Look up and print."""
     rows: list[tuple[Value, ...]] = [tuple(place) for place in find(asked, settings, ledger)]
     write_answers(COLUMNS, rows, output_format, out or sys.stdout)
 
 
 def _share_key(text: str) -> tuple[str, str, int]:
-    """Group, topic and partition; a group id may have colons, a topic none."""
+    """Group, topic and partition; a group id may contain colons, a topic name cannot."""
     group_id, topic, number = text.rsplit(":", 2) if text.count(":") >= 2 else ("", "", "")
     if not group_id or not topic or not number.isascii() or not number.isdigit() or int(number) > COUNT_MAX:
         raise ArgumentError(f"--share {printable(text)[:100]}: write GROUP:TOPIC:PARTITION, as workers:jobs:0")
@@ -159,7 +159,7 @@ def _share_key(text: str) -> tuple[str, str, int]:
 
 @contextmanager
 def _connected(settings: Settings) -> Iterator[Broker | None]:
-    """The cluster that is named, if one is."""
+    """The configured cluster, if there is one."""
     address = settings.broker_address
     if address is None:
         yield None
