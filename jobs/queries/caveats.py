@@ -1,4 +1,4 @@
-"""What an answer about groups as of a time cannot know, in words: on stderr beside the answer, and in its JSON.
+"""What an answer about groups as of a time cannot know, in words: on stderr, and within JSON output.
 
 A caveat is given only where it matters: for the groups of the answer, and their log partitions up to that time.
 """

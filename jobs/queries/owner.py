@@ -176,7 +176,7 @@ def _placed(owner: Owner, passage: SilverAt) -> Owner:
 def _lives(everybody: SilverAt, topic: str, partition: int) -> Iterator[GroupLife]:
     """The rows of groups to which the partition was ever assigned, as far as they concern it: one `GroupLife` for
     each log partition."""
-    # a task of a streams group stands for partitions of topics that only the topology names
+    # a task of a streams group represents partitions of topics that only the topology names
     is_topic = (pc.field("topic") == pc.scalar(topic)) | (pc.field("group_type") == pc.scalar(GroupType.STREAMS))
     columns = (*AssignmentRow._fields, LOG_PARTITION)
     rows = everybody.scan(MEMBER_ASSIGNMENTS, columns, is_topic, pc.field("partition") == pc.scalar(partition))

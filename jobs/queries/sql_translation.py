@@ -260,7 +260,7 @@ class _Scope:
         return found[0]
 
     def all_of(self, star: exp.Expr) -> list[Term]:
-        """The columns that `*` stands for."""
+        """The columns that `*` means."""
         found = self._of(star) if isinstance(star, exp.Column) else self._of(exp.Column())
         if not found:
             raise OutsideSubset("*")
