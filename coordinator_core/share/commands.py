@@ -30,7 +30,7 @@ from coordinator_core.share.rules import ShareGroupRules
 from coordinator_core.share.state import ShareGroup, ShareMember
 
 ASSIGNOR_NAME: Final = "simple"
-"""The only assignor of share groups; `group.share.assignors` may name another one, of which we know nothing."""
+"""The only assignor of share groups; `group.share.assignors` may name another one, which is unknown here."""
 
 
 def share_group_describe(context: Context, group_ids: tuple[str, ...]) -> Result:
@@ -54,7 +54,7 @@ def _described(context: Context, group_id: str) -> DescribedShareGroup:
 
 
 def _described_member(image: MetadataImage, member: ShareMember) -> DescribedShareMember:
-    """What a member has of topics which are gone is left out."""
+    """A described member. Topics that no longer exist are left out of its assignment."""
     topics = tuple(
         DescribedTopicPartitions(topic_id, topic.name, numbers)
         for topic_id, numbers in member.assigned.items()

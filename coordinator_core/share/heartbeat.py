@@ -1,10 +1,10 @@
-"""ShareGroupHeartbeat (KIP-932): members join, stay and leave, and learn what they may fetch from.
+"""ShareGroupHeartbeat (KIP-932): members join, stay and leave, and get the partitions that they may fetch from.
 
 A heartbeat goes through the steps of GroupMetadataManager.shareGroupHeartbeat: the member and its subscription, the
-group's epoch, the target assignment of the epoch, the member's way to its target, the partitions to initialise. Each
-adds to the records what it decides; nothing changes before these are replayed.
+group epoch, the target assignment of the epoch, the member's own assignment, the partitions to initialize. Each step
+appends its records; the group does not change before these are replayed.
 
-A share member goes straight to its target: partitions are shared, so nobody has to give up anything first.
+A share member moves to its target in one step: partitions are shared, so no member has to revoke anything first.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ from coordinator_core.share.target import Target, last_target, update_target
 
 FENCE_MEMBER: Final = "share_fence_member"
 STABLE_STATE: Final = 0
-"""MemberState.STABLE: the only one of a share member."""
+"""MemberState.STABLE: the only state of a share member."""
 
 
 def share_group_heartbeat(context: Context, request: ShareGroupHeartbeatRequest) -> Result:
@@ -87,7 +87,7 @@ def share_group(context: Context, group_id: str) -> ShareGroup:
 
 
 def share_group_or_new(context: Context, group_id: str, *, create: bool) -> ShareGroup:
-    """The share group of this id, or one which no record knows yet. Raises Refused: GROUP_ID_NOT_FOUND."""
+    """The share group with this id, or one that is in no record yet. Raises Refused: GROUP_ID_NOT_FOUND."""
     group = context.group(group_id)
     if group is not None:
         return _checked(group_id, group)
@@ -110,7 +110,7 @@ def _check_not_full(context: Context, group: ShareGroup, member_id: str) -> None
 
 
 def _known_member(group: ShareGroup, member_id: str, *, create: bool) -> tuple[ShareGroup, ShareMember]:
-    """The group with the member in it, who may be new."""
+    """The group with the member, which may be new."""
     if member_id not in group.members:
         if not create:
             raise _unknown_member(group.group_id, member_id)
@@ -119,7 +119,7 @@ def _known_member(group: ShareGroup, member_id: str, *, create: bool) -> tuple[S
 
 
 def _check_member_epoch(member: ShareMember, received_epoch: int) -> None:
-    """A member may be one epoch behind: the last answer may not have reached it."""
+    """A member may be one epoch behind: it may not have received the last response."""
     if received_epoch in (JOIN_GROUP_MEMBER_EPOCH, member.member_epoch):
         return
     known = f"than the one known by the group coordinator ({member.member_epoch})"
@@ -139,7 +139,7 @@ def _unknown_member(group_id: str, member_id: str) -> Refused:
 
 
 def _updated(context: Context, member: ShareMember, request: ShareGroupHeartbeatRequest) -> ShareMember:
-    """The member as the request has it; the same object where nothing is new."""
+    """The member updated with the request; the same object if nothing is new."""
     rack_id = member.rack_id if request.rack_id is None else request.rack_id
     names = member.subscribed_topic_names if request.subscribed_topic_names is None else request.subscribed_topic_names
     client = context.client
@@ -156,7 +156,7 @@ def _updated(context: Context, member: ShareMember, request: ShareGroupHeartbeat
 
 
 def _member_changed(group_id: str, member: ShareMember, updated: ShareMember, records: list[CoordinatorRecord]) -> bool:
-    """Write the member where anything of it changed; whether its subscription did (hasMemberSubscriptionChanged)."""
+    """Append the member's record if it changed. Returns whether its subscription did (hasMemberSubscriptionChanged)."""
     if updated is member:
         return False
     is_other_subscription = set(updated.subscribed_topic_names) != set(member.subscribed_topic_names)
@@ -170,13 +170,13 @@ def _member_changed(group_id: str, member: ShareMember, updated: ShareMember, re
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """The group's epoch after the heartbeat, and who is subscribed to what then."""
+    """The group epoch after the heartbeat, and the subscriptions at that time."""
 
     group_epoch: int
     is_bumped: bool
     name_counts: Mapping[str, int]
     recounted: ShareMember | None
-    """The member with which subscriptions were counted, or None where those of the group hold."""
+    """The member with which subscriptions were counted again, or None if those of the group are still valid."""
 
 
 def _update_epoch(
@@ -187,7 +187,7 @@ def _update_epoch(
     *,
     has_subscription_changed: bool,
 ) -> Epoch:
-    """A new epoch where a subscription, the topics, or the partitions that are ready to be assigned changed."""
+    """Bump the epoch if a subscription, the topics, or the assignable partitions changed."""
     live = context.live(ShareLive)
     is_bumped = has_subscription_changed or (
         group.assignment_epoch >= group.group_epoch and _is_initialized_assignment_pending(context, group)
@@ -202,13 +202,13 @@ def _update_epoch(
         group_epoch += 1
         records.append(share_records.epoch_record(group.group_id, group_epoch, topics_hash))
     if context.group(group.group_id) is not None:
-        # Kafka notes it at the group's object, and that of a new group is not the one which replay makes.
+        # Kafka notes it in the group's object; for a new group, replay then makes another object.
         live.refreshes[group.group_id] = Refresh(context.now_ms + METADATA_REFRESH_INTERVAL_MS, group_epoch)
     return Epoch(group_epoch, is_bumped, counts, updated)
 
 
 def _is_initialized_assignment_pending(context: Context, group: ShareGroup) -> bool:
-    """Whether partitions of a subscribed topic are initialised but nobody's target, or the other way round.
+    """Whether partitions of a subscribed topic are initialized but in no target, or the reverse.
 
     The subscriptions are those before this heartbeat.
     """
@@ -230,10 +230,10 @@ def _is_initialized_assignment_pending(context: Context, group: ShareGroup) -> b
 
 
 def is_settled(context: Context, group: ShareGroup) -> bool:
-    """Whether heartbeats which say nothing new change nothing, however much later they come.
+    """Whether heartbeats without new information change nothing, however much later they come.
 
-    Not while partitions are initializing, which a heartbeat tries again after the retry interval, nor while partitions
-    that were initialized wait for the assignment interval.
+    They do while partitions are initializing, because a heartbeat retries that after the retry interval, and while
+    initialized partitions wait for the assignment interval.
     """
     picture = context.shard.groups.share_partitions.get(group.group_id)
     derived = context.live(ShareLive).of(group.group_id)
@@ -250,9 +250,9 @@ def is_settled(context: Context, group: ShareGroup) -> bool:
 def _reconciled(
     context: Context, member: ShareMember, target: Target, records: list[CoordinatorRecord], *, force: bool
 ) -> ShareMember:
-    """The member at its target, as far as it is subscribed (ShareGroupAssignmentBuilder).
+    """The member at its target, restricted to its subscription (ShareGroupAssignmentBuilder).
 
-    `force`: also a member which has reached the epoch is looked at, since subscriptions changed.
+    `force`: also check a member that has reached the epoch, because subscriptions changed.
     """
     is_behind = target.epoch != member.member_epoch
     if not is_behind and not force:
@@ -297,7 +297,7 @@ def _leave(context: Context, request: ShareGroupHeartbeatRequest) -> Result:
 
 
 def fence_member(context: Context, group_id: str, member_id: str) -> Result:
-    """The member's session expired."""
+    """Timer: the member's session expired."""
     group = context.group(group_id)
     if not isinstance(group, ShareGroup) or member_id not in group.members:
         return NOTHING
@@ -305,7 +305,9 @@ def fence_member(context: Context, group_id: str, member_id: str) -> Result:
 
 
 def _fence(context: Context, group: ShareGroup, member_id: str, response: ShareGroupHeartbeatResponse | None) -> Result:
-    """The member goes, and the epoch tells the others at their next heartbeat (shareGroupFenceMember)."""
+    """Remove the member and bump the epoch, so that the others learn of it at their next heartbeat
+    (shareGroupFenceMember).
+    """
     topics_hash = metadata_hash(context.image, without_member(group, member_id).name_counts)
     context.cancel(session_key(group.group_id, member_id))
     group_epoch = group.group_epoch + 1
@@ -332,7 +334,7 @@ def schedule_session(context: Context, group_id: str, member_id: str) -> None:
 
 
 def on_loaded(context: Context) -> None:
-    """Give the members of loaded groups a session, and what is being initialised its time."""
+    """Start a session for members of loaded groups, and the clock of initializing partitions."""
     context.live(ShareLive).loaded_ms = context.now_ms
     groups = context.shard.groups.groups
     for group_id in sorted(groups):

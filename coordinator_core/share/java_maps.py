@@ -1,4 +1,4 @@
-"""Kafka's maps of the topics of a share group, as dicts in Java's order (see `java.ordered`)."""
+"""Kafka's maps of a share group's topics, as dicts in Java's iteration order (see `java.ordered`)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,12 +12,12 @@ NamedPartitions = Mapping[str, tuple[str, tuple[int, ...]]]
 
 
 def named_partitions_of_record(topics: NamedPartitions) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """What replay makes of the topics of a record, where they have names: a HashMap of HashSets."""
+    """The map that replay makes of a record's topics with names: a HashMap of HashSets."""
     return map_of({topic_id: (name, set_of(numbers)) for topic_id, (name, numbers) in topics.items()})
 
 
 def combined(first: NamedPartitions, second: NamedPartitions) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Both together; a topic of both has all its partitions, and the name of the second (combineInitMaps)."""
+    """The union of both; a topic in both has all its partitions, and the name from the second (combineInitMaps)."""
     topic_ids = in_hash_order([*first, *second], uuid_hash_code, initial_capacity=capacity_of_copy(len(first)))
     merged = {}
     for topic_id in topic_ids:
@@ -30,9 +30,9 @@ def combined(first: NamedPartitions, second: NamedPartitions) -> dict[str, tuple
 
 
 def without(topics: NamedPartitions, partitions: Mapping[str, Iterable[int]]) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """A HashMap of what is left of the topics without these partitions; a topic of which nothing is left goes.
+    """A HashMap of the topics without these partitions; a topic without remaining partitions is removed.
 
-    A topic which is not named in `partitions` stays, also where it has no partitions.
+    A topic that is not in `partitions` stays, even if it has no partitions.
     """
     left = {}
     for topic_id, (name, numbers) in topics.items():
@@ -44,11 +44,12 @@ def without(topics: NamedPartitions, partitions: Mapping[str, Iterable[int]]) ->
 
 
 def subscribed_names(counts: Mapping[str, int], before: Iterable[str], after: Iterable[str] | None) -> list[str]:
-    """Names of subscribed topics as ModernGroup.subscribedTopicNames gives them.
+    """Names of subscribed topics in the order of ModernGroup.subscribedTopicNames.
 
-    `counts` are the group's, in a TimelineHashMap. `after` is the new subscription of a member which had `before`,
-    where the heartbeat makes a HashMap of the names with it (computeSubscribedTopicNames); None: it does not. In which
-    order the group's names came is not kept: of two in one slot the later one in the alphabet counts as newer.
+    `counts`: those of the group, in a TimelineHashMap. `after`: the new subscription of a member that had `before`,
+    where the heartbeat makes a HashMap of the names with it (computeSubscribedTopicNames); otherwise None. The order in
+    which the group's names were added is not kept: of two names in one slot, the alphabetically later one counts as
+    newer.
     """
     places = {name: place for place, name in enumerate(sorted(counts, key=string_order))}
     names = timeline_order(places, timeline_capacity_after(len(counts)), string_hash_code)

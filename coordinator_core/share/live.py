@@ -1,7 +1,7 @@
-"""What a live share group has besides its records, lost at a reload, and what is derived of its state and kept.
+"""What a live share group has in addition to its records, lost at a reload; and values derived from its state, cached.
 
-Derived values hang on the identity of the immutable objects that they were made of: a heartbeat which changes nothing
-takes no look at the other members.
+Derived values are cached by the identity of the immutable objects that they were computed from: a heartbeat that
+changes nothing does not look at the other members.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,14 @@ from coordinator_core.coordinator.operation import Context
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
 
 METADATA_REFRESH_INTERVAL_MS: Final = 2**31 - 1
-"""GroupMetadataManager.METADATA_REFRESH_INTERVAL_MS: the hash of the topics is looked at again when they change."""
+"""GroupMetadataManager.METADATA_REFRESH_INTERVAL_MS: in effect, the hash of the topics is recomputed only when they
+change.
+"""
 
 
 @dataclass(slots=True)
 class Refresh:
-    """Until when the metadata hash of a group holds, if the group has reached the epoch (DeadlineAndEpoch)."""
+    """Until when a group's metadata hash is valid, provided the group has reached the epoch (DeadlineAndEpoch)."""
 
     deadline_ms: int
     group_epoch: int
@@ -24,7 +26,7 @@ class Refresh:
 
 @dataclass(slots=True)
 class PictureNote:
-    """When the picture of the share partitions was replayed last. `before` is restored where the append failed."""
+    """When the state of the share partitions was replayed last. `before` is restored where the append failed."""
 
     before: ShareGroupStatePartitions | None
     before_ms: int
@@ -33,12 +35,12 @@ class PictureNote:
 
 @dataclass(slots=True)
 class Derived:
-    """What was made of parts of a group, and of which objects."""
+    """Values derived from parts of a group, and the objects they were derived from."""
 
     is_pending: bool = False
     pending_of: tuple[object, ...] = ()
     settled_with: tuple[object, ...] = ()
-    """What leaves nothing to initialise, at whatever time."""
+    """The objects with which there is nothing to initialize, at any time."""
 
 
 class ShareLive:
@@ -46,33 +48,33 @@ class ShareLive:
 
     def __init__(self) -> None:
         self.loaded_ms = 0
-        """When the coordinator was loaded: it knows no earlier time."""
+        """When the coordinator was loaded; earlier times are unknown."""
         self.refreshes: dict[str, Refresh] = {}
         self.pictures: dict[str, PictureNote] = {}
         self.derived: dict[str, Derived] = {}
 
     def forget(self, group_id: str) -> None:
-        """The group goes: one of the same id which comes later is another group."""
+        """The group is deleted: a later one with the same id is another group."""
         self.refreshes.pop(group_id, None)
         self.pictures.pop(group_id, None)
         self.derived.pop(group_id, None)
 
     def of(self, group_id: str) -> Derived:
-        """What is derived of the group."""
+        """The derived values of the group."""
         derived = self.derived.get(group_id)
         if derived is None:
             derived = self.derived[group_id] = Derived()
         return derived
 
     def is_metadata_expired(self, group: ShareGroup, now_ms: int) -> bool:
-        """ModernGroup.hasMetadataExpired; also where the record of the epoch was never written."""
+        """ModernGroup.hasMetadataExpired; also true if the record of the epoch was never written."""
         refresh = self.refreshes.get(group.group_id)
         return refresh is None or now_ms >= refresh.deadline_ms or group.group_epoch < refresh.group_epoch
 
     def picture_ms(self, group_id: str, picture: ShareGroupStatePartitions) -> int:
-        """When the picture was replayed, epoch milliseconds: from then on initialisations count.
+        """When the state was replayed, epoch milliseconds: initializations count from then on.
 
-        No record has this time, so a load sets it again.
+        No record has this time, so loading resets it.
         """
         note = self.pictures.get(group_id)
         if note is None:
@@ -80,19 +82,19 @@ class ShareLive:
         return note.before_ms if picture is note.before else note.replayed_ms
 
     def note_picture(self, context: Context, group_id: str) -> None:
-        """A new picture of the group's share partitions is about to be written."""
+        """Note that a new state of the group's share partitions is about to be written."""
         before = context.shard.groups.share_partitions.get(group_id)
         before_ms = self.loaded_ms if before is None else self.picture_ms(group_id, before)
         self.pictures[group_id] = PictureNote(before, before_ms, context.now_ms)
 
 
 def are_same(left: tuple[object, ...], *right: object) -> bool:
-    """Whether these are the very same objects."""
+    """Whether both are the identical objects."""
     return len(left) == len(right) and all(one is other for one, other in zip(left, right, strict=True))
 
 
 def on_metadata(context: Context, changed: frozenset[str]) -> None:
-    """Groups which read a topic that changed look at the hash of their topics at the next heartbeat."""
+    """Groups that read a changed topic recompute the hash of their topics at the next heartbeat."""
     live = context.live(ShareLive)
     for group_id in tuple(live.refreshes):
         group = context.shard.groups.groups.get(group_id)

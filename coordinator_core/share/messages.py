@@ -1,7 +1,8 @@
-"""Requests and responses about share groups (KIP-932), and what the broker asks of the share coordinator for them.
+"""Requests and responses about share groups (KIP-932), and what the broker requests from the share coordinator for
+them.
 
-Field names and defaults are Kafka's (ShareGroupHeartbeatRequest.json and its like). Topic ids are Kafka's texts of 22
-characters, partitions ascending.
+Field names and defaults are Kafka's (ShareGroupHeartbeatRequest.json and similar files). Topic ids are Kafka's text of
+22 characters, partitions ascending.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ TopicPartitionMap = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupHeartbeatRequest:
-    """`member_epoch` 0 joins, -1 leaves. `subscribed_topic_names` None: as before."""
+    """`member_epoch` 0 joins, -1 leaves. `subscribed_topic_names` None: unchanged."""
 
     group_id: str
     member_id: str
@@ -43,7 +44,7 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member may fetch from."""
+    """Partitions that a member may fetch from."""
 
     topic_partitions: tuple[TopicPartitions, ...]
 
@@ -55,12 +56,12 @@ class InitializeShareState:
     partitions: TopicPartitionMap
     state_epoch: int
     start_offsets: Mapping[str, int]
-    """Topic id -> start offset of its partitions; UNINITIALIZED_START_OFFSET: the share partition finds it."""
+    """Topic id -> start offset of its partitions; UNINITIALIZED_START_OFFSET: the share partition determines it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupHeartbeatResponse:
-    """`assignment` None: as before. `initialize_share_state` stays on the broker: it is no part of the answer."""
+    """`assignment` None: unchanged. `initialize_share_state` is for the broker only: it is not part of the response."""
 
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -77,7 +78,7 @@ class ShareGroupHeartbeatResponse:
 
 @dataclass(frozen=True, slots=True)
 class DescribedTopicPartitions:
-    """Partitions of a topic which still is there."""
+    """Partitions of a topic that still exists."""
 
     topic_id: str
     topic_name: str
@@ -86,7 +87,7 @@ class DescribedTopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class DescribedAssignment:
-    """What a member fetches from."""
+    """Partitions that a member fetches from."""
 
     topic_partitions: tuple[DescribedTopicPartitions, ...] = ()
 
@@ -106,7 +107,7 @@ class DescribedShareMember:
 
 @dataclass(frozen=True, slots=True)
 class DescribedShareGroup:
-    """A group, or why there is none to describe."""
+    """A group, or the error if there is none."""
 
     group_id: str
     error_code: int = 0
@@ -124,7 +125,7 @@ class DescribedShareGroup:
 
 @dataclass(frozen=True, slots=True)
 class ShareStatePartitions:
-    """Share partitions which the share coordinator initialised, or failed to."""
+    """Share partitions that the share coordinator initialized, or failed to initialize."""
 
     group_id: str
     partitions: TopicPartitionMap
@@ -132,9 +133,9 @@ class ShareStatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class DeleteShareState:
-    """What the broker sends to the share coordinator (DeleteShareGroupStateParameters), or why not.
+    """The broker's request to the share coordinator (DeleteShareGroupStateParameters), or an error.
 
-    `error_code` NON_EMPTY_GROUP: the group has members, nothing is sent.
+    `error_code` NON_EMPTY_GROUP: the group has members, so nothing is sent.
     """
 
     group_id: str
@@ -144,7 +145,7 @@ class DeleteShareState:
 
 @dataclass(frozen=True, slots=True)
 class CleanedUpTopic:
-    """A topic which is gone from the cluster."""
+    """A topic that was deleted from the cluster."""
 
     topic: str
     topic_id: str
@@ -155,7 +156,7 @@ class CleanedUpTopic:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsPartition:
-    """Where the share partition is to start."""
+    """The new start offset of a share partition."""
 
     partition_index: int
     start_offset: int
@@ -171,7 +172,7 @@ class AlterOffsetsTopic:
 
 @dataclass(frozen=True, slots=True)
 class AlterShareGroupOffsetsRequest:
-    """New start offsets of a group without members."""
+    """New start offsets for a group without members."""
 
     group_id: str
     topics: tuple[AlterOffsetsTopic, ...]
@@ -179,7 +180,7 @@ class AlterShareGroupOffsetsRequest:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsResponsePartition:
-    """What became of one partition."""
+    """The result for one partition."""
 
     partition_index: int
     error_code: int = 0
@@ -188,7 +189,7 @@ class AlterOffsetsResponsePartition:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsResponseTopic:
-    """`topic_id` is zero for a topic which is not there."""
+    """`topic_id` is zero for a topic that does not exist."""
 
     topic_name: str
     topic_id: str = ZERO_UUID
@@ -197,7 +198,7 @@ class AlterOffsetsResponseTopic:
 
 @dataclass(frozen=True, slots=True)
 class AlterShareGroupOffsetsResponse:
-    """One line a partition of the request."""
+    """One entry for each partition of the request."""
 
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -207,12 +208,12 @@ class AlterShareGroupOffsetsResponse:
 
 @dataclass(frozen=True, slots=True)
 class AlteredOffsets:
-    """The group coordinator's part of an alteration: its answer, if the share coordinator does what it is sent."""
+    """The group coordinator's part of an alteration: the response for the case that the share coordinator succeeds."""
 
     response: AlterShareGroupOffsetsResponse
     state_epoch: int
     start_offsets: Mapping[str, Mapping[int, int]]
-    """Topic id -> partition -> start offset, to be initialised."""
+    """Topic id -> partition -> start offset to initialize."""
 
 
 # --- DeleteShareGroupOffsets ---
@@ -220,14 +221,14 @@ class AlteredOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsTopic:
-    """A topic of which the group is to forget everything."""
+    """A topic whose offsets the group should delete."""
 
     topic_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteShareGroupOffsetsRequest:
-    """Offsets to delete of a group without members."""
+    """Offsets to delete for a group without members."""
 
     group_id: str
     topics: tuple[DeleteOffsetsTopic, ...]
@@ -235,7 +236,7 @@ class DeleteShareGroupOffsetsRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsResponseTopic:
-    """What became of one topic."""
+    """The result for one topic."""
 
     topic_name: str | None
     topic_id: str = ZERO_UUID
@@ -245,7 +246,7 @@ class DeleteOffsetsResponseTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeleteShareGroupOffsetsResponse:
-    """One line a topic."""
+    """One entry for each topic."""
 
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -257,8 +258,8 @@ class DeleteShareGroupOffsetsResponse:
 class OffsetDeletion:
     """The group coordinator's first part of a deletion (DeleteShareGroupOffsetsResultHolder).
 
-    `partitions` empty: there is nothing to send to the share coordinator. `topics` are those which are refused.
-    `topic_names`: id -> name, of those which are not.
+    `partitions` empty: nothing is sent to the share coordinator. `topics`: the refused ones. `topic_names`: id -> name
+    of the others.
     """
 
     partitions: TopicPartitionMap = field(default_factory=dict)
@@ -270,7 +271,7 @@ class OffsetDeletion:
 
 @dataclass(frozen=True, slots=True)
 class CompleteOffsetDeletion:
-    """The second part: `topics` (topic id -> name, None where it is gone) are deleted, `refused` are not."""
+    """The second part: `topics` (topic id -> name, None if it no longer exists) are deleted, `refused` are not."""
 
     group_id: str
     topics: Mapping[str, str | None]

@@ -1,7 +1,7 @@
-"""AlterShareGroupOffsets and DeleteShareGroupOffsets, the group coordinator's part of them.
+"""AlterShareGroupOffsets and DeleteShareGroupOffsets: the group coordinator's part.
 
-The offsets are the share coordinator's. These commands say what it is to be sent, and keep the picture of the group's
-share partitions; `share.service` puts both together. Source: GroupMetadataManager, GroupCoordinatorShard.
+The share coordinator has the offsets. These commands return what to send to it, and keep the state of the group's share
+partitions; `share.service` combines both. Source: GroupMetadataManager, GroupCoordinatorShard.
 """
 
 from coordinator_core.coordinator.errors import DEFAULT_MESSAGE, ErrorCode, Refused
@@ -35,9 +35,9 @@ NOTHING_TO_DELETE = "There is no offset information to delete."
 
 
 def alter_share_group_offsets(context: Context, request: AlterShareGroupOffsetsRequest) -> Result:
-    """Initialise partitions again, at given offsets: an AlteredOffsets. A group which is not there is created.
+    """Initialize partitions again, at given offsets: an AlteredOffsets. A group that does not exist is created.
 
-    Raises Refused: NON_EMPTY_GROUP, and GROUP_ID_NOT_FOUND where the id is that of a group of another type.
+    Raises Refused: NON_EMPTY_GROUP, and GROUP_ID_NOT_FOUND if the id belongs to a group of another type.
     """
     group = share_group_or_new(context, request.group_id, create=True)
     if group.members:
@@ -51,7 +51,7 @@ def alter_share_group_offsets(context: Context, request: AlterShareGroupOffsetsR
         if topic is None:
             continue
         known = [partition for partition in asked.partitions if _is_there(topic, partition)]
-        # Also without any partition that is there: Kafka writes the topic all the same.
+        # Also without any existing partition: Kafka writes the topic nevertheless.
         initializing[topic.topic_id] = (topic.name, set_of(partition.partition_index for partition in known))
         if known:
             start_offsets[topic.topic_id] = {partition.partition_index: partition.start_offset for partition in known}
@@ -83,7 +83,7 @@ def _altered_topic(asked: AlterOffsetsTopic, topic: Topic | None) -> AlterOffset
 
 
 def initiate_delete_share_group_offsets(context: Context, request: DeleteShareGroupOffsetsRequest) -> Result:
-    """First part of DeleteShareGroupOffsets: an OffsetDeletion. Initialised topics are being deleted from now on."""
+    """First part of DeleteShareGroupOffsets: an OffsetDeletion. Initialized topics are `deleting` from now on."""
     try:
         group = share_group(context, request.group_id)
         if group.members:

@@ -1,18 +1,18 @@
-"""The state of a group's share partitions, as the group coordinator knows it: initialising, initialised, being deleted.
+"""The state of a group's share partitions, as the group coordinator has it: initializing, initialized, deleting.
 
-What a share partition is at lives with the share coordinator. The group coordinator keeps a picture of which partitions
-have such a state, record type 15, always written whole. Topic by topic, partitions go these ways:
+The share coordinator has the state of a share partition. The group coordinator keeps track of which partitions have
+such a state, in records of type 15, which are always complete. Topic by topic, partitions change like this:
 
     (none)        -> initializing   a heartbeat finds a subscribed topic; AlterShareGroupOffsets
-    initializing  -> initialized    the share coordinator has initialised them
-    initializing  -> (none)         it failed to; the next heartbeat tries again, as it does after the retry interval
+    initializing  -> initialized    the share coordinator has initialized them
+    initializing  -> (none)         it failed to; the next heartbeat retries, as it does after the retry interval
     initialized   -> deleting       DeleteShareGroupOffsets, DeleteGroups (that one for initializing partitions too)
     deleting      -> (none)         the share coordinator has deleted them; for a deleted group, with the group
-    deleting      -> initializing   a heartbeat or AlterShareGroupOffsets wants the topic back
-    any           -> (none)         the topic is gone from the cluster
+    deleting      -> initializing   a heartbeat or AlterShareGroupOffsets needs the topic again
+    any           -> (none)         the topic was deleted from the cluster
 
-Initialised partitions are initialised again by AlterShareGroupOffsets: they are in both columns meanwhile.
-Source: GroupMetadataManager.
+AlterShareGroupOffsets initializes initialized partitions again: they are in both lists meanwhile. Source:
+GroupMetadataManager.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ from coordinator_core.share.records import state_partitions_record
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember
 
 UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
-"""In the place of the name of a topic which is gone."""
+"""In place of the name of a topic that no longer exists."""
 
 
 # --- initialisation ---
@@ -55,11 +55,11 @@ def initialize_subscribed(
     recounted: ShareMember | None,
     records: list[CoordinatorRecord],
 ) -> InitializeShareState | None:
-    """What the share coordinator is to initialise after a heartbeat, and the record which says so.
+    """The partitions that the share coordinator should initialize after a heartbeat; their record is appended.
 
-    None where all partitions of the subscribed topics are initialised, or have been being initialised for less than
-    `group.share.initialize.retry.interval.ms`. `recounted`: the member as it is now, where its heartbeat looked at
-    all subscriptions; else those of the group hold.
+    None if all partitions of the subscribed topics are initialized, or have been initializing for less than
+    `group.share.initialize.retry.interval.ms`. `recounted`: the updated member, where its heartbeat counted all
+    subscriptions again; otherwise those of the group are valid.
     """
     live, group_id = context.live(ShareLive), group.group_id
     raw = context.shard.groups.share_partitions.get(group_id)
@@ -89,15 +89,15 @@ def initialize_subscribed(
 
 
 def _start_offset(context: Context, *, is_known: bool) -> int:
-    """Where new partitions of a topic begin: at their first record, where the group shares the topic already."""
+    """Where new partitions of a topic start: at their first record, if the group already shares the topic."""
     is_first_record = is_known and Since.KNOWN_TOPICS_INITIALIZE_AT_0.holds_in(context.config.kafka_version)
     return 0 if is_first_record else UNINITIALIZED_START_OFFSET
 
 
 def _missing(context: Context, names: Iterable[str], known: NamedPartitions) -> NamedPartitions:
-    """Partitions of the topics which are not known (subscribedTopicsChangeMap).
+    """Partitions of the topics that are not known yet (subscribedTopicsChangeMap).
 
-    A topic of which as many partitions are known as it has is left alone; how many counts, not which.
+    A topic is skipped if as many partitions are known as it has; only the number matters, not which ones.
     """
     missing = []
     for name in names:
@@ -114,7 +114,7 @@ def _missing(context: Context, names: Iterable[str], known: NamedPartitions) -> 
 def add_initializing(
     context: Context, group_id: str, wanted: NamedPartitions, records: list[CoordinatorRecord]
 ) -> None:
-    """Write that these partitions are being initialised; no topic of them is being deleted any more."""
+    """Append the record that these partitions are initializing; their topics are no longer deleting."""
     if not wanted:
         return
     picture = picture_of(context, group_id)
@@ -128,14 +128,14 @@ def add_initializing(
 
 
 def initialize_share_group_state(context: Context, request: ShareStatePartitions) -> Result:
-    """The share coordinator has initialised these partitions: no response.
+    """The share coordinator has initialized these partitions: no response.
 
-    Raises Refused, UNKNOWN_SERVER_ERROR, where the group is gone meanwhile.
+    Raises Refused, UNKNOWN_SERVER_ERROR, if the group no longer exists.
     """
     if not request.partitions:
         return NOTHING
     if not isinstance(context.group(request.group_id), ShareGroup):
-        # Kafka reads the group without looking whether it is there, and answers a NullPointerException alike.
+        # Kafka reads the group without checking that it exists; its NullPointerException leads to the same error.
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     ready = partitions_of_record(request.partitions)
     names = named(context, ready)
@@ -153,7 +153,7 @@ def initialize_share_group_state(context: Context, request: ShareStatePartitions
 
 
 def uninitialize_share_group_state(context: Context, request: ShareStatePartitions) -> Result:
-    """The share coordinator could not initialise these partitions: no response."""
+    """The share coordinator could not initialize these partitions: no response."""
     picture = picture_of(context, request.group_id)
     if picture is None or not picture.initializing or not request.partitions:
         return NOTHING
@@ -163,7 +163,7 @@ def uninitialize_share_group_state(context: Context, request: ShareStatePartitio
 
 
 def initialized_share_group_partitions(context: Context, group_id: str) -> Result:
-    """The partitions which have a state: topic id -> partitions. An unknown group has none."""
+    """The initialized partitions: topic id -> partitions. An unknown group has none."""
     picture = picture_of(context, group_id)
     initialized = {} if picture is None else picture.initialized
     return Result(response={topic_id: numbers for topic_id, (_, numbers) in initialized.items()})
@@ -173,9 +173,9 @@ def initialized_share_group_partitions(context: Context, group_id: str) -> Resul
 
 
 def share_partition_delete_requests(context: Context, group_ids: tuple[str, ...]) -> Result:
-    """What the share coordinator is to delete before DeleteGroups: a tuple of DeleteShareState.
+    """What the share coordinator should delete before DeleteGroups: a tuple of DeleteShareState.
 
-    Ids which are no share group's, and groups of which no partition has a state, are left out.
+    Ids that are not of a share group, and groups without partitions with a state, are left out.
     """
     records: list[CoordinatorRecord] = []
     answers = []
@@ -198,7 +198,7 @@ def share_partition_delete_requests(context: Context, group_ids: tuple[str, ...]
 
 
 def _doomed(context: Context, picture: ShareGroupStatePartitions) -> NamedPartitions:
-    """All that has a state or is about to get one; a topic which is being deleted already is tried again, whole."""
+    """Everything that is initialized or initializing; a topic that is already deleting is retried completely."""
     doomed = combined(picture.initialized, picture.initializing)
     again: NamedPartitions = map_of(
         {
@@ -211,7 +211,7 @@ def _doomed(context: Context, picture: ShareGroupStatePartitions) -> NamedPartit
 
 
 def maybe_cleanup_share_group_state(context: Context, topics: tuple[CleanedUpTopic, ...]) -> Result:
-    """Topics are gone from the cluster: no group has anything to do with their partitions any more. No response."""
+    """Topics were deleted from the cluster: remove their partitions from all groups. No response."""
     gone = {topic.topic_id: () for topic in topics}
     records = []
     for group_id in sorted(context.shard.groups.share_partitions):
@@ -239,7 +239,7 @@ def _without_topics(topics: NamedPartitions, gone: Iterable[str]) -> NamedPartit
 
 
 def picture_of(context: Context, group_id: str) -> ShareGroupStatePartitions | None:
-    """The picture with its maps in Java's order, or None."""
+    """The state of a group's share partitions with its maps in Java's order, or None."""
     picture = context.shard.groups.share_partitions.get(group_id)
     if picture is None:
         return None
@@ -251,7 +251,7 @@ def picture_of(context: Context, group_id: str) -> ShareGroupStatePartitions | N
 
 
 def named(context: Context, topic_ids: Iterable[str]) -> dict[str, str]:
-    """Topic id -> name, as the cluster has it now (attachTopicName)."""
+    """Topic id -> current name in the cluster (attachTopicName)."""
     return map_of({topic_id: _name_of(context.image.topic_of_id(topic_id)) for topic_id in topic_ids})
 
 
@@ -260,6 +260,6 @@ def _name_of(topic: Topic | None) -> str:
 
 
 def written(context: Context, group_id: str, picture: ShareGroupStatePartitions) -> CoordinatorRecord:
-    """The record of a new picture; from its replay on initialisations count again."""
+    """The record of a new state; initializations count again from its replay on."""
     context.live(ShareLive).note_picture(context, group_id)
     return state_partitions_record(group_id, picture)

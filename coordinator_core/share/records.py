@@ -1,4 +1,4 @@
-"""Records which a share group writes, types 10 to 15 (GroupCoordinatorRecordHelpers). All values are of version 0.
+"""Records that a share group writes, types 10 to 15 (GroupCoordinatorRecordHelpers). All values have version 0.
 
 Topics are in the order in which the caller gives them, partitions in that of a HashSet, topic names are sorted, as in
 Kafka.
@@ -34,7 +34,7 @@ def epoch_record(group_id: str, group_epoch: int, metadata_hash: int) -> Coordin
 
 
 def target_epoch_record(group_id: str, assignment_epoch: int, now_ms: int) -> CoordinatorRecord:
-    """ShareGroupTargetAssignmentMetadata (12): for which epoch the targets are, and since when."""
+    """ShareGroupTargetAssignmentMetadata (12): the group epoch of the targets, and when they were computed."""
     value = make(
         messages.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
         assignment_epoch=assignment_epoch,
@@ -77,14 +77,14 @@ def state_partitions_record(group_id: str, partitions: ShareGroupStatePartitions
 
 
 def member_tombstones(group_id: str, member_id: str) -> tuple[CoordinatorRecord, ...]:
-    """The end of one member, from the leaves up."""
+    """Tombstones of one member, from the leaves up."""
     return tuple(_of_member(record_type, group_id, member_id, None) for record_type in _MEMBER_LEAVES_UP)
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str], target_ids: Iterable[str]) -> list[CoordinatorRecord]:
-    """The end of a group, from the leaves up (ShareGroup.createGroupTombstoneRecords).
+    """Tombstones of a group, from the leaves up (ShareGroup.createGroupTombstoneRecords).
 
-    Its share partitions are forgotten with it: the broker has asked the share coordinator to delete their state before.
+    They include its share partitions: before, the broker has asked the share coordinator to delete their state.
     """
     members, targets = sorted(member_ids), sorted(target_ids)
     return [

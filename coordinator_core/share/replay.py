@@ -1,8 +1,7 @@
 """Replay of a share group's records (GroupMetadataManager.replay of ShareGroup*, KIP-932): types 10 to 15.
 
-The functions for types 10 to 14 take the group and one record, and give the group after it, or None when the
-record deletes it. A value of None is a tombstone. Partitions are shared, so overlap between members is normal
-here.
+The functions for types 10 to 14 take the group and one record, and return the group after it, or None if the record
+deletes it. A value of None is a tombstone. Partitions are shared, so overlap between members is normal here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,7 +52,7 @@ def replay_metadata(group: ShareGroup, _key: Struct, value: Struct | None, repor
 def replay_target_assignment_metadata(
     group: ShareGroup, _key: Struct, value: Struct | None, report: Report
 ) -> ShareGroup | None:
-    """ShareGroupTargetAssignmentMetadata (12): the epoch for which the targets are."""
+    """ShareGroupTargetAssignmentMetadata (12): the epoch for which the targets were computed."""
     return replay_target_metadata(group, value, report)
 
 
@@ -70,7 +69,7 @@ def replay_target_assignment_member(
 def replay_current_assignment(
     group: ShareGroup, key: Struct, value: Struct | None, _report: Report
 ) -> ShareGroup | None:
-    """ShareGroupCurrentMemberAssignment (14): epoch and partitions of one member; a tombstone takes both."""
+    """ShareGroupCurrentMemberAssignment (14): epoch and partitions of one member; a tombstone removes both."""
     if value is None:
         if key.member_id not in group.members:
             return group
@@ -93,7 +92,7 @@ def replay_current_assignment(
 
 
 def put_member(group: ShareGroup, member: ShareMember) -> ShareGroup:
-    """The group with a member in it (ShareGroup.updateMember): a new one is the last to have come."""
+    """Put a member into the group (ShareGroup.updateMember); a new one comes last."""
     known = group.members.get(member.member_id)
     return with_fields(
         group,
@@ -113,9 +112,9 @@ def without_member(group: ShareGroup, member_id: str) -> ShareGroup:
 
 
 def counts_after(counts: Map[str, int], old: ShareMember | None, new: ShareMember | None) -> Map[str, int]:
-    """Topic name -> subscribers, after a member came (no `old`), changed or went (no `new`).
+    """Topic name -> subscribers, after a member joined (no `old`), changed or left (no `new`).
 
-    The same object where the subscription is as before (ModernGroup.maybeUpdateSubscribedTopicNames).
+    The same object if the subscription is unchanged (ModernGroup.maybeUpdateSubscribedTopicNames).
     """
     before = () if old is None else old.subscribed_topic_names
     after = () if new is None else new.subscribed_topic_names
@@ -133,16 +132,16 @@ def counts_after(counts: Map[str, int], old: ShareMember | None, new: ShareMembe
 
 
 def _with_known(group: ShareGroup, member_id: str) -> tuple[ShareGroup, ShareMember]:
-    """The group with this member in it, empty where it was not there (getOrMaybeCreateMember)."""
+    """The group with this member; a new, empty member if it is unknown (getOrMaybeCreateMember)."""
     if member_id not in group.members:
         group = put_member(group, ShareMember(member_id))
     return group, group.members[member_id]
 
 
 def state_partitions(value: Struct) -> ShareGroupStatePartitions:
-    """ShareGroupStatePartitionMetadataValue (15): a full picture, which replaces the one before.
+    """ShareGroupStatePartitionMetadataValue (15): a complete state, which replaces the one before.
 
-    Since when a partition is being initialised is not in the record: a broker restarts that clock when it
+    The record does not have the time since when a partition is initializing: a broker restarts that clock when it
     loads.
     """
     return ShareGroupStatePartitions(

@@ -1,4 +1,4 @@
-"""What is checked of a share group's request before it reaches a coordinator partition (GroupCoordinatorService)."""
+"""Checks of a share group's request before it reaches a coordinator partition (GroupCoordinatorService)."""
 
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
@@ -6,7 +6,7 @@ from coordinator_core.share.messages import ShareGroupHeartbeatRequest, ShareGro
 
 
 def refused_heartbeat(request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | None:
-    """The answer to a heartbeat with which something is wrong, or None (throwIfShareGroupHeartbeatRequestIsInvalid)."""
+    """The response to an invalid heartbeat, or None (throwIfShareGroupHeartbeatRequestIsInvalid)."""
     is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     problems = {
         "MemberId can't be empty.": not request.member_id.strip(),

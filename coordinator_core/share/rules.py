@@ -1,4 +1,4 @@
-"""What the operations of all group types (offsets, deletion, lists) ask of a share group (ShareGroup)."""
+"""The rules of a share group for operations on all group types: offsets, deletion, lists (ShareGroup)."""
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.operation import Context
@@ -21,7 +21,7 @@ class ShareGroupRules:
         raise _not_a_consumer_group(group)
 
     def validate_offset_fetch(self, group: ShareGroup, member_id: str | None, member_epoch: int) -> None:
-        """Refused: there is nothing to read."""
+        """Refused: there are no offsets."""
         raise _not_a_consumer_group(group)
 
     def validate_offset_delete(self, group: ShareGroup) -> None:
@@ -29,21 +29,21 @@ class ShareGroupRules:
         raise _not_a_consumer_group(group)
 
     def validate_delete_group(self, group: ShareGroup) -> None:
-        """Only without members."""
+        """Allowed only without members."""
         if group.members:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
 
     def tombstones(self, context: Context, group: ShareGroup) -> tuple[CoordinatorRecord, ...]:
-        """From the leaves up; what is left of its share partitions' states goes too."""
+        """From the leaves up, including the remaining states of its share partitions."""
         context.live(ShareLive).forget(group.group_id)
         return tuple(group_tombstones(group.group_id, group.members, group.target_assignment))
 
     def is_subscribed_to(self, group: ShareGroup, topic: str) -> bool:
-        """By name."""
+        """Whether a member is subscribed by name."""
         return any(topic in member.subscribed_topic_names for member in group.members.values())
 
     def is_empty(self, group: ShareGroup) -> bool:
-        """Without members."""
+        """Whether it has no members."""
         return not group.members
 
     def should_expire(self, group: ShareGroup) -> bool:
@@ -55,10 +55,10 @@ class ShareGroupRules:
         return None
 
     def refresh_on_commit(self, context: Context, group: ShareGroup, member_id: str) -> None:
-        """There are no commits."""
+        """Nothing: there are no commits."""
 
     def listed(self, group: ShareGroup) -> ListedGroup:
-        """The line of ListGroups."""
+        """The group's entry in ListGroups."""
         return ListedGroup(group.group_id, "share", group.state.value, self.type_name)
 
 

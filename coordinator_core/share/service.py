@@ -1,18 +1,18 @@
-"""Operations of share groups in which the group coordinator and the share coordinator both have a part.
+"""Operations of share groups that involve both the group coordinator and the share coordinator.
 
-Theory of operation
--------------------
-The group coordinator decides and keeps the picture, the share coordinators hold the offsets; the broker which takes the
-request goes back and forth between them (GroupCoordinatorService). Each such operation is a generator, a *flow*, that
-does no input or output of its own. It yields what is to be done next, is sent what came of it, and returns the answer:
+How it works
+------------
+The group coordinator decides and tracks the share partitions, the share coordinators have the offsets; the broker that
+receives the request alternates between them (GroupCoordinatorService). Each such operation is a generator, a *flow*,
+that does no I/O of its own. It yields the next request, is sent the result, and returns the response:
 
 * `Ask(operation, request)`: an operation of the group coordinator. Sent back: its `Outcome`.
 * `Persist(operation, group_id, partitions)`: a request to the share coordinators through the broker's persister. Sent
-  back: topic id -> `PartitionResult`s. Where the persister fails as a whole, `Refused` is thrown in.
+  back: topic id -> `PartitionResult`s. If the persister fails as a whole, `Refused` is thrown into the flow.
 
-`run` does a flow where answers are there at once. `persist` puts a `Persist` to a `share_state.persister.Persister`.
-Steps are independent: what a flow has not done when the broker dies, nobody does. A heartbeat then finds partitions
-which are still initialising, and tries again after the retry interval.
+`run` executes a flow where results are available immediately. `persist` passes a `Persist` to a
+`share_state.persister.Persister`. Steps are independent: if the broker dies, the rest of a flow is not executed. A
+later heartbeat then finds partitions that are still initializing, and retries after the retry interval.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -45,7 +45,7 @@ from coordinator_core.share_state.state import SharePartitionKey
 R = TypeVar("R")
 
 StateResults = Mapping[str, tuple[PartitionResult, ...]]
-"""Topic id -> what became of each partition."""
+"""Topic id -> result for each partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """`initialize_state` or `delete_state` of the share coordinators. `partitions`: topic id -> each one's request."""
+    """`initialize_state` or `delete_state` of the share coordinators. `partitions`: topic id -> request for each
+    partition.
+    """
 
     operation: str
     group_id: str
@@ -72,9 +74,10 @@ Flow = Generator[Ask | Persist, Any, R]
 
 
 def initialize_after_heartbeat(group_id: str, wanted: InitializeShareState) -> Flow[ErrorCode]:
-    """Initialise what a heartbeat found new. The member has had its answer: the error code is for the log.
+    """Initialize the partitions that a heartbeat found. The member already has its response: the error code is for the
+    log.
 
-    All of it is taken back where one partition failed, so that a later heartbeat tries again.
+    If one partition fails, all of it is taken back, so that a later heartbeat retries.
     """
     try:
         results: StateResults = yield Persist(
@@ -95,7 +98,7 @@ def initialize_after_heartbeat(group_id: str, wanted: InitializeShareState) -> F
 
 
 def _take_over(group_id: str, results: StateResults) -> Flow[ErrorCode]:
-    """Tell the group coordinator what the share coordinators said (handlePersisterInitializeResponse)."""
+    """Pass the share coordinators' results to the group coordinator (handlePersisterInitializeResponse)."""
     partitions = {topic_id: tuple(result.partition for result in of_topic) for topic_id, of_topic in results.items()}
     code = next(_errors_of(results), ErrorCode.NONE)
     if not partitions:
@@ -122,10 +125,10 @@ def _errors_of(results: StateResults) -> Iterator[ErrorCode]:
 
 
 def alter_offsets(request: AlterShareGroupOffsetsRequest) -> Flow[AlterShareGroupOffsetsResponse]:
-    """AlterShareGroupOffsets: the partitions are initialised again, with their start offsets.
+    """AlterShareGroupOffsets: the partitions are initialized again, with their start offsets.
 
-    Where some fail, the picture still has all of them as initialising: the next heartbeat after the retry interval
-    initialises them, from `share.auto.offset.reset`.
+    If some fail, all of them stay initializing: the next heartbeat after the retry interval initializes them, from
+    `share.auto.offset.reset`.
     """
     if not request.group_id:
         return _alter_error(ErrorCode.INVALID_GROUP_ID)
@@ -179,13 +182,13 @@ def _all_failed(response: AlterShareGroupOffsetsResponse, failure: Refused) -> A
 
 
 def _some_failed(response: AlterShareGroupOffsetsResponse, results: StateResults) -> AlterShareGroupOffsetsResponse:
-    """Each partition with its own error."""
+    """The response with each failed partition's own error."""
     found = {(topic_id, result.partition): result for topic_id, of_topic in results.items() for result in of_topic}
 
     def partition_answer(topic_id: str, partition: AlterOffsetsResponsePartition) -> AlterOffsetsResponsePartition:
         result = found.get((topic_id, partition.partition_index))
         if result is None:
-            return partition  # the group coordinator refused it: it was not sent
+            return partition  # refused by the group coordinator, so it was not sent
         return AlterOffsetsResponsePartition(partition.partition_index, result.error_code, result.error_message)
 
     topics = (
@@ -203,7 +206,7 @@ def _some_failed(response: AlterShareGroupOffsetsResponse, results: StateResults
 
 
 def delete_offsets(request: DeleteShareGroupOffsetsRequest) -> Flow[DeleteShareGroupOffsetsResponse]:
-    """DeleteShareGroupOffsets. A topic of which the deletion failed stays `deleting`, and may be deleted again."""
+    """DeleteShareGroupOffsets. A topic whose deletion failed stays `deleting`, and may be deleted again."""
     if not request.group_id:
         return _delete_error(ErrorCode.INVALID_GROUP_ID)
     outcome: Outcome = yield Ask("initiate_delete_share_group_offsets", request)
@@ -242,9 +245,9 @@ def _delete_error(code: ErrorCode, message: str | None = None) -> DeleteShareGro
 
 
 def delete_groups(group_ids: tuple[str, ...]) -> Flow[tuple[DeletableGroupResult, ...]]:
-    """DeleteGroups, of all types: a share group goes once the share coordinators have deleted its state.
+    """DeleteGroups, for all types: a share group is deleted once the share coordinators have deleted its state.
 
-    Where they failed, the group stays, and its partitions are `deleting`; the request may be made again.
+    If they failed, the group stays, and its partitions are `deleting`; the request may be repeated.
     """
     outcome: Outcome = yield Ask("share_partition_delete_requests", group_ids)
     if outcome.error is not None:
@@ -268,7 +271,7 @@ def delete_groups(group_ids: tuple[str, ...]) -> Flow[tuple[DeletableGroupResult
 
 
 def _delete_group_state(wanted: DeleteShareState) -> Flow[ErrorCode]:
-    """What went wrong; of several topics, the last one's error."""
+    """The error, if any; if several topics failed, the last one's."""
     try:
         results: StateResults = yield _delete_state(wanted.group_id, wanted.partitions)
     except Refused as failure:
@@ -289,11 +292,11 @@ def _error_of_topic(results: Iterable[PartitionResult]) -> ErrorCode:
     return ErrorCode(next((result.error_code for result in results if result.error_code), ErrorCode.NONE))
 
 
-# --- whoever does the flows ---
+# --- execution of flows ---
 
 
 def run(flow: Flow[R], ask: Callable[[Ask], Outcome], persist_now: Callable[[Persist], StateResults]) -> R:
-    """Do a flow to its end. A Refused that `persist_now` raises is thrown into the flow."""
+    """Execute a flow to its end. A Refused that `persist_now` raises is thrown into the flow."""
     answer: Any = None
     failure: Refused | None = None
     while True:
@@ -313,7 +316,7 @@ def run(flow: Flow[R], ask: Callable[[Ask], Outcome], persist_now: Callable[[Per
 
 
 def persist(persister: Persister, step: Persist, on_done: Callable[[StateResults], None]) -> None:
-    """Begin the calls of a step, one a partition; `on_done` is given all results once the last one is there."""
+    """Begin the calls of a step, one for each partition; `on_done` gets all results once the last one has arrived."""
     keys = [
         (SharePartitionKey(step.group_id, topic_id, request.partition), request)
         for topic_id, requests in step.partitions.items()

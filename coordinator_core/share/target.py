@@ -1,7 +1,7 @@
 """The target of a share group, by the simple assignor (TargetAssignmentBuilder.ShareTargetAssignmentBuilder).
 
-Only partitions whose share state is initialised are given to anybody. The target is computed at once, within the
-heartbeat: `share.assignor.offload.enable` is read by nothing in Kafka 4.3.
+Only partitions with an initialized share state are assigned. The target is computed immediately, within the heartbeat:
+Kafka 4.3 does not read `share.assignor.offload.enable`.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from coordinator_core.share.state import ShareGroup, ShareMember
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a member shall have, and since which assignment epoch. `partitions`: topic id -> partitions, ascending."""
+    """What a member should have, and the assignment epoch. `partitions`: topic id -> partitions, ascending."""
 
     group_id: str
     epoch: int
@@ -31,7 +31,7 @@ class Target:
 
 
 def last_target(group: ShareGroup, member_id: str) -> Target:
-    """The target as the records have it; nothing for who has none."""
+    """The target in the records; empty for a member without one."""
     partitions = group.target_assignment.get(member_id)
     if not partitions:
         return Target(group.group_id, group.assignment_epoch, {})
@@ -46,10 +46,10 @@ def update_target(
     name_counts: Mapping[str, int],
     records: list[CoordinatorRecord],
 ) -> Target:
-    """The target of the member at the group's new epoch, with the records of all whose target changed.
+    """The target of the member at the new group epoch; the records of all changed targets are appended.
 
-    Within `share.assignment.interval.ms` after the last computation the last target holds. `name_counts`: topic name
-    -> subscribers. Raises Refused, UNKNOWN_SERVER_ERROR, where the assignor fails.
+    Within `share.assignment.interval.ms` of the last computation the last target stays. `name_counts`: topic name ->
+    subscribers. Raises Refused, UNKNOWN_SERVER_ERROR, where the assignor fails.
     """
     if not _may_compute(context, group):
         return last_target(group, updated.member_id)
@@ -68,16 +68,16 @@ def update_target(
 
 
 def _may_compute(context: Context, group: ShareGroup) -> bool:
-    """GroupMetadataManager.canComputeNextTargetAssignment; a timestamp of 0 is not known."""
+    """GroupMetadataManager.canComputeNextTargetAssignment; a timestamp of 0 is unknown."""
     interval_ms = context.group_setting(group.group_id, "share_assignment_interval_ms")
     last_ms = group.assignment_timestamp_ms
     return interval_ms == 0 or last_ms == 0 or context.now_ms >= last_ms + interval_ms
 
 
 def _assign(spec: GroupSpec) -> GroupAssignment:
-    """The assignor's answer; where it stumbles over partitions which are no longer assignable, without those.
+    """The assignor's result; if partitions are no longer assignable, the assignor gets the group without them.
 
-    Kafka 4.3.1 fails there with NoSuchElementException, at each heartbeat, for as long as the group lasts.
+    Kafka 4.3.1 fails there with NoSuchElementException, at each heartbeat, for as long as the group exists.
     """
     try:
         return assign_simple(spec)
@@ -97,7 +97,7 @@ def _assignable_part(spec: GroupSpec, member: MemberSpec) -> Mapping[str, tuple[
 
 
 def _spec(context: Context, group: ShareGroup, updated: ShareMember, name_counts: Mapping[str, int]) -> GroupSpec:
-    """The group as the assignor is to see it, members in the order of a HashMap filled from that of the group."""
+    """The input of the assignor, with members in the order of a HashMap filled from that of the group."""
     members = {member.member_id: member for member in group.members_in_table_order()}
     members[updated.member_id] = updated
     order = in_hash_order(members, string_hash_code)
@@ -120,6 +120,6 @@ def _spec(context: Context, group: ShareGroup, updated: ShareMember, name_counts
 
 
 def _subscribed_topic_ids(image: MetadataImage, member: ShareMember) -> tuple[str, ...]:
-    """Ids of the topics which exist, in the order of the HashSet of names (TopicIds)."""
+    """Ids of the topics that exist, in the order of the HashSet of names (TopicIds)."""
     names = names_in_set_order(member.subscribed_topic_names)
     return tuple(topic.topic_id for name in names if (topic := image.topics.get(name)) is not None)

@@ -29,9 +29,9 @@ from coordinator_core.streams.timers import (
 
 
 def _end_initial_delay(context: Context, group_id: str) -> Result:
-    """The wait for the first members is over (computeDelayedTargetAssignment).
+    """Timer: the initial rebalance delay is over (computeDelayedTargetAssignment).
 
-    A group which sent one heartbeat only has no configured topology yet: its next heartbeat gets it the assignment.
+    A group with a single heartbeat so far has no configured topology yet: its next heartbeat computes the assignment.
     """
     group = context.group(group_id)
     if not isinstance(group, StreamsGroup) or not group.members or group.group_epoch <= group.assignment_epoch:
@@ -45,7 +45,7 @@ def _end_initial_delay(context: Context, group_id: str) -> Result:
 
 
 def _on_loaded(context: Context) -> None:
-    """Members of loaded groups get a session, and who was to give up tasks its rebalance time-out."""
+    """Start a session for members of loaded groups, and the rebalance timeout of those that have tasks to revoke."""
     groups = context.shard.groups.groups
     for group_id in sorted(groups):
         group = groups[group_id]

@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe: a streams group as administrators see it (StreamsGroup.asDescribedGroup)."""
+"""StreamsGroupDescribe: the description of a streams group (StreamsGroup.asDescribedGroup)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class DescribedSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class DescribedTopology:
-    """Internal topics have their partitions once the topology fits the cluster."""
+    """Internal topics have partition counts once the topology fits the cluster."""
 
     epoch: int
     subtopologies: tuple[DescribedSubtopology, ...] | None
@@ -45,7 +45,7 @@ class DescribedAssignment:
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """A member, what it has and what it is to have."""
+    """A member with its current and its target assignment."""
 
     member_id: str
     member_epoch: int
@@ -61,13 +61,13 @@ class DescribedMember:
     target_assignment: DescribedAssignment
     task_offsets: tuple[int, ...] = ()
     task_end_offsets: tuple[int, ...] = ()
-    """Both always empty: Kafka 4.3 keeps no offsets of tasks."""
+    """Both are always empty: Kafka 4.3 keeps no task offsets."""
     is_classic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedStreamsGroup:
-    """One group, or why there is none."""
+    """One group, or the error if there is none."""
 
     group_id: str
     error_code: int = 0

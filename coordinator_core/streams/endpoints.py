@@ -1,4 +1,4 @@
-"""Where the state of each partition is found: what members get for interactive queries (KIP-1071).
+"""Where the state of each partition is: what members get for interactive queries (KIP-1071).
 
 Source: StreamsGroup.buildEndpointToPartitions, EndpointToPartitionsManager.
 """
@@ -24,11 +24,11 @@ def endpoints_of(
     replaced_id: str | None = None,
     version: KafkaVersion = DEFAULT_VERSION,
 ) -> tuple[EndpointToPartitions, ...]:
-    """All members with an endpoint; the one which asks as it is going to be, in the place of the static member that it
+    """All members with an endpoint. The requesting member is included as updated, in place of the static member that it
     replaces.
 
-    Where the topology does not fit the cluster nothing can be said, and the answer is empty. Kafka fails there with a
-    NoSuchElementException, so that the member gets UNKNOWN_SERVER_ERROR.
+    If the topology does not fit the cluster, the result is empty. Kafka fails there with a NoSuchElementException, so
+    that the member gets UNKNOWN_SERVER_ERROR.
     """
     is_other = {updated.member_id, replaced_id}.isdisjoint
     others = (member for member in group.members_in_table_order() if is_other({member.member_id}))
@@ -58,7 +58,7 @@ def _endpoint(
 
 
 def _copies(member: StreamsMember, version: KafkaVersion) -> Tasks:
-    """Tasks of which the member has a copy that is not the active one."""
+    """Tasks of which the member has a standby or warm-up copy."""
     if not Since.STREAMS_TASK_OFFSETS.holds_in(version):
         return member.standby
     return {
@@ -73,8 +73,8 @@ def _partitions(
     image: MetadataImage,
     version: KafkaVersion,
 ) -> tuple[EndpointTopicPartition, ...]:
-    """Input topics of the tasks, with the partitions that they have. Up to 4.3 a topic with fewer partitions than there
-    are tasks gets the first of the tasks' numbers, be they its own or not."""
+    """Input topics of the tasks, with the partitions. Up to 4.3, a topic with fewer partitions than tasks gets the
+    first of the task numbers, even if the topic has no such partitions."""
     found = []
     are_own = Since.STREAMS_ENDPOINTS_NAME_OWN_PARTITIONS.holds_in(version)
     for subtopology_id, numbers in tasks.items():

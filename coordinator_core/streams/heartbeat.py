@@ -1,17 +1,17 @@
 """StreamsGroupHeartbeat.
 
-A heartbeat goes through the steps of GroupMetadataManager.streamsGroupHeartbeat. Each reads the group as it is, and
-adds to the records; nothing of the group changes before these are replayed:
+A heartbeat goes through the steps of GroupMetadataManager.streamsGroupHeartbeat. Each reads the group and appends
+records; the group does not change before these are replayed:
 
 1. the member, or a new one; epochs and owned tasks are checked against it;
-2. what it says of itself (record 19); the first one brings the topology (23);
-3. the topology is checked against the cluster, where that has to be done again (`topology`);
-4. the group epoch (17): up, where one of these changed;
-5. the target assignment (20, 21), where it is behind (`target`);
-6. the member's step towards its target (22; `reconciliation`).
+2. the fields of the request (record 19); the first member brings the topology (23);
+3. the topology is checked against the cluster, if that is necessary again (`topology`);
+4. the group epoch (17) is bumped if one of these changed;
+5. the target assignment (20, 21) is computed if it is behind (`target`);
+6. the member moves towards its target (22; `reconciliation`).
 
-Static members are refused up to 4.3, which has none in streams groups yet. In 4.4 members move to a *refined*
-assignment, which is the target until warm-up tasks are handed out.
+Up to 4.3 static members are refused, because streams groups have none yet. In 4.4 members move to a *refined*
+assignment, which equals the target as long as no warm-up tasks are assigned.
 """
 
 from collections.abc import Iterable, Mapping
@@ -73,28 +73,28 @@ from coordinator_core.streams.timers import (
 from coordinator_core.streams.topology import ConfiguredSubtopology, ConfiguredTopology, configure_topology
 
 RACK_AWARE_TAGS: Final = "rack.aware.assignment.tags"
-"""Name of the assignment config with the tags by which standby tasks are spread."""
+"""Name of the assignment config with the tags by which standby tasks are distributed."""
 
 Owned = tuple[TaskIds, ...] | None
 
 
 @dataclass(slots=True)
 class _Heartbeat:
-    """One heartbeat on its way through the steps."""
+    """One heartbeat during its steps."""
 
     context: Context
     request: StreamsGroupHeartbeatRequest
     group: StreamsGroup
     live: LiveStreamsGroup
     is_persisted: bool
-    """Whether the records of the group are in the log; `live` is of this request alone where they are not."""
+    """Whether the group's records are in the log; otherwise `live` is for this request only."""
     records: list[CoordinatorRecord] = field(default_factory=list)
     status: list[Status] = field(default_factory=list)
     replaced_id: str | None = None
-    """The static member whose place the member takes."""
+    """The static member that the member replaces."""
 
     def follows(self, rule: Since) -> bool:
-        """Whether the coordinator is of a release with this rule."""
+        """Whether the coordinator's release has this rule."""
         return rule.holds_in(self.context.config.kafka_version)
 
     @property
@@ -161,13 +161,13 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
 def _refined(targets: Targets) -> Targets:
     """The assignment that members move to on their way to the target (AssignmentRefiner.refine).
 
-    Kafka 4.4 has the place for warm-up tasks, and hands out none: it is the target.
+    Kafka 4.4 prepares for warm-up tasks here but assigns none: it is the target.
     """
     return targets
 
 
 def _refined_of_epoch(beat: _Heartbeat, target: Target, refined: Targets | None) -> Targets:
-    """The refined assignment, which is made once an epoch unless it was to be `refined` again."""
+    """The refined assignment. It is computed once for each epoch, unless a new one is given as `refined`."""
     epoch, kept = beat.live.refined
     if refined is None and epoch == target.assignment_epoch:
         return kept
@@ -178,7 +178,7 @@ def _refined_of_epoch(beat: _Heartbeat, target: Target, refined: Targets | None)
 
 
 def _keep_task_offsets(beat: _Heartbeat) -> None:
-    """What the member reports of its tasks; a list that it leaves out is as it was (MemberTaskOffsets.update)."""
+    """Store the task offsets that the member reports; an omitted list is unchanged (MemberTaskOffsets.update)."""
     request, known = beat.request, beat.live.task_offsets
     if request.task_offsets is None and request.task_end_offsets is None:
         return
@@ -209,7 +209,7 @@ def _offsets_by_task(offsets: tuple[TaskOffset, ...]) -> dict[TaskId, int]:
 
 
 def _begin(context: Context, request: StreamsGroupHeartbeatRequest) -> _Heartbeat:
-    """The group: who joins makes it, in the place of an empty classic one if need be."""
+    """Begin with the group. A joining member creates it, replacing an empty classic one if necessary."""
     group_id, groups = request.group_id, context.live(LiveStreamsGroups)
     group = context.group(group_id)
     if isinstance(group, StreamsGroup):
@@ -231,7 +231,7 @@ def _begin(context: Context, request: StreamsGroupHeartbeatRequest) -> _Heartbea
 
 
 def _check_not_full(context: Context, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
-    """Up to 4.3 also members which are there already find no room when they join again."""
+    """Raise Refused if the group is full; up to 4.3 also for known members that join again."""
     size_max = context.config.group_streams_max_size
     is_known = Since.STREAMS_HAVE_STATIC_MEMBERS.holds_in(context.config.kafka_version) and (
         request.instance_id in group.static_members or request.member_id in group.members
@@ -242,7 +242,7 @@ def _check_not_full(context: Context, group: StreamsGroup, request: StreamsGroup
 
 
 def _member(beat: _Heartbeat) -> StreamsMember:
-    """The member as it is, or a new one. An epoch before the last one passes where the answer to it may be lost."""
+    """The existing member, or a new one. The previous epoch is accepted if the response to it may have been lost."""
     request = beat.request
     if beat.is_joining:
         return _known_or_new_member(beat)
@@ -257,7 +257,7 @@ def _known_or_new_member(beat: _Heartbeat) -> StreamsMember:
 
 
 def _static_member(beat: _Heartbeat, instance_id: str) -> StreamsMember:
-    """The member with this instance id, or a new one; who joins takes the place of one that is away."""
+    """The member with this instance id, or a new one; a joining member replaces one that is away."""
     if not beat.follows(Since.STREAMS_HAVE_STATIC_MEMBERS):
         # Kafka throws UnsupportedOperationException.
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are not supported yet.")
@@ -294,7 +294,7 @@ def _static_member(beat: _Heartbeat, instance_id: str) -> StreamsMember:
 
 
 def _is_other_for_tasks(member: StreamsMember, updated: StreamsMember) -> bool:
-    """Whether a static member changed in what its tasks hang on (hasEpochRelevantMemberConfigChanged)."""
+    """Whether a static member changed in attributes that its tasks depend on (hasEpochRelevantMemberConfigChanged)."""
     return (
         member.topology_epoch != updated.topology_epoch
         or member.rack_id != updated.rack_id
@@ -332,14 +332,14 @@ def _new_member(member_id: str) -> StreamsMember:
 
 
 def _has_all(tasks: Mapping[str, Iterable[int]], owned: Owned) -> bool:
-    """Whether the member was given all that it reports; who reports nothing may have anything."""
+    """Whether all tasks that the member reports were assigned to it. False if it does not report any."""
     return owned is not None and all(
         found.subtopology_id in tasks and set(found.partitions) <= set(tasks[found.subtopology_id]) for found in owned
     )
 
 
 def _updated_member(beat: _Heartbeat, member: StreamsMember) -> StreamsMember:
-    """The member with what it says of itself; the same object where that is nothing new."""
+    """The member updated with the request; the same object if nothing is new."""
     request, client = beat.request, beat.context.client
     said: dict[str, Any] = {
         "instance_id": request.instance_id,
@@ -365,11 +365,11 @@ def _updated_member(beat: _Heartbeat, member: StreamsMember) -> StreamsMember:
 
 
 def _topology(beat: _Heartbeat) -> Topology:
-    """The group's topology. Who joins first brings it; others must bring the same, or an older one."""
+    """The group's topology. The first member brings it; later ones must bring the same, or an older one."""
     request, known = beat.request, beat.group.topology
     if request.topology is None:
         if known is None:
-            # The service in front of the coordinator does not let such a request through.
+            # The service in front of the coordinator rejects such a request.
             text = "The topology is null and the group topology is also null."
             raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
         return known
@@ -393,7 +393,7 @@ def _tell_stale_topology(beat: _Heartbeat, member: StreamsMember) -> None:
 
 
 def _configure(beat: _Heartbeat, topology: Topology) -> tuple[int, ConfiguredTopology]:
-    """Hash of the topics, and what the topology is in this cluster; looked at again where topics may have changed."""
+    """(hash of the topics, configured topology); checked again where topics may have changed."""
     group, live, image = beat.group, beat.live, beat.context.image
     is_new = group.topology is None
     configured = live.configured_topology
@@ -407,7 +407,7 @@ def _configure(beat: _Heartbeat, topology: Topology) -> tuple[int, ConfiguredTop
 
 
 def _validate_tasks(beat: _Heartbeat, topology: Topology, configured: ConfiguredTopology) -> int:
-    """Epoch of the topology once it is known to fit the cluster; owned tasks must be of it."""
+    """Epoch of the topology once it is known to fit the cluster. Checks that owned tasks belong to it."""
     if not configured.is_ready or configured.subtopologies is None:
         return NOT_VALIDATED
     request = beat.request
@@ -442,7 +442,7 @@ def _assignment_configs(context: Context, group_id: str) -> dict[str, str]:
 
 
 def _reconcile(beat: _Heartbeat, member: StreamsMember, target: Target) -> StreamsMember:
-    """Move the member towards its target; who has to give up tasks has its rebalance time-out for that."""
+    """Move the member towards its target; while it has tasks to revoke, its rebalance timeout runs."""
     if member.is_reconciled_to(target.assignment_epoch):
         return member
     group_id = beat.group.group_id
@@ -465,7 +465,7 @@ def _reconcile(beat: _Heartbeat, member: StreamsMember, target: Target) -> Strea
 
 
 def _owned(request: StreamsGroupHeartbeatRequest) -> TaskAssignment | None:
-    """What the member reports to have; None where it leaves out one of the kinds."""
+    """The tasks that the member reports; None if it omits one of the kinds."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     return TaskAssignment(*map(_tasks, (request.active_tasks, request.standby_tasks, request.warmup_tasks)))
@@ -536,7 +536,7 @@ def _response(
 
 
 def _missing_tags(beat: _Heartbeat, member: StreamsMember) -> list[str]:
-    """Tags by which standby tasks are spread, and which the member does not have; version 0 has no word for that."""
+    """Tags by which standby tasks are distributed and which the member lacks; version 0 has no status for that."""
     if beat.context.api_version < LAG_FROM_VERSION:
         return []
     wanted = _assignment_configs(beat.context, beat.group.group_id).get(RACK_AWARE_TAGS, "")
@@ -544,7 +544,7 @@ def _missing_tags(beat: _Heartbeat, member: StreamsMember) -> list[str]:
 
 
 def _task_offset_settings(beat: _Heartbeat) -> tuple[int, int]:
-    """(Acceptable recovery lag, interval at which members report offsets of their tasks)."""
+    """(acceptable recovery lag, interval at which members report task offsets)."""
     if not beat.follows(Since.STREAMS_TASK_OFFSETS):
         return 0, 0
     context, group_id = beat.context, beat.group.group_id

@@ -1,4 +1,4 @@
-"""Members of streams groups that leave, or that the coordinator puts out."""
+"""Members of streams groups that leave, or that the coordinator removes."""
 
 from dataclasses import replace
 from typing import Final
@@ -32,14 +32,15 @@ from coordinator_core.streams.timers import (
 from schemas.consumer_offsets import RecordType
 
 LAG_FROM_VERSION: Final = 1
-"""StreamsGroupHeartbeat: from here on it has an acceptable recovery lag that counts, and MISSING_CLIENT_TAGS."""
+"""StreamsGroupHeartbeat: from this version on it has an acceptable recovery lag that is used, and
+MISSING_CLIENT_TAGS."""
 
 NO_LAG: Final = -1
-"""Acceptable recovery lag in an answer to who leaves."""
+"""Acceptable recovery lag in a response to a leaving member."""
 
 
 def leave(context: Context, request: StreamsGroupHeartbeatRequest) -> Result:
-    """The heartbeat of a member that leaves, for good or to come back."""
+    """The heartbeat of a member that leaves, permanently or temporarily."""
     group = context.group(request.group_id)
     if group is None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
@@ -75,7 +76,7 @@ def leave(context: Context, request: StreamsGroupHeartbeatRequest) -> Result:
 def fence(
     context: Context, group: StreamsGroup, member: StreamsMember, response: StreamsGroupHeartbeatResponse | None = None
 ) -> Result:
-    """A member goes, and the others get its tasks (streamsGroupFenceMember)."""
+    """Remove a member, so that others get its tasks (streamsGroupFenceMember)."""
     group_id, group_epoch = group.group_id, group.group_epoch + 1
     records = [
         *member_tombstones(group_id, member.member_id),
@@ -96,7 +97,7 @@ def fence(
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """The records that a group has of a member, removed."""
+    """Tombstones of all records of a member."""
     key = {"group_id": group_id, "member_id": member_id}
     return [
         tombstone(RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, **key),
@@ -106,14 +107,14 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def expire_session(context: Context, group_id: str, member_id: str) -> Result:
-    """No heartbeat came: the member is out."""
+    """Timer: the member sent no heartbeat, and is removed."""
     group = context.group(group_id)
     member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
     return NOTHING if member is None else fence(context, group, member)
 
 
 def expire_rebalance(context: Context, group_id: str, member_id: str, member_epoch: int) -> Result:
-    """The member was to give up tasks, and is still in the same epoch: it is out."""
+    """Timer: the member had to revoke tasks, and is removed if it is still in the same epoch."""
     group = context.group(group_id)
     member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
     if member is None or member.member_epoch != member_epoch:
@@ -122,5 +123,5 @@ def expire_rebalance(context: Context, group_id: str, member_id: str, member_epo
 
 
 def not_a_streams_group(group_id: str) -> Refused:
-    """The error of a request for a group of another type."""
+    """The error for a group of another type."""
     return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")

@@ -1,7 +1,6 @@
 """StreamsGroupHeartbeat and StreamsGroupDescribe, with Kafka's field names in snake case.
 
-See `coordinator_core.coordinator.messages` for their JSON. Absent numbers and arrays are what Kafka's generated classes
-have in new objects.
+See `coordinator_core.coordinator.messages` for their JSON. Defaults are those of Kafka's generated classes.
 """
 
 from dataclasses import dataclass
@@ -9,20 +8,20 @@ from enum import IntEnum
 
 
 class StatusCode(IntEnum):
-    """What a member learns of its group (StreamsGroupHeartbeatResponse.Status)."""
+    """Status codes about the group for its members (StreamsGroupHeartbeatResponse.Status)."""
 
     STALE_TOPOLOGY = 0
     """The member runs an older topology than the group's."""
     MISSING_SOURCE_TOPICS = 1
     INCORRECTLY_PARTITIONED_TOPICS = 2
     MISSING_INTERNAL_TOPICS = 3
-    """Whoever serves the heartbeat makes them; see `StreamsGroupHeartbeatResponse.creatable_topics`."""
+    """The broker that serves the heartbeat creates them; see `StreamsGroupHeartbeatResponse.creatable_topics`."""
     SHUTDOWN_APPLICATION = 4
-    """A member asks all others to shut down."""
+    """A member asked all others to shut down."""
     ASSIGNMENT_DELAYED = 5
-    """The group waits for others to come, or for the assignment interval."""
+    """The group waits for other members, or for the assignment interval."""
     MISSING_CLIENT_TAGS = 6
-    """The member lacks tags by which standby tasks are spread (version 1 of the heartbeat)."""
+    """The member lacks tags by which standby tasks are distributed (version 1 of the heartbeat)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """An internal topic. Partitions and replication factor 0: not given."""
+    """An internal topic. Partitions and replication factor 0: unspecified."""
 
     name: str
     partitions: int = 0
@@ -45,7 +44,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class RequestCopartitionGroup:
-    """Indices of topics in the lists of their subtopology."""
+    """Indexes of topics in the lists of their subtopology."""
 
     source_topics: tuple[int, ...] = ()
     source_topic_regex: tuple[int, ...] = ()
@@ -54,7 +53,7 @@ class RequestCopartitionGroup:
 
 @dataclass(frozen=True, slots=True)
 class RequestSubtopology:
-    """A part of the topology whose tasks are assigned on their own."""
+    """A part of the topology with tasks of its own."""
 
     subtopology_id: str
     source_topics: tuple[str, ...] = ()
@@ -67,7 +66,7 @@ class RequestSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class RequestTopology:
-    """The topology which the member runs."""
+    """The topology that the member runs."""
 
     epoch: int = 0
     subtopologies: tuple[RequestSubtopology, ...] = ()
@@ -83,7 +82,7 @@ class TaskIds:
 
 @dataclass(frozen=True, slots=True)
 class TaskOffset:
-    """How far a member's copy of a task's state is."""
+    """Offset of a member's copy of a task's state."""
 
     subtopology_id: str
     partition: int
@@ -92,7 +91,7 @@ class TaskOffset:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where interactive queries reach a member."""
+    """The address of a member for interactive queries."""
 
     host: str
     port: int
@@ -100,7 +99,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupHeartbeatRequest:
-    """None, and -1 for the rebalance time-out: unchanged since the heartbeat before."""
+    """None, and -1 for the rebalance timeout: unchanged since the previous heartbeat."""
 
     group_id: str
     member_id: str
@@ -118,13 +117,13 @@ class StreamsGroupHeartbeatRequest:
     client_tags: tuple[KeyValue, ...] | None = None
     task_offsets: tuple[TaskOffset, ...] | None = None
     task_end_offsets: tuple[TaskOffset, ...] | None = None
-    """Both are for warm-up tasks, which Kafka 4.3 has not yet: it refuses a request with them."""
+    """Both are for warm-up tasks, which Kafka 4.3 does not have yet: it refuses a request with them."""
     shutdown_application: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One thing that a member learns of its group."""
+    """One status of the group, for a member."""
 
     status_code: int
     status_detail: str
@@ -140,7 +139,7 @@ class EndpointTopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class EndpointToPartitions:
-    """Which partitions' state is found at an endpoint."""
+    """The partitions whose state is at an endpoint."""
 
     user_endpoint: Endpoint
     active_partitions: tuple[EndpointTopicPartition, ...]
@@ -149,7 +148,7 @@ class EndpointToPartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatableTopicConfig:
-    """A setting of a topic that is to be made."""
+    """A config of a topic to create."""
 
     name: str
     value: str | None
@@ -163,15 +162,15 @@ class CreatableTopic:
     num_partitions: int
     replication_factor: int = -1
     assignments: tuple[int, ...] = ()
-    """Always empty: brokers are chosen by who makes the topic."""
+    """Always empty: the creator of the topic chooses brokers."""
     configs: tuple[CreatableTopicConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupHeartbeatResponse:
-    """Tasks and endpoints are None where they are as the member knows them.
+    """Tasks and endpoints are None if they are unchanged.
 
-    `creatable_topics` stays on the broker which serves the heartbeat: it makes these internal topics for the group.
+    `creatable_topics` is only for the broker that serves the heartbeat: it creates these internal topics for the group.
     """
 
     throttle_time_ms: int = 0
@@ -181,7 +180,7 @@ class StreamsGroupHeartbeatResponse:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     acceptable_recovery_lag: int = 0
-    """Version 0 has a field of this name that nobody fills."""
+    """Version 0 has an unused field with this name."""
     task_offset_interval_ms: int = 0
     status: tuple[Status, ...] | None = ()
     active_tasks: tuple[TaskIds, ...] | None = None

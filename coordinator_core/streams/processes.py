@@ -1,7 +1,8 @@
-"""Which process has which task, kept from record to record (StreamsGroup.maybeUpdateTaskProcessId and what it calls).
+"""Which process has which task, updated with each record (StreamsGroup.maybeUpdateTaskProcessId and the methods it
+calls).
 
-The rules hold for any log, also one in which two members claim a task: the last to come has it, and who goes takes away
-only what is still its process's.
+The rules apply to any log, also one in which two members claim a task: the last one has it, and a member that leaves
+only removes tasks that its process still has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ NOBODY: frozenset[str] = frozenset()
 
 
 def replaced(processes: TaskProcesses, before: StreamsMember | None, after: StreamsMember | None) -> TaskProcesses:
-    """The processes once a member is what it is `after`: None where it was not there, or is gone."""
+    """The processes after a member changed; `before` or `after` is None if the member is new or removed."""
     if before is not None and after is not None and _has_same_tasks(before, after):
         return processes
     active, standby, warmup = processes.active, processes.standby, processes.warmup
@@ -30,7 +31,7 @@ def replaced(processes: TaskProcesses, before: StreamsMember | None, after: Stre
 
 
 def _has_same_tasks(before: StreamsMember, after: StreamsMember) -> bool:
-    """By identity: a record which does not speak of tasks leaves them as they are."""
+    """Compares by identity: a record without tasks does not change the task objects."""
     return (
         before.process_id == after.process_id
         and before.active is after.active

@@ -1,14 +1,14 @@
-"""How a member moves from the tasks it has to its target (CurrentAssignmentBuilder of streams groups).
+"""Moves a member from its current tasks to its target (CurrentAssignmentBuilder of streams groups).
 
-A member first gives up what is no longer its own, then takes what others have given up:
+A member first revokes tasks that it should not have, then takes tasks that others have released:
 
     state             leaves it when
-    STABLE            the target's epoch is another
-    UNREVOKED_TASKS   the member no longer reports any of the tasks that it has to give up
-    UNRELEASED_TASKS  at every heartbeat: others may have given up tasks since
-    UNKNOWN_STATE     the member reports that it has nothing; else it is fenced
+    STABLE            the target has another epoch
+    UNREVOKED_TASKS   the member no longer reports any of the tasks that it has to revoke
+    UNRELEASED_TASKS  at every heartbeat: others may have released tasks since
+    UNKNOWN_STATE     the member reports that it has no tasks; else it is fenced
 
-`TRANSITIONS` has the states which may follow.
+`TRANSITIONS` has the possible next states.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ ActiveTasks = Mapping[str, Mapping[int, int]]
 
 @dataclass(slots=True)
 class _Difference:
-    """Tasks of one kind: kept, to be given up, and free to be taken. Values of standby and warm-up tasks are 0."""
+    """Tasks of one kind: kept, to be revoked, and free to take. Values of standby and warm-up tasks are 0."""
 
     kept: dict[str, dict[int, int]] = field(default_factory=dict)
     revoked: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -60,22 +60,22 @@ def reconcile(
     owned: TaskAssignment | None,
     version: KafkaVersion = DEFAULT_VERSION,
 ) -> StreamsMember:
-    """The member's next step towards its target; the member itself where it cannot move.
+    """The member's next step towards its target; the same object if it cannot move.
 
-    `owned` is what the member reports to have, None where it reports nothing. Raises Refused for a member in a state
-    which a later Kafka wrote, unless it has nothing.
+    `owned`: the tasks that the member reports, None if it reports none of them. Raises Refused for a member in a state
+    that a later Kafka wrote, unless it has no tasks.
     """
     epoch = _epoch_while_moving(member, assignment_epoch, owned)
     return member if epoch is None else _next(member, epoch, assignment_epoch, target, processes, owned, version)
 
 
 def _epoch_while_moving(member: StreamsMember, assignment_epoch: int, owned: TaskAssignment | None) -> int | None:
-    """At which epoch the member is while it gives up tasks; None where it stays as it is."""
+    """The member's epoch while it revokes tasks; None if it stays unchanged."""
     if member.state == STABLE_MEMBER:
         return None if member.member_epoch == assignment_epoch else member.member_epoch
     if member.state == UNREVOKED_TASKS:
         is_waiting = owned is None or _has_any(owned, _pending_revocation(member))
-        # A step between two epochs of the group: whatever comes next, the member has left the old one.
+        # A step between two epochs of the group: in any case the member has left the old one.
         return None if is_waiting else member.member_epoch + 1
     if member.state == UNRELEASED_TASKS:
         return member.member_epoch
@@ -100,7 +100,7 @@ def _next(
     change_role = Since.STREAMS_TASKS_CHANGE_ROLE.holds_in(version)
 
     def holds(holders: Mapping[TaskId, frozenset[str]], own: Tasks, subtopology_id: str, partition: int) -> bool:
-        """Whether the process has the copy; the member's own does not count where it can change its role."""
+        """Whether the process has the copy; the member's own copy does not count if it can change its role."""
         is_own = change_role and partition in own.get(subtopology_id, ())
         return process_id in holders.get((subtopology_id, partition), NO_PROCESSES) and not is_own
 
@@ -175,7 +175,7 @@ def _next(
 def _difference(
     current: ActiveTasks, target: Tasks, epoch: int, is_unreleased: Callable[[str, int], bool]
 ) -> _Difference:
-    """What of the tasks stays, goes and comes; what comes does so with this assignment epoch."""
+    """Which tasks stay, go and come; new ones get this assignment epoch."""
     found = _Difference()
     for subtopology_id in {**target, **current}:
         has = current.get(subtopology_id, {})
@@ -191,7 +191,9 @@ def _difference(
 
 
 def _grant_other_role(own: ActiveTasks, was: _Difference | None, becomes: _Difference) -> None:
-    """Tasks of one kind that the member is to have as another kind are that at once; nobody else need give them up."""
+    """Change the role of tasks that the member has in one role and should have in another, which no other member has to
+    release.
+    """
     for subtopology_id, partitions in own.items():
         for partition in partitions:
             if partition in becomes.free.get(subtopology_id, {}):
@@ -202,7 +204,7 @@ def _grant_other_role(own: ActiveTasks, was: _Difference | None, becomes: _Diffe
 
 
 def _promoted(own: Tasks, target: TaskAssignment) -> list[tuple[str, int]]:
-    """Copies that the member is to have as active tasks: it keeps them until it has."""
+    """Copies that the member should have as active tasks: it keeps them until then."""
     return [
         (subtopology_id, partition)
         for subtopology_id, partitions in own.items()
@@ -225,7 +227,7 @@ def _put(tasks: dict[str, dict[int, int]], subtopology_id: str, partitions: dict
 
 
 def _merged(kind: _Difference) -> dict[str, dict[int, int]]:
-    """What is kept, and what is free."""
+    """Kept and free tasks."""
     return {
         subtopology_id: dict(sorted({**kind.kept.get(subtopology_id, {}), **kind.free.get(subtopology_id, {})}.items()))
         for subtopology_id in {**kind.kept, **kind.free}
@@ -249,7 +251,7 @@ def _pending_revocation(member: StreamsMember) -> TaskAssignment:
 
 
 def _has_any(owned: TaskAssignment, tasks: TaskAssignment) -> bool:
-    """Whether one of the tasks is owned, as a task of the same kind (TasksTuple.containsAny)."""
+    """Whether one of the tasks is owned as a task of the same kind (TasksTuple.containsAny)."""
     return any(
         not set(partitions).isdisjoint(theirs.get(subtopology_id, ()))
         for mine, theirs in (

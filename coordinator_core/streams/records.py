@@ -1,6 +1,7 @@
-"""The records which a streams group writes: types 17 and 19 to 23 (StreamsCoordinatorRecordHelpers).
+"""The records that a streams group writes: types 17 and 19 to 23 (StreamsCoordinatorRecordHelpers).
 
-One function a record type, and `tombstone`. Values have version 0; subtopologies and partitions are sorted in them.
+There is one function for each record type, and `tombstone`. Values have version 0; their subtopologies and partitions
+are sorted.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,8 @@ def group_metadata_record(
     validated_topology_epoch: int,
     assignment_configs: Mapping[str, str],
 ) -> CoordinatorRecord:
-    """StreamsGroupMetadata (17): the group epoch, and what it was made of. Epochs of descriptions stay the group's."""
+    """StreamsGroupMetadata (17): the group epoch, and what it is based on. Description epochs stay those of the
+    group."""
     value = make(
         schema.STREAMS_GROUP_METADATA_VALUE,
         epoch=epoch,
@@ -39,7 +41,7 @@ def group_metadata_record(
 
 
 def member_metadata_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
-    """StreamsGroupMemberMetadata (19): what a member said of itself."""
+    """StreamsGroupMemberMetadata (19): a member's attributes."""
     endpoint = member.user_endpoint
     value = make(
         schema.STREAMS_GROUP_MEMBER_METADATA_VALUE,
@@ -60,7 +62,7 @@ def member_metadata_record(group_id: str, member: StreamsMember) -> CoordinatorR
 
 
 def target_assignment_metadata_record(group_id: str, assignment_epoch: int, timestamp_ms: int) -> CoordinatorRecord:
-    """StreamsGroupTargetAssignmentMetadata (20): for which epoch the targets are, and since when."""
+    """StreamsGroupTargetAssignmentMetadata (20): the group epoch of the targets, and when they were computed."""
     value = make(
         schema.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
         assignment_epoch=assignment_epoch,
@@ -100,7 +102,7 @@ def current_assignment_record(group_id: str, member: StreamsMember) -> Coordinat
 
 
 def topology_value(topology: RequestTopology) -> Struct:
-    """The value of StreamsGroupTopology (23) of what a member brought."""
+    """The value of StreamsGroupTopology (23) for a member's topology."""
     return make(
         schema.STREAMS_GROUP_TOPOLOGY_VALUE,
         epoch=topology.epoch,
@@ -134,7 +136,7 @@ def topology_record(group_id: str, value: Struct) -> CoordinatorRecord:
 
 
 def tombstone(record_type: RecordType, **key: str) -> CoordinatorRecord:
-    """The end of what the record of this type and key tells."""
+    """The tombstone for this record type and key."""
     return _record(record_type, None, **key)
 
 

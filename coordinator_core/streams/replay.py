@@ -1,9 +1,7 @@
-"""Replay of a streams group's records (GroupMetadataManager.replay of StreamsGroup*, KIP-1071): types 17, 19
-to 23.
+"""Replay of a streams group's records (GroupMetadataManager.replay of StreamsGroup*, KIP-1071): types 17, 19 to 23.
 
-Each function takes the group and one record, and gives the group after it, or None when the record deletes
-it. A value of None is a tombstone. Types 9 and 18 belonged to early-access releases and are unknown to Kafka
-4.3.
+Each function takes the group and one record, and returns the group after it, or None if the record deletes it. A value
+of None is a tombstone. Types 9 and 18 belonged to early-access releases and are unknown to Kafka 4.3.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +39,7 @@ from coordinator_core.streams.state import (
 )
 
 KNOWN_MEMBER_STATES: Final = frozenset({STABLE_MEMBER, UNREVOKED_TASKS, UNRELEASED_TASKS})
-"""Any other byte reads as unknown (MemberState.fromValue)."""
+"""Any other code is read as unknown (MemberState.fromValue)."""
 
 
 def replay_metadata(group: StreamsGroup, _key: Struct, value: Struct | None, report: Report) -> StreamsGroup | None:
@@ -90,7 +88,7 @@ def replay_member_metadata(
 def replay_target_assignment_metadata(
     group: StreamsGroup, _key: Struct, value: Struct | None, report: Report
 ) -> StreamsGroup | None:
-    """StreamsGroupTargetAssignmentMetadata (20): the epoch for which the targets are."""
+    """StreamsGroupTargetAssignmentMetadata (20): the epoch for which the targets were computed."""
     return replay_target_metadata(group, value, report)
 
 
@@ -111,8 +109,7 @@ def replay_target_assignment_member(
 def replay_current_assignment(
     group: StreamsGroup, key: Struct, value: Struct | None, _report: Report
 ) -> StreamsGroup | None:
-    """StreamsGroupCurrentMemberAssignment (22): epoch, state and tasks of one member; a tombstone takes
-    them."""
+    """StreamsGroupCurrentMemberAssignment (22): epoch, state and tasks of one member; a tombstone removes them."""
     member = group.members.get(key.member_id)
     if value is None:
         if member is None:
@@ -152,7 +149,7 @@ def replay_current_assignment(
 
 
 def replay_topology(group: StreamsGroup, _key: Struct, value: Struct | None, _report: Report) -> StreamsGroup | None:
-    """StreamsGroupTopology (23): the topology which the members brought."""
+    """StreamsGroupTopology (23): the topology from the members."""
     if value is None:
         return with_fields(group, topology=None)
     return with_fields(group, topology=topology_of(value))
@@ -221,7 +218,7 @@ def _remove_member(group: StreamsGroup, member: StreamsMember, report: Report) -
     if member.has_current_assignment:
         check_member_tombstone(group, member_id, member.member_epoch, report)
     else:
-        # Kafka compares an epoch which it never set.
+        # Kafka compares an epoch that was never set.
         message = f"member {member_id!r} deleted, it never had a current assignment"
         report(Anomaly(MEMBER_TOMBSTONE_TOO_EARLY, message, kafka_exception="NullPointerException"))
     return with_fields(

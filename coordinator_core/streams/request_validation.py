@@ -1,6 +1,6 @@
-"""What is checked of a heartbeat before it reaches a coordinator partition (GroupCoordinatorService).
+"""Checks of a heartbeat before it reaches a coordinator partition (GroupCoordinatorService).
 
-Problems are looked for in Kafka's order; the first one is reported.
+Problems are checked in Kafka's order; the first one is reported.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_
 from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 Problem = tuple[bool, str]
-"""Whether it is there, and how Kafka words it."""
+"""Whether the problem exists, and Kafka's message for it."""
 
 
 def refused_heartbeat(
     request: StreamsGroupHeartbeatRequest, version: KafkaVersion = DEFAULT_VERSION
 ) -> StreamsGroupHeartbeatResponse | None:
-    """The answer to a heartbeat with which something is wrong, or None."""
+    """The response to an invalid heartbeat, or None."""
     is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     code, text = ErrorCode.INVALID_REQUEST, None
     for problems in (_unsupported(request, version), _of_ids(request), _of_joining(request) if is_joining else ()):
@@ -65,7 +65,7 @@ def _of_joining(request: StreamsGroupHeartbeatRequest) -> Iterator[Problem]:
 
 
 def _invalid_topology(request: StreamsGroupHeartbeatRequest) -> str | None:
-    """Changelog topics follow what they are the log of."""
+    """Check changelog topics: their partition counts follow from the tasks, so a request must not specify them."""
     for subtopology in () if request.topology is None else request.topology.subtopologies:
         for topic in subtopology.state_changelog_topics:
             if topic.partitions != 0:

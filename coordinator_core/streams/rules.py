@@ -1,4 +1,4 @@
-"""What the operations of all group types (offsets, deletion, lists) ask of a streams group (StreamsGroup)."""
+"""The rules of a streams group for operations on all group types: offsets, deletion, lists (StreamsGroup)."""
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.operation import Context
@@ -12,11 +12,11 @@ from coordinator_core.streams.timers import cancel_group
 from schemas.consumer_offsets import RecordType
 
 OFFSET_COMMIT_FROM_VERSION = 9
-"""OffsetCommit: members of a streams group need this version at least; it has the member epoch."""
+"""OffsetCommit: members of a streams group need at least this version, which has the member epoch."""
 
 
 def member_of(group: StreamsGroup, member_id: str) -> StreamsMember:
-    """The member; raises Refused where it is none."""
+    """The member. Raises Refused if there is none with this id."""
     member = group.members.get(member_id)
     if member is None:
         text = f"Member {member_id} is not a member of group {group.group_id}."
@@ -45,8 +45,8 @@ class StreamsGroupRules:
     ) -> CheckPartition | None:
         """StreamsGroup.validateOffsetCommit.
 
-        The member's epoch commits everything. An older one commits for active tasks which the member has had since
-        then or before (KIP-1251).
+        With the member's epoch, any partition may be committed. With an older epoch, only partitions of active tasks
+        that the member has had since then or longer (KIP-1251).
         """
         epoch = committer.generation_id_or_member_epoch
         if epoch < 0 and not group.members:
@@ -74,7 +74,7 @@ class StreamsGroupRules:
         return check_partition
 
     def validate_offset_fetch(self, group: StreamsGroup, member_id: str | None, member_epoch: int) -> None:
-        """Who gives a member id reads at the member's epoch only."""
+        """A request with a member id must have the member's epoch."""
         if member_id is None and member_epoch < 0:
             return
         member = member_of(group, member_id or "")
@@ -84,15 +84,15 @@ class StreamsGroupRules:
             raise _stale(text)
 
     def validate_offset_delete(self, group: StreamsGroup) -> None:
-        """Always: topics which the topology reads are looked at one by one."""
+        """Always allowed: topics that the topology reads are checked one by one."""
 
     def validate_delete_group(self, group: StreamsGroup) -> None:
-        """Only without members."""
+        """Allowed only without members."""
         if group.members:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
 
     def tombstones(self, context: Context, group: StreamsGroup) -> tuple[CoordinatorRecord, ...]:
-        """From the leaves up, the topology last; a delay that was still running has nothing to wait for."""
+        """From the leaves up, with the topology last; a running initial delay is cancelled."""
         cancel_group(context, group.group_id)
         context.live(LiveStreamsGroups).drop(group.group_id)
         group_id, member_ids = group.group_id, sorted(group.members)
@@ -114,11 +114,11 @@ class StreamsGroupRules:
         )
 
     def is_subscribed_to(self, group: StreamsGroup, topic: str) -> bool:
-        """As long as there are members: what the topology reads."""
+        """Whether the topology reads the topic, if there are members."""
         return bool(group.members) and group.topology is not None and group.topology.subtopology_of(topic) is not None
 
     def is_empty(self, group: StreamsGroup) -> bool:
-        """Without members."""
+        """Whether it has no members."""
         return not group.members
 
     def should_expire(self, group: StreamsGroup) -> bool:
@@ -126,19 +126,19 @@ class StreamsGroupRules:
         return True
 
     def expiration_base(self, group: StreamsGroup) -> BaseTimestamp | None:
-        """Since the commit."""
+        """Offsets expire by the time of the commit."""
         return _commit_timestamp
 
     def refresh_on_commit(self, context: Context, group: StreamsGroup, member_id: str) -> None:
-        """A commit is no heartbeat."""
+        """Nothing: a commit is not a heartbeat."""
 
     def listed(self, group: StreamsGroup) -> ListedGroup:
-        """The line of ListGroups."""
+        """The group's entry in ListGroups."""
         return ListedGroup(group.group_id, "streams", group.state.value, self.type_name)
 
 
 def _check_task(topology: Topology, member: StreamsMember, epoch: int, topic: str, partition: int) -> None:
-    """Whether a commit of an older epoch is for an active task that the member has had since then or before."""
+    """Check that a commit at an older epoch is for an active task that the member has had since then or longer."""
     subtopology_id = topology.subtopology_of(topic)
     if subtopology_id is None:
         raise _stale(f"Topic {topic} is not in the topology.")

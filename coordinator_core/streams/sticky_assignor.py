@@ -1,8 +1,8 @@
 """The task assignor of streams groups: sticky, balanced by process (StickyTaskAssignor of the group coordinator).
 
-Active tasks stay where they were, as far as a member's share of them goes; what is left goes to members which had the
-task as a standby, and then to the process with the least load. Standby tasks go the same way, never to a process which
-has the task already. Where loads are equal the order of Kafka's hash maps and heaps decides, so these are emulated.
+Active tasks stay with their member up to the member's share; the rest goes to members that had the task as a standby,
+and then to the process with the least load. Standby tasks are assigned the same way, never to a process that already
+has the task. For equal loads the order of Kafka's hash maps and heaps decides, so these are emulated.
 """
 
 from collections import defaultdict
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class MemberSpec(NamedTuple):
-    """A member as the assignor sees it: its process, and what it has had."""
+    """The assignor's view of a member: its process and its previous tasks."""
 
     member_id: str
     process_id: str
     tasks: TaskAssignment
     """Its last target, from 4.4 on its current tasks."""
     offsets: Mapping[TaskId, int] = {}
-    """What it reported of tasks: whose state it has, and how much of it."""
+    """Reported offsets: the tasks whose state it has, and how much of it."""
 
 
 class SubtopologySpec(NamedTuple):
@@ -44,10 +44,10 @@ def assign_tasks(
     standby_count: int,
     version: KafkaVersion = DEFAULT_VERSION,
 ) -> dict[str, TaskAssignment]:
-    """New targets by member id. `members` come in the order of Kafka's map of them, one at least.
+    """New targets by member id. `members`: at least one, in the order of Kafka's map of members.
 
-    `standby_count` is how many copies of each stateful task are kept in addition to the active one; there may be fewer
-    where there are not as many processes. Warm-up tasks are never assigned.
+    `standby_count`: how many copies of each stateful task are kept in addition to the active one; there may be fewer if
+    there are fewer processes. Warm-up tasks are never assigned.
     """
     assignor = _Assignor(list(members), subtopologies, standby_count, version)
     assignor.assign_active()
@@ -56,7 +56,7 @@ def assign_tasks(
 
 
 class PriorityQueue(Generic[T]):
-    """java.util.PriorityQueue: elements which are equal come out in the order which its heap happens to give."""
+    """java.util.PriorityQueue: equal elements are returned in the order that results from its heap."""
 
     def __init__(self, priority: Callable[[T], float], elements: Iterable[T] = ()) -> None:
         self._priority = priority
@@ -68,7 +68,7 @@ class PriorityQueue(Generic[T]):
         return len(self._heap)
 
     def add(self, element: T) -> None:
-        """`offer`: up from the last place while the parent is greater."""
+        """`offer`: sift up from the last place while the parent is greater."""
         heap, priority = self._heap, self._priority(element)
         heap.append(element)
         place = len(heap) - 1
@@ -78,7 +78,7 @@ class PriorityQueue(Generic[T]):
         heap[place] = element
 
     def poll(self) -> T:
-        """The least element; the last one goes down from the top while a child is smaller."""
+        """Remove the least element; the last one sifts down from the top while a child is smaller."""
         heap = self._heap
         least, element = heap[0], heap.pop()
         if not heap:
@@ -97,7 +97,7 @@ class PriorityQueue(Generic[T]):
 
 
 class _Process:
-    """Members of one process and the tasks they got so far (ProcessState)."""
+    """Members of one process and the tasks assigned to them so far (ProcessState)."""
 
     def __init__(self) -> None:
         self.task_counts: HashMap[str, int] = HashMap(string_hash_code)
@@ -108,19 +108,19 @@ class _Process:
 
     @property
     def load(self) -> float:
-        """Tasks a member."""
+        """Tasks for each member."""
         return self._task_count / len(self.task_counts)
 
     def add_member(self, member_id: str) -> None:
         self.task_counts[member_id] = 0
 
     def add_task(self, member_id: str, task: TaskId) -> int:
-        """Give a task to a member; its tasks then."""
+        """Assign a task to a member. Returns its number of tasks."""
         self._by_load = None
         return self._add(member_id, task)
 
     def add_task_to_least_loaded(self, task: TaskId) -> tuple[str, int]:
-        """Give a task to the member with the fewest; who it is, and its tasks then."""
+        """Assign a task to the member with the fewest tasks. Returns the member and its number of tasks."""
         if self._by_load is None:
             self._by_load = PriorityQueue(self.task_counts.__getitem__, self.task_counts)
         member_id = self._by_load.poll()
@@ -144,12 +144,12 @@ class _Copy(NamedTuple):
 
 
 def _by_use(copy: _Copy) -> tuple[bool, int]:
-    """Standby tasks first, then the one that is further."""
+    """Standby tasks first, then the copy with the higher offset."""
     return not copy.is_standby, -copy.offset
 
 
 class _Share:
-    """How many tasks each member may have: what is left is shared again whenever a member is full."""
+    """How many tasks each member may have: the rest is divided again whenever a member is full."""
 
     def __init__(self, task_count: int, member_count: int) -> None:
         self._task_count = task_count
@@ -160,7 +160,7 @@ class _Share:
         return -(-self._task_count // self._member_count) if self._member_count else 0
 
     def count(self, tasks_of_member: int) -> None:
-        """A member has so many tasks now."""
+        """Note a member's current number of tasks."""
         if tasks_of_member == self.per_member:
             self._member_count -= 1
             self._task_count -= tasks_of_member
@@ -216,7 +216,7 @@ class _Assignor:
             self._copies[task].append(_Copy(member.member_id, False, member.offsets[task]))
 
     def targets(self) -> dict[str, TaskAssignment]:
-        """What each member got."""
+        """The new target of each member."""
         return {
             member.member_id: TaskAssignment(
                 _by_subtopology(self._new_active[member.member_id]),
@@ -228,7 +228,8 @@ class _Assignor:
     # --- active tasks ---
 
     def assign_active(self) -> None:
-        """To who had it, to who had a standby of it, to the process with the least load."""
+        """Assign active tasks: to the previous member, to a member with a standby, to the process with the least
+        load."""
         left = sorted(self._active, key=_by_partition)
         left = [task for task in left if not self._give_back(task, self._had_active.get(task))]
         left = [task for task in left if not self._give_back(task, self._least_loaded_standby(task, is_active=True))]
@@ -240,7 +241,7 @@ class _Assignor:
             queue.add(process)
 
     def _give_back(self, task: TaskId, member_id: str | None) -> bool:
-        """Whether a member which knows the task gets it: only while its share lasts."""
+        """Assign the task to this previous member if its share allows. Returns whether it did."""
         if member_id is None:
             return False
         process = self._process_of[member_id]
@@ -257,7 +258,7 @@ class _Assignor:
     # --- standby tasks ---
 
     def assign_standby(self) -> None:
-        """To who had the task in any way, then to processes without it, by load."""
+        """Assign standby tasks: to a member that had the task in any role, then to processes without it, by load."""
         left: list[tuple[TaskId, int]] = []
         for task in sorted(self._stateful, key=_by_partition, reverse=True):
             for number in range(self._standby_count):
@@ -273,7 +274,7 @@ class _Assignor:
                     break
 
     def _standby_keeper(self, task: TaskId) -> str | None:
-        """Who had the task, active before standby, and may keep a copy of it."""
+        """A member that had the task, active before standby, and may keep a copy of it."""
         for member_id in (self._had_active.get(task), self._least_loaded_standby(task, is_active=False)):
             if member_id is None:
                 continue
@@ -283,7 +284,9 @@ class _Assignor:
         return None
 
     def _give_standby_by_load(self, queue: PriorityQueue[_Process], task: TaskId) -> bool:
-        """Whether a process without the task was found. Processes go back into the queue in reverse order."""
+        """Assign to the first process without the task. Returns whether there was one. Processes go back into the queue
+        in reverse order.
+        """
         passed_over = []
         is_given = False
         while len(queue) and not is_given:
@@ -302,10 +305,10 @@ class _Assignor:
         self._share.count(count)
 
     def _least_loaded_standby(self, task: TaskId, *, is_active: bool) -> str | None:
-        """Who of those who had a standby of the task has the least load (findPrevMemberWithLeastLoad).
+        """The member with the least load among those that had a standby of the task (findPrevMemberWithLeastLoad).
 
-        For a standby task the process must not have the task. Of the one that was asked first Kafka up to 4.3 looks at
-        that in the end, whoever was found after it.
+        For a standby task, the process must not have the task. In the end, Kafka up to 4.3 checks that only for the
+        first candidate, whichever was found after it.
         """
         holders = self._had_standby.get(task)
         if holders and self._goes_by_tasks and not is_active:

@@ -1,4 +1,4 @@
-"""The target assignment of a streams group: when it is computed, and what it is (TargetAssignmentBuilder)."""
+"""The target assignment of a streams group: when and how it is computed (TargetAssignmentBuilder)."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ NO_TASKS = TaskAssignment()
 
 
 class Target(NamedTuple):
-    """The targets of all members, the epoch which they are for, and why there are no newer ones."""
+    """The targets of all members, their epoch, and why there are no newer ones."""
 
     assignment_epoch: int
     targets: Targets
@@ -42,10 +42,10 @@ def update_target(
     replaced_id: str | None = None,
     keep_targets: bool = False,
 ) -> Target:
-    """Bring the targets up to the group epoch, where they are behind it and it is time to.
+    """Bring the targets up to the group epoch, if they are behind and it is time to.
 
-    `updated` is the member which sends a heartbeat, as it is going to be; None where the initial delay is over.
-    `replaced_id`: the static member in whose place it comes. `keep_targets`: the epoch goes up, the targets stay.
+    `updated`: the updated member that sent the heartbeat; None after the initial delay. `replaced_id`: the static
+    member that it replaces. `keep_targets`: the epoch is raised, the targets stay.
     """
     if is_initial_delay_running(context, group.group_id):
         return Target(group.assignment_epoch, {}, _delayed("initial rebalance delay"))
@@ -68,7 +68,7 @@ def update_target(
 
 
 def _with_replaced(targets: Targets, updated: StreamsMember | None, replaced_id: str | None) -> Targets:
-    """The targets, with that of a static member under its new id: it is written with the member."""
+    """The targets, with that of a static member under its new id: its record is written together with the member's."""
     if updated is None or replaced_id is None:
         return targets
     others = {member_id: target for member_id, target in targets.items() if member_id != replaced_id}
@@ -80,7 +80,8 @@ def _delayed(why: str) -> Status:
 
 
 def _is_time(context: Context, group: StreamsGroup) -> bool:
-    """GroupMetadataManager.canComputeNextTargetAssignment: not before the interval since the last time is over."""
+    """GroupMetadataManager.canComputeNextTargetAssignment: not before the interval since the last computation is
+    over."""
     interval_ms = context.group_setting(group.group_id, "streams_assignment_interval_ms")
     since_ms = group.assignment_timestamp_ms
     return since_ms == 0 or interval_ms == 0 or context.now_ms >= since_ms + interval_ms
@@ -94,7 +95,8 @@ def _compute(
     topology: ConfiguredTopology,
     configs: dict[str, str],
 ) -> dict[str, TaskAssignment]:
-    """Targets by member id, in the order of Kafka's map of members. Without a ready topology nobody has tasks."""
+    """Targets by member id, in the order of Kafka's map of members. If the topology is not ready, no member has
+    tasks."""
     members: HashMap[str, StreamsMember] = HashMap(string_hash_code)
     for member in group.members_in_table_order():
         if member.member_id != replaced_id:
@@ -126,6 +128,6 @@ def _compute(
 
 
 def current_tasks(member: StreamsMember) -> TaskAssignment:
-    """What a member has, without the epochs."""
+    """A member's tasks, without epochs."""
     active = {subtopology_id: tuple(sorted(epochs)) for subtopology_id, epochs in member.active.items()}
     return TaskAssignment(active, member.standby, member.warmup)

@@ -1,7 +1,7 @@
-"""Timers of streams groups: their keys, which are Kafka's, and the names of what they run.
+"""Timers of streams groups: their keys, which are Kafka's, and the names of the commands they run.
 
-A member has a session, and a rebalance time-out from when it is asked to give up tasks until it has. A group whose
-first member comes waits a while for others, so that not every one of them moves all tasks.
+A member has a session, and a rebalance timeout from when it has to revoke tasks until it has done so. A group waits
+some time after its first member for others, so that not every new member moves all tasks.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ END_INITIAL_DELAY: Final = "streams_end_initial_delay"
 
 
 def initial_delay_key(group_id: str) -> str:
-    """Key of the timer which ends the wait for the first members."""
+    """Key of the timer that ends the initial rebalance delay."""
     return f"initial-rebalance-timeout-{group_id}"
 
 
@@ -33,7 +33,7 @@ def schedule_session(context: Context, group_id: str, member_id: str) -> None:
 
 
 def schedule_rebalance(context: Context, group_id: str, member: StreamsMember) -> None:
-    """Give a member its rebalance time-out to leave the epoch it is in."""
+    """Set the rebalance timeout within which a member has to leave its epoch."""
     context.schedule(
         rebalance_key(group_id, member.member_id),
         member.rebalance_timeout_ms,
@@ -46,28 +46,28 @@ def schedule_rebalance(context: Context, group_id: str, member: StreamsMember) -
 
 
 def cancel_rebalance(context: Context, group_id: str, member_id: str) -> None:
-    """The member has given up its tasks."""
+    """Cancel the timer: the member has revoked its tasks."""
     context.cancel(rebalance_key(group_id, member_id))
 
 
 def cancel_member(context: Context, group_id: str, member_id: str) -> None:
-    """The member goes."""
+    """Cancel the timers of a removed member."""
     context.cancel(session_key(group_id, member_id))
     context.cancel(rebalance_key(group_id, member_id))
 
 
 def is_initial_delay_running(context: Context, group_id: str) -> bool:
-    """Whether the group waits for its first members."""
+    """Whether the initial rebalance delay is running."""
     return context.coordinator.timers.get(initial_delay_key(group_id)) is not None
 
 
 def start_initial_delay(context: Context, group_id: str) -> None:
-    """Wait for others, unless the group waits already or the setting says not to."""
+    """Start the initial rebalance delay, unless it is running or disabled."""
     delay_ms = context.group_setting(group_id, "streams_initial_rebalance_delay_ms")
     if delay_ms > 0 and not is_initial_delay_running(context, group_id):
         context.schedule(initial_delay_key(group_id), delay_ms, END_INITIAL_DELAY, group_id)
 
 
 def cancel_group(context: Context, group_id: str) -> None:
-    """The group goes."""
+    """Cancel the timer of a deleted group."""
     context.cancel(initial_delay_key(group_id))

@@ -1,11 +1,11 @@
-"""From what an application says of its topics to what the cluster has: tasks, internal topics, and what is missing.
+"""Checks an application's topology against the topics of the cluster: tasks, internal topics, missing topics.
 
-A topology names source topics, which have to be there, and internal topics, which are made for it: repartition topics
-between subtopologies and changelog topics of state stores. How many partitions those have follows from the source
-topics. A subtopology has as many tasks as its widest input topic has partitions.
+A topology names source topics, which have to exist, and internal topics, which are created for it: repartition topics
+between subtopologies and changelog topics of state stores. The number of their partitions follows from the source
+topics. A subtopology has as many tasks as its largest input topic has partitions.
 
-Source: InternalTopicManager, RepartitionTopics, CopartitionedTopicsEnforcer, ChangelogTopics. Kafka walks hash maps
-there; where several things are wrong, the order decides which of them is reported, so it is kept.
+Source: InternalTopicManager, RepartitionTopics, CopartitionedTopicsEnforcer, ChangelogTopics. Kafka iterates over hash
+maps there; if there are several problems, the order decides which of them is reported, so it is emulated.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ from coordinator_core.streams.messages import CreatableTopic, CreatableTopicConf
 from coordinator_core.streams.state import CopartitionGroup, InternalTopic, Subtopology, Topology
 
 TOPICS_SHOWN_MAX: Final = 3
-"""Names in a status; of the others only their number is given."""
+"""How many names a status lists; for the others it has only their number."""
 
 
 class TopicsMisconfigured(CoreError):
@@ -34,7 +34,7 @@ class TopicsMisconfigured(CoreError):
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSubtopology:
-    """A subtopology whose topics have partitions. Internal topics are by name."""
+    """A subtopology with partition counts for its topics. Internal topics are by name."""
 
     task_count: int
     input_topics: tuple[str, ...]
@@ -45,13 +45,13 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
-    """A topology that was checked against the cluster (ConfiguredTopology). It is ready where nothing is wrong."""
+    """A topology that was checked against the cluster (ConfiguredTopology). It is ready if there is no problem."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """By id, ascending; None where the source topics themselves do not fit."""
+    """By id, ascending; None if the source topics themselves do not fit."""
     creatable_topics: tuple[CreatableTopic, ...] = ()
-    """Internal topics which are missing."""
+    """Missing internal topics."""
     problem: Status | None = None
 
     @property
@@ -61,10 +61,10 @@ class ConfiguredTopology:
 
 
 def configure_topology(topology: Topology, image: MetadataImage) -> ConfiguredTopology:
-    """Hold a topology against the cluster (InternalTopicManager.configureTopics).
+    """Check a topology against the cluster (InternalTopicManager.configureTopics).
 
-    Raises Refused for a topology which can fit no cluster: one whose repartition topics hang on one another in a
-    circle, or which reads nothing.
+    Raises Refused for a topology that cannot fit any cluster: one whose repartition topics depend on each other in a
+    cycle, or which reads no topics.
     """
     copartitioned = [
         _copartitioned_topics(subtopology, group)
@@ -93,7 +93,7 @@ def configure_topology(topology: Topology, image: MetadataImage) -> ConfiguredTo
 
 
 class _PartitionCounts:
-    """Partitions of topics: of those in the cluster, else of internal ones as far as decided."""
+    """Partition counts of topics: of those in the cluster, else of internal topics decided so far."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -118,11 +118,13 @@ def _check_source_topics(topology: Topology, image: MetadataImage) -> None:
         raise TopicsMisconfigured(StatusCode.MISSING_SOURCE_TOPICS, text)
 
 
-# --- how many partitions internal topics have ---
+# --- partition counts of internal topics ---
 
 
 def _repartition_counts(topology: Topology, image: MetadataImage) -> dict[str, int]:
-    """Repartition topics are as wide as the widest topic of the subtopology which writes them, unless they say."""
+    """Unless specified, a repartition topic has as many partitions as the largest topic of the subtopology that writes
+    it.
+    """
     subtopologies = topology.in_hash_order()
     counts = {
         topic.name: topic.partition_count
@@ -157,7 +159,7 @@ def _repartition_counts(topology: Topology, image: MetadataImage) -> dict[str, i
 
 
 def _widest_known(subtopology: Subtopology, counts: Mapping[str, int], image: MetadataImage) -> int | None:
-    """Of the input topics whose partitions are known so far; others may turn out wider, which Kafka passes over."""
+    """The largest known partition count of the input topics; others may turn out larger, which Kafka ignores."""
     internal = (counts.get(topic.name) for topic in subtopology.repartition_source_topics)
     external = (known.partition_count for name in subtopology.source_topics if (known := image.topics.get(name)))
     return max((count for count in (*internal, *external) if count is not None), default=None)
@@ -177,7 +179,7 @@ def _copartitioned_topics(subtopology: Subtopology, group: CopartitionGroup) -> 
 
 
 def _copartitioned_counts(topology: Topology, topics: list[str], counts: _PartitionCounts) -> dict[str, int]:
-    """Repartition topics of a group follow its source topics, or else the ones which say how many they want."""
+    """Repartition topics of a group follow its source topics, otherwise those that specify a count."""
     sources = [topic for found in topology.subtopologies for topic in found.repartition_source_topics]
     internal = {topic.name for topic in sources}
     fixed = {topic.name for topic in sources if topic.partition_count}
@@ -203,7 +205,7 @@ def _copartitioned_counts(topology: Topology, topics: list[str], counts: _Partit
 
 
 def _one_count(found: Iterable[int], shown: Mapping[str, int]) -> int:
-    """The number which all have; where they differ, the error shows these topics."""
+    """The common count. If counts differ, the error lists these topics."""
     distinct = set(found)
     if len(distinct) > 1:
         pairs = ", ".join(f"{name}={shown[name]}" for name in sorted(shown, key=string_order))
@@ -212,7 +214,7 @@ def _one_count(found: Iterable[int], shown: Mapping[str, int]) -> int:
 
 
 def _changelog_counts(topology: Topology, counts: _PartitionCounts) -> dict[str, int]:
-    """A changelog topic has a partition a task."""
+    """A changelog topic has one partition for each task."""
     decided = {}
     for subtopology in topology.in_hash_order():
         task_count = _task_count(subtopology, counts)
@@ -226,7 +228,7 @@ def _task_count(subtopology: Subtopology, counts: _PartitionCounts) -> int:
     return max(counts.get(topic) for topic in subtopology.input_topics)
 
 
-# --- what there is, and what is missing ---
+# --- existing and missing topics ---
 
 
 def _configured(subtopology: Subtopology, counts: _PartitionCounts) -> ConfiguredSubtopology:
@@ -245,7 +247,9 @@ def _configured(subtopology: Subtopology, counts: _PartitionCounts) -> Configure
 def _missing_internal_topics(
     topology: Topology, subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
 ) -> list[InternalTopic]:
-    """Internal topics which the cluster lacks, in the order of a HashMap; one which is there must fit."""
+    """Internal topics that the cluster lacks, in the order of a HashMap. Raises TopicsMisconfigured where an existing
+    one does not fit.
+    """
     missing: HashMap[str, InternalTopic] = HashMap(string_hash_code)
     for subtopology in subtopologies.values():
         for topics in (subtopology.repartition_source_topics, subtopology.state_changelog_topics):
@@ -296,5 +300,5 @@ def _invalid(text: str) -> Refused:
 
 
 def _failure(text: str) -> Refused:
-    """Where Kafka throws an exception of no meaning to clients."""
+    """For an exception in Kafka that has no error code for clients."""
     return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
