@@ -1,6 +1,6 @@
-"""Settings of the broker which the group coordinator reads, with Kafka's names and defaults (GroupCoordinatorConfig).
+"""Broker settings of the group coordinator, with Kafka's names and defaults (GroupCoordinatorConfig).
 
-A field's name is the property's with dots as underscores: `group.max.size` is `group_max_size`.
+A field's name is the property's with underscores for dots: `group.max.size` is `group_max_size`.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class GroupCoordinatorConfig:
     offsets_retention_check_interval_ms: int = 600_000
     offsets_retention_minutes: int = 10_080
     kafka_version: KafkaVersion = DEFAULT_VERSION
-    """The release as which the coordinator runs; no property of a broker."""
+    """The release whose rules the coordinator follows; not a broker property."""
 
     @property
     def offsets_retention_ms(self) -> int:
@@ -60,9 +60,9 @@ class GroupCoordinatorConfig:
 
 
 def config_of(properties: Mapping[str, Any], kafka_version: KafkaVersion = DEFAULT_VERSION) -> GroupCoordinatorConfig:
-    """The settings of a broker's properties, values as text or as JSON has them; all others at their default.
+    """The settings from broker properties, with values as text or JSON values; all others have their default.
 
-    Raises UnknownSetting for a name which the coordinator does not read and for a value of the wrong kind.
+    Raises UnknownSetting for a name that the coordinator does not read, and for a value of the wrong type.
     """
     defaults = GroupCoordinatorConfig()
     known = {field.name for field in fields(defaults)} - {"kafka_version"}

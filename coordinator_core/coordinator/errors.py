@@ -1,7 +1,7 @@
-"""Errors with which the coordinator answers, as Kafka numbers and words them (org.apache.kafka.common.protocol.Errors).
+"""Errors in the coordinator's responses, with Kafka's codes and messages (org.apache.kafka.common.protocol.Errors).
 
-A command raises `Refused`; the frame turns it into the error of the answer and nothing of the shard changes. Some
-requests (JoinGroup, SyncGroup, one offset among several) carry their error code inside the response instead.
+A command raises `Refused`; it becomes the error of the response, and the shard does not change. Some responses
+(JoinGroup, SyncGroup, one offset among several) carry their error code inside instead.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from coordinator_core.errors import CoreError
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes: those which a group coordinator gives, and all that kafka-python has no name for."""
+    """Kafka's error codes: those that a group coordinator returns, and all for which kafka-python has no name."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -99,11 +99,11 @@ DEFAULT_MESSAGE: Final[Mapping[ErrorCode, str]] = {
         "The share coordinator rejected the request because the share-group state epoch did not match."
     ),
 }
-"""What Kafka says where the code that raised the error said nothing."""
+"""Kafka's messages for errors raised without one."""
 
 
 class Refused(CoreError):
-    """A request is answered with an error. `code` is Kafka's; the text is Kafka's own where it has one."""
+    """A request is answered with an error. `code` is Kafka's; the message is Kafka's own if it has one."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code
@@ -115,7 +115,7 @@ class Refused(CoreError):
 
 
 class UnknownOperation(CoreError):
-    """No module of this coordinator serves the operation, or serves it for groups of this type."""
+    """No module of this coordinator serves the operation, or not for groups of this type."""
 
 
 _WRITE_FAILURE: Final[Mapping[ErrorCode, ErrorCode]] = {

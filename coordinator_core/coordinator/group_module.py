@@ -1,4 +1,4 @@
-"""What a group type brings along (see the docstring of the package)."""
+"""The interface of a group type (see the docstring of the package)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from coordinator_core.state_dump import Json
 
 @dataclass(frozen=True, slots=True)
 class GroupModule:
-    """What one group type brings along. See the docstring of the package."""
+    """What one group type provides. See the docstring of the package."""
 
     name: str
     commands: Mapping[str, Command] = field(default_factory=dict)

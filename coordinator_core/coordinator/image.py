@@ -1,4 +1,4 @@
-"""What the coordinator knows of topics (MetadataImage): names, ids and partition counts."""
+"""The coordinator's view of topics (MetadataImage): names, ids and partition counts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """All topics at one version of the cluster's metadata. `version` goes up with every change."""
+    """All topics at one version of the cluster's metadata. `version` increases with every change."""
 
     topics: Map[str, Topic] = field(default_factory=Map)
     names: Map[str, str] = field(default_factory=Map)
@@ -30,11 +30,11 @@ class MetadataImage:
         return None if name is None else self.topics.get(name)
 
     def with_topic(self, topic: Topic) -> "MetadataImage":
-        """The next image, with a topic made or changed."""
+        """The next image, with a topic created or changed."""
         return replace(self._without(topic.name), version=self.version + 1)._with(topic)
 
     def without_topic(self, name: str) -> "MetadataImage":
-        """The next image, with a topic deleted. Absence is fine."""
+        """The next image, with a topic deleted. An unknown topic is fine."""
         return replace(self._without(name), version=self.version + 1)
 
     def _with(self, topic: Topic) -> "MetadataImage":
@@ -50,7 +50,7 @@ class MetadataImage:
 
 
 def image_of(topics: Iterable[Topic], version: int = 0) -> MetadataImage:
-    """The image which holds these topics."""
+    """The image with these topics."""
     image = MetadataImage()
     for topic in topics:
         image = image.with_topic(topic)

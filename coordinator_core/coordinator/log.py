@@ -1,4 +1,4 @@
-"""Where a coordinator's records go."""
+"""The log to which a coordinator appends its records."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,21 +7,23 @@ from coordinator_core.coordinator.records import NO_PRODUCER, AppendedRecord, Co
 
 
 class Log(Protocol):
-    """Where records go. `append` gives the offset of the first one, or raises Refused: then nothing was written."""
+    """Where records are appended. `append` returns the offset of the first one, or raises Refused: then nothing was
+    written.
+    """
 
     def append(self, records: Sequence[CoordinatorRecord], producer: Producer, timestamp_ms: int) -> int: ...
 
     def append_one(self, record: CoordinatorRecord, timestamp_ms: int) -> int:
-        """As `append`, for one record of an operation whose records need not be in one batch."""
+        """Like `append`, for one record of an operation whose records need not be in one batch."""
         ...
 
     def append_marker(self, producer: Producer, timestamp_ms: int, *, committed: bool) -> int:
-        """As `append`, for a transaction marker, which takes one offset."""
+        """Like `append`, for a transaction marker, which takes one offset."""
         ...
 
 
 class CountingLog:
-    """A log that keeps the records as they are, and its offsets. `next_offset` is where the next record goes."""
+    """A log in memory that counts offsets. `next_offset` is the offset of the next record."""
 
     def __init__(self, next_offset: int = 0) -> None:
         self.next_offset = next_offset

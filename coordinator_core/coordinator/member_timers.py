@@ -1,16 +1,16 @@
-"""Timers of members of all modern groups: keys, which are Kafka's (GroupMetadataManager), and back-off."""
+"""Timers of members of all modern groups: their keys, which are Kafka's (GroupMetadataManager), and the back-off."""
 
 from typing import Final
 
 RETRY_BACKOFF_MS: Final = 500
-"""A member which could not be fenced, for the log refused, is tried again (CoordinatorTimerImpl)."""
+"""If the log refused to fence a member, it is retried after this time (CoordinatorTimerImpl)."""
 
 
 def session_key(group_id: str, member_id: str) -> str:
-    """Key of the timer which finds a member dead."""
+    """Key of the timer for a member's session."""
     return f"session-timeout-{group_id}-{member_id}"
 
 
 def rebalance_key(group_id: str, member_id: str) -> str:
-    """Key of the timer which finds that a member has not given up its partitions or tasks."""
+    """Key of the timer for a member that has to revoke partitions or tasks."""
     return f"rebalance-timeout-{group_id}-{member_id}"

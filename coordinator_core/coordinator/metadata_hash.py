@@ -1,8 +1,8 @@
-"""The hash of topic metadata which modern groups keep, to see that a topic they read was made, grown or deleted.
+"""The hash of topic metadata in modern groups, by which they notice that a topic was created, enlarged or deleted.
 
-Kafka hashes with XXH3 (64 bits, seed 0, default secret) over what hash4j's streams put: numbers little-endian, texts as
-UTF-16 units followed by their count (org.apache.kafka.coordinator.group.Utils.computeTopicHash, computeGroupHash).
-Racks of replicas would follow each partition's number; our image of the cluster has none.
+Kafka hashes with XXH3 (64 bits, seed 0, default secret) over the bytes of hash4j's streams: numbers little-endian, text
+as UTF-16 code units followed by their count (org.apache.kafka.coordinator.group.Utils.computeTopicHash,
+computeGroupHash). Racks of replicas would follow each partition's number; this image of the cluster has none.
 """
 
 import struct
@@ -19,7 +19,7 @@ TOPIC_CACHE_SIZE: Final = 65_536
 
 
 def metadata_hash(image: MetadataImage, topic_names: Iterable[str]) -> int:
-    """Signed 64-bit hash of those of the topics which exist; 0 where none does (computeGroupHash)."""
+    """Signed 64-bit hash of the existing ones of these topics; 0 if none exists (computeGroupHash)."""
     topics = [topic for name in sorted(set(topic_names), key=string_order) if (topic := image.topics.get(name))]
     if not topics:
         return 0
@@ -57,11 +57,11 @@ SECRET: Final = bytes.fromhex(
 LONG_FROM_BYTES: Final = 241
 STRIPE_BYTES: Final = 64
 STRIPES_A_BLOCK: Final = 16
-"""As many as the secret has steps of eight bytes before its last stripe."""
+"""The number of eight-byte steps of the secret before its last stripe."""
 
 
 def xxh3_64(data: bytes) -> int:
-    """XXH3 of the bytes, unsigned, with seed 0: what XXH3_64bits of xxHash gives."""
+    """XXH3 of the bytes, unsigned, with seed 0: XXH3_64bits of xxHash."""
     length = len(data)
     if length >= LONG_FROM_BYTES:
         return _hash_long(data)
@@ -120,7 +120,7 @@ def _hash_long(data: bytes) -> int:
         _accumulate(columnar_states, data, STRIPE_BYTES * stripe, 8 * step)
         if step == STRIPES_A_BLOCK - 1:
             _scramble(columnar_states)
-    # the last 64 bytes, be they a stripe of their own or not
+    # the last 64 bytes, whether or not they are a full stripe
     _accumulate(columnar_states, data, len(data) - STRIPE_BYTES, len(SECRET) - STRIPE_BYTES - 7)
     total = len(data) * PRIME_64[0]
     for pair in range(0, 8, 2):
@@ -130,7 +130,7 @@ def _hash_long(data: bytes) -> int:
 
 
 def _accumulate(columnar_states: list[int], data: bytes, position: int, secret_position: int) -> None:
-    """Take one stripe of 64 bytes into the eight columnar replays."""
+    """Add one stripe of 64 bytes to the eight accumulators."""
     values = struct.unpack_from("<8Q", data, position)
     keys = struct.unpack_from("<8Q", SECRET, secret_position)
     for columnar, (value, key) in enumerate(zip(values, keys, strict=True)):
@@ -140,7 +140,7 @@ def _accumulate(columnar_states: list[int], data: bytes, position: int, secret_p
 
 
 def _scramble(columnar_states: list[int]) -> None:
-    """Stir the columnar replays after a block."""
+    """Scramble the accumulators after a block."""
     keys = struct.unpack_from("<8Q", SECRET, len(SECRET) - STRIPE_BYTES)
     for columnar, key in enumerate(keys):
         columnar_states[columnar] = (columnar_states[columnar] ^ columnar_states[columnar] >> 47 ^ key) * PRIME_32[
@@ -166,7 +166,7 @@ def _avalanche(value: int) -> int:
 
 
 def _avalanche_64(value: int) -> int:
-    """The finish of the older XXH64, which the shortest inputs get."""
+    """The final mix of the older XXH64, which is used for the shortest inputs."""
     value = (value ^ value >> 33) * PRIME_64[1] & MASK_64
     value = (value ^ value >> 29) * PRIME_64[2] & MASK_64
     return value ^ value >> 32

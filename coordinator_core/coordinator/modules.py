@@ -1,4 +1,4 @@
-"""The group types which a coordinator serves: one line each."""
+"""The group types that a coordinator serves, one line each."""
 
 from typing import Final
 
@@ -16,4 +16,4 @@ MODULES: Final[tuple[GroupModule, ...]] = (
     share.MODULE,
     streams.MODULE,
 )
-"""In the order in which they learn of a load: it decides ties between timers set there."""
+"""In the order in which they are called after a load: it decides ties between timers set there."""

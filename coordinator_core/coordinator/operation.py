@@ -1,4 +1,6 @@
-"""One operation of a coordinator: what it may use (`Context`), decides (`Result`); what the step gave (`Outcome`)."""
+"""One operation of a coordinator: what it may use (`Context`), decides (`Result`), and the outcome of the step
+(`Outcome`).
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,26 +20,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who sends the request."""
+    """The client that sends the request."""
 
     client_id: str = "client"
     client_host: str = "/127.0.0.1"
 
 
 OnAppend = Callable[["Context", Refused | None], None]
-"""Called with None once the records are in the log and replayed, else with the error of the append."""
+"""Called with None once the records are in the log and replayed, otherwise with the error of the append."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a command decides: records in order, response (None: it comes later, by `Context.complete`)."""
+    """The decision of a command: records in order, and the response (None: it comes later, by `Context.complete`)."""
 
     records: tuple[CoordinatorRecord, ...] = ()
     response: Any = None
     producer: Producer = NO_PRODUCER
     on_append: OnAppend | None = None
     is_atomic: bool = True
-    """All records go into one batch. Where False, as many as fit: each is replayed before the next is appended."""
+    """Whether all records go into one batch. If False, each is replayed before the next is appended."""
 
 
 NOTHING: Final = Result()
@@ -49,7 +51,7 @@ Function = Callable[..., Result]
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The answer to an earlier request, or to this one."""
+    """The response to an earlier request, or to this one."""
 
     request_id: int
     response: Any
@@ -57,7 +59,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """A timer that ran. Its records start at `first_record` among those of the step."""
+    """A timer that ran. Its records begin at index `first_record` of the step's records."""
 
     key: str
     at_ms: int
@@ -66,7 +68,7 @@ class Fired:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """An `on_append` which waits until the records are committed, where the coordinator defers them."""
+    """An `on_append` that waits until the records are committed, where the coordinator defers it."""
 
     context: "Context"
     on_append: OnAppend
@@ -74,7 +76,7 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that one step gave. At most one of `response` and `error` is there."""
+    """The results of one step. At most one of `response` and `error` is set."""
 
     response: Any = None
     error: Refused | None = None
@@ -95,7 +97,7 @@ class Task:
 
 
 class OutcomeBuilder:
-    """What the operations of one step gave so far."""
+    """Collects the results of the operations of one step."""
 
     def __init__(self) -> None:
         self.records: list[AppendedRecord] = []
@@ -117,7 +119,7 @@ class OutcomeBuilder:
 
 
 class Coordinator(Protocol):
-    """What an operation may use of the coordinator (`shard.GroupCoordinator`) that serves it."""
+    """The part of the serving coordinator (`shard.GroupCoordinator`) that an operation may use."""
 
     @property
     def shard(self) -> CoordinatorShard:
@@ -146,21 +148,21 @@ class Coordinator(Protocol):
 
     @property
     def timers(self) -> Timers:
-        """What is to run later."""
+        """The timers."""
         ...
 
     @property
     def tasks(self) -> dict[str, "Task"]:
-        """Background tasks which are queued, by key."""
+        """Queued background tasks, by key."""
         ...
 
     @property
     def classic_groups(self) -> dict[str, LiveClassicGroup]:
-        """Classic groups as they are live, by group id."""
+        """Live classic groups, by group id."""
         ...
 
     def group(self, group_id: str) -> Any:
-        """The group that the id has now, or None."""
+        """The group that has the id now, or None."""
         ...
 
     def group_ids(self) -> list[str]:
@@ -168,7 +170,7 @@ class Coordinator(Protocol):
         ...
 
     def live(self, kind: type[T]) -> T:
-        """The one object of this class which a group type keeps in memory."""
+        """The only object of this class, which a group type keeps in memory."""
         ...
 
     def command(self, operation: str) -> "Command":
@@ -176,7 +178,7 @@ class Coordinator(Protocol):
         ...
 
     def rules_of(self, group: Any) -> "GroupRules[Context]":
-        """What the shared operations ask of a group of this type; raises UnknownOperation."""
+        """The rules for operations on all group types, for this group's type; raises UnknownOperation."""
         ...
 
     def forget_group(self, group_id: str) -> None:
@@ -188,12 +190,12 @@ class Coordinator(Protocol):
         ...
 
     def retry(self, timer: Timer) -> None:
-        """Run a timer again after its back-off, where it has one."""
+        """Run a timer again after its back-off, if it has one."""
         ...
 
 
 class Context:
-    """What one operation may use: the coordinator, the time, who asks, and where answers and timers go."""
+    """What one operation may use: the coordinator, the time, the client, and where responses and timers go."""
 
     def __init__(
         self,
@@ -224,7 +226,7 @@ class Context:
         return self.coordinator.config
 
     def group_setting(self, group_id: str, name: str) -> int:
-        """A setting of one group, such as `share_session_timeout_ms`; the broker's where the group has none."""
+        """A setting of one group, such as `share_session_timeout_ms`; otherwise that of the broker."""
         settings = self.coordinator.group_settings.get(group_id)
         if settings is not None and name in settings:
             return settings[name]
@@ -237,7 +239,7 @@ class Context:
         return self.coordinator.image
 
     def group(self, group_id: str) -> Any:
-        """The group that the id has now: a LiveClassicGroup or the state of another type, or None."""
+        """The group that has the id now: a LiveClassicGroup, the state of another type, or None."""
         return self.coordinator.group(group_id)
 
     def command(self, operation: str) -> Command:
@@ -251,28 +253,30 @@ class Context:
     def schedule(
         self, key: str, delay_ms: int, name: str, *arguments: object, retry_backoff_ms: int | None = None
     ) -> None:
-        """Run the timer function `name` with the arguments in `delay_ms`; replaces the timer of the same key."""
+        """Run the timer function `name` with the arguments in `delay_ms`; replaces the timer with the same key."""
         self.coordinator.timers.schedule(
             key, self.now_ms + delay_ms, name, arguments, retry_backoff_ms=retry_backoff_ms
         )
 
     def cancel(self, key: str) -> None:
-        """Forget the timer of this key."""
+        """Remove the timer with this key."""
         self.coordinator.timers.cancel(key)
 
     def schedule_task(self, key: str, name: str, *arguments: object) -> bool:
-        """Queue a background task; False where one with this key is queued already."""
+        """Queue a background task; False if one with this key is queued already."""
         if key in self.coordinator.tasks:
             return False
         self.coordinator.tasks[key] = Task(key, name, arguments)
         return True
 
     def complete(self, request_id: int, response: Any) -> None:
-        """Answer a request that waited, or this one."""
+        """Answer a waiting request, or this one."""
         self._step.completed.append(Completed(request_id, response))
 
     def apply(self, result: Result) -> None:
-        """Append and replay what an operation decided, and tell it. Raises Refused where the log refused."""
+        """Append and replay the records of an operation, and call its `on_append`. Raises Refused where the log
+        refused.
+        """
         try:
             self._step.records.extend(self.coordinator.append(result, self.now_ms))
         except Refused as refused:
@@ -280,7 +284,7 @@ class Context:
             if result.on_append is not None:
                 result.on_append(self, answer)
                 if result.response is None:
-                    return  # who asked is answered by `on_append`
+                    return  # `on_append` answers the request
             raise answer from refused
         if result.on_append is None:
             return
@@ -290,9 +294,9 @@ class Context:
             result.on_append(self, None)
 
     def resumed(self, now_ms: int) -> "Context":
-        """The same operation at a later time: what it gives from now on is another step."""
+        """The same operation at a later time; its further results belong to another step."""
         return Context(self.coordinator, now_ms, self.api_version, self.client, self.request_id, self.new_uuid)
 
     def outcome(self, response: Any, error: Refused | None) -> Outcome:
-        """The step, with what the request itself is answered."""
+        """The results of the step, with the response or error for the request itself."""
         return self._step.outcome(response, error)

@@ -1,6 +1,6 @@
-"""Records which commands write: key, value and the version of the value (CoordinatorRecord).
+"""Records that commands write: key, value and the version of the value (CoordinatorRecord).
 
-`CoordinatorRecord` knows nothing of bytes; `encode_record` makes them, for a log and for comparisons.
+`CoordinatorRecord` has no bytes; `encode_record` makes them, for a log and for comparisons.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from schemas.consumer_offsets import TOPIC, RecordType
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord:
-    """One record. `value` None is a tombstone; `value_version` then means nothing."""
+    """One record. A `value` of None is a tombstone; `value_version` then has no meaning."""
 
     record_type: RecordType
     key: Struct
@@ -22,7 +22,7 @@ class CoordinatorRecord:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Whose transaction the records belong to."""
+    """The producer whose transaction the records belong to."""
 
     producer_id: int
     producer_epoch: int
@@ -34,7 +34,7 @@ NO_PRODUCER: Final = Producer(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class AppendedRecord:
-    """A record with its place in the log. All records of one operation have one timestamp."""
+    """A record with its log offset. All records of one operation have the same timestamp."""
 
     offset: int
     timestamp_ms: int
@@ -43,7 +43,7 @@ class AppendedRecord:
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    """(key, value) as the log holds them; None is the value of a tombstone."""
+    """(key, value) as bytes in the log; the value of a tombstone is None."""
     key = encode_key(TOPIC, record.record_type, record.key)
     if record.value is None:
         return key, None

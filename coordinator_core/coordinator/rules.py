@@ -1,6 +1,6 @@
-"""What operations shared by all group types ask of a group (Kafka's interface Group).
+"""The rules of a group for operations shared by all group types (Kafka's interface Group).
 
-Each group type gives one `GroupRules`, by the class of its state; see `GroupModule.rules`.
+Each group type provides one `GroupRules`, by the class of its state; see `GroupModule.rules`.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,16 @@ Context_contra = TypeVar("Context_contra", contravariant=True)
 
 
 class BaseTimestamp(Protocol):
-    """From when the retention of a committed offset counts, epoch milliseconds (OffsetExpirationCondition)."""
+    """From when the retention of a committed offset counts, in epoch milliseconds (OffsetExpirationCondition)."""
 
     def __call__(self, committed: CommittedOffset, /) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitter:
-    """Who commits: `generation_id_or_member_epoch` is negative for an admin client or a stand-alone consumer."""
+    """The sender of a commit. `generation_id_or_member_epoch` is negative for an admin client or a stand-alone
+    consumer.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -31,7 +33,7 @@ class OffsetCommitter:
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """One line of ListGroups."""
+    """One entry of ListGroups."""
 
     group_id: str
     protocol_type: str
@@ -40,15 +42,15 @@ class ListedGroup:
 
 
 class CheckPartition(Protocol):
-    """Raises Refused, for the whole commit, where it may not be for (topic name, topic id, partition)."""
+    """Raises Refused, for the whole commit, if (topic name, topic id, partition) may not be committed."""
 
     def __call__(self, topic: str, topic_id: str, partition: int, /) -> None: ...
 
 
 class GroupRules(Protocol[Context_contra]):
-    """One group type's answers. `group` is the object that `Context.group` gave.
+    """The rules of one group type. `group` is the object returned by `Context.group`.
 
-    `Context_contra` is `operation.Context`: a context leads to the rules, so they do not import it.
+    `Context_contra` is `operation.Context`: this module cannot import it, because the context uses the rules.
     """
 
     type_name: str
@@ -57,23 +59,23 @@ class GroupRules(Protocol[Context_contra]):
     def validate_offset_commit(
         self, context: Context_contra, group: Any, committer: OffsetCommitter
     ) -> CheckPartition | None:
-        """Raise Refused, or say how each partition is to be checked (None: all are fine)."""
+        """Raise Refused, or return the check for each partition (None: all are allowed)."""
         ...
 
     def validate_offset_fetch(self, group: Any, member_id: str | None, member_epoch: int) -> None:
-        """Raise Refused where a member may not read offsets."""
+        """Raise Refused if a member may not read offsets."""
         ...
 
     def validate_offset_delete(self, group: Any) -> None:
-        """Raise Refused where OffsetDelete is not for this group."""
+        """Raise Refused if OffsetDelete is not possible for this group."""
         ...
 
     def validate_delete_group(self, group: Any) -> None:
-        """Raise Refused where the group may not be deleted."""
+        """Raise Refused if the group may not be deleted."""
         ...
 
     def tombstones(self, context: Context_contra, group: Any) -> tuple[CoordinatorRecord, ...]:
-        """The records which delete the group, in order."""
+        """The records that delete the group, in order."""
         ...
 
     def is_subscribed_to(self, group: Any, topic: str) -> bool:
@@ -81,7 +83,7 @@ class GroupRules(Protocol[Context_contra]):
         ...
 
     def is_empty(self, group: Any) -> bool:
-        """Whether the group has no members, and goes with its last offset."""
+        """Whether the group has no members, so that it is deleted with its last offset."""
         ...
 
     def should_expire(self, group: Any) -> bool:
@@ -93,9 +95,9 @@ class GroupRules(Protocol[Context_contra]):
         ...
 
     def refresh_on_commit(self, context: Context_contra, group: Any, member_id: str) -> None:
-        """Count an accepted commit as a sign of life of the member, where the type does so."""
+        """Restart the session of the member for an accepted commit, if the group type does so."""
         ...
 
     def listed(self, group: Any) -> ListedGroup:
-        """The line of ListGroups."""
+        """The group's entry in ListGroups."""
         ...

@@ -1,6 +1,6 @@
-"""What is checked before a request reaches a coordinator partition (GroupCoordinatorService).
+"""Checks before a request reaches a coordinator partition (GroupCoordinatorService).
 
-The checks need the settings only. Kafka makes them on the broker which takes the request; commands rely on them.
+The checks need only the settings. Kafka makes them on the broker that receives the request; commands rely on them.
 """
 
 from typing import Any, Final
@@ -32,10 +32,10 @@ CLASSIC_RESPONSES: Final[dict[type, Any]] = {
 
 
 def refusal(request: Any, config: GroupCoordinatorConfig, *, api_version: int = -1) -> Any:
-    """The response to a request which no coordinator is to see, or None where there is nothing to object.
+    """The response to an invalid request, which must not reach a coordinator, or None.
 
-    Requests of members need a group id: the empty one is for stand-alone consumers that only commit. A session
-    time-out has to be within the broker's bounds.
+    Requests of members need a group id: the empty one is for stand-alone consumers that only commit. A session timeout
+    must be within the broker's bounds.
     """
     if isinstance(request, JoinGroupRequest):
         code = _join_code(request, config)

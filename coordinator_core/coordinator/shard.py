@@ -42,11 +42,11 @@ T = TypeVar("T")
 OFFSET_RECORD_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 
 REPLACED_GROUPS_MAX: Final = 1024
-"""More groups than one batch which is still on its way takes away."""
+"""More groups than one unwritten batch deletes."""
 
 
 class GroupCoordinator:
-    """One coordinator partition. Every call takes the time: a coordinator has no clock."""
+    """One coordinator partition. Every call gets the time: a coordinator has no clock."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class GroupCoordinator:
 
     @property
     def operations(self) -> frozenset[str]:
-        """Names of the operations which the modules serve."""
+        """Names of the operations that the modules serve."""
         return frozenset(self._commands)
 
     def handle(
@@ -99,7 +99,7 @@ class GroupCoordinator:
         request_id: int = -1,
         new_uuid: str = "",
     ) -> Outcome:
-        """Serve one request. `request_id` names it in `Completed`; `new_uuid` ends the member id which it may need.
+        """Serve one request. `request_id` identifies it in `Completed`; `new_uuid` is the suffix of a new member id.
 
         Raises UnknownOperation where no module serves it; errors of the request itself are in the outcome.
         """
@@ -116,7 +116,7 @@ class GroupCoordinator:
         return context.outcome(response, error)
 
     def advance(self, now_ms: int, *, timers_max: int | None = None) -> Outcome:
-        """Run the timers that are due by `now_ms`, each at its own deadline, or now where that is past.
+        """Run the timers that are due by `now_ms`, each at its own deadline, or now if that has passed.
 
         All of them, or `timers_max` at most.
         """
@@ -137,7 +137,7 @@ class GroupCoordinator:
         return step.outcome()
 
     def resume(self, parked: Parked, error: Refused | None, *, now_ms: int) -> Outcome:
-        """The records which `parked` waits for are committed (error None), or lost."""
+        """Continue `parked`: its records are committed (error None) or lost."""
         self.now_ms = max(self.now_ms, now_ms)
         context = parked.context.resumed(now_ms)
         answer = None if error is None else Refused(answer_for_append_error(error.code))
@@ -148,9 +148,9 @@ class GroupCoordinator:
         return context.outcome(None, None)
 
     def revert(self, shard: CoordinatorShard) -> None:
-        """Back to an earlier state: the log refused the records which came after. Timers stay, as in Kafka.
+        """Restore an earlier state, because the log refused the later records. Timers stay, as in Kafka.
 
-        A live classic group which no record tells of any more stays while it has members: `on_append` ends it.
+        A live classic group that is in no record any more stays while it has members: `on_append` removes it.
         """
         undone, self.shard = self.shard.groups.groups, shard
         for group_id, group in shard.groups.groups.items():
@@ -163,7 +163,7 @@ class GroupCoordinator:
                 del self.classic_groups[group_id]
 
     def run_tasks(self, now_ms: int) -> Outcome:
-        """Run the background tasks which are queued, in the order of scheduling; each sees what those before gave."""
+        """Run the queued background tasks, in the order of scheduling; each sees the results of those before."""
         self.now_ms = max(self.now_ms, now_ms)
         step = OutcomeBuilder()
         for task in tuple(self.tasks.values()):
@@ -177,14 +177,14 @@ class GroupCoordinator:
         return step.outcome()
 
     def end_transaction(self, producer: Producer, *, committed: bool, now_ms: int) -> int:
-        """Write a transaction marker and replay it; gives its offset."""
+        """Write a transaction marker and replay it. Returns its offset."""
         self.now_ms = max(self.now_ms, now_ms)
         offset = self.log.append_marker(producer, now_ms, committed=committed)
         self.shard = replay_end_transaction_marker(self.shard, producer.producer_id, committed=committed)
         return offset
 
     def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], *, now_ms: int) -> None:
-        """Take a new metadata image; `changed_topics` are names of topics made, grown or deleted."""
+        """Apply a new metadata image. `changed_topics`: names of topics created, enlarged or deleted."""
         self.now_ms = max(self.now_ms, now_ms)
         self.image = image
         context = Context(self, now_ms)
@@ -193,7 +193,8 @@ class GroupCoordinator:
                 module.on_metadata(context, frozenset(changed_topics))
 
     def reload(self, *, now_ms: int) -> None:
-        """Lose all that no record tells, as when another broker takes over: who waited for an answer gets none."""
+        """Lose everything that is in no record, like when another broker takes over: waiting requests get no
+        response."""
         self.now_ms = max(self.now_ms, now_ms)
         self.timers = Timers()
         self.tasks = {}
@@ -217,15 +218,15 @@ class GroupCoordinator:
     def forget_group(self, group_id: str) -> None:
         """Drop a group from memory without a record, so that a reload brings it back.
 
-        No rule asks for this: it is what Kafka 4.3.1 does to an empty group of another type when a JoinGroup with a
-        member id comes, and what clients then see is part of its behaviour (classicGroupJoinToClassicGroup).
+        No rule requires this: Kafka 4.3.1 does it to an empty group of another type at a JoinGroup with a member id,
+        and the effect is visible to clients (classicGroupJoinToClassicGroup).
         """
         groups = self.shard.groups.groups
         self._forgotten[group_id] = groups[group_id]
         self.shard = replace(self.shard, groups=replace(self.shard.groups, groups=groups.delete(group_id)))
 
     def unload(self, *, now_ms: int) -> Outcome:
-        """Another broker takes over: answers pending requests, and nothing runs any more. Only `reload` may follow."""
+        """Another broker takes over: answer pending requests, and stop. Only `reload` may follow."""
         context = Context(self, max(self.now_ms, now_ms))
         for module in self.modules:
             if module.on_unloaded is not None:
@@ -235,7 +236,7 @@ class GroupCoordinator:
         return context.outcome(None, None)
 
     def live(self, kind: type[T]) -> T:
-        """The one object of this class which a group type keeps in memory; made by `kind()` when first asked for."""
+        """The only object of this class, which a group type keeps in memory; created by `kind()` on demand."""
         found = self._live.get(kind)
         if not isinstance(found, kind):
             found = kind()
@@ -258,14 +259,14 @@ class GroupCoordinator:
         return command
 
     def rules_of(self, group: Any) -> GroupRules[Context]:
-        """What the shared operations ask of a group of this type; raises UnknownOperation."""
+        """The rules for operations on all group types, for this group's type; raises UnknownOperation."""
         rules = self.rules.get(type(group))
         if rules is None:
             raise UnknownOperation(f"no rules for groups of {type(group).__name__}")
         return rules
 
     def dump(self) -> dict[str, Json]:
-        """Group id -> dump, as `state_dump.dump_shard`; classic groups, and what modules add, as they are live."""
+        """Group id -> dump, like `state_dump.dump_shard`, with live classic groups and the additions of modules."""
         dumps = dump_shard(self.shard)
         for group_id, group in self.classic_groups.items():
             dumps.setdefault(group_id, {})["group"] = group.dump()
@@ -293,7 +294,7 @@ class GroupCoordinator:
         return appended
 
     def _append_each(self, records: tuple[CoordinatorRecord, ...], now_ms: int) -> list[AppendedRecord]:
-        """Append and replay one by one. Where the log raises Refused, what a batch before took stays."""
+        """Append and replay records one by one. If the log raises Refused, records in earlier batches stay."""
         appended = []
         for record in records:
             entry = AppendedRecord(self.log.append_one(record, now_ms), now_ms, record)
@@ -303,7 +304,7 @@ class GroupCoordinator:
         return appended
 
     def _follow(self, appended: list[AppendedRecord]) -> None:
-        """Bring the live classic groups in line with the groups that the records made, changed or removed."""
+        """Update the live classic groups after the records created, changed or removed groups."""
         for entry in appended:
             key = entry.record.key
             is_offset = entry.record.record_type in OFFSET_RECORD_TYPES
@@ -319,7 +320,7 @@ class GroupCoordinator:
                     del self._replaced[next(iter(self._replaced))]
 
     def retry(self, timer: Timer) -> None:
-        """Run a timer again after its back-off, where it has one (CoordinatorTimerImpl)."""
+        """Run a timer again after its back-off, if it has one (CoordinatorTimerImpl)."""
         if timer.retry_backoff_ms is not None:
             self.timers.schedule(
                 timer.key,
@@ -331,7 +332,7 @@ class GroupCoordinator:
 
 
 def _merged(tables: Iterable[Mapping[K, T]]) -> dict[K, T]:
-    """One table of several. A key in two of them is a mistake of who wrote the modules."""
+    """Merge tables. A key in two of them is an error in the modules."""
     merged: dict[K, T] = {}
     for table in tables:
         twice = merged.keys() & table.keys()
@@ -355,7 +356,7 @@ def _replayed(shard: CoordinatorShard, entry: AppendedRecord, version: KafkaVers
 
 
 def _retry_where_lost(timer: Timer, context: Context, error: Refused | None) -> None:
-    """Once the coordinator is no more the one of its partition, its timers are nobody's."""
+    """Retry a timer whose records were lost, unless the coordinator no longer coordinates its partition."""
     if error is not None and error.code is not ErrorCode.NOT_COORDINATOR:
         context.coordinator.retry(timer)
 

@@ -1,6 +1,6 @@
-"""Timers of a coordinator (CoordinatorTimer): one a key, run in the order of deadline, then of scheduling.
+"""Timers of a coordinator (CoordinatorTimer): one for each key, run in the order of deadline, then of scheduling.
 
-A timer names the function to run instead of holding it, so that the set of timers can be printed, compared and kept.
+A timer has the name of the function to run instead of the function, so that timers can be printed, compared and saved.
 """
 
 import heapq
@@ -10,24 +10,24 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """`name` and `arguments` say which timer function of which group type runs once the clock is at `deadline_ms`."""
+    """`name` and `arguments`: the timer function of a group type that runs once the clock reaches `deadline_ms`."""
 
     key: str
     deadline_ms: int
     sequence: int
-    """Position in the order of scheduling: it decides between equal deadlines."""
+    """Order of scheduling; it decides between equal deadlines."""
     name: str
     arguments: tuple[object, ...]
     retry_backoff_ms: int | None = None
-    """Run again after so long where the log refused what the timer wrote; None: it is dropped."""
+    """The timer runs again after this time if the log refused its records; None: it is dropped."""
 
 
 STALE_ENTRIES_MAX: Final = 1024
-"""Entries of replaced and cancelled timers which are kept, beyond as many as there are timers, before a clean-up."""
+"""How many entries of replaced and cancelled timers are kept, beyond the number of timers, before a clean-up."""
 
 
 class Timers:
-    """All timers of one coordinator. Deterministic: no clock of its own, no hash order."""
+    """All timers of one coordinator. Deterministic: no clock, no hash order."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, Timer] = {}
@@ -43,7 +43,7 @@ class Timers:
         *,
         retry_backoff_ms: int | None = None,
     ) -> None:
-        """Set the timer of this key; the one it had is cancelled."""
+        """Set the timer with this key; the previous one is cancelled."""
         self._scheduled_count += 1
         timer = Timer(key, deadline_ms, self._scheduled_count, name, arguments, retry_backoff_ms)
         self._by_key[key] = timer
@@ -53,15 +53,15 @@ class Timers:
             heapq.heapify(self._heap)
 
     def cancel(self, key: str) -> None:
-        """Forget the timer of this key. Absence is fine."""
+        """Remove the timer with this key. An unknown key is fine."""
         self._by_key.pop(key, None)
 
     def get(self, key: str) -> Timer | None:
-        """The timer of this key, or None."""
+        """The timer with this key, or None."""
         return self._by_key.get(key)
 
     def pop_due(self, now_ms: int) -> Timer | None:
-        """Take the next timer whose deadline is `now_ms` or earlier, or None."""
+        """Remove and return the next timer whose deadline is `now_ms` or earlier, or None."""
         while self._heap and self._heap[0][0] <= now_ms:
             _, sequence, key = heapq.heappop(self._heap)
             timer = self._by_key.get(key)
@@ -82,7 +82,7 @@ class Timers:
 
     @property
     def entry_count(self) -> int:
-        """Entries in memory: timers, and what is left of replaced and cancelled ones."""
+        """Entries in memory: timers, and remaining entries of replaced and cancelled ones."""
         return len(self._heap)
 
     def __len__(self) -> int:

@@ -1,9 +1,10 @@
-"""Records of several operations in one batch (CoordinatorRuntime.CoordinatorBatch): what goes together, and when.
+"""Records of several operations in one batch (CoordinatorRuntime.CoordinatorBatch): which ones share a batch, and when
+it is written.
 
 A batch is written when it is full, before and after a transactional operation, before a marker, and otherwise
 
-* with `linger_ms` None once all operations that were queued when it began have run (adaptive, Kafka's default -1);
-* with `linger_ms` 0 after every operation; with more, so long after it began.
+* with `linger_ms` None, once all operations that were queued when it began have run (adaptive, Kafka's default -1);
+* with `linger_ms` 0, after every operation; with a greater value, that long after it began.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,10 +20,10 @@ from coordinator_core.log.compression import Codec
 from coordinator_core.log.kernels import HEADER_BYTES_V2
 
 Encode = Callable[[Any], tuple[bytes, bytes | None]]
-"""A record's key and value, as the log holds them."""
+"""A record's key and value as bytes in the log."""
 
 COORDINATOR_BASE_SEQUENCE: Final = 0
-"""Coordinators write 0 even without a producer id (MemoryRecordsBuilder is given 0)."""
+"""Coordinators write 0 even without a producer id (MemoryRecordsBuilder gets 0)."""
 
 COMPRESSION_ESTIMATION_FACTOR: Final = np.float32(1.05)
 """MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR, with its estimated ratio of 1."""
@@ -53,21 +54,21 @@ class PendingBatch:
     records: list[Record] = field(default_factory=list)
     record_bytes: int = 0
     waiting: list[Any] = field(default_factory=list)
-    """Who is answered once it is committed, or lost."""
+    """Operations to answer once it is committed, or lost."""
 
     @property
     def next_offset(self) -> int:
-        """The offset of the record which would come next."""
+        """The offset of the next record."""
         return self.base_offset + len(self.records)
 
     @property
     def is_transactional(self) -> bool:
-        """It belongs to a transaction, and goes alone."""
+        """Whether it belongs to a transaction, and so has only that transaction's records."""
         return self.producer != NO_PRODUCER
 
 
 class Batcher:
-    """Gathers the records of one coordinator. To a `GroupCoordinator` it is the log."""
+    """Collects the records of one coordinator. A `GroupCoordinator` uses it as its log."""
 
     def __init__(
         self,
@@ -84,7 +85,9 @@ class Batcher:
         linger_ms: int | None = None,
         codec_id: int = Codec.NONE,
     ) -> None:
-        """`write` appends a batch and returns the log's end offset, or raises Refused; the `on_` functions follow."""
+        """`write` appends a batch and returns the log's end offset, or raises Refused; then an `on_` function is
+        called.
+        """
         self.batch: PendingBatch | None = None
         self.next_offset = next_offset
         """Where the next batch begins."""
@@ -104,9 +107,9 @@ class Batcher:
         self._epoch = 0
 
     def append(self, records: Sequence[Any], producer: Producer, timestamp_ms: int) -> int:
-        """Add the records of one operation, all of them to one batch; gives the offset of the first.
+        """Add the records of one operation, all to one batch. Returns the offset of the first one.
 
-        Raises Refused where a batch had to be written before, and the log refused it.
+        Raises Refused if a batch had to be written before, and the log refused it.
         """
         if producer != NO_PRODUCER:
             self.flush()
@@ -122,9 +125,9 @@ class Batcher:
         return first_offset
 
     def append_one(self, record: Any, timestamp_ms: int) -> int:
-        """Add a record of an operation whose records may be in several batches; gives its offset.
+        """Add a record of an operation whose records may be in several batches. Returns its offset.
 
-        Raises Refused where a batch had to be written before, and the log refused it.
+        Raises Refused if a batch had to be written before, and the log refused it.
         """
         key, value = self._encode(record)
         if self.batch is not None:
@@ -135,7 +138,7 @@ class Batcher:
         return self._add(batch, key, value, timestamp_ms)
 
     def append_marker(self, producer: Producer, timestamp_ms: int, *, committed: bool) -> int:
-        """Write a transaction marker at once; gives its offset. Raises Refused where the log does."""
+        """Write a transaction marker immediately. Returns its offset. Raises Refused where the log does."""
         self.flush()
         marker = build_marker(
             offset=self.next_offset,
@@ -149,7 +152,7 @@ class Batcher:
         return self.next_offset - 1
 
     def flush_if_due(self, now_ms: int) -> None:
-        """After an operation: write the batch where it is transactional, has lingered, or is full."""
+        """After an operation: write the batch if it is transactional, has lingered, or is full."""
         batch = self.batch
         if batch is None:
             return
@@ -158,13 +161,13 @@ class Batcher:
             self.flush()
 
     def deadline_ms(self) -> int | None:
-        """When the batch has lingered, or None."""
+        """When the linger time of the batch is over, or None."""
         if self.batch is None or self._linger_ms is None:
             return None
         return self.batch.created_ms + self._linger_ms
 
     def flush(self) -> None:
-        """Write the batch, if there is one. Where the log refuses it, it is lost, and Refused is raised."""
+        """Write the batch, if there is one. If the log refuses it, it is lost, and Refused is raised."""
         batch = self.batch
         if batch is None:
             return
@@ -186,7 +189,7 @@ class Batcher:
         self._on_written(batch, end_offset)
 
     def lose(self, error: Refused) -> None:
-        """Give the batch up, if there is one."""
+        """Discard the batch, if there is one."""
         batch, self.batch = self.batch, None
         if batch is not None:
             self._on_lost(batch, error)

@@ -1,7 +1,7 @@
-"""One coordinator: a state machine, its log, and who waits for what (CoordinatorRuntime.CoordinatorContext).
+"""One coordinator: a state machine, its log, and the waiting operations (CoordinatorRuntime.CoordinatorContext).
 
-Every item of the queue runs to its end before the next. A move of the high watermark goes before what is queued, and an
-adaptive flush after what was queued when its batch began, as on Kafka's event queue.
+Every item of the queue runs to its end before the next. A move of the high watermark goes before queued items, and an
+adaptive flush after the items queued when its batch began, as on Kafka's event queue.
 """
 
 from collections import deque
@@ -28,12 +28,14 @@ WRITE_TIMEOUT_MS: Final = 5000
 LOG_FAILURES: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR}
 )
-"""What clients get where the log refused (`answer_for_append_error`)."""
+"""Errors for clients if the log refused (`answer_for_append_error`)."""
 
 MARKER_ANSWERS: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
-"""WriteTxnMarkers is between brokers: these become NOT_LEADER_OR_FOLLOWER (KafkaApis.handleWriteTxnMarkersRequest)."""
+"""WriteTxnMarkers is sent between brokers: these become NOT_LEADER_OR_FOLLOWER
+(KafkaApis.handleWriteTxnMarkersRequest).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,14 @@ class RuntimeConfig:
 
     write_timeout_ms: int = WRITE_TIMEOUT_MS
     append_linger_ms: int | None = None
-    """`group.coordinator.append.linger.ms`; None is Kafka's -1: as long as there is something queued."""
+    """`group.coordinator.append.linger.ms`; None is Kafka's -1: as long as there are queued operations."""
     codec_id: int = Codec.NONE
     """`offsets.topic.compression.codec`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Write the batch of this epoch, unless it was written already."""
+    """Write the batch with this epoch, unless it was written already."""
 
     batch_epoch: int
 
@@ -61,7 +63,7 @@ class RunTasks:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadata:
-    """Tell the machine of topics made, grown or deleted."""
+    """Pass created, enlarged or deleted topics to the machine."""
 
     image: MetadataImage
     changed_topics: frozenset[str]
@@ -71,7 +73,7 @@ Item = Request | EndTransaction | Flush | RunTasks | UpdateMetadata
 
 
 class PartitionCoordinator:
-    """The coordinator of one partition on one broker, through one leadership or several in a row."""
+    """The coordinator of one partition on one broker, during one or more consecutive leaderships."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class PartitionCoordinator:
         image: MetadataImage,
         on_work: Callable[[], None],
     ) -> None:
-        """`on_work` is called when `run` got something to do from elsewhere: the high watermark moved."""
+        """`on_work` is called when `run` has something to do for an external reason: the high watermark moved."""
         self.log = log
         self.state = CoordinatorState.INITIAL
         self.leader_epoch = -1
@@ -124,7 +126,7 @@ class PartitionCoordinator:
     # --- what the runtime calls ---
 
     def load(self, leader_epoch: int, *, now_ms: int, duration_ms: int) -> None:
-        """The broker leads in this epoch. An epoch which is not newer is old news, and changes nothing."""
+        """The broker leads in this epoch. An epoch that is not newer changes nothing."""
         if leader_epoch <= self.leader_epoch:
             return
         self.leader_epoch = leader_epoch
@@ -132,17 +134,17 @@ class PartitionCoordinator:
         if self.state in (CoordinatorState.INITIAL, CoordinatorState.FAILED):
             self._begin_loading(now_ms + duration_ms)
         elif self.state is CoordinatorState.ACTIVE:
-            self._listen()  # leader again, and its log is as it was
+            self._listen()  # leader again, with an unchanged log
 
     def close(self, *, now_ms: int) -> list[Answer]:
-        """Another broker leads, or the topic is gone: everybody who waits is answered."""
+        """Another broker leads, or the topic was deleted: answer all waiting operations."""
         answers = self.run(now_ms)
         self._transition(CoordinatorState.CLOSED)
         self._unload()
         return answers + self._take_answers()
 
     def run(self, now_ms: int) -> list[Answer]:
-        """Run all that is due or queued by `now_ms`; gives the answers in order."""
+        """Run everything that is due or queued by `now_ms`. Returns the answers in order."""
         self._now_ms = now_ms
         self._finish_loading_if_due()
         self._run_due()
@@ -156,7 +158,7 @@ class PartitionCoordinator:
                 return self._take_answers()
 
     def next_deadline_ms(self) -> int | None:
-        """When `run` has something to do of its own accord, or None."""
+        """When `run` next has something to do without a new request, or None."""
         deadlines = (
             self._loading_until_ms,
             self._timeouts.next_deadline_ms(),
@@ -167,7 +169,7 @@ class PartitionCoordinator:
 
     @property
     def committed_offset(self) -> int:
-        """Exclusive end of what is committed."""
+        """Exclusive end of the committed part."""
         return self.committed.end_offset
 
     # --- states ---
@@ -226,7 +228,8 @@ class PartitionCoordinator:
         self.has_commit_news = True
 
     def _unload(self) -> None:
-        """Nothing may run any more: fail who waits for a commit, then who waits for an answer of the machine."""
+        """Stop everything: fail operations that wait for a commit, then those that wait for an answer of the
+        machine."""
         self._loading_until_ms = None
         self.has_commit_news = False
         if self.machine is None or self._batcher is None:
@@ -252,7 +255,7 @@ class PartitionCoordinator:
     # --- items ---
 
     def _run_due(self) -> None:
-        """Timers, the linger time and write time-outs which are due."""
+        """Run due timers, the linger time and write timeouts."""
         for waiting in self._timeouts.take_due(self._now_ms):
             self._complete(waiting, Refused(ErrorCode.REQUEST_TIMED_OUT))
         if self._batcher is not None:
@@ -312,7 +315,7 @@ class PartitionCoordinator:
     # --- batches ---
 
     def _settle(self, request_id: int, outcome: StepOutcome) -> None:
-        """An operation ran: answer it now, or once its records, or those before them, are committed."""
+        """An operation ran: answer it now, or once its records, or earlier ones, are committed."""
         is_answered = request_id == NO_REQUEST
         for completed in outcome.completed:
             self._answer_completed(completed)
@@ -334,7 +337,7 @@ class PartitionCoordinator:
         self._queue_tasks()
 
     def _answer_completed(self, completed: Completed) -> None:
-        """An answer of the machine, to whatever request, unless it was given up before."""
+        """An answer of the machine to any request, unless the request was answered with an error before."""
         request_id = completed.request_id
         if request_id in self._given_up:
             self._given_up.discard(request_id)
@@ -361,7 +364,7 @@ class PartitionCoordinator:
             try:
                 self._batcher.flush_if_due(self._now_ms)
             except Refused:
-                return  # everybody in the batch is answered
+                return  # all operations in the batch are answered
 
     def _flush(self) -> None:
         if self._batcher is not None:
@@ -391,7 +394,7 @@ class PartitionCoordinator:
             self._complete(waiting, error)
 
     def _resynchronize(self, batch: PendingBatch) -> None:
-        """Somebody else wrote to the log: who waits is failed, and the log is loaded again."""
+        """Another process wrote to the log: fail waiting operations, and load the log again."""
         refused = Refused(ErrorCode.NOT_COORDINATOR)
         for waiting in batch.waiting:
             self._complete(waiting, refused)
@@ -405,7 +408,7 @@ class PartitionCoordinator:
         self._on_work()
 
     def _commit(self) -> None:
-        """The high watermark moved: move the committed state, and answer who waited for that."""
+        """The high watermark moved: update the committed state, and answer operations that waited for it."""
         self.has_commit_news = False
         if self.machine is None or self.log.leader != self._broker_id:
             return
@@ -418,7 +421,7 @@ class PartitionCoordinator:
     # --- answers ---
 
     def _complete(self, waiting: Waiting, error: Refused | None) -> None:
-        """The records of an operation are committed (error None) or lost: go on with it, then answer it."""
+        """The records of an operation are committed (error None) or lost: continue it, then answer it."""
         if waiting.is_done:
             return
         waiting.is_done = True

@@ -1,4 +1,4 @@
-"""Answers which wait until the log is committed up to an offset (DeferredEventQueue)."""
+"""Answers that wait until the log is committed up to an offset (DeferredEventQueue)."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -8,19 +8,19 @@ from typing import Any
 
 @dataclass(slots=True)
 class Waiting:
-    """One operation that ran: its answer, and what it does once its records are committed or lost."""
+    """One operation that ran: its answer, and its continuation for when its records are committed or lost."""
 
     request_id: int
     response: Any = None
-    """None: the operation answers later, or has nobody to answer."""
+    """None: the operation answers later, or no request waits."""
     parked: tuple[Any, ...] = ()
-    """What the machine goes on with then."""
+    """Continuations of the machine."""
     is_answered: bool = False
     is_done: bool = False
 
 
 class DeferredQueue:
-    """Operations by the offset below which the log has to be committed; offsets only grow."""
+    """Operations by the offset up to which the log must be committed; offsets only increase."""
 
     def __init__(self) -> None:
         self._entries: deque[tuple[int, Sequence[Waiting]]] = deque()
@@ -30,12 +30,12 @@ class DeferredQueue:
         self._entries.append((end_offset, waiting))
 
     def take_up_to(self, high_watermark: int) -> Iterator[Waiting]:
-        """Take those which wait for no more than `high_watermark`, in order."""
+        """Remove and return operations that wait for at most `high_watermark`, in order."""
         while self._entries and self._entries[0][0] <= high_watermark:
             yield from self._entries.popleft()[1]
 
     def take_all(self) -> Iterator[Waiting]:
-        """Take all, in order."""
+        """Remove and return all operations, in order."""
         while self._entries:
             yield from self._entries.popleft()[1]
 
@@ -44,14 +44,14 @@ class DeferredQueue:
 
 
 class WriteTimeouts:
-    """When operations which wait time out. One time-out for all: the first to wait is the first to time out."""
+    """Timeouts of waiting operations. All have the same duration, so the first to wait is the first to time out."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         self._entries: deque[tuple[int, Waiting]] = deque()
 
     def add(self, waiting: Waiting, now_ms: int) -> None:
-        """Start the time-out of an operation which waits from now on."""
+        """Start the timeout of an operation that waits from now on."""
         self._entries.append((now_ms + self.timeout_ms, waiting))
 
     def next_deadline_ms(self) -> int | None:
@@ -61,6 +61,6 @@ class WriteTimeouts:
         return self._entries[0][0] if self._entries else None
 
     def take_due(self, now_ms: int) -> Iterator[Waiting]:
-        """Take those whose time is over."""
+        """Remove and return operations that timed out."""
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
             yield self._entries.popleft()[1]

@@ -1,4 +1,4 @@
-"""From a log to the state of its coordinator (CoordinatorLoaderImpl)."""
+"""Loads the state of a coordinator from its log (CoordinatorLoaderImpl)."""
 
 import struct
 from collections import deque
@@ -21,21 +21,21 @@ class Snapshot(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What a log gave."""
+    """The result of loading a log."""
 
     state: Any
     end_offset: int
     committed: Snapshot
-    """The latest state which the log has committed."""
+    """The latest state that is committed in the log."""
     uncommitted: deque[Snapshot]
-    """States above the high watermark, one a batch: any of them may become the committed one."""
+    """States above the high watermark, one for each batch: any of them may become the committed one."""
     record_count: int
 
 
 def load(kind: MachineKind, log: PartitionLog) -> Loaded:
-    """Replay all of a log, to its end: what is not committed yet counts, as in Kafka.
+    """Replay a whole log to its end: records that are not committed yet count, as in Kafka.
 
-    Raises DecodeError for what cannot be read and CoreError for what contradicts; unknown record types are passed over.
+    Raises DecodeError for unreadable records and CoreError for contradictory ones; unknown record types are skipped.
     """
     state = kind.empty_state()
     committed = Snapshot(log.log_start_offset, state)
@@ -47,7 +47,7 @@ def load(kind: MachineKind, log: PartitionLog) -> Loaded:
             record_count += 1
             if header.is_control:
                 state = _replay_marker(kind, state, header, record.key or b"")
-            else:  # also what a batch holds from before the log start offset: Kafka replays whole batches
+            else:  # including records of a batch from before the log start offset: Kafka replays whole batches
                 state = kind.replay(state, record, header.producer_id)
         snapshot = Snapshot(batch.next_offset, state)
         if batch.next_offset <= log.high_watermark:
@@ -58,7 +58,7 @@ def load(kind: MachineKind, log: PartitionLog) -> Loaded:
 
 
 def _replay_marker(kind: MachineKind, state: Any, header: BatchHeader, key: bytes) -> Any:
-    """Control records of other kinds than ABORT and COMMIT change nothing."""
+    """Apply a marker. Control records other than ABORT and COMMIT change nothing."""
     (_, control_type) = struct.unpack_from(">hh", key)
     if control_type not in (ABORT, COMMIT):
         return state

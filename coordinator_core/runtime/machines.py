@@ -1,4 +1,4 @@
-"""The state machines which the runtime drives: what it asks of them, and the group coordinator as one of them."""
+"""The state machines that the runtime drives: their interface, and the group coordinator as one of them."""
 
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
@@ -25,7 +25,7 @@ from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 
 
 class StepOutcome(Protocol):
-    """What one step of a machine gave (`coordinator.operation.Outcome` is one)."""
+    """The results of one step of a machine (such as `coordinator.operation.Outcome`)."""
 
     @property
     def response(self) -> Any: ...
@@ -33,33 +33,33 @@ class StepOutcome(Protocol):
     def error(self) -> Refused | None: ...
     @property
     def completed(self) -> tuple[Completed, ...]:
-        """Answers which became available, to whatever request."""
+        """Responses that became available, to any request."""
         ...
 
     @property
     def parked(self) -> tuple[Any, ...]:
-        """What the machine goes on with (`StateMachine.resume`) once the records are committed, or lost."""
+        """What the machine continues (`StateMachine.resume`) once the records are committed, or lost."""
         ...
 
 
 class StateMachine(Protocol):
-    """One live coordinator: commands give records and an answer, and only replay changes `state`."""
+    """One live coordinator: commands return records and a response, and only replay changes `state`."""
 
     @property
     def state(self) -> Any:
-        """The immutable state after all records so far: to hold on to it is to take a snapshot."""
+        """The immutable state after all records so far: a reference to it is a snapshot."""
         ...
 
     def revert(self, state: Any) -> None:
-        """Back to an earlier state."""
+        """Restore an earlier state."""
         ...
 
     def handle(self, request: Request, now_ms: int) -> StepOutcome:
-        """Run a write operation; its records go to the batcher which the machine was made with."""
+        """Run a write operation; its records go to the machine's batcher."""
         ...
 
     def read(self, request: Request, state: Any, now_ms: int) -> StepOutcome:
-        """Run a read operation on `state`, which may be older than the latest."""
+        """Run a read operation on `state`, which may be older than the latest one."""
         ...
 
     def run_next_timer(self, now_ms: int) -> StepOutcome:
@@ -67,11 +67,11 @@ class StateMachine(Protocol):
         ...
 
     def run_tasks(self, now_ms: int) -> StepOutcome:
-        """Run the background tasks which are queued."""
+        """Run the queued background tasks."""
         ...
 
     def resume(self, parked: Any, error: Refused | None, now_ms: int) -> StepOutcome:
-        """What an operation does once its records are committed, or lost (error)."""
+        """Continue an operation once its records are committed, or lost (error)."""
         ...
 
     def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
@@ -79,11 +79,11 @@ class StateMachine(Protocol):
         ...
 
     def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> StepOutcome:
-        """Topics were made, grown or deleted."""
+        """Topics were created, enlarged or deleted."""
         ...
 
     def unload(self, now_ms: int) -> StepOutcome:
-        """Answer who waits; nothing runs any more."""
+        """Answer waiting requests and stop."""
         ...
 
     def next_deadline_ms(self) -> int | None:
@@ -97,7 +97,7 @@ class StateMachine(Protocol):
 
 
 class MachineKind(Protocol):
-    """What the runtime has to know of a coordinator before there is one."""
+    """What the runtime needs to know about a type of coordinator."""
 
     topic: str
 
@@ -114,19 +114,19 @@ class MachineKind(Protocol):
         ...
 
     def start(self, state: Any, batcher: Batcher, image: MetadataImage, now_ms: int) -> StateMachine:
-        """The live coordinator over a loaded state, its timers set."""
+        """The live coordinator with a loaded state and its timers."""
         ...
 
     def encode(self, record: Any) -> tuple[bytes, bytes | None]:
-        """Key and value of a record which the machine wrote."""
+        """Key and value of a record that the machine wrote."""
         ...
 
     def refusal(self, request: Request) -> Any:
-        """The response to a request which no coordinator is to see, or None."""
+        """The response to an invalid request, which must not reach a coordinator, or None."""
         ...
 
     def answer_while_loading(self, request: Request) -> Any:
-        """A response given while the coordinator loads, in the place of COORDINATOR_LOAD_IN_PROGRESS, or None."""
+        """The response during loading, instead of COORDINATOR_LOAD_IN_PROGRESS, or None."""
         ...
 
     def is_read(self, request: Request) -> bool:
@@ -144,11 +144,12 @@ READ_OPERATIONS: Final = frozenset(
         "streams_group_describe",
     }
 )
-"""Operations for which GroupCoordinatorService schedules a read. OffsetFetch is one too, unless it wants stability."""
+"""Operations for which GroupCoordinatorService schedules a read. So is OffsetFetch, unless it requires stable
+offsets."""
 
 
 class GroupMachine:
-    """A `GroupCoordinator` under the runtime."""
+    """A `GroupCoordinator` as a state machine."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self.coordinator = coordinator
@@ -164,7 +165,7 @@ class GroupMachine:
         return bool(self.coordinator.tasks)
 
     def revert(self, state: CoordinatorShard) -> None:
-        """Back to an earlier shard; live classic groups follow."""
+        """Restore an earlier shard; live classic groups follow."""
         self.coordinator.revert(state)
 
     def handle(self, request: Request, now_ms: int) -> Outcome:
@@ -180,7 +181,7 @@ class GroupMachine:
         )
 
     def read(self, request: Request, state: CoordinatorShard, now_ms: int) -> Outcome:
-        """Serve a request on an older shard. Classic groups are what they are live, as in Kafka."""
+        """Serve a request on an older shard. Classic groups are the live ones, as in Kafka."""
         coordinator = self.coordinator
         latest, coordinator.shard = coordinator.shard, state
         try:
@@ -193,7 +194,7 @@ class GroupMachine:
         return self.coordinator.advance(now_ms, timers_max=1)
 
     def run_tasks(self, now_ms: int) -> Outcome:
-        """Resolve regular expressions and the like."""
+        """Run background tasks, such as resolving regular expressions."""
         return self.coordinator.run_tasks(now_ms)
 
     def resume(self, parked: Parked, error: Refused | None, now_ms: int) -> Outcome:
@@ -210,7 +211,7 @@ class GroupMachine:
         return Outcome()
 
     def unload(self, now_ms: int) -> Outcome:
-        """Answer members who wait."""
+        """Answer waiting members."""
         return self.coordinator.unload(now_ms=now_ms)
 
     def next_deadline_ms(self) -> int | None:
@@ -219,7 +220,7 @@ class GroupMachine:
 
 
 class GroupMachines:
-    """Group coordinators, over `__consumer_offsets`."""
+    """Group coordinators for `__consumer_offsets`."""
 
     topic = OFFSETS_TOPIC
 
@@ -232,9 +233,9 @@ class GroupMachines:
         return CoordinatorShard()
 
     def replay(self, state: CoordinatorShard, record: Record, producer_id: int) -> CoordinatorShard:
-        """Replay a record; one of an unknown type is passed over, as by CoordinatorLoaderImpl.
+        """Replay a record; unknown types are skipped, as in CoordinatorLoaderImpl.
 
-        Raises DecodeError for bytes which Kafka's loader cannot read, ContradictoryLog where its replay would throw.
+        Raises DecodeError for bytes that Kafka's loader cannot read, ContradictoryLog where its replay would throw.
         """
         try:
             key = decode_key(OFFSETS_TOPIC, record.key or b"")
@@ -275,15 +276,15 @@ class GroupMachines:
         return encode_record(record)
 
     def refusal(self, request: Request) -> Any:
-        """What GroupCoordinatorService answers by itself."""
+        """The response of GroupCoordinatorService itself."""
         return refusal(request.message, self.config, api_version=request.api_version)
 
     def answer_while_loading(self, request: Request) -> Any:
-        """A classic member's heartbeat is fine while the group loads (GroupCoordinatorService.heartbeat)."""
+        """A classic member's heartbeat succeeds while the group loads (GroupCoordinatorService.heartbeat)."""
         return HeartbeatResponse() if request.operation == "classic_heartbeat" else None
 
     def is_read(self, request: Request) -> bool:
-        """Reads of groups, and of offsets which need not be stable."""
+        """Whether it reads groups, or offsets that need not be stable."""
         if isinstance(request.message, OffsetFetchRequest):
             return not request.message.require_stable
         return request.operation in READ_OPERATIONS

@@ -1,4 +1,4 @@
-"""What goes into the runtime and what comes out of it."""
+"""Requests to the runtime, and its answers."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,14 +8,14 @@ from coordinator_core.coordinator.operation import Client
 from coordinator_core.coordinator.records import Producer
 
 NO_REQUEST: Final = -1
-"""Nobody waits for the answer."""
+"""No request waits for the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An operation of a coordinator, by its name. `request_id` names it in the `Answer`.
+    """An operation of a coordinator, by its name. `request_id` identifies it in the `Answer`.
 
-    `new_uuid` ends the member id which the operation may need: the runtime draws no random numbers.
+    `new_uuid` is the suffix of a new member id, if the operation needs one: the runtime uses no random numbers.
     """
 
     operation: str
@@ -28,12 +28,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """A transaction marker to write and replay (WriteTxnMarkers). The answer's response is None."""
+    """A transaction marker to write and replay (WriteTxnMarkers). Its answer has the response None."""
 
     producer: Producer
     is_commit: bool
     coordinator_epoch: int = 0
-    """Of the transaction coordinator: it goes into the marker."""
+    """Epoch of the transaction coordinator, which is written into the marker."""
     request_id: int = NO_REQUEST
 
 
@@ -48,7 +48,7 @@ class Answer:
 
     @property
     def error_code(self) -> ErrorCode:
-        """The error, wherever it is."""
+        """The error in the response or in `error`."""
         if self.error is not None:
             return self.error.code
         return ErrorCode(getattr(self.response, "error_code", None) or ErrorCode.NONE)

@@ -16,11 +16,12 @@ MESSAGE_BYTES_MAX: Final = 1_048_588
 """`max.message.bytes` by default: 1 MiB and the overhead of a log entry."""
 
 UNKNOWN_OFFSET: Final = -1
-"""How far a follower is before it fetched from this leader."""
+"""Fetch offset of a follower before its first fetch from this leader."""
 
 
 class PartitionLog:
-    """One partition of the cluster. Brokers are named by their ids; the first of `replicas` leads at first."""
+    """One partition of the cluster. Brokers are identified by their ids; the first of `replicas` is the first
+    leader."""
 
     def __init__(
         self,
@@ -59,31 +60,31 @@ class PartitionLog:
 
     @property
     def high_watermark(self) -> int:
-        """Offsets below it are committed, as the leader knows."""
+        """Offsets below it are committed, as far as the leader knows."""
         return self._leading().high_watermark
 
     @property
     def epochs(self) -> tuple[EpochStart, ...]:
-        """The leader's epoch cache, as leader-epoch-checkpoint holds it."""
+        """The leader's epoch cache, as in leader-epoch-checkpoint."""
         return tuple(self._leading().epochs)
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Too few replicas are in sync: writes are refused and the high watermark rests (KIP-966)."""
+        """Too few replicas are in sync: writes are refused and the high watermark does not move (KIP-966)."""
         return len(self.isr) < self.min_insync_replicas
 
     def batches(self, from_offset: int = 0) -> Iterator[StoredBatch]:
-        """The leader's batches which hold `from_offset` or later offsets."""
+        """The leader's batches that contain `from_offset` or later offsets."""
         return self._leading().batches(max(from_offset, self.log_start_offset))
 
     def stored_batches(self) -> Iterator[StoredBatch]:
-        """All that the leader still stores, also below the log start offset."""
+        """All batches that the leader still stores, including those below the log start offset."""
         return self._leading().batches()
 
     def append(self, broker_id: int, batch: bytes) -> int:
-        """Append a batch of magic 2 on the leader, at the end and in its epoch; gives the new end offset.
+        """Append a batch of magic 2 on the leader, at the end and in its epoch. Returns the new end offset.
 
-        Its base offset and leader epoch are set here: the checksum does not cover them. Raises Refused with
+        It sets base offset and leader epoch, which the checksum does not cover. Raises Refused with
         NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or MESSAGE_TOO_LARGE; then nothing was appended.
         """
         if broker_id != self.leader:
@@ -104,9 +105,9 @@ class PartitionLog:
         return next_offset
 
     def fetch(self, follower_id: int) -> bool:
-        """One fetch of a follower from the leader; False where it had nothing to do.
+        """One fetch of a follower from the leader; False if there was nothing to do.
 
-        The fetch offset tells the leader what the follower has: only then can it count as committed.
+        The fetch offset shows the leader what the follower has: only then can that count as committed.
         """
         if self.leader is None or follower_id == self.leader:
             return False
@@ -138,9 +139,9 @@ class PartitionLog:
                 return
 
     def shrink_isr(self, broker_id: int) -> None:
-        """Take a replica which died or fell behind out of sync. The last one stays: nobody else has its records.
+        """Remove a replica that died or fell behind from the ISR. The last one stays: no other replica has its records.
 
-        A leader which leaves so leads no more; `elect` names the next.
+        A leader that is removed leads no more; `elect` makes another one leader.
         """
         if len(self.isr) > 1:
             self.isr = tuple(member for member in self.isr if member != broker_id)
@@ -151,9 +152,9 @@ class PartitionLog:
             self._move_high_watermark()
 
     def elect(self, broker_id: int, *, is_unclean: bool = False) -> int:
-        """Make a broker the leader, in a new epoch, which is returned. What only others have will be lost.
+        """Make a broker the leader, in a new epoch, which is returned. Records that only others have will be lost.
 
-        Raises NoSuchReplica where it is not in sync, unless the election is unclean.
+        Raises NoSuchReplica if it is not in sync, unless the election is unclean.
         """
         replica = self._replica(broker_id)
         if broker_id not in self.isr:
@@ -170,9 +171,9 @@ class PartitionLog:
         return self.leader_epoch
 
     def elect_next(self, alive: Sequence[int]) -> int | None:
-        """As the controller does: the first replica in the order of assignment that is in sync and alive leads.
+        """Elect like the controller: the first replica in assignment order that is in sync and alive becomes leader.
 
-        Gives the leader, or None where there is none; then the partition is offline.
+        Returns the leader, or None if there is none; then the partition is offline.
         """
         for broker_id in self.replicas:
             if broker_id in self.isr and broker_id in alive:
@@ -183,9 +184,10 @@ class PartitionLog:
         return None
 
     def delete_records(self, before_offset: int) -> int:
-        """Move the log start offset up to `before_offset`, not beyond the high watermark; gives where it is then.
+        """Raise the log start offset to `before_offset`, but not beyond the high watermark. Returns the log start
+        offset.
 
-        Batches stay where they are, as on a broker until a whole segment is below the log start (DeleteRecords).
+        Batches stay stored, as on a broker until a whole segment is below the log start offset (DeleteRecords).
         """
         self.log_start_offset = max(self.log_start_offset, min(before_offset, self.high_watermark))
         return self.log_start_offset
@@ -202,14 +204,14 @@ class PartitionLog:
         return replica
 
     def _expand_isr(self, follower_id: int) -> None:
-        """A follower is in sync again once it has all that is committed, and the start of the leader's epoch."""
+        """A follower is in sync again once it has all committed records, and the start of the leader's epoch."""
         leader, fetched = self._leading(), self._follower_ends[follower_id]
         epoch_start = leader.epochs[-1].start_offset
         if follower_id not in self.isr and fetched >= max(leader.high_watermark, epoch_start):
             self.isr = tuple(member for member in self.replicas if member in {*self.isr, follower_id})
 
     def _move_high_watermark(self) -> None:
-        """To the smallest end offset of those in sync; never back (maybeIncrementLeaderHW)."""
+        """Move it to the smallest end offset in the ISR, never back (maybeIncrementLeaderHW)."""
         leader = self._leading()
         if self.is_under_min_isr:
             return

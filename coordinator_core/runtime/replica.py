@@ -1,4 +1,4 @@
-"""One broker's copy of a partition: batches back to back, and the leader epochs they were written in.
+"""One broker's copy of a partition: consecutive batches, and their leader epochs.
 
 Sources: UnifiedLog (append, truncation), LeaderEpochFileCache and KIP-101 (what two replicas have in common), KIP-279.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class StoredBatch(NamedTuple):
-    """A record batch with its place. `next_offset` is exclusive; `max_timestamp_ms` that of its header."""
+    """A record batch with its offsets. `next_offset` is exclusive; `max_timestamp_ms` is that of its header."""
 
     base_offset: int
     next_offset: int
@@ -19,7 +19,7 @@ class StoredBatch(NamedTuple):
 
 
 class EpochStart(NamedTuple):
-    """The first offset which a leader of this epoch wrote, or would have written."""
+    """The first offset that a leader of this epoch wrote, or would have written."""
 
     leader_epoch: int
     start_offset: int
@@ -39,7 +39,7 @@ class Replica:
 
     @property
     def end_offset(self) -> int:
-        """Where the next batch goes; exclusive end of what is stored."""
+        """The offset of the next batch; exclusive end of the stored part."""
         return self._batches[-1].next_offset if self._batches else self._start_offset
 
     @property
@@ -48,14 +48,14 @@ class Replica:
         return self.epochs[-1].leader_epoch if self.epochs else -1
 
     def batches(self, from_offset: int = 0) -> Iterator[StoredBatch]:
-        """The batches which hold `from_offset` or later offsets."""
+        """The batches that contain `from_offset` or later offsets."""
         first = max(0, bisect_right(self._base_offsets, from_offset) - 1)
         for index in range(first, len(self._batches)):
             if self._batches[index].next_offset > from_offset:
                 yield self._batches[index]
 
     def append(self, batch: StoredBatch) -> None:
-        """Store the next batch, and its epoch where that is new."""
+        """Store the next batch, and its epoch if that is new."""
         self.assign_epoch(batch.leader_epoch, batch.base_offset)
         self._batches.append(batch)
         self._base_offsets.append(batch.base_offset)
@@ -68,9 +68,9 @@ class Replica:
             self.epochs.append(EpochStart(leader_epoch, start_offset))
 
     def epoch_end(self, leader_epoch: int) -> EpochStart:
-        """The largest epoch up to `leader_epoch` that is here, with its exclusive end (endOffsetFor, KIP-279).
+        """The largest epoch here up to `leader_epoch`, with its exclusive end (endOffsetFor, KIP-279).
 
-        (-1, 0) where nothing of such an epoch is here.
+        (-1, 0) if there is no such epoch.
         """
         index = bisect_right(self.epochs, leader_epoch, key=lambda entry: entry.leader_epoch)
         if index == 0:
@@ -79,7 +79,7 @@ class Replica:
         return EpochStart(self.epochs[index - 1].leader_epoch, end_offset)
 
     def truncate(self, offset: int) -> None:
-        """Drop batches which reach beyond `offset`, and the epochs which began there."""
+        """Drop batches that reach beyond `offset`, and epochs that began there or later."""
         count = bisect_left(self._base_offsets, offset)
         while count and self._batches[count - 1].next_offset > offset:
             count -= 1

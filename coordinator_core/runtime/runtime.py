@@ -14,11 +14,11 @@ from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.states import CoordinatorState
 
 DEADLINES_KEPT_MAX: Final = 64
-"""Deadlines which count no more and are kept, beyond as many as there are partitions, before a clean-up."""
+"""How many obsolete deadlines are kept, beyond the number of partitions, before a clean-up."""
 
 
 class CoordinatorRuntime:
-    """The coordinators of a broker, one a partition which it leads."""
+    """The coordinators of a broker, one for each partition that it leads."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class CoordinatorRuntime:
     def load(self, log: PartitionLog, *, now_ms: int, duration_ms: int = 0) -> None:
         """The broker became leader of `log`: load its coordinator, which takes `duration_ms`.
 
-        Where `duration_ms` is 0 the next `run` finishes it.
+        If `duration_ms` is 0, the next `run` finishes it.
         """
         coordinator = self.coordinators.get(log.partition)
         if coordinator is None:
@@ -58,9 +58,9 @@ class CoordinatorRuntime:
         self._touched[log.partition] = None
 
     def unload(self, partition: int, leader_epoch: int | None, *, now_ms: int) -> list[Answer]:
-        """Another broker leads in this epoch, or (None) the topic is gone. Gives the answers to who waited.
+        """Another broker leads in this epoch, or (None) the topic was deleted. Returns the answers to waiting requests.
 
-        An epoch in which this broker leads, or an older one, is old news.
+        An epoch in which this broker leads, or an older one, is ignored.
         """
         coordinator = self.coordinators.get(partition)
         if coordinator is None or (leader_epoch is not None and leader_epoch <= coordinator.leader_epoch):
@@ -71,7 +71,7 @@ class CoordinatorRuntime:
         return coordinator.close(now_ms=now_ms)
 
     def submit(self, partition: int, request: Request | EndTransaction) -> None:
-        """Put an operation into the queue of its partition. `run` gives the answer, now or later."""
+        """Put an operation into the queue of its partition. `run` returns the answer, then or later."""
         if isinstance(request, Request):
             response = self.kind.refusal(request)
             if response is not None:
@@ -92,7 +92,7 @@ class CoordinatorRuntime:
         return self.run(now_ms)
 
     def run(self, now_ms: int) -> list[Answer]:
-        """Run all that is queued or due; gives the answers which became available, in order."""
+        """Run everything that is queued or due. Returns the answers that became available, in order."""
         answers, self._answers = self._answers, []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             deadline_ms, partition = heapq.heappop(self._deadlines)
@@ -108,7 +108,7 @@ class CoordinatorRuntime:
         return answers
 
     def next_deadline_ms(self) -> int | None:
-        """When `run` has something to do of its own accord, or None."""
+        """When `run` next has something to do without a new request, or None."""
         while self._deadlines:
             deadline_ms, partition = self._deadlines[0]
             if self._deadline_of.get(partition) == deadline_ms:
@@ -122,7 +122,7 @@ class CoordinatorRuntime:
         return bool(self._touched or self._answers)
 
     def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str]) -> None:
-        """Topics were created, grown or deleted; every coordinator is updated when its queue comes to it."""
+        """Topics were created, enlarged or deleted; every coordinator is updated when its queue reaches the change."""
         self.image = image
         changed = frozenset(changed_topics)
         for partition, coordinator in self.coordinators.items():
@@ -130,12 +130,12 @@ class CoordinatorRuntime:
             self._touched[partition] = None
 
     def touch(self, partition: int) -> None:
-        """Somebody else changed what the coordinator does of its own accord, as a timer: `run` shall look again."""
+        """A coordinator's timers or other deadlines were changed from outside: `run` will check them again."""
         if partition in self.coordinators:
             self._touched[partition] = None
 
     def active_partitions(self) -> tuple[int, ...]:
-        """Partitions whose coordinators serve requests, ascending."""
+        """Partitions whose coordinators are ACTIVE, ascending."""
         return tuple(
             sorted(
                 partition

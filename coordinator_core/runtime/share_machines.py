@@ -1,8 +1,8 @@
 """The share coordinator under the runtime: one partition of `__share_group_state` (ShareCoordinatorService, KIP-932).
 
-A request to the share coordinators names several share partitions, each with a coordinator partition of its own:
-`partition_requests` takes it apart. The runtime's requests are about one share partition, and `result_of` makes the
-result of one, as the response has it, from the runtime's answer.
+A request to the share coordinators names several share partitions, each with its own coordinator partition:
+`partition_requests` splits it. The runtime's requests are for one share partition each, and `result_of` converts the
+runtime's answer to its result in the response.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ from schemas.share_group_state import TOPIC
 
 
 class SharePartitionRequest(NamedTuple):
-    """The part of a request which is about one share partition: the message of a runtime `Request`."""
+    """The part of a request for one share partition: the message of a runtime `Request`."""
 
     key: SharePartitionKey
     data: Any
@@ -55,7 +55,7 @@ def partition_requests(
 
 
 def result_of(request: Request, answer: Answer) -> Result:
-    """The result of a share partition; where the coordinator or its log failed, that error in Kafka's words."""
+    """The result for a share partition; if the coordinator or its log failed, that error with Kafka's message."""
     if answer.error is None:
         result: Result = answer.response
         return result
@@ -66,7 +66,7 @@ def result_of(request: Request, answer: Answer) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class ShareOutcome:
-    """What one step of a share coordinator gave. `parked` run once the log is committed."""
+    """The results of one step of a share coordinator. `parked` run once the log is committed."""
 
     response: Any = None
     error: Refused | None = None
@@ -85,7 +85,7 @@ class _RecordLog:
 
 
 class ShareMachine:
-    """A `ShareCoordinator` under the runtime."""
+    """A `ShareCoordinator` as a state machine."""
 
     has_tasks: Final = False
 
@@ -99,11 +99,11 @@ class ShareMachine:
         return self.coordinator.shard
 
     def revert(self, state: ShareShard) -> None:
-        """Back to an earlier shard."""
+        """Restore an earlier shard."""
         self.coordinator.revert(state)
 
     def handle(self, request: Request, now_ms: int) -> ShareOutcome:
-        """Serve the part of a request which is about one share partition."""
+        """Serve the part of a request for one share partition."""
         key, data = request.message
         result, _ = self.coordinator.run(request.operation, key, data, now_ms=now_ms)
         return ShareOutcome(result)
@@ -113,32 +113,32 @@ class ShareMachine:
         return self.handle(request, now_ms)
 
     def run_next_timer(self, now_ms: int) -> ShareOutcome:
-        """Run the jobs of the next deadline. The log is pruned once what was written before is committed."""
+        """Run the jobs of the next deadline. The log is pruned once earlier records are committed."""
         deadline_ms = self.coordinator.next_deadline_ms()
         outcome = self.coordinator.advance(now_ms if deadline_ms is None else min(now_ms, deadline_ms))
         before_offset = outcome.delete_before_offset
         return ShareOutcome(parked=() if before_offset is None else (lambda: self._prune(before_offset),))
 
     def run_tasks(self, now_ms: int) -> ShareOutcome:
-        """There are none."""
+        """Nothing: there are no tasks."""
         return ShareOutcome()
 
     def resume(self, parked: Callable[[], None], error: Refused | None, now_ms: int) -> ShareOutcome:
-        """Prune, unless what was written before is lost."""
+        """Prune, unless earlier records are lost."""
         if error is None:
             parked()
         return ShareOutcome()
 
     def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
-        """Nothing here belongs to a transaction, and a marker changes nothing."""
+        """Nothing: there are no transactions here, and a marker changes nothing."""
 
     def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> ShareOutcome:
-        """Clean up after topics which are gone."""
+        """Clean up after deleted topics."""
         self.coordinator.update_metadata(image, now_ms=now_ms)
         return ShareOutcome()
 
     def unload(self, now_ms: int) -> ShareOutcome:
-        """Nobody waits for anything but the log."""
+        """Nothing: requests wait only for the log."""
         return ShareOutcome()
 
     def next_deadline_ms(self) -> int | None:
@@ -151,7 +151,7 @@ class ShareMachine:
 
 
 class ShareMachines:
-    """Share coordinators, over `__share_group_state`."""
+    """Share coordinators for `__share_group_state`."""
 
     topic = TOPIC
 
@@ -163,7 +163,7 @@ class ShareMachines:
         return empty_shard(self.config)
 
     def replay(self, state: ShareShard, record: Record, producer_id: int) -> ShareShard:
-        """Replay a record; one of an unknown type is passed over. Raises DecodeError for what cannot be read."""
+        """Replay a record; unknown types are skipped. Raises DecodeError for unreadable records."""
         try:
             decoded = decode_record(record.key or b"", record.value)
         except UnknownRecordType:
@@ -186,13 +186,13 @@ class ShareMachines:
         return encode_record(record)
 
     def refusal(self, request: Request) -> Any:
-        """Every request about one share partition is the coordinator's to answer."""
+        """None: the coordinator answers every request for one share partition."""
         return None
 
     def answer_while_loading(self, request: Request) -> Any:
-        """None but the error."""
+        """None: the error is the only response."""
         return None
 
     def is_read(self, request: Request) -> bool:
-        """None: Kafka schedules even the summary as a write."""
+        """False: Kafka schedules even the summary as a write."""
         return False

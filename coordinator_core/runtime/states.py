@@ -9,21 +9,21 @@ from coordinator_core.errors import IllegalTransition
 
 
 class CoordinatorState(StrEnum):
-    """What a coordinator does with requests."""
+    """How a coordinator treats requests."""
 
     INITIAL = "INITIAL"
-    """Made, nothing loaded yet. The broker became leader -> LOADING."""
+    """Created, nothing loaded yet. The broker became leader -> LOADING."""
     LOADING = "LOADING"
-    """The log is read and replayed; requests are answered COORDINATOR_LOAD_IN_PROGRESS.
+    """The log is being replayed; requests are answered with COORDINATOR_LOAD_IN_PROGRESS.
 
-    All is replayed -> ACTIVE; a record cannot be read or contradicts the state -> FAILED.
+    Replay is complete -> ACTIVE; a record is unreadable or contradicts the state -> FAILED.
     """
     ACTIVE = "ACTIVE"
-    """Serves requests. State and log disagree on the next offset -> FAILED, and at once -> LOADING."""
+    """Serves requests. State and log disagree on the next offset -> FAILED, and immediately -> LOADING."""
     FAILED = "FAILED"
-    """Loading failed; requests are answered NOT_COORDINATOR. Leader again in a later epoch -> LOADING."""
+    """Loading failed; requests are answered with NOT_COORDINATOR. Leader again in a later epoch -> LOADING."""
     CLOSED = "CLOSED"
-    """Another broker is leader, or the topic is gone. Nothing follows: a later leadership makes a new coordinator."""
+    """Another broker is leader, or the topic was deleted. Final: a later leadership creates a new coordinator."""
 
 
 VALID_PREVIOUS: Final[Mapping[CoordinatorState, frozenset[CoordinatorState]]] = {
@@ -33,7 +33,7 @@ VALID_PREVIOUS: Final[Mapping[CoordinatorState, frozenset[CoordinatorState]]] = 
     CoordinatorState.FAILED: frozenset({CoordinatorState.LOADING, CoordinatorState.ACTIVE}),
     CoordinatorState.CLOSED: frozenset(CoordinatorState),
 }
-"""New state -> the states it may follow."""
+"""New state -> the states that it may follow."""
 
 REFUSAL: Final[Mapping[CoordinatorState, ErrorCode]] = {
     CoordinatorState.INITIAL: ErrorCode.NOT_COORDINATOR,
@@ -41,7 +41,7 @@ REFUSAL: Final[Mapping[CoordinatorState, ErrorCode]] = {
     CoordinatorState.FAILED: ErrorCode.NOT_COORDINATOR,
     CoordinatorState.CLOSED: ErrorCode.NOT_COORDINATOR,
 }
-"""What a request is answered in each state but ACTIVE (withActiveContextOrThrow)."""
+"""The error for a request in each state but ACTIVE (withActiveContextOrThrow)."""
 
 
 def check_transition(before: CoordinatorState, after: CoordinatorState) -> None:

@@ -1,3 +1,3 @@
-"""A share partition live on the leader of its data partition: who holds which records, and what came of each
+"""A live share partition on the leader of its data partition: which member has which records, and their outcome
 (KIP-932).
 """

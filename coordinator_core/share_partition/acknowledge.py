@@ -1,7 +1,7 @@
-"""Giving records up: acknowledgements of members, the end of a member's session, and locks which run out.
+"""Finishing deliveries: acknowledgements of members, the end of a member's session, and expired locks.
 
-Acknowledgements and releases are under way until they are persisted, and are rolled back if that fails. A lock which
-runs out acts at once, whatever becomes of the write.
+Acknowledgements and releases are pending until they are persisted, and are rolled back if that fails. An expired lock
+takes effect immediately, whatever the result of the write.
 """
 
 from collections.abc import Sequence
@@ -38,20 +38,20 @@ RENEW = AcknowledgeType.RENEW
 REJECT = AcknowledgeType.REJECT
 ARCHIVING = RecordState.ARCHIVING
 ENDS_ANYHOW = frozenset({WriteCause.LOCK_TIMEOUT, WriteCause.DEAD_LETTER})
-"""Of these writes a failure changes nothing."""
+"""If one of these writes fails, nothing changes."""
 ACKNOWLEDGE_TYPES = frozenset(AcknowledgeType)
-"""A look-up of an int in it costs a tenth of making an AcknowledgeType."""
+"""Looking up an int in it costs a tenth of creating an AcknowledgeType."""
 
 
 def acknowledge(
     partition: SharePartition, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int
 ) -> WriteState | None:
-    """Take a member's acknowledgements: what to persist, or None where nothing changes.
+    """Apply a member's acknowledgements. Returns the state to persist, or None if nothing changes.
 
-    The changes are under way until `complete_write`. Offsets below the start offset are passed over. Raises
-    InvalidRecordState where a record is not the member's to acknowledge and InvalidRequest where a range or a type
-    cannot be; no batch of the request has an effect then, but for locks which were renewed. Source:
-    SharePartition.acknowledge, rollbackOrProcessStateUpdates.
+    The changes are pending until `complete_write`. Offsets below the start offset are skipped. Raises
+    InvalidRecordState if the member may not acknowledge a record, and InvalidRequest for an impossible range or type;
+    then no batch of the request has an effect, except for renewed locks. Source: SharePartition.acknowledge,
+    rollbackOrProcessStateUpdates.
     """
     changes: list[Change] = []
     try:
@@ -101,13 +101,13 @@ def _acknowledge_batch(
 
 
 def _batches_of(partition: SharePartition, first_offset: int, last_offset: int) -> list[InFlightBatch]:
-    """The batches in flight which a range concerns (SharePartition.fetchSubMapForAcknowledgementBatch)."""
+    """The batches in flight within a range (SharePartition.fetchSubMapForAcknowledgementBatch)."""
     cached = partition.cached
     floor = cached.floor(first_offset)
     if floor is None and partition.is_start_inside(first_offset, last_offset):
         floor = cached.floor(partition.start_offset)
     if floor is None:
-        # Kafka fails where the start offset lies in the range, but in a hole before all that is in flight.
+        # Kafka fails if the start offset lies in the range, but in a hole before everything in flight.
         raise InvalidRecordState("no such offsets are in flight")
     batches = cached.between(floor.first_offset, last_offset)
     if batches[-1].last_offset < last_offset:
@@ -116,7 +116,7 @@ def _batches_of(partition: SharePartition, first_offset: int, last_offset: int) 
 
 
 def _check_holder(state: InFlightState, member_id: str) -> None:
-    """Raise InvalidRecordState unless the member holds the records and no change of theirs is under way."""
+    """Raise InvalidRecordState unless the member has acquired the records and no change of them is pending."""
     if state.state is not ACQUIRED:
         raise InvalidRecordState("the records are not acquired, or an acknowledgement is under way")
     if state.member_id != member_id:
@@ -153,7 +153,7 @@ def _start_change(
     changes: list[Change],
     cause: DeadLetterCause = DeadLetterCause.DELIVERY_LIMIT,
 ) -> None:
-    """Begin to give up the records, and count them as complete if that ends their delivery."""
+    """Begin to finish the delivery of the records, and count them as complete if they become terminal."""
     config = partition.config
     given_up = ARCHIVING if config.has_dead_letter_topic else ARCHIVED
     following = state.start_transition(asked, config.delivery_count_limit, given_up)
@@ -164,10 +164,11 @@ def _start_change(
 
 
 def release(partition: SharePartition, member_id: str) -> WriteState | None:
-    """Give back all that the member holds, as its session has ended: what to persist, None if it holds nothing.
+    """Release everything that the member has acquired, because its session ended. Returns the state to persist, or
+    None.
 
     The records become AVAILABLE, or ARCHIVED at the delivery limit or below the start offset; their delivery count
-    stays. The changes are under way until `complete_write`. Source: SharePartition.releaseAcquiredRecords.
+    stays. The changes are pending until `complete_write`. Source: SharePartition.releaseAcquiredRecords.
     """
     changes: list[Change] = []
     for batch in partition.cached:
@@ -199,7 +200,7 @@ def _write(partition: SharePartition, cause: WriteCause, changes: list[Change]) 
 
 
 def _new_write(partition: SharePartition, cause: WriteCause, state_batches: tuple[StateBatch, ...]) -> WriteState:
-    """The next write, with the start offset as it is now (SharePartition.writeShareGroupState)."""
+    """The next write, with the current start offset (SharePartition.writeShareGroupState)."""
     write_id = partition.next_write_id
     partition.next_write_id += 1
     return WriteState(
@@ -214,13 +215,13 @@ def _new_write(partition: SharePartition, cause: WriteCause, state_batches: tupl
 
 
 def complete_write(partition: SharePartition, write_id: int, error: PersisterError | None) -> WriteCause:
-    """The share coordinator has answered a write: commit its changes or roll them back; what the write was for.
+    """The share coordinator has answered a write: commit its changes or roll them back. Returns the cause of the write.
 
-    A request which waits for it is answered with success, or with `error.error_class`. A record whose lock ran out
-    while the write was under way becomes AVAILABLE if it is rolled back. After a lock time-out there is nothing to roll
-    back, and the start offset moves whatever the result. Raises UnknownWrite if the write is not under way. Source:
-    SharePartition.rollbackOrProcessStateUpdates, releaseAcquisitionLockOnTimeout. Records that became ARCHIVING are due
-    to be copied to the dead letter topic then (`dead_letters`).
+    A request that waits for it is answered with success, or with `error.error_class`. A record whose lock expired while
+    the write was in flight becomes AVAILABLE if it is rolled back. After a lock timeout there is nothing to roll back,
+    and the start offset moves whatever the result. Raises UnknownWrite if the write is not in flight. Source:
+    SharePartition.rollbackOrProcessStateUpdates, releaseAcquisitionLockOnTimeout. Records that became ARCHIVING are
+    then queued to be copied to the dead letter topic (`dead_letters`).
     """
     if write_id not in partition.writes_under_way:
         raise UnknownWrite(f"write {write_id} is not under way")
@@ -259,15 +260,16 @@ def _roll_back(partition: SharePartition, changes: Sequence[Change]) -> None:
 
 
 def next_deadline_ms(partition: SharePartition) -> int | None:
-    """When the next lock runs out, epoch milliseconds; None while none runs."""
+    """When the next lock expires, epoch milliseconds; None if there are no locks."""
     return partition.locks.next_deadline_ms()
 
 
 def expire_lock(partition: SharePartition, now_ms: int) -> tuple[AcquisitionLock, WriteState | None] | None:
-    """Let the next lock run out which is due at `now_ms`, one a call: the lock and what to persist; None if none is.
+    """Expire the next lock that is due at `now_ms`, one for each call. Returns the lock and the state to persist; None
+    if none is due.
 
-    What it holds becomes AVAILABLE, or ARCHIVED at the delivery limit or below the start offset, at once. Records which
-    were given up meanwhile stay as they are. Locks run out by deadline, of one deadline the oldest first. Source:
+    Its records become AVAILABLE, or ARCHIVED at the delivery limit or below the start offset, immediately. Records that
+    were acknowledged or released meanwhile stay unchanged. Locks expire by deadline, on a tie the oldest first. Source:
     SharePartition.releaseAcquisitionLockOnTimeout.
     """
     lock = partition.locks.pop_due(now_ms)

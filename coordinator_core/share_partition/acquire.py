@@ -1,6 +1,6 @@
 """Acquiring: which of the fetched records a member gets, and which of them were in flight before.
 
-Nothing is persisted. Each record acquired has one delivery more, and a lock.
+Nothing is persisted. Each acquired record has its delivery count raised by one, and a lock.
 """
 
 from itertools import pairwise
@@ -25,7 +25,7 @@ from coordinator_core.share_partition.transactions import aborted_batches, witho
 
 NOTHING = Acquired((), 0)
 DELIVERY_COUNT_TO_ISOLATE_MIN = 3
-"""A record on its last delivery is delivered alone, unless so few are allowed that this would hold of every retry."""
+"""A record on its last delivery is delivered alone, unless the limit is so low that this would apply to every retry."""
 
 
 def acquire(
@@ -39,20 +39,20 @@ def acquire(
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Acquired:
-    """Hand records of a fetch to a member: ranges in ascending order, each with its delivery count.
+    """Acquire records of a fetch for a member: ranges in ascending order, each with its delivery count.
 
-    `batch_size`: how many records make a batch of new ones, at the least; log batches are not torn.
-    `fetch_records_max`: how many records the member asks for; BATCH_OPTIMIZED gives the rest of the last log batch,
-    too. Nothing is acquired while the share partition is not active, and nothing new beyond the in-flight limit.
+    `batch_size`: minimum number of records in a batch of new ones; log batches are not split. `fetch_records_max`: how
+    many records the member requests; BATCH_OPTIMIZED also returns the rest of the last log batch. Nothing is acquired
+    while the share partition is not active, and nothing new beyond the in-flight limit.
 
-    Where Kafka 4.3.1 fails this goes on: a limit which ends before the first fetched batch acquires nothing, and an
-    aborted batch which begins below everything in flight is archived as far as it is in flight. Source:
+    It continues where Kafka 4.3.1 fails: a limit that ends before the first fetched batch acquires nothing, and of an
+    aborted batch that begins below everything in flight, the part in flight is archived. Source:
     SharePartition.acquire.
     """
     if not partition.is_active or fetch_records_max <= 0 or not fetched.log_batches:
         return NOTHING
     if fetched.log_batches[-1].last_offset < partition.start_offset:
-        # The gap window may ask for what the start of the log has passed meanwhile.
+        # The gap window may request offsets that the log start offset has passed meanwhile.
         return NOTHING
     request = _Acquisition(partition, member_id, fetched, now_ms, batch_size, mode is AcquireMode.RECORD_LIMIT)
     records = request.run(fetch_records_max)
@@ -64,7 +64,7 @@ def acquire(
 def _without_aborted(
     partition: SharePartition, fetched: FetchedBatches, records: list[AcquiredRecords]
 ) -> list[AcquiredRecords]:
-    """Archive what aborted transactions wrote (SharePartition.filterAbortedTransactionalAcquiredRecords)."""
+    """Archive the records of aborted transactions (SharePartition.filterAbortedTransactionalAcquiredRecords)."""
     aborted = aborted_batches(fetched.log_batches, fetched.aborted_transactions)
     for log_batch in aborted:
         floor = partition.cached.floor(log_batch.first_offset)
@@ -77,7 +77,7 @@ def _without_aborted(
 
 
 class _Acquisition:
-    """One acquire: what was asked, and what is acquired so far."""
+    """One acquire: its arguments, and what is acquired so far."""
 
     __slots__ = (
         "acquired_count",
@@ -129,13 +129,13 @@ class _Acquisition:
         from_offset = self.first_offset
         floor = cached.floor(from_offset)
         if floor is None:
-            # The start offset lies inside the first log batch, or after it: what is below was dealt with before the
-            # start-up. Where a batch in flight begins lower still, Kafka takes the log batch as it is.
+            # The start offset is inside the first log batch, or after it: offsets below it were finished before the
+            # start-up. If a batch in flight begins even lower, Kafka uses the whole log batch.
             from_offset = max(from_offset, partition.start_offset)
         elif floor.last_offset >= from_offset:
             from_offset = floor.first_offset
-        # Batches in flight between the log batch's first offset and the start offset take part, and holes behind them
-        # are acquired though they lie below the start offset: so it is in Kafka.
+        # Batches in flight between the log batch's first offset and the start offset are included, and holes after them
+        # are acquired although they are below the start offset, as in Kafka.
         batches = cached.between(min(self.first_offset, from_offset), self.last_offset)
         if not batches:
             if from_offset <= self.last_offset:
@@ -150,17 +150,17 @@ class _Acquisition:
         return self.records
 
     def _set_limits(self, fetch_records_max: int) -> None:
-        """How many records, and up to where (SharePartition.lastOffsetAndMaxRecordsToAcquire)."""
+        """How many records, and up to which offset (SharePartition.lastOffsetAndMaxRecordsToAcquire)."""
         partition, fetch_offset = self.partition, self.fetched.fetch_offset
         room = partition.config.in_flight_records_max - partition.in_flight_record_count
         self.limit = min(fetch_records_max, room)
         if room <= 0 and fetch_offset <= partition.end_offset:
-            # Full, but what was given up inside the window may be delivered again, and nothing after it.
+            # Full, but released records inside the window may be delivered again, and nothing after it.
             self.limit = min(fetch_records_max, partition.end_offset - fetch_offset + 1)
             self.last_offset = min(self.last_offset, partition.end_offset)
 
     def _acquire_cached(self, batches: list[InFlightBatch], from_offset: int) -> None:
-        """What is in flight already and available, and new records in the holes of the gap window."""
+        """Acquire available records in flight, and new records in the holes of the gap window."""
         gap_start_offset = from_offset
         for batch in batches:
             if self.remaining_count <= 0:
@@ -173,7 +173,7 @@ class _Acquisition:
                     return
             is_throttled = self._is_throttled(batch)
             if is_throttled and self.acquired_count > 0:
-                # Apart from the others: the record which is the trouble shall not take their deliveries.
+                # Deliver it alone, so that a poison record does not use up the deliveries of others.
                 self.limit = 0
                 return
             is_part = (
@@ -193,7 +193,9 @@ class _Acquisition:
                 return
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
-        """Delivered so often that it is taken apart (SharePartition.shouldThrottleRecordsDelivery)."""
+        """Whether it was delivered so often that it is delivered in parts
+        (SharePartition.shouldThrottleRecordsDelivery).
+        """
         threshold = self.partition.config.throttle_delivery_count
         if batch.whole is not None:
             whole = batch.whole
@@ -213,7 +215,9 @@ class _Acquisition:
         self.acquired_count += last_offset - first_offset + 1
 
     def _acquire_offsets(self, batch: InFlightBatch) -> int:
-        """The available offsets of a split batch, one by one: how many (SharePartition.acquireSubsetBatchRecords)."""
+        """Acquire available offsets of a split batch one by one. Returns their number
+        (SharePartition.acquireSubsetBatchRecords).
+        """
         config, locks = self.partition.config, self.partition.locks
         delivery_count_limit = config.delivery_count_limit
         threshold = config.throttle_delivery_count
@@ -246,15 +250,15 @@ class _Acquisition:
         return count
 
     def _acquire_new(self, first_offset: int, last_offset: int) -> None:
-        """Take fetched offsets into flight which were not before (SharePartition.acquireNewBatchRecords)."""
+        """Acquire fetched offsets that were not in flight before (SharePartition.acquireNewBatchRecords)."""
         partition, cached = self.partition, self.partition.cached
         limit = self.remaining_count
         if not len(cached):
-            # What the window has passed already is fetched again with the rest of its log batch.
+            # Offsets that the window has passed are fetched again with the rest of their log batch.
             first_offset = max(first_offset, partition.end_offset)
         if limit < last_offset - first_offset + 1:
             batch_last_offset = self._log_batch_last_offset(first_offset + limit - 1)
-            # In a gap the log batch may go on over what was persisted of it.
+            # In a gap the log batch may continue over its persisted part.
             last_offset = min(batch_last_offset, last_offset) if partition.is_gap_window_active else batch_last_offset
         new = self._add_batches(first_offset, last_offset, limit)
         if cached.first.first_offset == first_offset:
@@ -265,7 +269,7 @@ class _Acquisition:
         self._move_gap_window(new[-1].last_offset + 1)
 
     def _log_batch_last_offset(self, offset: int) -> int:
-        """Last offset of the log batch which holds the offset; the offset itself if it lies between two.
+        """Last offset of the log batch that contains the offset; the offset itself if it lies between two.
 
         Source: SharePartition.lastOffsetFromBatchWithRequestOffset.
         """
@@ -300,7 +304,7 @@ class _Acquisition:
         return new
 
     def _add_batch(self, first_offset: int, last_offset: int, acquired_last_offset: int) -> InFlightBatch:
-        """A batch of which the offsets up to `acquired_last_offset` are acquired, and the others never were."""
+        """A batch in which the offsets up to `acquired_last_offset` are acquired, and the others are new."""
         locks = self.partition.locks
         whole = InFlightState(ACQUIRED, 1, self.member_id)
         batch = InFlightBatch(first_offset, last_offset, whole)
@@ -316,7 +320,7 @@ class _Acquisition:
         return batch
 
     def _move_gap_window(self, offset: int) -> None:
-        """The gap begins at `offset` now, or is over (SharePartition.maybeUpdatePersisterGapWindowStartOffset)."""
+        """Let the gap begin at `offset`, or end it (SharePartition.maybeUpdatePersisterGapWindowStartOffset)."""
         partition = self.partition
         gap_window = partition.gap_window
         if gap_window is None:

@@ -1,7 +1,7 @@
-"""Archiving in memory: records which need no delivery any more, because the log or a transaction has dropped them.
+"""Archiving in memory: records that need no delivery any more, because the log or a transaction has dropped them.
 
-Nothing of it is persisted. The start offset of the next write shows it, and after a restart what lies above that is
-found out again.
+It is not persisted. The start offset of the next write reflects it, and records above that are found again after a
+restart.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ def archive_between(
     batches: list[InFlightBatch],
     from_state: RecordState,
 ) -> int:
-    """Archive the offsets of the range which are in `from_state`; `batches` ascend: how many offsets it was.
+    """Archive the offsets of the range that are in `from_state`; `batches` ascend. Returns the number of offsets.
 
     The delivery complete count stays: not every caller may raise it. Source: SharePartition.archiveRecords.
     """
@@ -42,9 +42,9 @@ def archive_between(
 
 
 def archive_stale_batches(partition: SharePartition, fetch_offset: int, first_offset: int) -> None:
-    """Archive what is available from the fetch offset up to the first batch that the log still had.
+    """Archive available records from the fetch offset up to the first batch that the log still has.
 
-    Compaction has removed it since it was fetched before. Source: SharePartition.maybeArchiveStaleBatches.
+    Compaction has removed them since the previous fetch. Source: SharePartition.maybeArchiveStaleBatches.
     """
     if fetch_offset >= first_offset or not len(partition.cached):
         return
@@ -58,7 +58,7 @@ def archive_stale_batches(partition: SharePartition, fetch_offset: int, first_of
 
 
 class Undelivered(NamedTuple):
-    """Records which nobody holds and nobody is done with, `last_offset` inclusive."""
+    """Records that no member has acquired or finished; `last_offset` is inclusive."""
 
     first_offset: int
     last_offset: int
@@ -66,9 +66,10 @@ class Undelivered(NamedTuple):
 
 
 def undelivered_below(partition: SharePartition, log_start_offset: int) -> list[Undelivered]:
-    """What the group loses where the data log begins at `log_start_offset`: what is available or was never fetched.
+    """What the group loses when the data log begins at `log_start_offset`: records that are available or were never
+    fetched.
 
-    What was accepted, rejected or given up before is not lost, and what is acquired is still a member's.
+    Accepted, rejected and archived records are not lost, and acquired ones still belong to a member.
     """
     found: list[Undelivered] = []
 
@@ -98,10 +99,10 @@ def undelivered_below(partition: SharePartition, log_start_offset: int) -> list[
 
 
 def update_log_start_offset(partition: SharePartition, log_start_offset: int) -> None:
-    """The data log begins at `log_start_offset` now: so does the window, if it began before.
+    """The data log now begins at `log_start_offset`; the window starts there too if it started before.
 
-    What was available below it is archived. What is acquired below it stays so until it is given up, and ends as
-    ARCHIVED then. Source: SharePartition.updateCacheAndOffsets.
+    Available records below it are archived. Acquired ones stay acquired until they are released, and then become
+    ARCHIVED. Source: SharePartition.updateCacheAndOffsets.
     """
     if log_start_offset <= partition.start_offset:
         return
@@ -109,7 +110,7 @@ def update_log_start_offset(partition: SharePartition, log_start_offset: int) ->
         partition.start_offset = partition.end_offset = log_start_offset
         partition.delivery_complete_count = 0
         return
-    # Before archiving: what is archived now was never counted as complete.
+    # Before archiving: records archived now were never counted as complete.
     passed_count = _terminal_record_count(partition, log_start_offset - 1)
     batches = list(partition.cached)
     if archive_between(partition, partition.start_offset, log_start_offset - 1, batches, AVAILABLE):

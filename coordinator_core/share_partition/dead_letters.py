@@ -1,8 +1,9 @@
 """Copies of records for the dead letter topic of a share group, since Kafka 4.4 (KIP-1191).
 
-A record which is rejected, or was delivered as often as allowed, becomes ARCHIVING. Once that is persisted the broker
-copies it; when the copy is done, or has failed for good, the record is ARCHIVED in memory, counts as complete, and that
-is persisted. A gap becomes ARCHIVED at once: there is nothing to copy. A new leader copies what it finds ARCHIVING.
+A record that is rejected, or has reached the delivery limit, becomes ARCHIVING. Once that is persisted the broker
+copies it; when the copy is done, or has failed permanently, the record is ARCHIVED in memory, counts as complete, and
+that is persisted. A gap becomes ARCHIVED immediately: there is nothing to copy. A new leader copies records that it
+finds ARCHIVING.
 
     complete_write(partition, write_id, None)
     for copy in take_copies(partition):
@@ -37,7 +38,7 @@ HEADER_MESSAGE: Final = "__dlq.errors.message"
 
 
 class DeadLetterOrigin(NamedTuple):
-    """What a dead letter is a copy of."""
+    """The original of a dead letter."""
 
     group_id: str
     topic: str
@@ -59,7 +60,7 @@ def headers_of(origin: DeadLetterOrigin, copy: DeadLetterCopy) -> tuple[tuple[st
 
 
 def start_copies(partition: SharePartition, changes: Sequence[Change]) -> None:
-    """What became ARCHIVING is due to be copied."""
+    """Queue copies of records that became ARCHIVING."""
     for state, state_batch, cause in changes:
         if state_batch.delivery_state == RecordState.ARCHIVING:
             first, last = state_batch.first_offset, state_batch.last_offset
@@ -67,7 +68,8 @@ def start_copies(partition: SharePartition, changes: Sequence[Change]) -> None:
 
 
 def resume_copy(partition: SharePartition, batch: InFlightBatch) -> None:
-    """A batch that another leader left ARCHIVING is due to be copied: why it was given up shows in its count alone."""
+    """Queue the copy of a batch that another leader left ARCHIVING. Only its delivery count shows why it was
+    archived."""
     assert batch.whole is not None
     is_limit = batch.whole.delivery_count >= partition.config.delivery_count_limit
     cause = DeadLetterCause.DELIVERY_LIMIT if is_limit else DeadLetterCause.REJECTED
@@ -75,15 +77,15 @@ def resume_copy(partition: SharePartition, batch: InFlightBatch) -> None:
 
 
 def take_copies(partition: SharePartition) -> tuple[DeadLetterCopy, ...]:
-    """What the broker is to copy now, each once."""
+    """Remove and return the copies that the broker should make now, each once."""
     due, partition.copies_due = tuple(partition.copies_due), []
     return due
 
 
 def complete_copy(partition: SharePartition, copy_id: int) -> WriteState:
-    """A copy is done, or has failed for good: its records are ARCHIVED, and what to persist of that.
+    """A copy is done, or has failed permanently: its records are ARCHIVED. Returns the state to persist.
 
-    Raises UnknownWrite if the copy is not under way.
+    Raises UnknownWrite if the copy is not in progress.
     """
     if copy_id not in partition.copies_under_way:
         raise UnknownWrite(f"copy {copy_id} is not under way")

@@ -1,5 +1,5 @@
-"""What a share partition refuses. `RefusedRequest` is the member's fault and is answered; the others are the
-caller's.
+"""Errors of a share partition. A `RefusedRequest` is the member's fault and is sent to it; the others are bugs of the
+caller.
 """
 
 from typing import ClassVar
@@ -8,39 +8,39 @@ from coordinator_core.errors import CoreError
 
 
 class SharePartitionError(CoreError):
-    """Base of every error of the share partition. What raises one has changed no record's state."""
+    """Base of all errors of a share partition. A call that raises one has not changed the state of any record."""
 
 
 class IllegalTransition(SharePartitionError):
-    """A transition which the table of states does not hold (RecordState.validateTransition)."""
+    """A transition that the table of states does not have (RecordState.validateTransition)."""
 
 
 class UnknownWrite(SharePartitionError):
-    """The result of a write which is not under way: never issued, or completed before."""
+    """The result of a write that is not in flight: never issued, or already completed."""
 
 
 class InvalidReadState(SharePartitionError):
-    """A persisted state from which no share partition can start; it is FAILED from then on."""
+    """A persisted state from which no share partition can start; the partition is then FAILED."""
 
 
 class NotInitialized(SharePartitionError):
-    """The share partition is in a state which allows no start-up: being read, failed, or fenced."""
+    """The share partition is in a state that does not allow start-up: INITIALIZING, FAILED or FENCED."""
 
 
 class RefusedRequest(SharePartitionError):
-    """A request which is answered with an error. Transitions which it had begun are rolled back."""
+    """A request that is answered with an error. Transitions that it had begun are rolled back."""
 
     error_class: ClassVar[str]
     """Kafka's exception class, without its package."""
 
 
 class InvalidRecordState(RefusedRequest):
-    """The records are not the member's to acknowledge: not acquired, another's, or under way already."""
+    """The member may not acknowledge the records: not acquired, acquired by another member, or already pending."""
 
     error_class = "InvalidRecordStateException"
 
 
 class InvalidRequest(RefusedRequest):
-    """The request itself cannot be: an unknown acknowledge type, or offsets which nobody fetched."""
+    """The request is invalid: an unknown acknowledge type, or offsets that were never fetched."""
 
     error_class = "InvalidRequestException"

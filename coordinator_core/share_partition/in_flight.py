@@ -1,7 +1,7 @@
-"""Records in flight: the state of one or more offsets, the batches which hold them, and the locks on them.
+"""Records in flight: the state of one or more offsets, the batches of offsets, and their locks.
 
-A batch has one state for all its offsets as long as they share it. The first operation which concerns only a part of it
-splits it into one state an offset, for good (InFlightBatch.maybeInitializeOffsetStateUpdate).
+A batch has one state for all its offsets as long as they share it. The first operation on a part of it splits it
+permanently into one state for each offset (InFlightBatch.maybeInitializeOffsetStateUpdate).
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -20,10 +20,10 @@ from coordinator_core.share_partition.states import (
 )
 
 NO_MEMBER: Final = ""
-"""Member id of records which nobody holds (Kafka writes the zero Uuid)."""
+"""Member id of records that no member has acquired (Kafka writes the zero Uuid)."""
 
 CANCELLED_LOCKS_MIN: Final = 64
-"""So few cancelled locks are not worth clearing out: most are reached by time first."""
+"""Fewer cancelled locks are not cleared out: most are reached by time first."""
 
 AVAILABLE: Final = RecordState.AVAILABLE
 ACQUIRED: Final = RecordState.ACQUIRED
@@ -31,10 +31,10 @@ ARCHIVED: Final = RecordState.ARCHIVED
 
 
 class AcquisitionLock:
-    """A member's hold on a range of offsets until a deadline (AcquisitionLockTimerTask).
+    """A member's lock on a range of offsets until a deadline (AcquisitionLockTimerTask).
 
-    `deadline_ms` is epoch milliseconds. `has_expired`: the deadline has come, whether or not it found the records
-    acquired; a write which fails later then gives them back instead of returning them to the member.
+    `deadline_ms` is epoch milliseconds. `has_expired`: the deadline has passed, whether or not the records were
+    acquired then; a write that fails later then releases them instead of returning them to the member.
     """
 
     __slots__ = ("deadline_ms", "first_offset", "has_expired", "is_cancelled", "last_offset", "member_id")
@@ -49,7 +49,7 @@ class AcquisitionLock:
 
 
 class LockTimers:
-    """The locks which run, in the order in which they run out: by deadline, then by age."""
+    """The running locks, in the order of expiry: by deadline, then by age."""
 
     __slots__ = ("_cancelled_count", "_created_count", "_heap")
 
@@ -59,29 +59,29 @@ class LockTimers:
         self._cancelled_count = 0
 
     def start(self, member_id: str, first_offset: int, last_offset: int, deadline_ms: int) -> AcquisitionLock:
-        """A new lock which runs."""
+        """Start a new lock."""
         lock = AcquisitionLock(member_id, first_offset, last_offset, deadline_ms)
         self._created_count += 1
         heappush(self._heap, (deadline_ms, self._created_count, lock))
         return lock
 
     def cancel(self, lock: AcquisitionLock) -> None:
-        """End a lock without effect. One which has run out or was cancelled before is no error."""
+        """Cancel a lock. One that has expired or was cancelled is fine."""
         if lock.is_cancelled:
             return
         lock.is_cancelled = True
         if lock.has_expired:
             return
         self._cancelled_count += 1
-        # Locks are cancelled far more often than they run out: without this the heap would hold every acquisition of
-        # a lock duration.
+        # Locks are cancelled far more often than they expire: without this the heap would contain every acquisition of
+        # one lock duration.
         if self._cancelled_count > CANCELLED_LOCKS_MIN and self._cancelled_count > len(self._heap) // 2:
             self._heap = [entry for entry in self._heap if not entry[2].is_cancelled]
             heapify(self._heap)
             self._cancelled_count = 0
 
     def next_deadline_ms(self) -> int | None:
-        """When the next lock runs out; None while none runs."""
+        """When the next lock expires; None if there are no locks."""
         heap = self._heap
         while heap and heap[0][2].is_cancelled:
             heappop(heap)
@@ -102,7 +102,7 @@ class LockTimers:
 
 
 class InFlightState:
-    """State, delivery count and holder of one offset or of a whole batch (InFlightState)."""
+    """State, delivery count and member of one offset or of a whole batch (InFlightState)."""
 
     __slots__ = ("delivery_count", "is_archived_silently", "lock", "member_id", "parts", "rollback", "state")
 
@@ -122,16 +122,16 @@ class InFlightState:
 
     @property
     def is_under_way(self) -> bool:
-        """A change waits for its write (hasOngoingStateTransition)."""
+        """Whether a change waits for its write (hasOngoingStateTransition)."""
         return self.rollback is not None
 
     @property
     def is_settled(self) -> bool:
-        """Final, and no write can bring it back."""
+        """Whether the state is final, and no write can revert it."""
         return self.rollback is None and self.state in TERMINAL
 
     def acquire(self, member_id: str) -> None:
-        """AVAILABLE -> ACQUIRED, one delivery more. Raises IllegalTransition (tryUpdateState)."""
+        """AVAILABLE -> ACQUIRED, with the delivery count raised by one. Raises IllegalTransition (tryUpdateState)."""
         self._check(ACQUIRED)
         self.state = ACQUIRED
         self.delivery_count += 1
@@ -140,7 +140,7 @@ class InFlightState:
     def transition_to(
         self, asked: RecordState, delivery_count_limit: int, given_up: RecordState = ARCHIVED
     ) -> RecordState:
-        """ACQUIRED -> `asked`, or `given_up` where AVAILABLE is asked for the last delivery allowed: the new state.
+        """ACQUIRED -> `asked`, or `given_up` if AVAILABLE is asked at the delivery limit. Returns the new state.
 
         The delivery count stays. Raises IllegalTransition (tryUpdateState).
         """
@@ -153,21 +153,21 @@ class InFlightState:
     def start_transition(
         self, asked: RecordState, delivery_count_limit: int, given_up: RecordState = ARCHIVED
     ) -> RecordState:
-        """`transition_to`, under way until `commit` or `roll_back` (startStateTransition)."""
+        """`transition_to`, pending until `commit` or `roll_back` (startStateTransition)."""
         before = self.state, self.member_id
         following = self.transition_to(asked, delivery_count_limit, given_up)
         self.rollback = before
         return following
 
     def _check(self, following: RecordState) -> None:
-        # The look-up twice: this is the hottest path, and a call costs more than the look-up.
+        # The look-up is repeated in the function: this is the hottest path, and a call costs more than a look-up.
         if self.state not in VALID_PREVIOUS[following]:
             check_transition(self.state, following)
         if self.rollback is not None:
             raise IllegalTransition("a transition is under way")
 
     def archive(self, timers: LockTimers) -> None:
-        """AVAILABLE, ACQUIRED or ARCHIVING -> ARCHIVED in memory, whatever is under way (archive)."""
+        """AVAILABLE, ACQUIRED or ARCHIVING -> ARCHIVED in memory, even if a change is pending (archive)."""
         if self.state not in ARCHIVED_SILENTLY_FROM:
             raise IllegalTransition(f"{self.state.name} is final")
         self.is_archived_silently = True
@@ -176,17 +176,17 @@ class InFlightState:
         self.release_lock(timers)
 
     def commit(self, timers: LockTimers) -> None:
-        """End the change which is under way, and keep it (completeStateTransition)."""
+        """Commit the pending change (completeStateTransition)."""
         if self.rollback is None:
             raise IllegalTransition("no transition is under way")
         self.rollback = None
         self.release_lock(timers)
 
     def roll_back(self, delivery_count_limit: int, timers: LockTimers) -> None:
-        """End the change which is under way, and go back to what was before (completeStateTransition).
+        """Roll the pending change back to the state before (completeStateTransition).
 
-        Where the lock ran out meanwhile there is no holder to go back to: the record becomes AVAILABLE, or ARCHIVED
-        after the last delivery allowed. What was archived meanwhile stays so.
+        If the lock expired meanwhile, the record cannot return to its member: it becomes AVAILABLE, or ARCHIVED at the
+        delivery limit. A record that was archived meanwhile stays so.
         """
         before = self.rollback
         if before is None:
@@ -201,7 +201,7 @@ class InFlightState:
             self.release_lock(timers)
 
     def release_lock(self, timers: LockTimers) -> None:
-        """End the lock, if there is one (cancelAndClearAcquisitionLockTimeoutTask)."""
+        """Cancel the lock, if there is one (cancelAndClearAcquisitionLockTimeoutTask)."""
         lock = self.lock
         if lock is not None:
             timers.cancel(lock)
@@ -209,9 +209,9 @@ class InFlightState:
 
 
 class InFlightBatch:
-    """Offsets which were fetched or persisted together, `last_offset` inclusive (InFlightBatch).
+    """Offsets that were fetched or persisted together; `last_offset` is inclusive (InFlightBatch).
 
-    Exactly one of `whole` and `offsets` is set: the one state of all, or the states from the first offset on.
+    Exactly one of `whole` and `offsets` is set: the common state, or the states from the first offset on.
     """
 
     __slots__ = ("_settled_count", "first_offset", "last_offset", "offsets", "whole")
@@ -225,17 +225,17 @@ class InFlightBatch:
 
     @property
     def record_count(self) -> int:
-        """Offsets of the batch, natural gaps included."""
+        """Number of offsets in the batch, including natural gaps."""
         return self.last_offset - self.first_offset + 1
 
     def is_within(self, first_offset: int, last_offset: int) -> bool:
-        """All of the batch lies in the range, both ends inclusive (checkForFullMatch)."""
+        """Whether the whole batch lies in the range, both ends inclusive (checkForFullMatch)."""
         return self.first_offset >= first_offset and self.last_offset <= last_offset
 
     def split(self, timers: LockTimers) -> list[InFlightState]:
-        """One state an offset from here on; each goes on with the batch's lock, at the same deadline.
+        """Split into one state for each offset; each continues the batch's lock, with the same deadline.
 
-        Kafka loses a change which is under way when it splits the batch; here the offsets take it over. Source:
+        Kafka loses a pending change when it splits the batch; here the offsets take it over. Source:
         maybeInitializeOffsetStateUpdate.
         """
         if self.offsets is not None:
@@ -256,7 +256,7 @@ class InFlightBatch:
         return offsets
 
     def states_between(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, InFlightState]]:
-        """(offset, state) of the offsets of a split batch which lie in the range, both ends inclusive."""
+        """(offset, state) for the offsets of a split batch in the range, both ends inclusive."""
         assert self.offsets is not None
         first = max(first_offset, self.first_offset)
         for offset in range(first, min(last_offset, self.last_offset) + 1):
@@ -267,7 +267,7 @@ class InFlightBatch:
         if self.offsets is None:
             assert self.whole is not None
             return self.record_count if self.whole.is_settled else 0
-        # A settled offset stays so: the scan goes on from where it last stopped.
+        # A settled offset stays settled: the scan continues where it last stopped.
         count, offsets = self._settled_count, self.offsets
         while count < len(offsets) and offsets[count].is_settled:
             count += 1
@@ -302,7 +302,7 @@ class CachedState:
         return self._batches[-1]
 
     def add(self, batch: InFlightBatch) -> None:
-        """Take in a batch whose offsets no other holds."""
+        """Add a batch whose offsets are in no other batch."""
         if not self._first_offsets or batch.first_offset > self._first_offsets[-1]:
             self._first_offsets.append(batch.first_offset)
             self._batches.append(batch)
@@ -311,22 +311,22 @@ class CachedState:
         insort(self._batches, batch, key=_first_offset)
 
     def floor(self, offset: int) -> InFlightBatch | None:
-        """The last batch which begins at or before the offset; it may end before it."""
+        """The last batch that begins at or before the offset; it may end before it."""
         at = bisect_right(self._first_offsets, offset)
         return self._batches[at - 1] if at else None
 
     def next_first_offset(self, offset: int) -> int | None:
-        """First offset of the first batch which begins after the offset."""
+        """First offset of the first batch that begins after the offset."""
         at = bisect_right(self._first_offsets, offset)
         return self._first_offsets[at] if at < len(self._first_offsets) else None
 
     def between(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
-        """The batches which begin in the range, both ends inclusive: a copy."""
+        """The batches that begin in the range, both ends inclusive: a copy."""
         low = bisect_left(self._first_offsets, first_offset)
         return self._batches[low : bisect_right(self._first_offsets, last_offset)]
 
     def drop_before(self, offset: int) -> None:
-        """Forget the batches which begin before the offset."""
+        """Drop the batches that begin before the offset."""
         at = bisect_left(self._first_offsets, offset)
         del self._first_offsets[:at]
         del self._batches[:at]

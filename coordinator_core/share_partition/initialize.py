@@ -23,11 +23,11 @@ EMPTY, ACTIVE = SharePartitionState.EMPTY, SharePartitionState.ACTIVE
 
 
 def begin_initialization(partition: SharePartition) -> bool:
-    """True: read the persisted state and pass it to `complete_initialization`, or report `fail_initialization`. False:
-    it is active.
+    """True: read the persisted state and pass it to `complete_initialization`, or call `fail_initialization`. False:
+    the share partition is active.
 
-    Raises NotInitialized while the state is being read, and for good once start-up failed or the partition was fenced.
-    Source: SharePartition.maybeInitialize, initializedOrThrowException.
+    Raises NotInitialized while the state is being read, and permanently after start-up failed or the partition was
+    fenced. Source: SharePartition.maybeInitialize, initializedOrThrowException.
     """
     if partition.is_active:
         return False
@@ -43,14 +43,14 @@ def fail_initialization(partition: SharePartition) -> None:
 
 
 def complete_initialization(partition: SharePartition, read: ReadState, reset_offset: int = 0) -> None:
-    """Take over the persisted state: ACTIVE.
+    """Apply the persisted state: ACTIVE.
 
-    `reset_offset`: where to begin if nothing was ever written, as share.auto.offset.reset and the data log have it.
-    Offsets without a persisted batch below a persisted one open the gap window. Batches that are ARCHIVING are copied
-    to the dead letter topic once more: nobody knows how far the leader before came. Raises InvalidReadState, and leaves
-    the share partition FAILED, where a batch begins below the start offset, overlaps another, is longer than any can be
-    or has no known state; Kafka looks for the first and the last of these, and its share coordinator writes none.
-    Raises NotInitialized unless the state is being read. Source: SharePartition.maybeInitialize.
+    `reset_offset`: where to begin if nothing was ever written, by share.auto.offset.reset and the data log. Offsets
+    without a persisted batch below a persisted one form the gap window. Batches that are ARCHIVING are copied to the
+    dead letter topic again: how far the previous leader came is unknown. Raises InvalidReadState, and leaves the share
+    partition FAILED, if a batch begins below the start offset, overlaps another, is too long, or has an unknown state;
+    Kafka checks the first and the last of these, and its share coordinator writes none. Raises NotInitialized unless
+    the state is being read. Source: SharePartition.maybeInitialize.
     """
     if partition.partition_state is not SharePartitionState.INITIALIZING:
         raise NotInitialized(f"the share partition is {partition.partition_state}")
@@ -106,9 +106,9 @@ def _checked_batches(read: ReadState, start_offset: int, config: SharePartitionC
 
 
 def fence(partition: SharePartition) -> None:
-    """Another broker leads, or the state is deleted: nothing is acquired any more (markFenced).
+    """Another broker leads, or the state was deleted: nothing is acquired any more (markFenced).
 
-    What was acquired is forgotten without a write. Locks which still run out do write.
+    Acquisitions are dropped without a write. Locks that expire later do write.
     """
     _move_to(partition, SharePartitionState.FENCED)
 

@@ -1,12 +1,12 @@
-"""Every state of a record and of its share partition, with the transitions between them in two tables.
+"""All states of a record and of its share partition, with two tables of the transitions between them.
 
-A record is AVAILABLE until a member acquires it. While it is ACQUIRED a lock runs; the member acknowledges it before
-the lock runs out, or it is given back. ACKNOWLEDGED and ARCHIVED are final. A change which must be persisted first is
-*under way* until the share coordinator has answered: the record shows its new state already, and is rolled back if the
+A record is AVAILABLE until a member acquires it. While it is ACQUIRED a lock runs; if the member does not acknowledge
+it before the lock expires, it is released. ACKNOWLEDGED and ARCHIVED are final. A change that must be persisted is
+*pending* until the share coordinator has answered: the record already has its new state, and is rolled back if the
 write fails.
 
-The one way round `VALID_PREVIOUS` is archiving in memory (`ARCHIVED_SILENTLY_FROM`): records which the log no longer
-holds, or which an aborted transaction wrote, are taken out of delivery without being persisted.
+The only exception from `VALID_PREVIOUS` is archiving in memory (`ARCHIVED_SILENTLY_FROM`): records that the log no
+longer has, or that an aborted transaction wrote, are archived without being persisted.
 """
 
 from collections.abc import Mapping
@@ -17,22 +17,22 @@ from coordinator_core.share_partition.errors import IllegalTransition
 
 
 class RecordState(IntEnum):
-    """Delivery states, by the ids which are persisted (org.apache.kafka.server.share.fetch.RecordState)."""
+    """Delivery states, with their persisted ids (org.apache.kafka.server.share.fetch.RecordState)."""
 
     AVAILABLE = 0
     """Waits for delivery. Acquire -> ACQUIRED."""
     ACQUIRED = 1
-    """A member holds it under a lock; never persisted. Accept -> ACKNOWLEDGED. Reject, gap -> ARCHIVED. Release, end of
-    the session, end of the lock -> AVAILABLE, or ARCHIVED once delivered as often as allowed. Renew: stays, with a new
-    lock. With a dead letter topic reject, and the last delivery allowed -> ARCHIVING.
+    """A member has it under a lock; never persisted. Accept -> ACKNOWLEDGED. Reject, gap -> ARCHIVED. Release, end of
+    the session, expiry of the lock -> AVAILABLE, or ARCHIVED at the delivery limit. Renew: stays, with a new lock. With
+    a dead letter topic, reject and the delivery limit -> ARCHIVING.
     """
     ACKNOWLEDGED = 2
-    """A member has dealt with it. Final."""
+    """A member has processed it. Final."""
     ARCHIVING = 3
-    """Since Kafka 4.4, of a group with a dead letter topic: given up, and being copied there (KIP-1191). The copy is
-    done, or has failed for good -> ARCHIVED."""
+    """Since Kafka 4.4, in a group with a dead letter topic: being copied there (KIP-1191). The copy is done, or has
+    failed permanently -> ARCHIVED."""
     ARCHIVED = 4
-    """Will not be delivered again: rejected, a gap, delivered too often, or gone from the log. Final."""
+    """Will not be delivered again: rejected, a gap, at the delivery limit, or no longer in the log. Final."""
 
 
 VALID_PREVIOUS: Final[Mapping[RecordState, frozenset[RecordState]]] = {
@@ -42,10 +42,10 @@ VALID_PREVIOUS: Final[Mapping[RecordState, frozenset[RecordState]]] = {
     RecordState.ARCHIVING: frozenset({RecordState.ACQUIRED}),
     RecordState.ARCHIVED: frozenset({RecordState.ACQUIRED, RecordState.ARCHIVING}),
 }
-"""New state -> the states it may follow (RecordState.validateTransition)."""
+"""New state -> the states that it may follow (RecordState.validateTransition)."""
 
 ARCHIVED_SILENTLY_FROM: Final = frozenset({RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ARCHIVING})
-"""What may be archived in memory, before or without a write (InFlightState.archive)."""
+"""States from which a record may be archived in memory, before or without a write (InFlightState.archive)."""
 
 TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 """The final states (SharePartition.isStateTerminal)."""
@@ -58,15 +58,15 @@ def check_transition(previous: RecordState, following: RecordState) -> None:
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says of a record (clients' AcknowledgeType; 0 is said by the client library alone)."""
+    """How a member acknowledges a record (clients' AcknowledgeType; only the client library sends 0)."""
 
     GAP = 0
-    """The offset holds no record for the member: compacted away, or a control record."""
+    """The offset has no record for the member: compacted, or a control record."""
     ACCEPT = 1
     RELEASE = 2
     REJECT = 3
     RENEW = 4
-    """Still at work: the lock restarts, nothing else changes and nothing is persisted."""
+    """Still processing: the lock restarts, nothing else changes and nothing is persisted."""
 
 
 ACKNOWLEDGED_STATE: Final[Mapping[AcknowledgeType, RecordState]] = {
@@ -75,22 +75,22 @@ ACKNOWLEDGED_STATE: Final[Mapping[AcknowledgeType, RecordState]] = {
     AcknowledgeType.RELEASE: RecordState.AVAILABLE,
     AcknowledgeType.REJECT: RecordState.ARCHIVED,
 }
-"""The state which an acknowledgement asks for (SharePartition.ACK_TYPE_TO_RECORD_STATE). RENEW asks for none."""
+"""The state that an acknowledgement asks for (SharePartition.ACK_TYPE_TO_RECORD_STATE). RENEW asks for none."""
 
 
 class SharePartitionState(StrEnum):
     """The life cycle of a share partition on its leader (kafka.server.share.SharePartitionState)."""
 
     EMPTY = "EMPTY"
-    """Just made. Start-up -> INITIALIZING."""
+    """Created. Start-up -> INITIALIZING."""
     INITIALIZING = "INITIALIZING"
-    """Its state is being read. A state which fits -> ACTIVE; an error or one which does not -> FAILED."""
+    """Its state is being read. A valid state -> ACTIVE; an error or an invalid state -> FAILED."""
     ACTIVE = "ACTIVE"
     """Records are acquired and acknowledged. Another broker leads -> FENCED."""
     FAILED = "FAILED"
-    """Could not start. Final: the broker throws it away and makes another."""
+    """Could not start. Final: the broker discards it and creates another."""
     FENCED = "FENCED"
-    """No longer the leader's. Acquires nothing; locks still run out."""
+    """The broker is no longer its leader. Acquires nothing; locks still expire."""
 
 
 VALID_PREVIOUS_PARTITION: Final[Mapping[SharePartitionState, frozenset[SharePartitionState]]] = {
@@ -100,4 +100,4 @@ VALID_PREVIOUS_PARTITION: Final[Mapping[SharePartitionState, frozenset[SharePart
     SharePartitionState.FAILED: frozenset({SharePartitionState.INITIALIZING}),
     SharePartitionState.FENCED: frozenset(SharePartitionState),
 }
-"""New state -> the states it may follow. Fencing (SharePartition.markFenced) asks for none."""
+"""New state -> the states that it may follow. Fencing (SharePartition.markFenced) is always possible."""

@@ -1,4 +1,4 @@
-"""Records of aborted transactions: which log batches hold them, and what is left of what a member acquired."""
+"""Records of aborted transactions: which log batches have them, and what remains of a member's acquisition."""
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop
@@ -9,9 +9,9 @@ from coordinator_core.share_partition.state import NO_PRODUCER_ID, AbortedTransa
 def aborted_batches(
     log_batches: Iterable[LogBatch], aborted_transactions: Iterable[AbortedTransaction]
 ) -> list[LogBatch]:
-    """The log batches which belong to an aborted transaction, in log order.
+    """The log batches that belong to an aborted transaction, in log order.
 
-    A producer's transaction is aborted from its first offset up to the abort marker; the marker itself stays, as a
+    A producer's transaction is aborted from its first offset up to the abort marker; the marker itself stays, and a
     commit marker inside the range does not. Source: SharePartition.fetchAbortedTransactionRecordBatches.
     """
     waiting = [(transaction.first_offset, transaction.producer_id) for transaction in aborted_transactions]

@@ -5,10 +5,10 @@ from coordinator_core.share_partition.state import SharePartition
 
 
 def next_fetch_offset(partition: SharePartition) -> int:
-    """The offset to read the log from (SharePartition.nextFetchOffset).
+    """The next offset to read from the log (SharePartition.nextFetchOffset).
 
-    The first one which is available, or which the gap window holds; after the end of the window if there is none, and
-    then `find_next_fetch_offset` is cleared.
+    The first offset that is available or in the gap window; without one, the offset after the end of the window, and
+    `find_next_fetch_offset` is cleared.
     """
     cached = partition.cached
     if not len(cached) or partition.start_offset > cached.last.last_offset:
@@ -38,18 +38,18 @@ def next_fetch_offset(partition: SharePartition) -> int:
 
 
 def can_acquire_records(partition: SharePartition) -> bool:
-    """There is room in flight, or something in flight to deliver again (SharePartition.canAcquireRecords)."""
+    """Whether there is room in flight, or records in flight to deliver again (SharePartition.canAcquireRecords)."""
     if next_fetch_offset(partition) != partition.end_offset + 1:
         return True
     return partition.in_flight_record_count < partition.config.in_flight_records_max
 
 
 def advance_start_offset(partition: SharePartition) -> bool:
-    """Move the start offset over what is settled, and forget batches which lie below it: whether it may have moved.
+    """Move the start offset over settled offsets, and drop batches below it. Returns whether it may have moved.
 
-    It stops at the first record which is not final or whose write is under way, and at a gap still to be fetched.
-    Where the log start had moved it beyond the records in flight, it may fall back to where those end, or to the gap;
-    so it does in Kafka 4.3.1, and the next fetch, out of the log's range, mends it. Source:
+    It stops at the first record that is not final or has a pending write, and at a gap that is still to be fetched. If
+    the log start offset had moved it beyond the records in flight, it may fall back to their end, or to the gap; Kafka
+    4.3.1 does so, and the next fetch, which is out of the log's range, corrects it. Source:
     SharePartition.maybeUpdateCachedStateAndOffsets.
     """
     if not _can_move_start_offset(partition):
@@ -69,7 +69,7 @@ def advance_start_offset(partition: SharePartition) -> bool:
     if settled_offset == batch.last_offset:
         following_offset = cached.next_first_offset(settled_offset)
         assert following_offset is not None
-        # What lies between two batches does not exist in the log, unless the gap window says that it may.
+        # Offsets between two batches do not exist in the log, unless they are in the gap window.
         partition.start_offset = max(partition.start_offset, following_offset)
         if partition.gap_window is not None and partition.is_gap_window_active:
             partition.start_offset = min(partition.gap_window.gap_start_offset, partition.start_offset)
@@ -82,7 +82,7 @@ def advance_start_offset(partition: SharePartition) -> bool:
 
 
 def _can_move_start_offset(partition: SharePartition) -> bool:
-    """The record at the start offset is settled (SharePartition.canMoveStartOffset)."""
+    """Whether the record at the start offset is settled (SharePartition.canMoveStartOffset)."""
     batch = partition.cached.floor(partition.start_offset)
     if batch is None:
         # A gap at the very start, or nothing in flight.
@@ -91,14 +91,14 @@ def _can_move_start_offset(partition: SharePartition) -> bool:
         return batch.whole.is_settled
     assert batch.offsets is not None
     if partition.start_offset > batch.last_offset:
-        # The start of the log moved into a hole, or beyond all that is in flight.
+        # The log start offset moved into a hole, or beyond everything in flight.
         return False
     at = partition.start_offset - batch.first_offset
     return batch.offsets[at].is_settled
 
 
 def _last_settled_offset(partition: SharePartition) -> tuple[int | None, int]:
-    """The last offset before anything which is not settled, and the number of offsets from the start to it.
+    """The last offset before the first unsettled one, and the number of offsets from the start to it.
 
     Source: SharePartition.findLastOffsetAcknowledgedAndMetadata.
     """
