@@ -1,7 +1,7 @@
 """Groupledger, the ledger of every Kafka group: the package that a wheel installs, and its API for Spark jobs.
 
-What is here takes DataFrames and gives DataFrames, in a classic session as over Spark Connect, and starts nothing by
-itself. The names are loaded when they are first used: the command line imports this package, too.
+The API takes DataFrames and returns DataFrames, in classic sessions and over Spark Connect, and starts nothing by
+itself. Names are loaded on first use, since the command line imports this package, too.
 """
 
 from importlib import import_module

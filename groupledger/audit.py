@@ -1,13 +1,13 @@
-"""Silver in, a DataFrame a gold table out: inference grouped by group id, in the workers of whoever asks.
+"""From silver, one DataFrame for each gold table: inference grouped by group id, in the caller's Spark workers.
 
-Rows of the tables of silver that say something of a group are put under one another, brought together by key, and
-handed to the audit that nightly runs (`jobs.gold.audit_groups`, `jobs.gold.audit_shares`); here its tables are Arrow
-rows instead of files. Groups of `__consumer_offsets` have one log partition each, so they are grouped by it and their
-id. What is said of a share partition goes by what others of its group show of the delivery limit, and by the group's
-members, so share partitions are judged by group as well.
+Rows of all silver tables about groups are combined in one DataFrame (union), grouped by key, and passed to the same
+audit as in nightly (`jobs.gold.audit_groups`, `jobs.gold.audit_shares`); here the tables are Arrow rows instead of
+files. A group of `__consumer_offsets` is in one log partition, so its rows are grouped by log partition and group id.
+Results for a share partition depend on the delivery limit that other share partitions of the group show, and on the
+group's members, so share partitions are grouped by group as well.
 
-What is known of a whole log or cluster and of no single group (`facts`) is small. It is collected once, when the first
-table is asked for; all else runs when an action does.
+Facts about a whole log or cluster rather than a single group (`facts`) are small. They are collected once, when the
+first table is requested; everything else runs when an action does.
 """
 
 from typing import Final
@@ -54,7 +54,7 @@ from schemas.tables.silver import (
 
 OF_GROUPS: Final = ("cluster_id", LOG_PARTITION, "group_id")
 OF_SHARE_GROUPS: Final = ("cluster_id", "group_id")
-"""The keys that rows are brought together by."""
+"""The grouping keys."""
 
 
 def audit_groups(
@@ -68,14 +68,14 @@ def audit_groups(
     batches: DataFrame | None = None,
     inference: InferenceSettings | None = None,
 ) -> "GroupAudit":
-    """Gold of `__consumer_offsets`: who owned what, why groups rebalanced, which commits are odd.
+    """Gold of `__consumer_offsets`: who owned what, why groups rebalanced, which commits are anomalies.
 
-    `silver`: what `replay_groups` gave; or DataFrames by name, as `silver.group_members`, and then what else they have
-    of the following is taken, too. What silver alone does not tell: `topics` (silver.topics: when topics were deleted),
-    `configs` (silver.configs: session time-outs), `partition_counts` (silver.partition_counts: when topics got more
-    partitions), `coverage` (bronze.coverage: what is missing of the log, and where it ends), `end_offsets`
-    (bronze.end_offsets: lag), `batches` (bronze.record_batches: where clocks of leaders differ). A replay's own records
-    tell coverage and clocks. `inference`: thresholds.
+    `silver`: the result of `replay_groups`; or DataFrames by name, such as `silver.group_members`, which may include
+    the following tables, too. Optional inputs beyond silver's group tables: `topics` (silver.topics: when topics were
+    deleted), `configs` (silver.configs: session time-outs), `partition_counts` (silver.partition_counts: when topics
+    got more partitions), `coverage` (bronze.coverage: what is missing of the log, and where it ends), `end_offsets`
+    (bronze.end_offsets: lag), `batches` (bronze.record_batches: where clocks of leaders differ). For the result of a
+    replay, its own records provide coverage and clocks. `inference`: thresholds.
 
     Raises RecordsError before any job runs where a table or column is missing or of another type.
     """
@@ -98,11 +98,11 @@ def audit_share_partitions(
     batches: DataFrame | None = None,
     inference: InferenceSettings | None = None,
 ) -> "ShareAudit":
-    """Gold of `__share_group_state`: what was handed back, given out again and given up.
+    """Gold of `__share_group_state`: what was released, redelivered and archived.
 
-    `silver`: what `replay_share_partitions` gave, or DataFrames by name. `groups`: what `replay_groups` gave of the
-    same cluster, which tells members: whether anybody was there to release or reject. `configs`: silver.configs, which
-    tells delivery limits and locks. `batches` and `inference`: as for `audit_groups`.
+    `silver`: the result of `replay_share_partitions`, or DataFrames by name. `groups`: the result of `replay_groups`
+    for the same cluster, which shows whether there were members to release or reject. `configs`: silver.configs, which
+    has delivery limits and lock durations. `batches` and `inference`: as for `audit_groups`.
 
     Raises RecordsError before any job runs where a table or column is missing or of another type.
     """
@@ -113,7 +113,9 @@ def audit_share_partitions(
 
 
 class GroupAudit:
-    """Gold of `__consumer_offsets`: a DataFrame a table, with the columns and types of the table in the warehouse."""
+    """Gold of `__consumer_offsets`: one DataFrame for each table, with the columns and types of the table in the
+    warehouse.
+    """
 
     def __init__(self, silver: "SilverFrames", inference: InferenceSettings) -> None:
         self._silver = silver
@@ -136,7 +138,7 @@ class GroupAudit:
 
     @property
     def lag_history(self) -> DataFrame:
-        """gold.lag_history; no rows where no ends of topics are given."""
+        """gold.lag_history; empty where no end offsets are given."""
         return self._table(LAG_HISTORY)
 
     @property
@@ -151,7 +153,7 @@ class GroupAudit:
 
     @property
     def hanging_transactions(self) -> DataFrame:
-        """gold.hanging_transactions. Raises RecordsError where nothing tells where the log ends."""
+        """gold.hanging_transactions. Raises RecordsError where the end of the log is not known."""
         if not self._silver.knows_ends:
             raise RecordsError(
                 "where the log ends is known from its records alone: give coverage=, the rows of bronze.coverage, or "
@@ -162,7 +164,7 @@ class GroupAudit:
 
     @property
     def tables(self) -> dict[str, DataFrame]:
-        """All of it by the tables' full names, as `gold.rebalances`."""
+        """All tables by full name, such as `gold.rebalances`."""
         found = {
             PARTITION_OWNERS.full_name: self.partition_owners,
             REBALANCES.full_name: self.rebalances,
@@ -181,7 +183,9 @@ class GroupAudit:
 
 
 class ShareAudit:
-    """Gold of `__share_group_state`: a DataFrame a table, with columns and types of the table in the warehouse."""
+    """Gold of `__share_group_state`: one DataFrame for each table, with the columns and types of the table in the
+    warehouse.
+    """
 
     def __init__(self, silver: "SilverFrames", groups: "SilverFrames", inference: InferenceSettings) -> None:
         self._silver = silver
@@ -210,7 +214,7 @@ class ShareAudit:
 
     @property
     def tables(self) -> dict[str, DataFrame]:
-        """All of it by the tables' full names, as `gold.redeliveries`."""
+        """All tables by full name, such as `gold.redeliveries`."""
         return {
             REDELIVERIES.full_name: self.redeliveries,
             ARCHIVED_RECORDS.full_name: self.archived_records,

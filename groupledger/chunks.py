@@ -1,7 +1,7 @@
-"""The records of one key, as Spark hands them to a group's function, as chunks that the core replays.
+"""The records of one key, as Spark passes them to a grouped function, as chunks for the core's replay.
 
-They come sorted by offset, in Arrow batches of whatever size, and are never in memory all at once: a few batches make a
-chunk. What belongs together is never cut: records of one operation, and copies of one record.
+They come sorted by offset, in Arrow batches of any size, and are never all in memory: a few batches form a chunk.
+Records of one operation, and copies of one record, are never split.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ from coordinator_core.log.pack import BATCH_BYTES_MAX
 from coordinator_core.offsets.replay import NO_PRODUCER_ID
 
 CHUNK_ROWS_MIN: Final = 1 << 16
-"""Rows of a chunk, where there are so many: each chunk has its price, however few rows it has."""
+"""Minimum number of rows in a chunk, if there are so many: each chunk has overhead."""
 CHUNK_BYTES_MIN: Final = 8 * 1024 * 1024
-"""The same in bytes: what is made of a chunk then stays in memory that is warm."""
+"""Minimum size of a chunk: its results then stay in memory that is in use already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,13 @@ class KeyChunk:
     records: RecordChunk
     log_partition: int
     is_known: BoolArray | None
-    """One a record: it is known which producer wrote it. None: it is known of no record."""
+    """One bool a record: its producer is known. None: no producer is known."""
 
     def are_known(self, offsets: I64) -> BoolArray:
-        """Is it known who produced the records at these offsets? Of offsets before the chunk it is, as only known
-        transactions are decided later."""
+        """Are the producers of the records at these offsets known?
+
+        True for offsets before the chunk, since only known transactions are decided later.
+        """
         if self.is_known is None:
             return np.zeros(len(offsets), np.bool_)
         if self.is_known.all():
@@ -45,10 +47,10 @@ class KeyChunk:
 
 
 def key_chunks(batches: Iterator[pa.RecordBatch], *, keeps_operations: bool) -> Iterator[KeyChunk]:
-    """Chunks of the records of one key, ascending by offset, each record once.
+    """Yield chunks of the records of one key, ascending by offset, each record once.
 
-    `keeps_operations`: an operation is not cut, unless it is larger than any batch of Kafka's can be. Of several copies
-    of a record the one with the least bytes counts, so that the order in which they come does not.
+    `keeps_operations`: do not split an operation, unless it is larger than any batch of Kafka can be. Of several copies
+    of a record the one with the least bytes counts, so that their order does not matter.
     """
     rows: list[pa.RecordBatch] = []
     row_count = byte_count = 0
@@ -77,7 +79,7 @@ def _joined(left: pa.Table | None, rows: list[pa.RecordBatch]) -> pa.Table:
 
 
 def _cut(rows: pa.Table, *, keeps_operations: bool) -> tuple[pa.Table, pa.Table]:
-    """What is whole, and what may go on with rows that are not here yet."""
+    """The complete part, and rows that may continue in the next batch."""
     rows = _each_once(rows)
     last = rows.num_rows - 1
     if keeps_operations and rows.nbytes < CHUNK_BYTES_MIN + BATCH_BYTES_MAX:
@@ -106,7 +108,7 @@ _CONTENT: Final = ("key", "value", "timestamp_ms")
 
 
 def _least_first(rows: pa.Table, offset: I64) -> pa.Table:
-    """Of copies of different content, the least one first: in which order they came is luck."""
+    """Of copies with different content the least one comes first, since their order is arbitrary."""
     order = np.arange(len(offset))
     starts = np.flatnonzero(np.diff(offset, prepend=offset[0] - 1))
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(offset)], strict=True):
@@ -118,8 +120,8 @@ def _least_first(rows: pa.Table, offset: I64) -> pa.Table:
 
 
 def _begins_operation(rows: pa.Table) -> BoolArray:
-    """One bool a row. Where the source does not tell operations, records of one time whose offsets follow one another
-    are one: so a dump is understood, too (`coordinator_core.log.pack`)."""
+    """One bool a row. Where the source does not show operations, contiguous records with the same timestamp form
+    one, as in a dump (`coordinator_core.log.pack`)."""
     timestamp_ms = _numbers(rows["timestamp_ms"], -1)
     begins = np.ones(rows.num_rows, np.bool_)
     if "operation" in rows.column_names:
@@ -173,7 +175,7 @@ def _chunk(rows: pa.Table) -> KeyChunk:
 def _batches(
     offset: I64, timestamp_ms: I64, firsts: I64, control_type: Any, producer_id: I64, is_transactional: BoolArray
 ) -> BatchColumns:
-    """A batch an operation: what is not known of it has the value of a batch made of bare records."""
+    """One batch for each operation; unknown header fields have the values of batches built from keys and values."""
     count = len(firsts)
     counts = np.diff(firsts, append=len(offset))
     zeros, none = np.zeros(count, np.int64), np.full(count, -1, np.int64)
@@ -201,14 +203,14 @@ def _batches(
 
 
 def _numbers(column: pa.ChunkedArray, null: int) -> I64:
-    """Whole numbers, `null` for null."""
+    """Integers; `null` for null."""
     filled = pc.fill_null(column, null) if column.null_count else column
     numbers: I64 = filled.to_numpy().astype(np.int64, copy=False)
     return numbers
 
 
 def _bytes(column: pa.ChunkedArray) -> tuple[U8, I64, I32]:
-    """The bytes of a column of one chunk, where each value begins, and how long it is; -1: null."""
+    """The bytes of a single-chunk column, the start of each value, and its length; -1: null."""
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     _, ends, data = array.buffers()
     kind = np.int64 if pa.types.is_large_binary(array.type) else np.int32

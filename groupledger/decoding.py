@@ -1,4 +1,4 @@
-"""Records of coordinator topics, one row each: what kind they are, whom they are about, and what they say, as JSON."""
+"""Decode records of coordinator topics, one row each: record type, group or other subject, and content as JSON."""
 
 import json
 from collections.abc import Iterator
@@ -39,14 +39,15 @@ DECODED: Final = Table(
         Column("error", STRING, "The same in words; null: all was read."),
     ),
 )
-"""What `decode` gives."""
+"""The schema of `decode`."""
 
 
 def decode(records: DataFrame, *, columns: ColumnNames | None = None, topic: str = OFFSETS_TOPIC) -> DataFrame:
-    """One row a record: `DECODED.columns`. A record that cannot be read is a row with `error`, never an exception.
+    """One row for each record: `DECODED.columns`. A record that cannot be decoded gives a row with `error`, never an
+    exception.
 
-    `records`: as for `replay_groups`. `topic`: of all records, unless they have such a column; a key alone does not
-    tell its topic. Transaction markers have neither key nor value here, and no error.
+    `records`: as for `replay_groups`. `topic`: of all records, unless they have such a column; the topic cannot be
+    derived from a key. Transaction markers have neither key nor value here, and no error.
 
     Raises RecordsError before any job runs where a column is missing or of another type.
     """
@@ -59,7 +60,7 @@ def decode(records: DataFrame, *, columns: ColumnNames | None = None, topic: str
 
 
 class _Decoded(NamedTuple):
-    """Columns of `DECODED`, place and time aside."""
+    """Columns of `DECODED`, without position and time."""
 
     record_type: int | None = None
     record_name: str | None = None
@@ -74,7 +75,7 @@ class _Decoded(NamedTuple):
 
 
 NOT_READ: Final = "OTHER_TOPIC"
-"""Code of records of topics that no coordinator writes."""
+"""Code for records of topics that no coordinator writes."""
 
 
 def _decode_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -94,7 +95,7 @@ def _decode_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def decode_record(topic: str | None, key: bytes | None, value: bytes | None) -> _Decoded:
-    """What a record says. Never raises for what the bytes hold."""
+    """Decode a record. Never raises, whatever the bytes."""
     if topic == METADATA_TOPIC:
         return _decode_metadata(value)
     if topic is None or topic not in registry.REGISTRY:

@@ -1,4 +1,4 @@
-"""What is known of a whole log or cluster, and of no single group: small, collected once, sent to every task."""
+"""Facts about a whole log or cluster rather than a single group: small, collected once, sent to every task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ from schemas.tables.silver import (
 Columns = Mapping[Table, tuple[str, ...]]
 
 BEFORE_ALL: Final = -1
-"""First missing offset of a log partition of which nobody says what is missing: nothing is proven by what it lacks."""
+"""`first_missing` of a log partition with unknown gaps: nothing can be concluded from what it lacks."""
 
 FACT_COLUMNS: Final[Columns] = {
     TOPICS: ("topic", "topic_id", "valid_to", "learned_from"),
@@ -58,14 +58,14 @@ class LogEnd(NamedTuple):
     """How far a log partition is known."""
 
     first_missing: int | None
-    """None: nothing is."""
+    """None: nothing is missing."""
     last_missing: int | None
-    """Last offset that was never read, or could not be."""
+    """Last offset that was never read, or could not be read."""
     next_offset: int | None
     end_ms: int | None
-    """When its newest record was written."""
+    """Timestamp of its newest record."""
     gaps: Sequence[int] = ()
-    """Where parts of it begin that were never read, or could not be, ascending."""
+    """The first offset of each range that was never read, or could not be read, ascending."""
 
 
 def ends_of_coverage(coverage: DataFrame) -> DataFrame:
@@ -81,7 +81,7 @@ def ends_of_coverage(coverage: DataFrame) -> DataFrame:
 
 
 def ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
-    """The same as records alone show it: an offset that none of them has is missing, whatever the reason."""
+    """Log ends from records alone: every offset without a record is missing, for any reason."""
     rows = records.select(cluster_id.alias("cluster_id"), LOG_PARTITION, "log_offset", "timestamp_ms")
     before = F.lag("log_offset", 1, -1).over(Window.partitionBy("cluster_id", LOG_PARTITION).orderBy("log_offset"))
     rows = rows.withColumn("offset_before", before)
@@ -91,13 +91,13 @@ def ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
         F.max(F.when(is_gap, F.col("log_offset") - 1)).alias("last_missing"),
         (F.max("log_offset") + 1).alias("next_offset"),
         F.max(F.when(F.col("timestamp_ms") >= 0, F.col("timestamp_ms"))).alias("end_ms"),
-        # compaction left them, as far as records show
+        # for all that records show, compaction made the gaps
         F.array().cast("array<bigint>").alias("gaps"),
     )
 
 
 def clock_steps(rows: DataFrame) -> DataFrame:
-    """Records, or batches, that are older than the one before them."""
+    """Records, or batches, with an earlier timestamp than the one before them."""
     in_order = Window.partitionBy("cluster_id", LOG_PARTITION).orderBy("log_offset")
     timed = rows.where(F.col("timestamp_ms") >= 0).select(
         "cluster_id",
@@ -111,20 +111,20 @@ def clock_steps(rows: DataFrame) -> DataFrame:
 
 
 class OfCluster(NamedTuple):
-    """What is known of one cluster."""
+    """Facts about one cluster."""
 
     configs: Configs
     removed: Removed
     samples: Samples
     topics: pa.Table
-    """silver.topics, of names that several topic ids had."""
+    """silver.topics, for names that several topic ids had."""
     topic_growth: Mapping[str, Sequence[int]]
     partition_counts: PartitionCounts
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What no single group tells. It goes to every task."""
+    """Facts about logs and clusters, sent to every task."""
 
     topic: str
     tables: Mapping[str, pa.Table]
@@ -137,7 +137,7 @@ class Facts:
         return self.__dict__ | {"_found": {}}
 
     def of(self, cluster_id: str | None) -> OfCluster:
-        """Of one cluster, made once in a task."""
+        """The facts of one cluster, computed once in a task."""
         if cluster_id not in self._found:
             rows = {
                 name: table.filter(pc.equal(table["cluster_id"], pa.scalar(cluster_id, pa.string())))
@@ -163,14 +163,14 @@ class Facts:
         return None if self.ends is None else self.ends.get((cluster_id, log_partition))
 
     def whole_to(self, cluster_id: str | None, log_partition: int) -> int:
-        """The first offset that is missing."""
+        """The first missing offset."""
         end = self.end(cluster_id, log_partition)
         if end is None:
             return BEFORE_ALL if self.ends is None else WHOLE
         return WHOLE if end.first_missing is None else end.first_missing
 
     def work(self, cluster_id: str | None, files: SilverRows, inference: InferenceSettings, at: int) -> AuditWork:
-        """The audit of one log partition."""
+        """The audit input for one log partition."""
         end = self.end(cluster_id, at)
         return AuditWork(
             cluster_id=cluster_id or "",

@@ -1,4 +1,4 @@
-"""What happens to the rows of one key, in a worker."""
+"""Grouped functions of the audit, which run in workers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ from schemas.tables.silver import (
 )
 
 TABLE: Final = "of_table"
-"""Of which table of silver a row is, where rows of several are under one another."""
+"""Column with the silver table of a row, where rows of several tables are combined."""
 
 GROUP_COLUMNS: Final[Columns] = {
     **{table: (LOG_PARTITION, *row._fields) for table, row in GROUP_ROWS.items()},
@@ -63,11 +63,11 @@ SHARE_MEMBER_COLUMNS: Final[Columns] = {GROUP_MEMBERS: (LOG_PARTITION, *MEMBER_C
 SHARE_LIFE_COLUMNS: Final[Columns] = {table: GROUP_COLUMNS[table] for table in GROUP_ROWS}
 
 Judge = Callable[[pa.Table], Iterator[pa.Table]]
-"""What becomes of the rows of one key: rows of gold, the cluster left out."""
+"""From the rows of one key, rows of gold without the cluster."""
 
 
 class Gathered(AuditParts):
-    """Rows of one table of gold, kept; those of others are dropped."""
+    """Collects rows of one gold table, and drops those of others."""
 
     def __init__(self, work: AuditWork, table: Table) -> None:
         super().__init__(work)
@@ -75,12 +75,12 @@ class Gathered(AuditParts):
         self.rows: list[pa.Table] = []
 
     def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
-        """Keep rows of the core."""
+        """Collect rows of the core."""
         if table == self._table:
             super().write_rows(table, rows, log_partition)
 
     def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
-        """Keep rows."""
+        """Collect rows."""
         self.row_count += rows.num_rows
         if table == self._table and rows.num_rows:
             self.rows.append(rows)
@@ -88,7 +88,7 @@ class Gathered(AuditParts):
 
 @dataclass(frozen=True, slots=True)
 class JudgeGroup:
-    """Rows of one table, of one group of `__consumer_offsets`."""
+    """Rows of one gold table, for one group of `__consumer_offsets`."""
 
     table: Table
     facts: Facts
@@ -107,7 +107,7 @@ class JudgeGroup:
 
 @dataclass(frozen=True, slots=True)
 class JudgeShareGroup:
-    """Rows of one table, of the share partitions of one group: one log partition after another."""
+    """Rows of one gold table, for the share partitions of one group, log partition by log partition."""
 
     table: Table
     facts: Facts
@@ -128,7 +128,7 @@ class JudgeShareGroup:
                     audit_log(log_partition, work, parts, known.configs, members)
             except MemoryError:
                 raise
-            except Exception:  # what was gathered is gone: what can be judged is judged, and of what cannot is a row
+            except Exception:  # drop what was collected, and judge group by group: failures become rows
                 with Gathered(work, self.table) as parts:
                     audit_by_group(log_partition, work, parts, known.configs, members)
             yield from parts.rows
@@ -137,7 +137,7 @@ class JudgeShareGroup:
             yield rows_table(SHARE_GROUP_SUMMARY, days, {})
 
     def _days(self, rows: pa.Table) -> Iterator[ShareGroupDayRow]:
-        """Epochs and members, as the log of groups has them."""
+        """Epochs and members, from the log of groups."""
         files = SilverRows(apart(rows, SHARE_LIFE_COLUMNS))
         places = rows.filter(pc.is_in(rows[TABLE], value_set=pa.array([it.full_name for it in SHARE_LIFE_COLUMNS])))
         for log_partition in sorted(places[LOG_PARTITION].unique().to_pylist()):
@@ -149,7 +149,7 @@ class JudgeShareGroup:
 
 @dataclass(frozen=True, slots=True)
 class JudgeHanging:
-    """Rows of gold.hanging_transactions, of one group."""
+    """Rows of gold.hanging_transactions, for one group."""
 
     facts: Facts
 
@@ -168,7 +168,7 @@ class JudgeHanging:
 
 
 def apart(rows: pa.Table, columns: Columns) -> dict[str, pa.Table]:
-    """Rows of several tables under one another, by table; columns that Spark did not bring are left out."""
+    """Separate combined rows by table; columns that Spark did not deliver are left out."""
     found, there = {}, set(rows.column_names)
     for table, names in columns.items():
         own = [name for name in dict.fromkeys(names) if name in there]

@@ -1,4 +1,4 @@
-"""What replay makes of the records of one key, in a worker."""
+"""Grouped functions of the replay, which run in workers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,11 +44,11 @@ from schemas.tables.silver import (
 )
 
 UNDECIDED: Final = "UNDECIDED"
-"""Outcome of a transactional commit where the records hold no markers: nobody can say what became of it."""
+"""Outcome of a transactional commit where the records have no markers."""
 
 Batches = Iterator[pa.RecordBatch]
 ReplayKey = Callable[[Batches], Iterator[pa.Table]]
-"""What becomes of the records of one key."""
+"""From the records of one key, rows of a table."""
 
 
 def arrow_function(replay: ReplayKey, schema: pa.Schema) -> Callable[[Any], Any]:
@@ -61,12 +61,12 @@ def arrow_function(replay: ReplayKey, schema: pa.Schema) -> Callable[[Any], Any]
 
 
 def pandas_function(replay: ReplayKey, schema: pa.Schema, given: pa.Schema) -> Callable[[Any], Any]:
-    """For applyInPandas: the same of records with the columns of `given`."""
+    """For applyInPandas: as `arrow_function`, for records with the columns of `given`."""
 
     def apply(rows: Any) -> Any:
         batches = pa.Table.from_pandas(rows, schema=given, preserve_index=False).to_batches()
         made = pa.Table.from_batches(_as_declared(replay, schema, iter(batches)), schema=schema)
-        pandas = import_module("pandas")  # no dependency: whoever asks for it has it
+        pandas = import_module("pandas")  # not a dependency: callers who use this have it
         nullable = {
             pa.int64(): pandas.Int64Dtype(),
             pa.int32(): pandas.Int32Dtype(),
@@ -79,7 +79,7 @@ def pandas_function(replay: ReplayKey, schema: pa.Schema, given: pa.Schema) -> C
 
 
 def _as_declared(replay: ReplayKey, schema: pa.Schema, batches: Batches) -> Batches:
-    """The rows of one key with the columns of a schema."""
+    """The rows of one key, cast to a schema."""
     cluster_id: list[str | None] = [None]
 
     def noted() -> Batches:
@@ -103,18 +103,18 @@ def _as_declared(replay: ReplayKey, schema: pa.Schema, batches: Batches) -> Batc
     except NOT_ISOLATED:
         raise
     except Exception:
-        # a fault of ours in one key keeps no other from its rows: `errors` has it
+        # a bug with one key must not affect the rows of others: `errors` reports it
         for _ in given:
-            pass  # Spark hands over the next key behind the records of this one
+            pass  # consume the remaining records, since Spark's next key follows them
 
 
 def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    # a cast has its price even where it changes nothing, for each column of each key
+    # a cast without effect still takes time, for each column of each key
     return column if column.type == type_ else column.cast(type_)
 
 
 ROWS_MAX: Final = 1 << 16
-"""Of an Arrow batch that goes back to Spark."""
+"""Maximum number of rows in an Arrow batch returned to Spark."""
 
 
 def _settled(rows: pa.Table, is_settled: bool) -> pa.Table:
@@ -123,7 +123,7 @@ def _settled(rows: pa.Table, is_settled: bool) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class ReplayCommits:
-    """Commits of one group: no history of it is made."""
+    """Commits of one group, without its history."""
 
     has_markers: bool
 
@@ -139,7 +139,7 @@ class ReplayCommits:
             yield _settled(self._decided(commits, commits_table(commits, partition)), False)
 
     def _decided(self, commits: CommitColumns, rows: pa.Table) -> pa.Table:
-        """Without markers nothing is known of a transaction, also where the same producer commits again."""
+        """Without markers the outcome of a transaction is unknown, even if the same producer commits again."""
         if self.has_markers or not len(commits):
             return rows
         is_open = (commits.producer_id != NO_PRODUCER_ID) & commits.is_value
@@ -151,7 +151,7 @@ class ReplayCommits:
 
 
 def _outputs(batches: Batches) -> Iterator[tuple[KeyChunk, OffsetsLogOutput, bool]]:
-    """What the history of a group comes to: chunk by chunk, and at last what is open. The last flag: is it settled?"""
+    """Yield the history of a group: chunk by chunk, then the open rows. The last flag: are the rows settled?"""
     replay, chunk = OffsetsLogReplay(), None
     for chunk in key_chunks(batches, keeps_operations=True):
         yield chunk, replay.feed(chunk.records), True
@@ -184,21 +184,21 @@ class _Learned(NamedTuple):
 
 
 def learned_topics(batches: Batches) -> Iterator[pa.Table]:
-    """Names of topics that records of groups show."""
+    """Topic names in records of groups."""
     for _, output, _ in _outputs(batches):
         if output.groups.topics:
             yield rows_table(TOPICS, [_Learned(*name) for name in output.groups.topics], {"valid_to": None})
 
 
 def group_findings(batches: Batches) -> Iterator[pa.Table]:
-    """Records of `__consumer_offsets` that could not be read, and the group itself where it cannot be replayed."""
+    """Records of `__consumer_offsets` that could not be read, and the group itself if it cannot be replayed."""
     given = GivenRecords(batches)
     made = (_checked_findings(chunk, output) for chunk, output, _ in _outputs(iter(given)))
     yield from _with_failure(chain.from_iterable(made), given, OFFSETS_TOPIC)
 
 
 def _checked_findings(chunk: KeyChunk, output: OffsetsLogOutput) -> Iterator[pa.Table]:
-    """What could not be read; fails where the rows of any table cannot be made."""
+    """Findings of a chunk; raises an error if the rows of any table cannot be made."""
     commits_table(output.commits, chunk.log_partition)
     if output.groups.assignments:
         assignments_table(output.groups.assignments, chunk.log_partition)
@@ -209,12 +209,12 @@ def _checked_findings(chunk: KeyChunk, output: OffsetsLogOutput) -> Iterator[pa.
 
 
 class GivenRecords:
-    """The records of one key, and which key they are of."""
+    """The records of one key, and their key."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
         self.first: dict[str, Any] = {}
-        """What the first record says."""
+        """Values of the first record."""
 
     def __iter__(self) -> Batches:
         for batch in self._batches:
@@ -225,7 +225,7 @@ class GivenRecords:
 
 
 def _with_failure(made: Iterator[pa.Table], given: GivenRecords, topic: str) -> Iterator[pa.Table]:
-    """Rows of quarantine; one more where the replay fails."""
+    """Rows of quarantine, plus one if the replay fails."""
     try:
         yield from made
     except NOT_ISOLATED:
@@ -251,13 +251,13 @@ def _findings(chunk: KeyChunk, findings: Sequence[Finding], topic: str) -> Itera
 
 
 def _quarantine(findings: Sequence[Finding], topic: str, partition: int) -> pa.Table:
-    """Rows of bronze.quarantine. No run met them, so they bear no time."""
+    """Rows of bronze.quarantine, without times, since no run found them."""
     made = quarantine_table([(finding, None) for finding in findings], topic=topic, partition=partition, seen_at_ms=0)
     return made.set_column(made.column_names.index("seen_at"), "seen_at", pa.nulls(made.num_rows, made["seen_at"].type))
 
 
 def unread_batches(rows: Batches) -> Batches:
-    """Batches that could not be opened, as rows of bronze.quarantine."""
+    """Batches that could not be decoded, as rows of bronze.quarantine."""
     schema = pa.schema([field.remove_metadata() for field in arrow_schema(QUARANTINE)])
     for place, findings in batch_findings(rows):
         made = _quarantine(findings, place["topic"], place["partition"])
@@ -278,7 +278,7 @@ ROWS_OF_SHARE_STATE: Final[Mapping[Table, Callable[[ColumnarOutput, ShareKeys, i
 
 @dataclass(frozen=True, slots=True)
 class ReplayShareState:
-    """Rows of one table of a share partition."""
+    """Rows of one table, for one share partition."""
 
     table: Table
 
@@ -297,22 +297,23 @@ def _share_outputs(batches: Batches) -> Iterator[tuple[KeyChunk, ColumnarOutput,
 
 
 def share_findings(batches: Batches) -> Iterator[pa.Table]:
-    """Records of `__share_group_state` that could not be read, and the share partition itself where it cannot be
-    replayed."""
+    """Records of `__share_group_state` that could not be read, and the share partition itself if it cannot be
+    replayed.
+    """
     given = GivenRecords(batches)
     made = (_checked_share_findings(chunk, output) for chunk, output, _ in _share_outputs(iter(given)))
     yield from _with_failure(chain.from_iterable(made), given, SHARE_TOPIC)
 
 
 def _checked_share_findings(chunk: KeyChunk, output: ColumnarOutput) -> Iterator[pa.Table]:
-    """What could not be read; fails where the rows of any table cannot be made."""
+    """Findings of a chunk; raises an error if the rows of any table cannot be made."""
     for rows_of in ROWS_OF_SHARE_STATE.values():
         rows_of(output, ShareKeys(output.keys, {}), chunk.log_partition)
     yield from _findings(chunk, output.findings, SHARE_TOPIC)
 
 
 def replay_of(name: str, *, has_markers: bool) -> ReplayKey | None:
-    """What makes the rows of a table of silver from the records of one key; None: no replay makes them."""
+    """The function that makes rows of a silver table from the records of one key; None: not made by a replay."""
     if name == OFFSET_COMMITS.full_name:
         return ReplayCommits(has_markers)
     for table in (*ROWS_OF_GROUPS, MEMBER_ASSIGNMENTS):

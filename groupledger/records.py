@@ -1,8 +1,8 @@
-"""Raw records as a DataFrame: which columns are read, under which names, and what they must be.
+"""Raw records as a DataFrame: which columns are read, under which names, and with which types.
 
-What Spark's Kafka source gives is taken as it is, and so are the metadata columns that sinks of Kafka Connect write.
-Where names or types are others, a caller says so by an argument; nothing is guessed from the content. Record batches,
-as `kafka_log` and `bronze.record_batches` have them, are opened into records here.
+Columns of Spark's Kafka source are accepted as they are, and so are the metadata columns of Kafka Connect's sinks. For
+other names or types, callers pass an argument; nothing is guessed from the content. Record batches, from `kafka_log`
+and `bronze.record_batches`, are decoded into records here.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from schemas.tables.declare import BIGINT, BINARY, BOOLEAN, INT, STRING, TINYINT
 from schemas.tables.declare import Column as Declared
 
 ColumnNames = Mapping[str, str | Column]
-"""Own columns for names of `EXPECTED`: a name, or an expression such as `F.unbase64("key_text")`."""
+"""The caller's columns for names in `EXPECTED`: a column name, or an expression such as `F.unbase64("key_text")`."""
 
 
 class RecordsError(JobError):
@@ -39,13 +39,13 @@ class RecordsError(JobError):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A column that is read of raw records."""
+    """A column of raw records."""
 
     meaning: str
     types: tuple[str, ...]
-    """Spark's names of the types that it may have."""
+    """Spark's names of the accepted types."""
     names: tuple[str, ...]
-    """Under which it is found unless a caller names it; the first that is there counts."""
+    """Accepted names, unless the caller gives one; the first existing name counts."""
     is_required: bool = False
 
 
@@ -53,7 +53,7 @@ _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """As Spark's Kafka source, Connect's sinks (InsertField, KafkaMetadataTransform) and their users spell it."""
+    """Spellings of Spark's Kafka source, Connect's sinks (InsertField, KafkaMetadataTransform) and their users."""
     return name, f"kafka_{name}", f"_kafka_metadata_{name}", f"__{name}"
 
 
@@ -76,7 +76,7 @@ EXPECTED: Final[Mapping[str, Expected]] = {
     "is_control": Expected("the row is a transaction marker", ("boolean",), ("is_control",)),
     "control_type": Expected("COMMIT or ABORT of a marker", ("string",), ("control_type",)),
 }
-"""What is read of raw records, by the name that the argument `columns` takes."""
+"""The columns of raw records, by the names in the argument `columns`."""
 
 REMEDIES: Final[Mapping[str, str]] = {
     "key": "F.unbase64('key') where it is base64, F.unhex('key') where it is hexadecimal",
@@ -90,10 +90,10 @@ REMEDIES_OF_TIMES: Final[Mapping[str, str]] = {
     "decimal": "F.col('timestamp').cast('bigint') where it is epoch milliseconds",
     "double": "F.col('timestamp').cast('bigint') where it is epoch milliseconds",
 }
-"""Of `timestamp`, by what it is instead."""
+"""Remedies for a `timestamp` of another type."""
 
 BATCH_COLUMNS: Final = ("topic", "partition", "base_offset", "batch")
-"""A DataFrame that has these is one of record batches."""
+"""A DataFrame with these columns consists of record batches."""
 
 _OPENED: Final = (
     Declared("log_partition", INT, "Partition of the internal topic."),
@@ -107,37 +107,37 @@ _OPENED: Final = (
     Declared("control_type", TINYINT, "-1: data; 0: ABORT, 1: COMMIT."),
 )
 OPENED_TYPES: Final = {column.name: arrow_type(column.type) for column in _OPENED}
-"""Arrow types of the columns of records under one set of names."""
+"""Arrow types of the normalized columns of records."""
 _TOPIC: Final = Declared("topic", STRING, "Internal topic.")
 _CLUSTER: Final = Declared("cluster_id", STRING, "The Kafka cluster.")
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records under the names that replay uses: those of `_OPENED`, as far as the source tells them.
+    """Records with normalized column names: those in `_OPENED`, as far as the source has them.
 
-    `key`, `value`, `log_partition`, `log_offset` and `timestamp_ms` are always there; `topic` and `cluster_id` where
-    the source has them.
+    `key`, `value`, `log_partition`, `log_offset` and `timestamp_ms` always exist; `topic` and `cluster_id` if the
+    source has them.
     """
 
     frame: DataFrame
     has_cluster: bool
     has_topic: bool
     has_producers: bool
-    """`producer_id` and `is_transactional` are there."""
+    """`producer_id` and `is_transactional` exist."""
     has_markers: bool
-    """`control_type` is there, so transactions can be decided."""
+    """`control_type` exists, so transactions can be decided."""
     batches: DataFrame | None = None
-    """The batches that records were opened from, if they were."""
+    """The batches from which the records were decoded, if any."""
 
     @property
     def columns(self) -> list[str]:
-        """What replay reads, topic and cluster aside."""
+        """The columns that replay reads, without topic and cluster."""
         return [column.name for column in _OPENED if column.name in self.frame.columns]
 
 
 def read_records(records: DataFrame, columns: ColumnNames | None = None) -> Records:
-    """The columns of `records` under one set of names. Raises RecordsError for one that is missing or mistyped."""
+    """The columns of `records` with normalized names. Raises RecordsError for a missing or mistyped one."""
     named = dict(columns or {})
     if unknown := sorted(named.keys() - EXPECTED.keys()):
         raise RecordsError(f"columns names {unknown[0]!r}, which is none of: {', '.join(EXPECTED)}")
@@ -156,7 +156,7 @@ def read_records(records: DataFrame, columns: ColumnNames | None = None) -> Reco
     shown = {
         "cluster_id": found.get("cluster_id"),
         "topic": found.get("topic"),
-        "log_partition": found["partition"].try_cast("int"),  # a number that no partition has is a row of `errors`
+        "log_partition": found["partition"].try_cast("int"),  # a number that no partition has becomes a row of `errors`
         "log_offset": found["offset"].cast("bigint"),
         "timestamp_ms": found["timestamp"] if types["timestamp"] == "bigint" else F.unix_millis(found["timestamp"]),
         "key": found["key"],
@@ -177,7 +177,7 @@ def read_records(records: DataFrame, columns: ColumnNames | None = None) -> Reco
 
 
 def _found(records: DataFrame, named: ColumnNames) -> dict[str, Column]:
-    """The columns of `EXPECTED` that there are."""
+    """The columns in `EXPECTED` that exist."""
     there = {name.lower(): name for name in records.columns}
     counts = Counter(name.lower() for name in records.columns)
     found: dict[str, Column] = {}
@@ -236,7 +236,7 @@ def _is_transactional(found: Mapping[str, Column]) -> Column:
 
 
 def _control_type(is_control: Column, found: Mapping[str, Column]) -> Column:
-    """As Kafka numbers them: by name where there is one, else by the marker's key (version, type)."""
+    """Kafka's number of the type: from its name where there is one, else from the marker's key (version, type)."""
     of_key = F.when(F.hex(F.substring(found["key"], 3, 2)) == "0001", F.lit(1)).otherwise(F.lit(0))
     type_ = of_key
     if "control_type" in found:
@@ -249,7 +249,7 @@ def _control_type(is_control: Column, found: Mapping[str, Column]) -> Column:
 
 
 def _opened(records: DataFrame) -> Records:
-    """Records of batches as Kafka wrote them, with what their headers tell of producers and operations."""
+    """Records of batches as Kafka wrote them, with producers and operations from their headers."""
     if records.schema["batch"].dataType.simpleString() != "binary":
         raise RecordsError("column 'batch' of records holds no BINARY: whole batches as kafka_log gives them")
     kept = [
@@ -282,7 +282,7 @@ def _open_batches(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def batch_findings(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[dict[str, Any], tuple[Finding, ...]]]:
-    """What of record batches cannot be read, with the topic, partition and cluster of it."""
+    """Findings in record batches, with topic, partition and cluster."""
     for some in rows:
         for place, chunk, _ in _chunks_of(some):
             if chunk.findings:
@@ -293,8 +293,8 @@ _PLACE: Final = ("cluster_id", "topic")
 
 
 def _chunks_of(rows: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], RecordChunk, BoolArray]]:
-    """Batches of one log partition at a time, decoded: where they are, what they hold, and whether the header of each
-    says who produced it."""
+    """Yield decoded batches, one log partition at a time: their place, their records, and whether each header has
+    the producer."""
     names = [name for name in (*_PLACE, "partition") if name in rows.schema.names]
     places = list(zip(*(rows[name].to_pylist() for name in names), strict=True))
     is_readable = pc.is_valid(rows["batch"])
@@ -322,7 +322,7 @@ def _chunks_of(rows: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], RecordChu
 
 
 def _columns_of(chunk: RecordChunk, is_known: BoolArray) -> dict[str, pa.Array]:
-    """Columns of `_OPENED` behind `log_partition`. `is_known`, one a batch: its header says who produced it."""
+    """Columns of `_OPENED` after `log_partition`. `is_known`, one bool a batch: its header has the producer."""
     records, batches = chunk.records, chunk.batches
     batch = records.batch_index
     nobody_says = ~is_known[batch]
@@ -340,7 +340,7 @@ def _columns_of(chunk: RecordChunk, is_known: BoolArray) -> dict[str, pa.Array]:
 
 
 def _binary(data: U8, positions: I64, lengths: I32) -> pa.BinaryArray:
-    """Byte ranges of a buffer as a column; a negative length is null."""
+    """Byte ranges of a buffer as a column; negative length is null."""
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(np.maximum(lengths, 0), out=starts[1:])
     out = np.empty(int(starts[-1]), np.uint8)

@@ -1,11 +1,12 @@
-"""Raw records in, a DataFrame a silver table out: replay grouped by group id and by share partition key.
+"""From raw records, one DataFrame for each silver table: replay grouped by group id and by share partition key.
 
-Each table is a plan of its own: records get their key, are brought together and sorted once, and Spark hands those of
-one key to one call of the core, as a stream. Nothing runs before an action does, and who wants one table does not pay
-for another: commits alone need no history of groups. To use several tables of one replay, `persist` the records.
+Each table has its own plan: records get their key, are shuffled and sorted once, and Spark passes the records of one
+key to one call of the core, as a stream. Nothing runs before an action, and one table does not require the work of
+another: commits need no history of groups. To use several tables of one replay, `persist` the records.
 
-The core is the one of the jobs: the columnar replay of commits, the history of groups, the columnar replay of share
-states. A key's records are replayed from the first that is given, so a day alone is as a log that begins there.
+The core is that of the jobs: the columnar replay of commits, the history of groups, the columnar replay of share
+states. A key's records are replayed from the first one given, so the records of a single day are treated as a log that
+begins there.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,11 +63,13 @@ KEY_TYPES: Final = {
     "topic_id": pa.string(),
     "partition": pa.int64(),
 }
-"""Of columns that records get when they are brought together."""
+"""Types of the key columns."""
 
 
 class GroupReplay:
-    """Silver of `__consumer_offsets`: a DataFrame a table, with the columns and types of the table in the warehouse."""
+    """Silver of `__consumer_offsets`: one DataFrame for each table, with the columns and types of the table in the
+    warehouse.
+    """
 
     def __init__(self, keyed: "Keyed", names: DataFrame | None) -> None:
         self.keyed = keyed
@@ -74,7 +77,7 @@ class GroupReplay:
 
     @property
     def commits(self) -> DataFrame:
-        """silver.offset_commits. An outcome UNDECIDED: a commit of a transaction, where the records have no markers."""
+        """silver.offset_commits. Outcome UNDECIDED: a transactional commit, where the records have no markers."""
         has_markers = self.keyed.records.has_markers
         return self.keyed.table(OFFSET_COMMITS, ReplayCommits(has_markers))
 
@@ -95,7 +98,7 @@ class GroupReplay:
 
     @property
     def assignments(self) -> DataFrame:
-        """silver.member_assignments; `topic` of an id by the `topics` given."""
+        """silver.member_assignments; `topic` of a topic id comes from the `topics` given."""
         return self.keyed.table(MEMBER_ASSIGNMENTS, ReplayGroups(MEMBER_ASSIGNMENTS), self._names)
 
     @property
@@ -105,18 +108,20 @@ class GroupReplay:
 
     @property
     def topics(self) -> DataFrame:
-        """silver.topics, as far as the records name topic ids: to be handed to the replay as `topics`. When a topic was
-        deleted they do not tell."""
+        """silver.topics, from the topic ids in records; can be passed to a replay as `topics`.
+
+        Has no deletion times.
+        """
         return _topics(self.keyed)
 
     @property
     def errors(self) -> DataFrame:
-        """What could not be read or replayed, with its place and reason: columns of bronze.quarantine."""
+        """What could not be read or replayed, with position and reason: columns of bronze.quarantine."""
         return self.keyed.errors(group_findings)
 
     @property
     def tables(self) -> dict[str, DataFrame]:
-        """All of it by the tables' full names, as `silver.group_members`."""
+        """All tables by full name, such as `silver.group_members`."""
         return {
             OFFSET_COMMITS.full_name: self.commits,
             GROUP_GENERATIONS.full_name: self.generations,
@@ -128,7 +133,9 @@ class GroupReplay:
 
 
 class ShareReplay:
-    """Silver of `__share_group_state`: a DataFrame a table, with columns and types of the table in the warehouse."""
+    """Silver of `__share_group_state`: one DataFrame for each table, with the columns and types of the table in the
+    warehouse.
+    """
 
     def __init__(self, keyed: "Keyed", names: DataFrame | None) -> None:
         self.keyed = keyed
@@ -151,12 +158,12 @@ class ShareReplay:
 
     @property
     def errors(self) -> DataFrame:
-        """What could not be read or replayed, with its place and reason: columns of bronze.quarantine."""
+        """What could not be read or replayed, with position and reason: columns of bronze.quarantine."""
         return self.keyed.errors(share_findings)
 
     @property
     def tables(self) -> dict[str, DataFrame]:
-        """All of it by the tables' full names, as `silver.share_state_batches`."""
+        """All tables by full name, such as `silver.share_state_batches`."""
         return {table.full_name: self._table(table) for table in ROWS_OF_SHARE_STATE}
 
     def _table(self, table: Table) -> DataFrame:
@@ -173,12 +180,12 @@ def replay_groups(
 ) -> GroupReplay:
     """Replay records of `__consumer_offsets`, grouped by group id.
 
-    `records`: raw records (`key`, `value`, `partition`, `offset`, `timestamp`, and where there are `topic`,
-    `base_offset`, `producer_id`, `is_transactional`, `is_control`, `control_type`), in any order; or record batches as
-    `kafka_log` and bronze.record_batches have them, which tell transactions and operations. `columns`: own names or
-    expressions for those. `cluster_id`: of all rows, unless the records have such a column. `topics`: topic ids and
-    names (`topic_id`, `topic`), such as `.topics` of a replay. `as_pandas`: by applyInPandas, which holds a whole
-    group in memory.
+    `records`: raw records (`key`, `value`, `partition`, `offset`, `timestamp`, and optionally `topic`, `base_offset`,
+    `producer_id`, `is_transactional`, `is_control`, `control_type`), in any order; or record batches from `kafka_log`
+    or bronze.record_batches, which include transactions and operations. `columns`: the caller's names or expressions
+    for these columns. `cluster_id`: of all rows, unless the records have such a column. `topics`: topic ids and names
+    (`topic_id`, `topic`), such as `.topics` of a replay. `as_pandas`: use applyInPandas, which has a whole group in
+    memory.
 
     Raises RecordsError before any job runs where a column is missing or of another type.
     """
@@ -196,7 +203,7 @@ def replay_share_partitions(
 ) -> ShareReplay:
     """Replay records of `__share_group_state`, grouped by share partition (group id, topic id, partition).
 
-    Arguments and errors as of `replay_groups`.
+    Arguments and errors as for `replay_groups`.
     """
     read = _at_rest(records, columns)
     return ShareReplay(Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key), _names(topics))
@@ -219,9 +226,10 @@ def _int16(key: Column, position: int | Column) -> Column:
 
 
 def _group_key(key: Column) -> dict[str, Column]:
-    """The group of a record, which every key names first, behind its type; null where a key is none.
+    """The group of a record: the first field of every key, after the record type; null for an invalid key.
 
-    In the JVM: by a Python function every key and value would go there and back, 5 s of processor for 10 million.
+    Computed in the JVM: with a Python function every key and value would be transferred twice, 5 s of CPU time for 10
+    million.
     """
     length = _int16(key, 3)
     is_whole = (length <= 32767) & (F.length(key) >= length + 4)
@@ -229,7 +237,7 @@ def _group_key(key: Column) -> dict[str, Column]:
 
 
 def _share_key(key: Column) -> dict[str, Column]:
-    """Group id, topic id and partition of a record of share state; null where a key is none."""
+    """Group id, topic id and partition of a share state record; null for an invalid key."""
     length = _int16(key, 3)
     is_whole = (length <= 32767) & (F.length(key) == length + 24)
     topic_id = F.base64(F.substring(key, length + 5, F.lit(16)))
@@ -241,7 +249,7 @@ def _share_key(key: Column) -> dict[str, Column]:
 
 
 def _nullable(text: str) -> Column:
-    """A text in a column that may be null, as all columns of the tables may."""
+    """A string in a nullable column, since all columns of the tables are nullable."""
     return F.nullif(F.lit(text), F.lit(None).cast("string"))
 
 
@@ -251,7 +259,7 @@ def _text(value: Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """Records of one internal topic, and how they are brought together by key."""
+    """Records of one internal topic, and their grouping by key."""
 
     records: Records
     topic: str
@@ -270,7 +278,7 @@ class Keyed:
         )
 
     def apply(self, table: Table, names: Sequence[str], replay: ReplayKey) -> DataFrame:
-        """What a function makes of the records of each key: columns of a table, and the cluster."""
+        """The result of a function for the records of each key: columns of a table, and the cluster."""
         has_cluster = self.records.has_cluster
         schema = pa.schema([arrow_schema(table).field(name).remove_metadata() for name in names])
         declared = StructType.fromJson(delta_struct([column for column in table.columns if column.name in names]))
@@ -287,8 +295,9 @@ class Keyed:
         return made if has_cluster else made.withColumn("cluster_id", _nullable(self.cluster_id))
 
     def sorted(self) -> tuple[DataFrame, list[str]]:
-        """Records with their keys, brought together by key and sorted by offset: what groupBy asks of its input, so
-        Spark sorts once. The names of the key columns."""
+        """Records with their keys, shuffled by key and sorted by offset: the order that groupBy requires of its input,
+        so Spark sorts once. Also returns the names of the key columns.
+        """
         frame = self.data()
         of_key = self.key_of(F.col("key"))
         keys = [*(["cluster_id"] if self.records.has_cluster else []), "log_partition", *of_key]
@@ -299,7 +308,7 @@ class Keyed:
         return frame.repartition(*keys).sortWithinPartitions(*keys, "log_offset"), keys
 
     def data(self) -> DataFrame:
-        """Records of the topic that have a place in it."""
+        """Records of the topic with a valid position."""
         frame = self.records.frame
         if self.records.has_topic:
             frame = frame.where(F.col("topic") == F.lit(self.topic))
@@ -313,7 +322,7 @@ class Keyed:
         return F.coalesce(F.col("cluster_id"), named) if self.records.has_cluster else named
 
     def errors(self, findings: ReplayKey) -> DataFrame:
-        """What of the records cannot be read or replayed, and what is wrong with the rows themselves."""
+        """Records that cannot be read or replayed, and invalid rows."""
         columns = [name for name in QUARANTINE.column_names if name != "cluster_id"]
         found = self.apply(QUARANTINE, columns, findings).select(*QUARANTINE.column_names)
         parts = [found, *self._bad_rows()]
@@ -363,7 +372,7 @@ _NO_TIME: Final = (
 def _quarantined(
     rows: DataFrame, where: Mapping[str, Column], code: str, message: str, payload: Column | None = None
 ) -> DataFrame:
-    """Rows as those of bronze.quarantine."""
+    """Rows in the form of bronze.quarantine."""
     values = {
         **where,
         "partition": F.col("log_partition"),
@@ -378,9 +387,9 @@ def _quarantined(
 
 
 def _with_markers(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Each marker once for each group with commits of its producer, as those are all that it acts on.
+    """Each marker once for each group with commits of its producer, since it affects only those.
 
-    A second look at the records, at transactional ones alone: mostly there are few, so groups are broadcast.
+    This reads the records again, but only transactional ones: mostly there are few groups, so they are broadcast.
     """
     places = [name for name in keys if name != "group_id"]
     is_marker = F.col("control_type") >= 0
@@ -400,7 +409,8 @@ def _names(topics: DataFrame | None) -> DataFrame | None:
 
 
 def _topics(keyed: Keyed) -> DataFrame:
-    """One row a topic id: the name from the surest source, since any source gives it."""
+    """One row for each topic id: the name from the most reliable source, and the first time at which any source
+    gives it."""
     learned = keyed.apply(TOPICS, ["topic_id", "topic", "valid_from", "learned_from"], learned_topics)
     sureness = reduce(
         lambda column, rank: column.when(F.col("learned_from") == F.lit(LEARNED_FROM[rank]), F.lit(rank)),

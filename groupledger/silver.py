@@ -1,4 +1,4 @@
-"""Silver as the audit reads it, where it comes as rows from Spark and not from files."""
+"""Silver for the audit, as rows from Spark instead of files."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
@@ -14,7 +14,7 @@ from schemas.tables.declare import Table
 
 
 class SilverRows(SilverFiles):
-    """Rows of some silver tables, those of one key; a table that is not given has none."""
+    """Rows of some silver tables, for one key; tables that are not given are empty."""
 
     def __init__(self, rows: Mapping[str, pa.Table]) -> None:
         super().__init__({})
@@ -27,7 +27,7 @@ class SilverRows(SilverFiles):
         return schema.empty_table() if rows is None else as_read(rows, schema)
 
     def row_count_max(self, table: Table, log_partition: int, *, from_log_offset: int = 0) -> int:
-        """The most rows that one log partition can have."""
+        """Upper bound of the rows of one log partition."""
         rows = self._rows.get(table.full_name)
         return 0 if rows is None else int(rows.num_rows)
 
@@ -44,7 +44,7 @@ class SilverRows(SilverFiles):
         only: Set[str] | None = None,
         watermarks: AuditWatermarks | None = None,
     ) -> Iterator[pa.Table]:
-        """The rows of one log partition, once. Nothing is settled here."""
+        """Yield the rows of one log partition, at once. No row is settled here."""
         assert ended_after < 0 and not watermarks, "an audit of rows begins at the beginning"
         rows = self._rows.get(table.full_name)
         if rows is None:
@@ -62,7 +62,7 @@ class SilverRows(SilverFiles):
 
 
 def _coded(rows: pa.Table) -> pa.Table:
-    """One chunk, with texts as they are stored in files: the distinct ones, and a number a row."""
+    """One chunk, with dictionary-encoded strings, as they are read from files."""
     rows = rows.combine_chunks()
     for index, field in enumerate(rows.schema):
         if pa.types.is_string(field.type):

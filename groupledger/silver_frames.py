@@ -1,4 +1,4 @@
-"""Silver as DataFrames, as a caller gave them, and what a judge makes of the rows of each key."""
+"""Silver as DataFrames given by a caller, and the results of the judges for the rows of each key."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
@@ -38,11 +38,11 @@ from schemas.tables.silver import (
 )
 
 Silver = GroupReplay | ShareReplay | Mapping[str, DataFrame]
-"""What a replay gave, or DataFrames by the tables' full names, as `silver.group_members`."""
+"""The result of a replay, or DataFrames by full table name, such as `silver.group_members`."""
 
 
 class SilverFrames:
-    """DataFrames of silver, and of what else is known."""
+    """DataFrames of silver, and of further inputs."""
 
     def __init__(self, topic: str, frames: Mapping[str, DataFrame], log: "Keyed | None") -> None:
         self._topic = topic
@@ -53,7 +53,7 @@ class SilverFrames:
     def of(
         cls, silver: Silver, topic: str, columns: Columns, given: Mapping[Table, DataFrame | None]
     ) -> "SilverFrames":
-        """Silver as a caller gave it. Raises RecordsError for what it lacks."""
+        """From the caller's silver. Raises RecordsError for missing tables or columns."""
         is_replay = isinstance(silver, GroupReplay | ShareReplay)
         frames = dict(silver.tables if isinstance(silver, GroupReplay | ShareReplay) else silver)
         frames |= {table.full_name: frame for table, frame in given.items() if frame is not None}
@@ -74,7 +74,7 @@ class SilverFrames:
 
     @property
     def knows_ends(self) -> bool:
-        """Is it known where the log ends?"""
+        """Is the end of the log known?"""
         return self._log is not None or self.has(COVERAGE)
 
     def judged(
@@ -87,7 +87,7 @@ class SilverFrames:
         where: Mapping[Table, str] | None = None,
         others: DataFrame | None = None,
     ) -> DataFrame:
-        """Rows of a table of gold: what is made of the rows of each key. `others`: more rows of silver."""
+        """Rows of a gold table: the judge's results for the rows of each key. `others`: further rows of silver."""
         rows = self.under_one_another(columns, where or {})
         if others is not None:
             rows = rows.unionByName(others, allowMissingColumns=True)
@@ -97,7 +97,7 @@ class SilverFrames:
         return _described(made, table)
 
     def under_one_another(self, columns: Columns, where: Mapping[Table, str]) -> DataFrame:
-        """Columns of several tables as one DataFrame; a column that several have is the same one."""
+        """Columns of several tables combined in one DataFrame; columns of the same name are shared."""
         parts = []
         for table, names in columns.items():
             frame = self._frames[table.full_name]
@@ -107,7 +107,7 @@ class SilverFrames:
 
     @cached_property
     def facts(self) -> "Facts":
-        """What no single group tells."""
+        """Facts about logs and clusters."""
         tables = {
             table.full_name: self._collected(self._frames[table.full_name].select("cluster_id", *names), table)
             for table, names in FACT_COLUMNS.items()
@@ -121,7 +121,7 @@ class SilverFrames:
         return rows.cast(pa.schema([schema.field(name).remove_metadata() for name in rows.column_names]))
 
     def _log_ends(self) -> "dict[LogPlace, LogEnd] | None":
-        """How far each log partition is known; None: nobody says so."""
+        """How far each log partition is known; None: unknown."""
         if self.has(COVERAGE):
             rows = ends_of_coverage(self._frames[COVERAGE.full_name].where(F.col("topic") == F.lit(self._topic)))
         elif self._log is not None:
@@ -134,7 +134,7 @@ class SilverFrames:
         }
 
     def _leader_changes(self) -> "dict[LogPlace, tuple[int, ...]]":
-        """Where leader epochs of log partitions begin, as batches show it; records do not."""
+        """Start offsets of leader epochs by log partition, from batches; records do not have them."""
         if not self.has(RECORD_BATCHES):
             return {}
         frame = self._frames[RECORD_BATCHES.full_name]
@@ -146,7 +146,7 @@ class SilverFrames:
         return {log: tuple(sorted(offsets)) for log, offsets in changes.items()}
 
     def _steps(self) -> "dict[LogPlace, list[LogAnomalyRow]]":
-        """Where the time of log partitions goes back."""
+        """The clock steps of log partitions."""
         if self.has(RECORD_BATCHES):
             frame = self._frames[RECORD_BATCHES.full_name].where(F.col("topic") == F.lit(self._topic))
             at_ms = F.unix_millis("max_timestamp")
@@ -173,7 +173,7 @@ class SilverFrames:
 
     @property
     def clock_steps(self) -> DataFrame:
-        """Rows of gold.log_anomalies of no group: where the time of log partitions goes back."""
+        """Rows of gold.log_anomalies without a group: clock steps of log partitions."""
         schema = pa.schema([item.remove_metadata() for item in arrow_schema(LOG_ANOMALIES)])
         parts = [
             as_declared(rows_table(LOG_ANOMALIES, rows, {"log_topic": self._topic}), schema, cluster_id)
@@ -186,7 +186,7 @@ class SilverFrames:
 
 
 def _require(frame: DataFrame, table: Table, names: Iterable[str]) -> None:
-    """Raises RecordsError where a DataFrame lacks a column of a table, or has another type."""
+    """Raise RecordsError where a DataFrame lacks a column of a table, or has it with another type."""
     types = {item.name: item.dataType.simpleString() for item in frame.schema}
     declared = {column.name: sql_type(column.type).replace(": ", ":").lower() for column in table.columns}
     for name in dict.fromkeys(names):
@@ -218,7 +218,7 @@ def _arrow_function(judge: Judge, table: Table, schema: pa.Schema) -> Callable[[
 
 
 def as_declared(rows: pa.Table, schema: pa.Schema, cluster_id: str | None) -> pa.Table:
-    """Rows of gold with all columns of their table: partition columns of files are in no row."""
+    """Rows of gold with all columns of their table, including the partition columns of its files."""
     of_files = {
         "cluster_id": pa.repeat(pa.scalar(cluster_id, pa.string()), rows.num_rows),
         "is_settled": pa.repeat(pa.scalar(False), rows.num_rows),

@@ -1,4 +1,4 @@
-"""The API as SQL: functions that decode, and a table function that replays one key."""
+"""The API as SQL: functions that decode records, and a table function that replays one key."""
 
 from collections.abc import Iterator
 from typing import Any, Final, cast
@@ -27,14 +27,14 @@ _MARKERS: Final = {"ABORT": 0, "COMMIT": 1}
 
 
 def register(spark: SparkSession) -> None:
-    """Make these known to a session's SQL, under these names:
+    """Register these functions with a session's SQL:
 
-    `coordinator_key(key [, topic])`: a STRUCT of what a key says; `topic` is __consumer_offsets unless it is given.
-    `coordinator_value(key, value [, topic])`: a STRUCT of what the value says; null for a tombstone.
-    `replay_group([name => 'silver.offset_commits', records =>] TABLE(records) PARTITION BY (...) ORDER BY offset)`: the
-    rows of a table of silver, of one key a partition; of silver.group_events unless one is named. It takes `key`,
-    `value`, `partition`, `offset`, `timestamp` and what else `replay_groups` takes, under these names alone, and holds
-    the records of a key in memory: where they are many, use `replay_groups`.
+    `coordinator_key(key [, topic])`: the decoded key as a STRUCT; default topic: __consumer_offsets.
+    `coordinator_value(key, value [, topic])`: the decoded value as a STRUCT; null for a tombstone. `replay_group([name
+    => 'silver.offset_commits', records =>] TABLE(records) PARTITION BY (...) ORDER BY offset)`: the rows of a silver
+    table (default: silver.group_events) for the one key of each partition. It takes `key`, `value`, `partition`,
+    `offset`, `timestamp` and the optional columns of `replay_groups`, under these names only, and has the records of a
+    key in memory: for keys with many records, use `replay_groups`.
     """
     spark.udf.register("coordinator_key", F.udf(coordinator_key, KEY_TYPE, useArrow=True))
     spark.udf.register("coordinator_value", F.udf(coordinator_value, VALUE_TYPE, useArrow=True))
@@ -42,7 +42,7 @@ def register(spark: SparkSession) -> None:
 
 
 def coordinator_key(key: bytes | None, topic: str = OFFSETS_TOPIC) -> tuple[Any, ...] | None:
-    """What a key says: columns of `KEY_TYPE`."""
+    """The decoded key: columns of `KEY_TYPE`."""
     if key is None:
         return None
     made = decode_record(topic, key, None)
@@ -53,7 +53,7 @@ def coordinator_key(key: bytes | None, topic: str = OFFSETS_TOPIC) -> tuple[Any,
 
 
 def coordinator_value(key: bytes | None, value: bytes | None, topic: str = OFFSETS_TOPIC) -> tuple[Any, ...] | None:
-    """What a value says: columns of `VALUE_TYPE`."""
+    """The decoded value: columns of `VALUE_TYPE`."""
     if value is None:
         return None
     made = decode_record(topic, key, value)
@@ -61,7 +61,7 @@ def coordinator_value(key: bytes | None, value: bytes | None, topic: str = OFFSE
 
 
 class ReplayGroup:
-    """The table function `replay_group`. Spark calls it once for each partition of its table."""
+    """The table function `replay_group`. Spark calls it once for each partition of its input table."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
@@ -69,7 +69,7 @@ class ReplayGroup:
 
     @staticmethod
     def analyze(records: AnalyzeArgument, name: AnalyzeArgument | None = None) -> AnalyzeResult:
-        """The columns of the table that is named; raises RecordsError for what the records lack."""
+        """The columns of the named table; raises RecordsError for columns that the records lack."""
         table = GROUP_EVENTS.full_name if name is None else str(name.value)
         names = {field.name: field.dataType.simpleString() for field in records.dataType}  # type: ignore[attr-defined]
         for column, expected in EXPECTED.items():
@@ -85,7 +85,7 @@ class ReplayGroup:
         return AnalyzeResult(StructType.fromJson(delta_struct(columns)))
 
     def eval(self, records: Row, name: str = GROUP_EVENTS.full_name) -> None:
-        """Keep a record."""
+        """Buffer a record."""
         self._table = name
         row = records.asDict()
         at = row["timestamp"]
@@ -107,7 +107,7 @@ class ReplayGroup:
         self._rows.append(made)
 
     def terminate(self) -> Iterator[tuple[Any, ...]]:
-        """Replay what was kept."""
+        """Replay the buffered records."""
         if not self._rows:
             return
         schema = pa.schema([(name, OPENED_TYPES[name]) for name in self._rows[0]])

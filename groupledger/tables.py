@@ -1,4 +1,4 @@
-"""Tables of a warehouse as DataFrames, as whole runs left them: by Spark alone, as a client may see no files."""
+"""Tables of a warehouse as DataFrames, as of whole runs, read by Spark alone, since a client may not see the files."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ from schemas.tables.state import AUDIT_STARTS, AUDITS, REPLAY_STARTS, RUNS
 
 
 class _Written(NamedTuple):
-    """Where runs that write a layer say that they began, and that they are whole."""
+    """The tables in which runs of a layer record their start and completion."""
 
     starts: Table
     ends: Table
@@ -32,11 +32,11 @@ _WRITTEN: Final[Mapping[str, _Written]] = {
 def read(
     spark: SparkSession, name: str, *, warehouse: str, cluster_id: str | None = None, at: datetime | None = None
 ) -> DataFrame:
-    """A table of silver or gold, as `silver.group_members`, at one Delta version: that of the newest whole run.
+    """A table of silver or gold, such as `silver.group_members`, at the Delta version of the newest whole run.
 
-    A run under way, or one that broke off, is not seen, and what later runs write neither. `at`: of the newest whole
-    run that had started by then; files of versions so old are there until VACUUM takes them. `cluster_id`: rows of one
-    cluster; else each cluster's rows are read as its own last run left them.
+    Running and failed runs are not visible, nor are later ones. `at`: use the newest whole run that had started by
+    then; files of old versions exist until VACUUM deletes them. `cluster_id`: rows of one cluster; by default each
+    cluster's rows are as of its own last run.
 
     Raises WarehouseError where there is no such table or no such run.
     """
@@ -61,11 +61,11 @@ STATISTICS: Final = "delta.dataSkippingStatsColumns"
 
 
 def write_options(name: str) -> dict[str, str]:
-    """Options with which a Delta table is made of rows of a table of silver or gold, as `silver.offset_commits`.
+    """Options for writing rows of a silver or gold table, such as `silver.offset_commits`, to a Delta table.
 
-    Delta's writer keeps statistics of the first 32 columns, for each row: of commits that is about a quarter of what
-    replay and write take, and the name of a member's host would stay in Delta's log after an erasure. With these
-    options it keeps those of the columns by which rows are found: the key and the group, personal ones left out.
+    Delta's writer keeps statistics of the first 32 columns: for commits that takes about a quarter of the time of
+    replay and write, and hosts of members would stay in Delta's log after an erasure. With these options it keeps
+    statistics only of the columns by which rows are found: the key and the group, without personal ones.
 
     Raises WarehouseError where there is no such table.
     """
@@ -97,12 +97,12 @@ class _Store:
         return f"{self._root}/{table.layer}/{table.name}"
 
     def load(self, table: Table, version: int | None = None) -> DataFrame:
-        """A table, at a version or as it is."""
+        """A table at a version; None: the newest."""
         reader = self._spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path(table))
 
     def newest_version(self, table: Table) -> int:
-        """The Delta version of a table now. Raises WarehouseError where it is not there."""
+        """The current Delta version of a table. Raises WarehouseError where it does not exist."""
         path = self.path(table)
         if "${" in path:
             raise WarehouseError(f"warehouse {self._root!r} holds what SQL takes for a variable: give it another path")
@@ -117,7 +117,10 @@ class _Store:
         return int(rows[0]["version"])
 
     def versions(self, table: Table, at: datetime | None, newest: int) -> dict[str, int]:
-        """By cluster, the version at which its rows are read. `newest`: of the table before this looked at runs."""
+        """By cluster, the version at which its rows are read.
+
+        `newest`: the table's version before this looked at runs.
+        """
         written = _WRITTEN[table.layer]
         columns = ["cluster_id", written.number, "started_at", "table_versions"]
         ends: dict[str, Row] = {}
@@ -134,7 +137,7 @@ class _Store:
         found = {}
         for cluster_id, row in ends.items():
             is_newest = at is None and begun.get(cluster_id, -1) <= _number(row, written)
-            # what maintain and erase did since the last run is to be seen
+            # include changes by maintain and erase since the last run
             version = newest if is_newest else (row["table_versions"] or {}).get(table.full_name)
             if version is not None:
                 found[cluster_id] = version

@@ -1,1 +1,1 @@
-"""Jobs made of other jobs, and those that keep a warehouse: nightly, maintain, erase, metrics."""
+"""Jobs that combine other jobs, and jobs that maintain a warehouse: nightly, maintain, erase, metrics."""

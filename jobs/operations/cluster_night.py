@@ -1,4 +1,4 @@
-"""The night of one cluster of a list, in the process that it has (`jobs.operations.clusters`)."""
+"""The nightly of one cluster in a list, in its own process (`jobs.operations.clusters`)."""
 
 from datetime import UTC, datetime
 from functools import cache
@@ -29,7 +29,8 @@ LINE_WIDTH: Final = 160
 
 
 class _Lines(Steps):
-    """What a nightly says in lines; nobody sees its tables, which take a twentieth of a small night to draw."""
+    """Collects the lines of a nightly without its tables, which nobody sees and which take a twentieth of a small
+    night to draw."""
 
     def table(self, table: RichTable) -> None:
         """Not drawn: its numbers are in the facts."""
@@ -37,12 +38,12 @@ class _Lines(Steps):
 
 @cache
 def _warehouse(root: str, codec: str, codecs: tuple[tuple[str, str], ...]) -> Warehouse:
-    """The warehouse as this process knows it: its next cluster opens no table again."""
+    """The warehouse, cached in this process: its next cluster does not open tables again."""
     return Warehouse(root, codec=codec, codecs=dict(codecs), takes_turns=True)
 
 
 def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNight:
-    """The night of one cluster, in this process."""
+    """Run the nightly of one cluster in this process."""
     began = perf_counter()
     out = StringIO()
     steps = _Lines(console=Console(file=out, width=LINE_WIDTH, highlight=False, emoji=False))
@@ -70,7 +71,7 @@ def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNi
 
 
 def checkpoint(root: str) -> list[str]:
-    """Put what the logs of the tables say into a file each. What could not be done, in lines."""
+    """Write checkpoints of the tables' Delta logs. Returns failures as lines."""
     warehouse = Warehouse(root, takes_turns=True)
     lines = []
     for table in TABLES.values():

@@ -1,12 +1,12 @@
-"""nightly of many clusters in one warehouse: each in a process of its own, as many at a time as there are cores.
+"""nightly of many clusters in one warehouse, in parallel processes, as many as there are cores.
 
-Spark spreads the tasks of one large cluster. Of many small ones each has less to do than Spark takes to hand it out,
-so here a cluster's tasks run in the process that the cluster has (`jobs.spark.in_driver`), and clusters are spread. A
-process takes one cluster at a time: memory is that of the largest cluster, once a core. What happens to one, its error
-or the end of its process, happens to no other.
+Spark distributes the tasks of one large cluster. Each of many small clusters has less work than Spark needs to
+distribute it. So here a cluster's tasks run in one process (`jobs.spark.in_driver`), and the clusters are distributed.
+A process handles one cluster at a time: memory is that of the largest cluster, times the number of cores. An error of
+one cluster, or the end of its process, does not affect others.
 
-The processes are forked from one that has loaded what a night needs (`jobs.operations.clusters_ahead`); this one, which
-only waits for them, loads nothing of it.
+The processes are forked from one that has loaded what a night needs (`jobs.operations.clusters_ahead`); the parent
+process only waits for them and loads nothing of it.
 """
 
 import multiprocessing
@@ -30,30 +30,30 @@ from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 from jobs.settings import Settings
 
 WORST_LAST: Final = (DONE, INCOMPLETE, FAILED)
-"""Exit codes of a cluster."""
+"""Exit codes of a cluster, the worst last."""
 CLUSTERS_A_PROCESS: Final = 100
-"""Then it ends, and another takes its place: whatever a library keeps goes with it."""
+"""Number of clusters after which a process is replaced, which frees whatever libraries keep."""
 NIGHT: Final = ".operations.cluster_night"
 CHECKPOINT_EVERY: Final = 32
-"""Clusters that ended. Each commits to some forty tables: whoever opens one reads its log from the last checkpoint on.
-"""
+"""Number of completed clusters between checkpoints. Each cluster commits to some forty tables, and opening a table
+means reading its log from the last checkpoint on."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterNight:
-    """What became of one cluster."""
+    """The result of one cluster."""
 
     cluster_id: str
     exit_code: int
     seconds: float
     lines: tuple[str, ...]
-    """What its nightly said."""
+    """The output of its nightly."""
     facts: dict[str, Any]
     error: str = ""
 
     @property
     def summary(self) -> str:
-        """In one line."""
+        """One line."""
         if self.exit_code == FAILED:
             return f"{short(self.cluster_id)}: failed: {self.error}"
         records = self.facts["ledger"]["total"]["record_count"]
@@ -64,7 +64,7 @@ class ClusterNight:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For another program."""
+        """For other programs."""
         error = {"error": self.error} if self.error else {}
         return {"cluster_id": self.cluster_id, "exit_code": self.exit_code, **error, **self.facts}
 
@@ -77,7 +77,10 @@ def run_clusters(
     say: Callable[[str], None],
     process_count: int | None = None,
 ) -> list[ClusterNight]:
-    """The nights of clusters, in their order; each is reported in one line as it ends."""
+    """Run the nightlies of clusters, reporting each in one line as it ends.
+
+    Returns the results in the order of the clusters.
+    """
     nights: dict[str, ClusterNight] = {}
     for done in _nights(clusters, run_id, started_at, process_count or _core_count()):
         if isinstance(done, ClusterNight):
@@ -90,24 +93,26 @@ def run_clusters(
 
 
 def _core_count() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def worst(nights: Sequence[ClusterNight]) -> int:
-    """The exit code of all of them."""
+    """The worst exit code."""
     return max((night.exit_code for night in nights), key=WORST_LAST.index, default=DONE)
 
 
 def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNight:
-    """The night of one cluster, in this process."""
+    """Run the nightly of one cluster in this process."""
     night: ClusterNight = import_module(NIGHT, PACKAGE).night_of(settings, run_id, started_at)
     return night
 
 
 def checkpoint(root: str) -> list[str]:
-    """Put what the logs of the tables say into a file each: whoever opens them next does so sooner. What is to be
-    said."""
+    """Write checkpoints of the tables' Delta logs, so that later readers open the tables faster.
+
+    Returns failures as lines.
+    """
     lines: list[str] = import_module(NIGHT, PACKAGE).checkpoint(root)
     return lines
 
@@ -115,13 +120,13 @@ def checkpoint(root: str) -> list[str]:
 def _nights(
     clusters: Sequence[Settings], run_id: str, started_at: datetime, process_count: int
 ) -> Iterator[ClusterNight | list[str]]:
-    """Nights as they end, and between them what is to be said otherwise."""
+    """Yield results as clusters complete, and lines to be printed in between."""
     ended = set()
     for done in _at_once(clusters, run_id, started_at, process_count):
         if isinstance(done, ClusterNight):
             ended.add(done.cluster_id)
         yield done
-    # a process that was killed takes the whole pool with it: who is left gets one alone, so that it is known who it was
+    # a killed process breaks the whole pool: run each remaining cluster alone, to find out which one was the cause
     for settings in clusters:
         if settings.cluster_id not in ended:
             yield from _at_once([settings], run_id, started_at, 1)
@@ -130,7 +135,7 @@ def _nights(
 def _at_once(
     clusters: Sequence[Settings], run_id: str, started_at: datetime, process_count: int
 ) -> Iterator[ClusterNight | list[str]]:
-    """Nights of those whose process lived; of one cluster alone in any case."""
+    """Yield the results of clusters whose process survived; a single cluster always gets a result."""
     pool = ProcessPoolExecutor(
         min(process_count, len(clusters)) or 1,
         _context(),
@@ -156,24 +161,24 @@ def _at_once(
                 )
                 yield ClusterNight(clusters[0].cluster_id, FAILED, 0.0, (), {}, error)
     finally:
-        # whoever breaks it off waits for nobody who has not begun
+        # on an interrupt, do not wait for clusters that have not begun
         pool.shutdown(cancel_futures=True)
 
 
 def _context() -> BaseContext:
-    """How processes are begun: forked from one that has loaded all, where that one can be had."""
+    """The start method of processes: forked from one that has loaded everything, where possible."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["__main__", f"{PACKAGE}.operations.clusters_ahead"])
     try:
         ensure_running()
     except OSError:
-        # its socket is in the temporary folder, and paths of sockets are short
+        # the fork server's socket is in the temporary folder, and socket paths have a length limit
         return multiprocessing.get_context("spawn")
     return context
 
 
 def _end_with_the_command() -> None:
-    """Ctrl-C ends this process as it ends the command, whose line says so; and so does whatever else ends that."""
+    """End this process when the command ends, for example on Ctrl-C, which the command reports."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_wait_for_its_end, daemon=True).start()
 

@@ -1,5 +1,7 @@
-"""Loaded by the process from which those of clusters are forked: what a night needs, every compiled loop included, once
-instead of once a process."""
+"""Preloaded by the process from which cluster processes are forked.
+
+It loads what a night needs, including all compiled loops, once instead of once per process.
+"""
 
 import signal
 from contextlib import suppress
@@ -8,10 +10,10 @@ from importlib import import_module
 from jobs import PACKAGE
 from jobs.spark.gc_freeze import loaded_for_good
 
-# whoever presses Ctrl-C meanwhile reads a line of the command, and no traceback of this process
+# on Ctrl-C the command prints a line, and this process no traceback
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-# only a head start: a process that cannot load fails its first night, and says why
+# only an optimization: if loading fails, the first night of each process fails too, and reports why
 with loaded_for_good(), suppress(Exception):
     import_module(".operations.cluster_night", PACKAGE)
     import_module(".operations.compile_kernels", PACKAGE).compile_kernels()

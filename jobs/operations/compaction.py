@@ -1,9 +1,9 @@
-"""Small files of a table into large ones: which are merged, and the task that does it.
+"""Merge small files of a table: which files are merged, and the task that merges them.
 
-Delta's own OPTIMIZE (Spark's and delta-rs's) picks the files of a bin by size and mixes their rows. Readers here rely
-on more: replay takes the offsets between the first and the last of a bronze file as captured, and reads row groups in
-the order of their offsets; the audit reads the row groups of one log partition and leaves the others alone. So files
-are merged side by side, row group after row group in that order, and only where no offset can still come in between.
+Delta's own OPTIMIZE (in Spark and delta-rs) selects files of a bin by size and mixes their rows. Readers here rely on
+more: replay treats all offsets between the first and the last of a bronze file as captured, and reads row groups in
+offset order; the audit reads only row groups of one log partition. So adjacent files are merged, row group by row group
+in that order, and only where no offset between them can be captured later.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,35 +26,35 @@ from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
 
 MERGED: Final = "merged"
-"""Name of part files of all tables but bronze's."""
+"""Name of merged files in all tables except bronze's."""
 ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
-"""Row groups of less are put together: what a reader takes at a time."""
+"""Smaller row groups are merged: a reader reads this much at a time."""
 FULL_SHARE: Final = 0.75
-"""A file of this share of the wanted size is large enough."""
+"""A file with this share of the wanted size is large enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeWork:
-    """Some files of one partition of a table which become one. Small and picklable: it goes to a task."""
+    """Files of one partition of a table to be merged. Small and picklable, as it is sent to a task."""
 
     target: PartTarget
     files: tuple[TableFile, ...]
     keep_from: datetime | None = None
-    """Rows which are older, by the table's `age_column`, are left out."""
+    """Rows that are older, by the table's `age_column`, are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeDone:
-    """What a task of merging did."""
+    """The result of a merge task."""
 
     removed: tuple[TableFile, ...]
     added: tuple[WrittenFile, ...]
     row_count: int
-    """Rows of the files taken out."""
+    """Number of rows in the files removed."""
 
     @property
     def left_out_count(self) -> int:
-        """Rows which are in none of the files put in."""
+        """Number of rows that no new file contains."""
         return self.row_count - sum(file.row_count for file in self.added)
 
 
@@ -66,10 +66,10 @@ def merge_plan(
     file_count_min: int,
     holes: Mapping[tuple[str, LogPartition], Sequence[OffsetRange]] | None = None,
 ) -> list[MergeWork]:
-    """Files which are merged: those below `file_bytes`, neighbours, at least `file_count_min` together.
+    """The files to be merged: adjacent files smaller than `file_bytes`, at least `file_count_min` together.
 
-    Rows which are not settled are left alone: the next run replaces them. Of bronze.record_batches, neighbours follow
-    one another without a missing offset, but for what compaction left empty: `holes`, by (cluster id, log partition).
+    Unsettled rows are skipped, since the next run replaces them. For bronze.record_batches, files are adjacent if no
+    offset is missing between them other than compacted ones: `holes`, by (cluster id, log partition).
     """
     works = []
     partitions = sorted(files, key=_partition_key)
@@ -109,7 +109,7 @@ def _bins(slice_: Iterable[TableFile], file_bytes: int) -> Iterator[list[TableFi
 def _intervals(
     files: Iterable[TableFile], holes: Mapping[tuple[str, LogPartition], Sequence[OffsetRange]]
 ) -> Iterator[list[TableFile]]:
-    """Files of one log partition in the order of their offsets, cut where an offset may still come."""
+    """Yield files of one log partition in offset order, split where an offset could still be captured."""
     whole = [file for file in files if file.row_count and not is_damaged(file)]
     slice_: list[TableFile] = []
     next_offset = 0
@@ -131,7 +131,7 @@ def log_of(file: TableFile) -> tuple[str, LogPartition]:
 
 
 def merge_files(work: MergeWork) -> MergeDone:
-    """Write the rows of some files as one. Runs in a Spark task; a row group or two are in memory at a time."""
+    """Merge some files into one. Runs in a Spark task, with a row group or two in memory."""
     table = work.target.table
     row_count = 0
 
@@ -154,7 +154,7 @@ def merge_files(work: MergeWork) -> MergeDone:
 
 
 def large_chunks(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, small parts put together; none that is empty."""
+    """The same rows in larger chunks, none of them empty."""
     waiting: list[pa.Table] = []
     for part in parts:
         if part.num_rows:
@@ -167,7 +167,7 @@ def large_chunks(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _young(rows: pa.Table, table: Table, keep_from: datetime) -> pa.Table:
-    """Without rows older than that; rows without a time stay."""
+    """Without rows older than `keep_from`; rows without a time stay."""
     assert table.age_column is not None
     is_young = pc.greater_equal(rows[table.age_column], pa.scalar(keep_from, TIMESTAMP_TYPE))
     return rows.filter(pc.fill_null(is_young, True))

@@ -1,7 +1,7 @@
-"""Compile the hot loops once, at set-up, so that no run waits for it: `python -m jobs.operations.compile_kernels`.
+"""Compile the loops at set-up, so that no run waits for it: `python -m jobs.operations.compile_kernels`.
 
-numba keeps what it compiled in NUMBA_CACHE_DIR. The loops are compiled by using them, on a log of a few records, so
-that the types are those of a real run.
+numba stores compiled code in NUMBA_CACHE_DIR. The loops are compiled by running them on a small log, so that the types
+are those of a real run.
 """
 
 import os
@@ -53,13 +53,13 @@ from schemas.share_group_state import TOPIC as SHARE_TOPIC
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 BATCHES_WITHOUT_ROOM = 1_000
-"""More than a columnar replay begins with room for."""
+"""More than the initial capacity of a columnar replay."""
 SHARE_STATES: Final = "share-states"
-"""The only argument of the process that compiles the kernels of share states alone."""
+"""The only argument of the process that compiles just the loops for share states."""
 
 
 def offsets_log() -> bytes:
-    """A plain commit, a transactional one with its marker, and a tombstone."""
+    """A log with a plain commit, a transactional one with its marker, and a tombstone."""
     key_message, value_message = REGISTRY[OFFSETS_TOPIC][RecordType.OFFSET_COMMIT]
     key = codec.encode_key(
         OFFSETS_TOPIC, RecordType.OFFSET_COMMIT, codec.make(key_message, group="g", topic="t", partition=0)
@@ -79,7 +79,7 @@ def offsets_log() -> bytes:
 
 
 def share_log(batch_count: int = 1) -> bytes:
-    """A snapshot of so many state batches, an update over it, and a tombstone."""
+    """A log with a snapshot of `batch_count` state batches, an update of it, and a tombstone."""
     snapshot, update = ShareStateRecordType.SHARE_SNAPSHOT, ShareStateRecordType.SHARE_UPDATE
     batches = tuple(
         codec.make(STATE_BATCH, first_offset=first, last_offset=first + 4, delivery_state=0, delivery_count=1)
@@ -111,7 +111,7 @@ def dump_records() -> PackableRecords:
 
 
 def share_rows() -> ShareLog:
-    """What the audit reads of a share partition: two records, one of which hands a range back."""
+    """The audit's input for a share partition: two records, one of which releases a range."""
     two, one, of_kind = np.arange(2), np.zeros(1, np.int64), np.zeros(1, np.int8)
     states = ShareStates(
         key=np.zeros(2, np.int64),
@@ -149,13 +149,13 @@ def commits() -> GroupCommits:
 
 
 def compile_kernels() -> None:
-    """Use every compiled loop once."""
+    """Run every compiled loop once."""
     use_all_but_share_states()
     use_share_states()
 
 
 def use_all_but_share_states() -> None:
-    """Use every loop once but those that only a replay of share states takes."""
+    """Run every loop once, except those that only a replay of share states needs."""
     use_loops()
     log = share_rows()
     audit = audit_share_log(log, NO_CONFIGS, {}, InferenceSettings())
@@ -173,7 +173,7 @@ def use_all_but_share_states() -> None:
         scan_segment(segment, base_offset=0)
         scan_segment(
             b"\x01" + segment[1:] + bytes(100) + segment[:70], base_offset=0
-        )  # damaged: the search for the next batch
+        )  # damaged: searches for the next batch
     replay = OffsetsLogReplay()
     GroupKeys().add(replay.feed(decode_chunk(offsets_log())).commits, ())
     for is_share, batches in ((False, offsets_log()), (True, share_log())):
@@ -183,14 +183,14 @@ def use_all_but_share_states() -> None:
     operation_first_offsets(decode_chunk(offsets_log()))  # records of batches, for the API
     state = replay.export_state()
     replay.finish()
-    # as a later night goes on, with more than there is room for at first
+    # as on a later night, with more state than the initial capacity
     columnar_state_of([state.columnar, state.columnar])
     OffsetsLogReplay(OffsetsLogState(unpack_offset_state(pack_offset_state(state.columnar)), state.groups))
     Interner(key_capacity=1).reserve(2, 0)
 
 
 def use_share_states() -> None:
-    """Use the loops of a replay of share states once: to compile them takes nearly as long as all others."""
+    """Run the loops of a replay of share states once: compiling them takes nearly as long as all others."""
     ColumnarShareReplay().feed(decode_chunk(share_log(BATCHES_WITHOUT_ROOM)))
     columnar = ColumnarShareReplay()
     output = columnar.feed(decode_chunk(share_log()))
@@ -201,8 +201,8 @@ def use_share_states() -> None:
 def compile_in_two_processes(kept: Path) -> None:
     """Compile all loops into the folder `kept`, which is this process's NUMBA_CACHE_DIR, on two cores.
 
-    The second process has a folder of its own, since numba numbers the files of a function without a lock. numba has a
-    folder for each package: this process takes over those that it has not made itself.
+    The second process uses its own folder, since numba numbers the files of a function without a lock. numba has a
+    folder for each package: this process moves those that it did not create itself.
     """
     part = kept / "part"
     command = [sys.executable, "-m", str(__spec__.name), SHARE_STATES]

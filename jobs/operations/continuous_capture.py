@@ -1,11 +1,11 @@
-"""capture --every: a live cluster into bronze, trigger by trigger, until it is stopped.
+"""capture --every: capture a live cluster into bronze, trigger by trigger, until it is stopped.
 
-Spark's Structured Streaming says when, and how much at a time: a micro-batch is a few rows which tell what is new
-(`kafka_log` with rows=ranges), and the tasks of a capture fetch it, so no byte of a log passes through the JVM. A
-micro-batch that runs again after a crash finds in bronze what was committed, and adds the rest.
+Spark's Structured Streaming decides when and how much: a micro-batch has a few rows that describe the new offsets
+(`kafka_log` with rows=ranges), and the tasks of a capture fetch them, so no byte of a log passes through the JVM. A
+micro-batch that is repeated after a crash finds in bronze what was committed, and adds the rest.
 
-Bronze has the last word. The checkpoint only saves looking: where it is gone, bronze's own offsets take its place, and
-where it claims more than bronze has (a warehouse put back to an older state), a new one begins at what bronze has.
+Bronze is authoritative; the checkpoint only saves time. If the checkpoint is missing, bronze's own offsets are used. If
+it claims more than bronze has (a warehouse restored to an older state), a new one begins where bronze ends.
 """
 
 import json
@@ -53,40 +53,40 @@ from jobs.sources.log_offsets import Offsets, log_key
 
 TICK_S: Final = 0.2
 BACK_OFF_S: Final = (1.0, 60.0)
-"""Wait before a cluster that is away is looked for again, at first and at most."""
+"""First and maximum wait before an unavailable cluster is tried again."""
 CONFLICTS_MAX: Final = 3
-"""So often in a row another capture of the cluster may be faster."""
+"""Number of consecutive lost races against another capture of the cluster."""
 FAILURES_MAX: Final = 5
-"""So often in a row the stream may fail although the cluster is there."""
+"""Number of consecutive failures of the stream while the cluster is available."""
 COMMIT_WAIT_S: Final = 5.0
-"""How long Spark may take to write down that a micro-batch is done; one that begins meanwhile is still finished."""
+"""How long Spark may take to record a completed micro-batch; one that begins meanwhile is still completed."""
 WATCH_TIMEOUT_MS: Final = 10_000
-"""Nobody waits longer for a sample, nor for the end of a capture which has to stop."""
+"""Maximum wait for a sample, or for the end of a capture that must stop."""
 SLOW_START: Final = "Python worker failed to connect back"
-"""Spark waits ten seconds for the reader of a stream to start: on a machine with too much to do that passes."""
+"""Spark waits ten seconds for a stream's reader to start; on an overloaded machine this is temporary."""
 BATCH_OFFSETS_MAX: Final = 10_000
 """Coordinators write batches of far fewer records."""
 LOST_LISTED_MAX: Final = 10
 
 LOG_CUT: Final = "LOG_CUT"
-"""Code of BrokerError: the log ends before the offset at which it was to be read."""
+"""BrokerError code: the log ends before the requested offset."""
 PASSING: Final = frozenset(
     {"UNKNOWN_HOST", "CONNECTION_REFUSED", "UNREACHABLE", "NO_ANSWER", "CLOSED", "TIMEOUT", "NO_LEADER", "DONE"}
 )
-"""Codes of BrokerError which mean that a cluster is away for a while."""
+"""BrokerError codes of a cluster that is temporarily unavailable."""
 
 
 class _Stopping(Exception):
-    """A micro-batch which came after the word to stop: it is left for the next start."""
+    """A micro-batch that came after the stop signal: it is left for the next start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far bronze is behind the ends of a topic's log partitions."""
+    """How far bronze is behind the end offsets of a topic."""
 
     offset_count: int
     behind_ms: int | None
-    """Since the last captured batch of a partition that has more; None where nothing was captured yet."""
+    """Since the last captured batch of a log partition that has more; None where nothing was captured yet."""
 
 
 @dataclass(slots=True)
@@ -104,9 +104,9 @@ class _Totals:
 def run_continuously(
     context: RunContext, *, every_ms: int, stop_after_ms: int | None, new_run: Callable[[], tuple[str, datetime]]
 ) -> None:
-    """Capture what files there are once, then the live cluster until it is time to stop. Raises JobError.
+    """Capture all files once, then the live cluster until it is time to stop. Raises JobError.
 
-    `new_run` gives a new id and the time, with its zone.
+    `new_run`: returns a new id, and the time with its zone.
     """
 
     session, warehouse, settings, steps = context.session, context.warehouse, context.settings, context.steps
@@ -137,7 +137,7 @@ def run_continuously(
 
 
 class ContinuousCapture:
-    """One run of it. `new_run` gives the id and start of a trigger's capture."""
+    """One continuous capture. `new_run`: returns the id and start of each trigger's capture."""
 
     def __init__(
         self,
@@ -166,25 +166,25 @@ class ContinuousCapture:
         )
         self._stop = threading.Event()
         self._busy = threading.Lock()
-        """Locked while a micro-batch is at work."""
+        """Locked during a micro-batch."""
         self._is_closing = False
         self._bronze: Bronze | None = None
         self._topic_ids: dict[str, str | None] = {}
-        """Of the topics which bronze has."""
+        """Ids of the topics that bronze has."""
         self._failure: Exception | None = None
         self._failure_count = 0
         self._totals = _Totals()
         self._watcher = _Watcher(self)
 
     def stop(self) -> None:
-        """Finish the micro-batch in hand and end."""
+        """Complete the current micro-batch and end."""
         self._stop.set()
 
     def run(self, *, stop_after_ms: int | None = None) -> None:
-        """Capture until `stop`, a signal (SIGTERM, SIGINT) or the end of the time given. Raises JobError."""
+        """Capture until `stop`, a signal (SIGTERM, SIGINT) or the time limit. Raises JobError."""
         self._session.dataSource.register(KafkaLogDataSource)
         end = None if stop_after_ms is None else monotonic() + stop_after_ms / 1000
-        query = self._start()  # a cluster which is not there now may be mistyped: that is said at once
+        query = self._start()  # the address may be mistyped, so an unavailable cluster is an error at the start
         try:
             with self._signals():
                 while True:
@@ -212,7 +212,7 @@ class ContinuousCapture:
     # --- the stream
 
     def _start(self) -> StreamingQuery:
-        """Start the query where bronze ends. Raises BrokerError where the cluster is not there."""
+        """Start the query where bronze ends. Raises BrokerError where the cluster is not available."""
         settings, address = self._settings, self._address
         self._failure = None
         with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
@@ -249,8 +249,8 @@ class ContinuousCapture:
         )
 
     def _follow_cut(self, logs: Sequence[BrokerLog], bronze: Bronze) -> Bronze:
-        """Compare logs that are shorter than bronze with it as a whole, at once: a new leader's epochs say what is of
-        the log. Bronze as it is then."""
+        """Compare logs that are shorter than bronze with all of bronze at once: a new leader's epochs decide which
+        batches are of the log. Returns bronze afterwards."""
         cut = [
             log
             for log in logs
@@ -281,7 +281,7 @@ class ContinuousCapture:
         ahead = sorted(place for place, offset in done.items() if positions.get(place, offset) < offset)
         if ahead:
             place = max(ahead, key=lambda it: done[it] - positions[it])
-            # a micro-batch may end in the middle of a batch of the log: nothing to speak of
+            # a micro-batch may end in the middle of a batch, which is no real difference
             if done[place] - positions[place] > BATCH_OFFSETS_MAX:
                 self._steps.say(
                     f"the checkpoint is ahead of bronze in {len(ahead):,} log partitions ({place}: {done[place]:,} and "
@@ -291,7 +291,7 @@ class ContinuousCapture:
         return self._checkpoint.folder
 
     def _on_batch(self, frame: DataFrame, _: int) -> None:
-        """One micro-batch. What it raises ends the query; `_consider_failure` looks at it."""
+        """Process one micro-batch. An exception ends the query; `_consider_failure` examines it."""
         while not self._busy.acquire(timeout=TICK_S):
             if self._is_closing:
                 raise _Stopping
@@ -320,7 +320,7 @@ class ContinuousCapture:
         self._refuse_other_topics(logs)
         for left in reversed(range(CONFLICTS_MAX)):
             bronze = self._bronze or Bronze.load(self._warehouse, settings.cluster_id)
-            # a piece may have ended in the middle of a batch: go on where bronze ends
+            # the last piece may have ended in the middle of a batch: continue where bronze ends
             starts = {
                 (log.topic, log.partition): min(next_offset(log, bronze), it["from_offset"])
                 for log, it in zip(logs, ranges, strict=True)
@@ -342,7 +342,7 @@ class ContinuousCapture:
             return
 
     def _refuse_other_topics(self, logs: Sequence[BrokerLog]) -> None:
-        """Raise SourceError for a topic that was recreated while it was captured."""
+        """Raise SourceError for a topic that was recreated during the capture."""
         for log in logs:
             known_id = self._topic_ids.setdefault(log.topic, log.topic_id)
             if log.topic_id not in (None, known_id):
@@ -358,14 +358,14 @@ class ContinuousCapture:
     # --- failures
 
     def _consider_failure(self, query: StreamingQuery) -> None:
-        """Raise what ended the query, unless it may pass."""
+        """Raise the error that ended the query, unless it may be temporary."""
         error = self._failure
         self._bronze = None
         if isinstance(error, BrokerError) and error.code in PASSING:
             self._steps.say(f"interrupted: {error}")
             return
         if isinstance(error, BrokerError) and error.code == LOG_CUT:
-            # with the same topic id it goes on: what starts again looks at the log as it is now
+            # the topic id is the same, so the capture continues; a restart looks at the log as it is now
             self._steps.say(f"interrupted: {error}")
             return
         if isinstance(error, JobError):
@@ -381,7 +381,7 @@ class ContinuousCapture:
         self._steps.say(f"interrupted: {said}")
 
     def _start_again(self, end: float | None) -> StreamingQuery | None:
-        """Start the query when the cluster is there, however long that takes; None when it is time to stop."""
+        """Start the query when the cluster is available, however long that takes; None when it is time to stop."""
         wait_s, longest_s = BACK_OFF_S
         while True:
             try:
@@ -401,7 +401,7 @@ class ContinuousCapture:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT end the run when the micro-batch in hand is done; the second one ends it at once."""
+        """SIGTERM and SIGINT end the run after the current micro-batch; a second signal ends it at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -421,7 +421,7 @@ class ContinuousCapture:
                 signal.signal(it, handler)
 
     def _end(self, query: StreamingQuery) -> None:
-        """Stop the query between two micro-batches: what the one in hand did, Spark writes down as done."""
+        """Stop the query between two micro-batches, so that Spark records the current one as completed."""
         until = monotonic() + COMMIT_WAIT_S
         with suppress(PySparkException, Py4JError):
             while True:
@@ -434,7 +434,7 @@ class ContinuousCapture:
 
 
 class _Watcher:
-    """The driver's work next to the stream: samples of ends, names, configs, and the line that says how far it is."""
+    """Work of the driver during the stream: samples of end offsets, names, configs, and the progress line."""
 
     def __init__(self, of: ContinuousCapture) -> None:
         self._of = of
@@ -445,7 +445,7 @@ class _Watcher:
         self._printed_triggers = -1
 
     def tick(self) -> None:
-        """Do what is due. A cluster which is away is the stream's to tell."""
+        """Do what is due. An unavailable cluster is left to the stream to report."""
         capture = self._of._settings.capture
         try:
             if self._is_due("names", capture.names_every_ms):
@@ -461,7 +461,7 @@ class _Watcher:
             self._say_once(str(error))
 
     def tell(self) -> None:
-        """The line: what was captured, and how far that is behind."""
+        """Print the progress line: what was captured, and the lag."""
         of = self._of
         bronze = of._bronze
         totals = of._totals
@@ -492,7 +492,7 @@ class _Watcher:
         of._on_progress(totals, behind)
 
     def close(self) -> None:
-        """Close the connection; the next question makes a new one."""
+        """Close the connection; the next request opens a new one."""
         if self._broker is not None:
             self._broker.close()
             self._broker = None
@@ -525,7 +525,7 @@ class _Watcher:
 
 @dataclass(slots=True)
 class _Checkpoint:
-    """Spark's checkpoint of a cluster: folders 0, 1, 2 ..., of which the last one is in force."""
+    """Spark's checkpoint for a cluster: folders 0, 1, 2 ..., of which the last one counts."""
 
     root: str
     cluster_id: str
@@ -533,13 +533,13 @@ class _Checkpoint:
     folder: str = field(init=False)
 
     def __post_init__(self) -> None:
-        # a cluster id may hold anything; a folder's name tells it as far as that goes
+        # a cluster id may contain any characters; the folder name has the safe ones
         readable = re.sub(r"[^A-Za-z0-9._-]", "_", self.cluster_id)[:64]
         self.base = f"{self.root.rstrip('/')}/{readable}-{sha256(self.cluster_id.encode()).hexdigest()[:8]}"
         self.folder = f"{self.base}/{max(self._numbers(), default=0)}"
 
     def begin(self) -> str:
-        """A new one in place of all there are."""
+        """Begin a new checkpoint, and delete all earlier ones."""
         old = self._numbers()
         self.folder = f"{self.base}/{max(old, default=-1) + 1}"
         for number in old:
@@ -547,7 +547,7 @@ class _Checkpoint:
         return self.folder
 
     def offsets(self) -> Offsets | None:
-        """How far the last finished micro-batch came; None where there is none, or it cannot be read."""
+        """The offsets of the last completed micro-batch; None where there is none, or it cannot be read."""
         commits = _numbered(f"{self.folder}/commits")
         if not commits:
             return None
@@ -566,7 +566,7 @@ class _Checkpoint:
 
 
 def _numbered(folder: str) -> list[int]:
-    """Names in a folder which are numbers."""
+    """Numeric names in a folder."""
     filesystem, path = filesystem_of(folder)
     try:
         entries = filesystem.get_file_info(fs.FileSelector(path, recursive=False))
@@ -576,14 +576,14 @@ def _numbered(folder: str) -> list[int]:
 
 
 def next_offset(log: BrokerLog, bronze: Bronze) -> int:
-    """The first offset of a live log which no capture has looked at."""
+    """The first offset of a live log that no capture has looked at."""
     end = max(log.next_offset, log.log_start_offset)
     unseen = subtract([(log.log_start_offset, end)], bronze.looked_at((log.topic, log.partition)))
     return unseen[0][0] if unseen else end
 
 
 def lags(logs: Sequence[BrokerLog], bronze: Bronze, now_ms: int) -> dict[str, Lag]:
-    """How far bronze is behind the ends of live logs, by topic."""
+    """The lag of bronze behind the end offsets of live logs, by topic."""
     found: dict[str, Lag] = {}
     for log in logs:
         coverage = bronze.coverage.get((log.topic, log.partition), ())
@@ -612,7 +612,7 @@ def lag_text(by_topic: Mapping[str, Lag]) -> str:
 def lost_lines(
     before: Mapping[LogPartition, Sequence[CoverageRange]], after: Mapping[LogPartition, Sequence[CoverageRange]]
 ) -> list[str]:
-    """What was lost meanwhile: offsets which are gone although earlier ones were captured, in words."""
+    """Sentences about data lost meanwhile: offsets that are gone although earlier ones were captured."""
     lines = []
     for (topic, partition), ranges in sorted(after.items()):
         old = before.get((topic, partition), ())

@@ -1,13 +1,13 @@
-"""maintain --erase: a client id, host or member is taken out of everything that the warehouse holds.
+"""maintain --erase: remove a client id, host or member from everything in the warehouse.
 
-A pseudonym of the same length comes in its place (`coordinator_core.log.redact`), the same everywhere, so that all
-tables still fit together and bronze, replayed again, makes the same silver. Batches that change get a new checksum and
-say so (`redacted_at`). Then nothing is left of older versions: no file, no entry of Delta's log.
+It is replaced by a pseudonym of the same length (`coordinator_core.log.redact`), the same in all tables, so that these
+still match and bronze, replayed again, gives the same silver. Changed batches get a new CRC and are marked
+(`redacted_at`). Older versions are then deleted completely: files, and entries of Delta's log.
 
-A pseudonym follows from the id and the warehouse's key alone (`_erasure_key` in the warehouse), so an erasure that was
-killed between two tables and is repeated gives the same one. Who has the key can check whether a pseudonym belongs to
-an id that they know; nobody else can. What the source still has of the id comes with the next capture: there it must be
-erased first.
+A pseudonym depends only on the id and the warehouse's key (`_erasure_key` in the warehouse), so an erasure that was
+killed between two tables gives the same one when repeated. With the key, one can check whether a pseudonym belongs to a
+known id; without it, nobody can. If the source still has the id, the next capture brings it back: it must be erased
+there first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,13 +50,13 @@ MEMBER: Final = "member"
 KINDS: Final = (CLIENT_ID, HOST, MEMBER)
 
 KEY_FILE: Final = "_erasure_key"
-"""In the warehouse, made by the first erasure."""
+"""File in the warehouse, made by the first erasure."""
 KEY_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class EraseWork:
-    """One file of a table. Small and picklable: it goes to a task."""
+    """One file of a table. Small and picklable, as it is sent to a task."""
 
     target: PartTarget
     file: TableFile
@@ -66,20 +66,20 @@ class EraseWork:
 
 @dataclass(frozen=True, slots=True)
 class EraseDone:
-    """What a task found. `written` is None where none of the ids is in the file."""
+    """The result of a task. `written` is None where the file has none of the ids."""
 
     file: TableFile
     written: WrittenFile | None
     row_count: int = 0
-    """Rows that were changed."""
+    """Number of changed rows."""
     is_left: bool = False
-    """An id is still there, in saved state that packs texts back to back: the state must go."""
+    """An id remains in saved state, which packs strings back to back: the state must be dropped."""
 
 
 def erased_ids(asked: Iterable[str]) -> list[str]:
-    """Ids as logs hold them, of what the command line asks for: `client-id=...`, `host=...`, `member=...`.
+    """The ids as logs contain them, from the command line's `client-id=...`, `host=...`, `member=...`.
 
-    A host is written with and without the `/` that Kafka puts before it. Raises SettingsError.
+    A host is written both with and without Kafka's leading `/`. Raises SettingsError.
     """
     ids = []
     for item in asked:
@@ -103,10 +103,10 @@ def erase(
     at: datetime,
     metrics: Metrics | None = None,
 ) -> dict[str, int]:
-    """Put pseudonyms in place of ids in all tables; changed rows, by table.
+    """Replace ids by pseudonyms in all tables. Returns the number of changed rows by table.
 
-    `new_key`: KEY_BYTES random bytes, the warehouse's key where it has none yet. Raises WarehouseError while replay,
-    audit or maintain is at work, after a replay that broke off, and for what cannot be redacted.
+    `new_key`: KEY_BYTES random bytes, to be the warehouse's key if it has none yet. Raises WarehouseError while replay,
+    audit or maintain is running, after a failed replay, and for data that cannot be redacted.
     """
     clusters = clusters_of(warehouse)
     with nobody_else(warehouse, clusters, since=at), job_of(metrics, "erase") as job:
@@ -126,7 +126,7 @@ def erase(
         tables = [table for table in TABLES.values() if warehouse.exists(table)]
         lost: set[tuple[str, str]] = set()
         counts = {}
-        # state last: when it has to go, all that it is rebuilt from is redacted
+        # state comes last: if it must be dropped, everything that it is rebuilt from is redacted
         for table in sorted(tables, key=lambda table: table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS)):
             counts[table.full_name] = _erase_in(session, warehouse, table, redaction, at, clusters, lost)
         if lost:
@@ -139,8 +139,8 @@ def erase(
 
 
 def _key_of(warehouse: Warehouse, new_key: bytes) -> bytes:
-    """The key of the warehouse, written down before the first table changes. A key that was not written whole has
-    changed no table yet."""
+    """The key of the warehouse, stored before the first table changes. If it was not stored completely, no table has
+    changed yet."""
     filesystem, path = filesystem_of(f"{warehouse.root}/{KEY_FILE}")
     if filesystem.get_file_info(path).size == KEY_BYTES:
         with filesystem.open_input_file(path) as source:
@@ -186,7 +186,7 @@ def _erase_in(
 
 
 def _drop_state(warehouse: Warehouse, lost: set[tuple[str, str]], at: datetime, clusters: Sequence[str]) -> None:
-    """Log partitions without state are replayed from their beginning by the next run."""
+    """Drop the state of some log partitions: the next run replays them from their beginning."""
     for table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS):
         gone = [
             file
@@ -199,7 +199,7 @@ def _drop_state(warehouse: Warehouse, lost: set[tuple[str, str]], at: datetime, 
 
 
 def erase_in_file(work: EraseWork) -> EraseDone:
-    """Write a file again with pseudonyms, if it holds any of the ids. Runs in a Spark task."""
+    """Rewrite a file with pseudonyms, if it has any of the ids. Runs in a Spark task."""
     table = work.target.table
     if not any(_has_any(rows, table, work.redaction) for rows in row_groups_in_order((work.file,), table)):
         return EraseDone(work.file, None)
@@ -216,7 +216,7 @@ def erase_in_file(work: EraseWork) -> EraseDone:
         written = writer.close()
     if row_count or is_left:
         return EraseDone(work.file, written, row_count, is_left)
-    # what looked like an id was part of another: the file stays as it was, and the new one is of no table
+    # the match was a part of another id: the file stays, and the new one is not committed
     return EraseDone(work.file, None)
 
 
@@ -229,7 +229,7 @@ def _has_any(rows: pa.Table, table: Table, redaction: Redaction) -> bool:
 
 
 def _is_in_buffers(rows: pa.Table, redaction: Redaction) -> bool:
-    """Are the bytes of an id anywhere? Quicker than to look at each value, and may be wrong only where it says yes."""
+    """Do the bytes of an id occur anywhere? Faster than checking each value; only a True may be wrong."""
     buffers = chain.from_iterable(chunk.buffers() for column in rows.columns for chunk in column.chunks)
     return any(redaction.may_be_in(memoryview(buffer)) for buffer in buffers if buffer is not None)
 
@@ -239,7 +239,7 @@ def _batches(rows: pa.Table) -> Iterator[bytes]:
 
 
 def redact_rows(rows: pa.Table, table: Table, redaction: Redaction, at: datetime) -> tuple[pa.Table, int]:
-    """Rows with pseudonyms, and how many of them were changed. Batches that were changed say so."""
+    """Rows with pseudonyms, and the number of changed rows. Changed batches are marked."""
     schema = file_schema(table)
     is_changed = [False] * rows.num_rows
     columns = {name: rows[name] for name in rows.column_names}
@@ -262,7 +262,7 @@ def redact_rows(rows: pa.Table, table: Table, redaction: Redaction, at: datetime
 
 
 def _redacted(value: Any, redaction: Redaction, *, is_batch: bool) -> Any:
-    """A value of any type: texts and bytes, and what is made of them."""
+    """A value of any type, including nested strings and bytes."""
     match value:
         case bytes():
             return redaction.of_batch(value) if is_batch else redaction.of_bytes(value)
@@ -279,7 +279,7 @@ def _redacted(value: Any, redaction: Redaction, *, is_batch: bool) -> Any:
 
 
 def tell_erased(counts: dict[str, int], steps: Steps) -> None:
-    """Where ids were, and what remains to be done elsewhere."""
+    """Print where ids were found, and what remains to be done elsewhere."""
     steps.facts["erased"] = {"row_counts": dict(counts)}
     for name, count in counts.items():
         if count:

@@ -1,8 +1,8 @@
-"""Metrics of groups for the Prometheus textfile: what happened to a cluster and to each group in the day that ends with
-the log, and the verdict of each group with its rule.
+"""Metrics of groups for the Prometheus textfile: events of the cluster and of each group on the last day of the log,
+and verdicts.
 
-A cluster may have more groups than Prometheus should have series: those that need somebody first have metrics of their
-own, as many as `[metrics] groups` says; sums over the cluster are of all groups.
+A cluster may have more groups than Prometheus should have series. Only the groups that need attention first have their
+own metrics, up to `[metrics] groups`; sums over the cluster include all groups.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ OF_DAY: Final[Mapping[str, str]] = {
     "redelivered_records": "Records that were handed back or given out again",
     "rewinds": "Commits that went back",
 }
-"""What is counted, of a group and of a cluster."""
+"""What is counted, for groups and clusters."""
 LAG: Final = "group_lag_records"
 VERDICT: Final = "group_verdict"
 GROUPS: Final = "cluster_groups"
@@ -38,7 +38,7 @@ GAUGES: Final[Mapping[str, str]] = {
 
 
 class Sample(NamedTuple):
-    """A value of a gauge, and its labels other than the cluster."""
+    """A gauge value, and its labels other than the cluster."""
 
     gauge: str
     value: float
@@ -46,8 +46,10 @@ class Sample(NamedTuple):
 
 
 def samples(verdicts: Sequence[GroupVerdict], newest_ms: int, groups_max: int) -> Iterator[Sample]:
-    """Of a cluster and of its groups. Every group has the same labels, however it is, so that series do not come and
-    go by the night."""
+    """Yield samples of a cluster and its groups.
+
+    Every group has the same labels, whatever its verdict, so that series do not come and go.
+    """
     found: Counter[str] = Counter(it.verdict for it in verdicts)
     for verdict in SEVERITIES:
         yield Sample(GROUPS, found[verdict], {"verdict": verdict})
@@ -75,5 +77,5 @@ def _of_day(it: GroupVerdict) -> dict[str, float]:
 
 
 def _worst_first(it: GroupVerdict) -> tuple[int, int, int, str]:
-    """Groups that need somebody; then those with most rebalances and redeliveries."""
+    """Sort key: groups that need attention first; then those with most rebalances and redeliveries."""
     return SEVERITIES.index(it.verdict), -it.rebalance_count, -it.redelivered_count, it.group_id

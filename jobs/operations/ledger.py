@@ -1,4 +1,4 @@
-"""The ledger line: every record that came in is accounted for, or the run says that it is not."""
+"""The ledger line: every incoming record is accounted for, or the run reports that it is not."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -13,7 +13,7 @@ def total(counts: Mapping[str, LedgerCounts]) -> LedgerCounts:
 
 
 def unknown_fields_line(counts: LedgerCounts) -> str:
-    """Says that a later release of Kafka wrote more than this version reads."""
+    """A sentence: a newer release of Kafka wrote fields that this version does not read."""
     return (
         f"{counts.unknown_field_count:,} records have fields that this version does not know, of a later Kafka: bronze "
         "has their bytes, silver has what is known; upgrade Groupledger, then run replay --rebuild"

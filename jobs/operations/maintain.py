@@ -1,9 +1,10 @@
-"""maintain: tables stay quick to read and no larger than they have to be.
+"""maintain: keep tables fast to read and no larger than necessary.
 
-OPTIMIZE merges small files (`jobs.operations.compaction`), VACUUM deletes files of versions that nobody may still read,
-and what runs that broke off left behind. It may run at the same time as a capture, which only ever adds. It keeps
-replay and audit from beginning, and does not begin while one is at work. Every change of a table is one Delta
-transaction, so a run that breaks off has done some tables and not the others: run it again."""
+OPTIMIZE merges small files (`jobs.operations.compaction`); VACUUM deletes files of versions that no reader may still
+use, and leftovers of failed runs. It can run during a capture, which only adds files. It blocks replay and audit, and
+does not start while one is running. Every change of a table is one Delta transaction, so a run that fails has processed
+some tables and not others: run it again.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -42,21 +43,21 @@ from schemas.tables.state import REPLAY_STARTS, RUNS
 
 HOUR_MS: Final = 3_600_000
 READERS_MS: Final = 7 * 24 * HOUR_MS
-"""What VACUUM leaves to readers by default, as Delta itself does: a query may run for days."""
+"""Default time that VACUUM leaves files for readers, as in Delta itself: a query may run for days."""
 PINNED_JOBS: Final = ("replay", "audit")
-"""Jobs which take rows out of tables: not at the same time as this one."""
+"""Jobs that remove rows from tables: never at the same time as this one."""
 STAGING: Final = "_staging"
 
 
 @dataclass(frozen=True, slots=True)
 class OldFiles:
-    """What of a table is older than its retention."""
+    """The rows of a table that are older than its retention."""
 
     before: datetime
     dropped: tuple[TableFile, ...] = ()
     """Files without any younger row."""
     cut: tuple[TableFile, ...] = ()
-    """Files whose older rows go."""
+    """Files whose older rows are removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Plan:
     settings: MaintainSettings
     clusters: tuple[str, ...]
     holes: Mapping[tuple[str, LogPartition], Sequence[OffsetRange]]
-    """Offsets which compaction left empty: no capture ever brings them."""
+    """Compacted offsets: no capture will ever bring them."""
     replayed: Mapping[tuple[str, LogPartition], Sequence[OffsetRange]]
     """Offsets whose replay is in silver and in the state."""
     pinned: Mapping[str, frozenset[int]]
@@ -75,14 +76,14 @@ class Plan:
     dry_run: bool
 
     def keep(self, table: Table) -> list[int]:
-        """Versions of a table whose files VACUUM leaves."""
+        """Versions of a table whose files VACUUM keeps."""
         return sorted(self.pinned.get(table.full_name, ()))
 
     def old_files(self, table: Table, files: Sequence[TableFile]) -> OldFiles:
         """Files of a table with rows older than its retention.
 
-        Of bronze.record_batches whole files go, which were replayed, and the newest of a log partition stays: it says
-        up to where the log is known.
+        Of bronze.record_batches only whole files are dropped, after their replay, and the newest one of a log partition
+        stays: it shows up to where the log is known.
         """
         days = self.settings.retention_days.get(table.full_name)
         if days is None or table.age_column is None:
@@ -118,11 +119,11 @@ class TableDone:
     file_count: int
     size_bytes: int
     left_out_count: int = 0
-    """Rows older than the table's retention which were taken out; at least so many, in a dry run."""
+    """Number of rows removed because of the table's retention; in a dry run a lower bound."""
     deleted_count: int = 0
-    """Files which VACUUM deleted, or would delete."""
+    """Files that VACUUM deleted, or would delete."""
     orphan_count: int = 0
-    """Of what is left in the folder, files which no commit names: of runs under way, or broken off not long ago."""
+    """Remaining files in the folder that no commit names: of running or recently failed jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class MaintainSummary:
 
     tables: tuple[TableDone, ...]
     staging: tuple[str, ...] = field(default=())
-    """Folders of runs that broke off, under `_staging`, which were deleted."""
+    """Folders of failed runs under `_staging` that were deleted."""
 
 
 def maintain(
@@ -146,11 +147,11 @@ def maintain(
     dry_run: bool = False,
     metrics: Metrics | None = None,
 ) -> MaintainSummary:
-    """Merge small files of tables, and delete what nobody can read any more. `tables`: full names, none for all.
+    """Merge small files of tables, and delete files that nobody can read any more. `tables`: full names; none: all.
 
-    `vacuum_after_ms`: how long VACUUM leaves files which were taken out; the setting by default. `dry_run`: only say
-    what would be done. Raises SettingsError for a table that is none, or a retention below what readers need;
-    WarehouseError while replay or audit is at work.
+    `vacuum_after_ms`: how long VACUUM keeps removed files; by default from the settings. `dry_run`: only report what
+    would be done. Raises SettingsError for an unknown table, or a retention below what readers need; WarehouseError
+    while replay or audit is running.
     """
     unknown = [name for name in tables if name not in TABLES]
     if unknown:
@@ -193,9 +194,9 @@ def maintain(
 
 @contextmanager
 def nobody_else(warehouse: Warehouse, clusters: Iterable[str], *, since: datetime) -> Iterator[None]:
-    """While it lasts, nobody replays or audits a cluster of the warehouse, nor maintains it.
+    """Context in which nobody replays or audits a cluster of the warehouse, or maintains it.
 
-    Raises WarehouseError, which says who is at work. On object stores each transaction says it for its table.
+    Raises WarehouseError, which names the running job. On object stores, each table's transaction detects conflicts.
     """
     with ExitStack() as stack:
         stack.enter_context(only_one(warehouse, "maintain", "", since=since))
@@ -206,7 +207,7 @@ def nobody_else(warehouse: Warehouse, clusters: Iterable[str], *, since: datetim
 
 
 def clusters_of(warehouse: Warehouse) -> tuple[str, ...]:
-    """Clusters of which the warehouse has anything."""
+    """Clusters with any data in the warehouse."""
     return tuple(
         sorted(
             {
@@ -219,12 +220,12 @@ def clusters_of(warehouse: Warehouse) -> tuple[str, ...]:
 
 
 def writers_of(clusters: Iterable[str]) -> list[str]:
-    """Application ids of those which take rows out of tables, and which a swap of files must not cross."""
+    """Application ids of writers that remove rows from tables, and that a swap of files must not conflict with."""
     return [name(cluster_id) for cluster_id in clusters for name in (replay_application, audit_application)]
 
 
 def pinned_versions(warehouse: Warehouse, clusters: Iterable[str]) -> Mapping[str, frozenset[int]]:
-    """By table, versions that readers are pinned to, or with which a replay that broke off is to be repeated."""
+    """By table, versions that readers are pinned to, or that the repetition of a failed replay needs."""
     pinned: dict[str, set[int]] = {}
     for cluster_id in clusters:
         whole = WholeRun.newest(warehouse, cluster_id)
@@ -238,14 +239,14 @@ def pinned_versions(warehouse: Warehouse, clusters: Iterable[str]) -> Mapping[st
                 CONFIGS.full_name: start.configs_version,
             }
         for name, version in versions.items():
-            # where it cannot be read any more there is nothing to keep
+            # a version that can no longer be read need not be kept
             if version is not None and version >= 0 and warehouse.has_version(TABLES[name], version):
                 pinned.setdefault(name, set()).add(version)
     return {name: frozenset(versions) for name, versions in pinned.items()}
 
 
 def _replayed(warehouse: Warehouse, clusters: Iterable[str]) -> dict[tuple[str, LogPartition], Sequence[OffsetRange]]:
-    """Nothing of a cluster whose last replay broke off: what it was made of is still needed."""
+    """Nothing for a cluster whose last replay failed: its inputs are still needed."""
     replayed: dict[tuple[str, LogPartition], Sequence[OffsetRange]] = {}
     for cluster_id in clusters:
         whole = WholeRun.newest(warehouse, cluster_id)
@@ -256,7 +257,7 @@ def _replayed(warehouse: Warehouse, clusters: Iterable[str]) -> dict[tuple[str, 
 
 
 def _compacted(warehouse: Warehouse, clusters: Iterable[str]) -> dict[tuple[str, LogPartition], list[OffsetRange]]:
-    """Offsets which compaction left empty: no capture ever brings them."""
+    """Compacted offsets: no capture will ever bring them."""
     holes = {}
     for cluster_id in clusters:
         coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
@@ -307,7 +308,8 @@ def _swap(
     version: int,
     plan: Plan,
 ) -> int:
-    """Put merged files in place of small ones, take old ones out; rows which were left out of those that were cut."""
+    """Replace small files by merged ones, and remove old files. Returns the number of rows removed from rewritten
+    files."""
     done = run_tasks(session, merge_files, works, f"files of {table.full_name}")
     for work, merged in zip(works, done, strict=True):
         if work.keep_from is None and merged.left_out_count:
@@ -315,7 +317,7 @@ def _swap(
                 f"{table.full_name}: merged files lack {merged.left_out_count} rows: left as they were"
             )
     if old.dropped and table is RECORD_BATCHES:
-        # first: a range that is recorded and still there does no harm; one that is gone and not recorded would be
+        # recorded first: a recorded range that still exists does no harm, but a removed one without a record would be
         # captured again
         record_deletions(warehouse, old.dropped, at=plan.at)
     left_out_count = sum(merged.left_out_count for merged in done)
@@ -332,23 +334,23 @@ def _swap(
 
 
 def old_staging(warehouse: Warehouse, before: datetime) -> list[str]:
-    """Folders under `_staging` in which no file is newer: runs that broke off left them."""
+    """Folders under `_staging` with no newer file: leftovers of failed runs."""
     filesystem, path = filesystem_of(f"{warehouse.root}/{STAGING}")
     if filesystem.get_file_info(path).type != fs.FileType.Directory:
         return []
     newest: dict[str, datetime] = {}
     for info in filesystem.get_file_info(fs.FileSelector(path, recursive=True)):
         parts = info.path[len(path) :].strip("/").split("/")
-        if len(parts) > 2 and info.type == fs.FileType.File:  # _staging/<of what>/<run>/...
+        if len(parts) > 2 and info.type == fs.FileType.File:  # _staging/<purpose>/<run>/...
             folder = "/".join(parts[:2])
-            # a store that keeps no times (HDFS, as delta-rs lists it) has none that is surely old
+            # without file times (HDFS, as delta-rs lists it), nothing is certain to be old
             at = info.mtime or datetime.max.replace(tzinfo=before.tzinfo)
             newest[folder] = max(newest.get(folder, at), at)
     return sorted(f"{warehouse.root}/{STAGING}/{folder}" for folder, at in newest.items() if at < before)
 
 
 def tell_maintain(summary: MaintainSummary, steps: Steps, *, dry_run: bool) -> None:
-    """The tables, and what is left over."""
+    """Print the tables, and what is left over."""
     steps.facts["maintained"] = {
         "is_dry_run": dry_run,
         "tables": {

@@ -1,10 +1,9 @@
-"""Metrics of the runs: a row in state.run_metrics for each job of a run, and a Prometheus textfile for who watches.
+"""Metrics of runs: a row in state.run_metrics for each job of a run, and a Prometheus textfile.
 
-The textfile is what node_exporter's textfile collector reads: `[metrics] textfile` names it, each job of a cluster
-writes one of its own in the same folder (`groupledger.prom` -> `groupledger.orders.replay.prom`), always whole, so that
-neither two jobs nor two clusters of one machine write over each other. What groups did is in one more
-(`groupledger.orders.groups.prom`). Metrics never make a run fail: what keeps them from being written is said, and the
-run goes on.
+The textfile is for node_exporter's textfile collector, at `[metrics] textfile`. Each job of a cluster writes its own
+file in the same folder (`groupledger.prom` -> `groupledger.orders.replay.prom`), atomically, so that neither jobs nor
+clusters on one machine overwrite each other. Metrics of groups are in another file (`groupledger.orders.groups.prom`).
+Metrics never fail a run: errors while writing them are reported, and the run continues.
 """
 
 import hashlib
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 ATTEMPTS: Final = 3
-"""Two jobs of a cluster may end at the same moment; each writes a row of its own."""
+"""Two jobs of a cluster may end at the same moment; each writes its own row."""
 
 OF_RUN: Final[Mapping[str, str]] = {
     "run_start_timestamp_seconds": "When the last run of the job began.",
@@ -48,7 +47,7 @@ COUNTS: Final[Mapping[str, str]] = {
     "quarantined_row_count": "Rows in bronze.quarantine.",
     "deleted_file_count": "Files which the last run deleted.",
 }
-"""Gauges that some jobs have, by cluster and job; columns of state.run_metrics."""
+"""Gauges of some jobs, by cluster and job; columns of state.run_metrics."""
 LEDGER: Final = "ledger_records"
 TABLE_ROWS: Final = "written_rows"
 LAG_RECORDS: Final = "capture_lag_records"
@@ -59,16 +58,16 @@ LABELLED: Final[Mapping[str, tuple[str, str]]] = {
     LAG_RECORDS: ("topic", "Records by which bronze is behind the ends of the live logs."),
     LAG_SECONDS: ("topic", "Age of the last captured batch of a log partition that has more."),
 }
-"""Gauges with a label of their own in addition to cluster and job."""
+"""Gauges with a label in addition to cluster and job."""
 PREFIX: Final = "groupledger_"
 GROUPS: Final = "groups"
-"""In place of a job, in the name of the textfile of groups."""
+"""Replaces the job in the name of the groups' textfile."""
 CLUSTER_CHARACTERS_MAX: Final = 64
-"""Of a cluster's name in a file's name; of a longer one a digest is there."""
+"""Maximum length of a cluster's name in a file name; a longer one is replaced by a digest."""
 
 
 def metric_names() -> frozenset[str]:
-    """All metrics that a textfile may have."""
+    """All metrics that a textfile may contain."""
     from jobs.operations import group_metrics  # noqa: PLC0415
 
     return frozenset(PREFIX + name for name in (*OF_RUN, *COUNTS, *LABELLED, *group_metrics.GAUGES))
@@ -76,7 +75,7 @@ def metric_names() -> frozenset[str]:
 
 @dataclass(slots=True)
 class JobRun:
-    """What one job of a run has to tell; the job fills it in. None: it has no such number."""
+    """Metrics of one job of a run, filled in by the job. None: it has no such number."""
 
     exit_code: int = 0
     batch_count: int | None = None
@@ -93,12 +92,12 @@ class JobRun:
 
     @property
     def row_count(self) -> int | None:
-        """Rows written, in all."""
+        """Total number of rows written."""
         return sum(self.row_counts.values()) if self.row_counts else None
 
 
 class Metrics:
-    """Where the jobs of one run tell their metrics."""
+    """Collects the metrics of one run's jobs."""
 
     def __init__(
         self,
@@ -121,7 +120,7 @@ class Metrics:
 
     @contextmanager
     def job(self, name: str) -> Iterator[JobRun]:
-        """While a job of the run lasts. One that ends in an error has failed, and is reported all the same."""
+        """Context of one job of the run. A job that raises an error is reported as failed."""
         run = JobRun()
         started_at = self._clock()
         try:
@@ -135,12 +134,12 @@ class Metrics:
             self.expose(name, run, started_at, ended_at)
 
     def expose(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> None:
-        """Write the textfile of a job, if one is wanted: whole, or not at all."""
+        """Write the textfile of a job atomically, if configured."""
         if self._textfile is not None:
             self._write_textfile(name, lambda: self._registry(name, run, started_at, ended_at))
 
     def expose_groups(self) -> None:
-        """Write the textfile of groups, if one is wanted."""
+        """Write the textfile of groups, if configured."""
         if self._textfile is not None:
             self._write_textfile(GROUPS, self._registry_of_groups)
 
@@ -154,7 +153,7 @@ class Metrics:
 
         def write() -> None:
             write_to_textfile(str(path), registry())
-            # the same series in two files is an error to the collector
+            # the collector treats the same series in two files as an error
             if without_cluster.is_file() and label in without_cluster.read_text(encoding="utf-8"):
                 without_cluster.unlink()
 
@@ -234,7 +233,7 @@ class Metrics:
     def _registry_of_groups(self) -> "CollectorRegistry":
         from prometheus_client import CollectorRegistry, Gauge  # noqa: PLC0415
 
-        # what reads silver and gold takes a while to load, and most runs write no textfile
+        # reading silver and gold needs slow imports, and most runs write no textfile
         from jobs.operations import group_metrics  # noqa: PLC0415
         from jobs.queries.group_verdicts import group_verdicts, newest_record_ms  # noqa: PLC0415
 
@@ -259,12 +258,12 @@ class Metrics:
 
 
 def job_of(metrics: Metrics | None, name: str) -> AbstractContextManager[JobRun]:
-    """`metrics.job(name)`, also where nobody wants metrics."""
+    """`metrics.job(name)`, or a context without effect if there are no metrics."""
     return nullcontext(JobRun()) if metrics is None else metrics.job(name)
 
 
 def ledger_counts(counts: LedgerCounts) -> dict[str, int]:
-    """What became of records, by name."""
+    """The outcome of records, by name."""
     return {
         "decoded": counts.decoded_count,
         "tombstone": counts.tombstone_count,
@@ -276,7 +275,7 @@ def ledger_counts(counts: LedgerCounts) -> dict[str, int]:
 
 
 def textfile_of(textfile: Path, cluster_id: str, job: str) -> Path:
-    """The file of one job of a cluster: jobs end at times of their own, and a file is written as a whole."""
+    """The file of one job of a cluster: jobs end at different times, and a file is written as a whole."""
     cluster = quote(cluster_id, safe="")
     if len(cluster) > CLUSTER_CHARACTERS_MAX:
         cluster = hashlib.sha256(cluster_id.encode()).hexdigest()[:CLUSTER_CHARACTERS_MAX]
@@ -284,5 +283,5 @@ def textfile_of(textfile: Path, cluster_id: str, job: str) -> Path:
 
 
 def _without_cluster(textfile: Path, job: str) -> Path:
-    """The file of a job as older versions named it."""
+    """The name of a job's file in older versions."""
     return textfile.with_name(f"{textfile.stem}.{job}{textfile.suffix or '.prom'}")

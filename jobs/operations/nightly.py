@@ -1,4 +1,4 @@
-"""nightly: capture, replay, audit, and say what came of it. `replay` and `audit` alone are its later parts."""
+"""nightly: capture, replay, audit, and print the results. `replay` and `audit` run only these parts."""
 
 import dataclasses
 import shlex
@@ -34,8 +34,10 @@ FAILURES_SHOWN_MAX: Final = 5
 
 
 def run_nightly(run: RunContext) -> int:
-    """Capture what is new, replay it, infer gold; print the ledger, what was found and where to look; write the report
-    if the settings ask for it. Gives the exit code."""
+    """Capture what is new, replay it and infer gold; print the ledger and findings; write the report if configured.
+
+    Returns the exit code.
+    """
     code = run_catch_up(run)
     if code != FAILED:
         audited = run_audit(run)
@@ -51,13 +53,13 @@ def run_nightly(run: RunContext) -> int:
 
 
 def run_catch_up(run: RunContext) -> int:
-    """Capture what is new and replay it: silver is then what the sources have. Gives the exit code."""
+    """Capture what is new and replay it, so that silver is up to date with the sources. Returns the exit code."""
     _capture(run)
     return run_replay(run)
 
 
 def run_capture(run: RunContext) -> int:
-    """Capture what is new, and say what that was and which log partitions are in no source. Gives the exit code."""
+    """Capture what is new, and print what it was and which log partitions are in no source. Returns the exit code."""
     code = _capture(run)
     for line in missing_lines(coordinator_ends(run.warehouse, run.settings)):
         run.steps.say(line)
@@ -81,8 +83,10 @@ def _capture(run: RunContext) -> int:
 
 
 def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
-    """Make gold from silver, unless it is of this silver already; publish all of it in the metastore, if any. Gives the
-    exit code: INCOMPLETE where a group could not be judged, or an input not be read."""
+    """Make gold from silver, unless it is up to date, and publish all tables in the metastore, if there is one.
+
+    Returns the exit code: INCOMPLETE where a group could not be judged, or an input could not be read.
+    """
     with job_of(run.metrics, "audit") as job, run.steps.step("audit"):
         summary = audit(
             run.session,
@@ -115,7 +119,7 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
 
 
 def run_replay(run: RunContext, *, rebuild: bool = False) -> int:
-    """Replay what bronze holds, print the ledger and where to look. Gives the exit code."""
+    """Replay what bronze has, and print the ledger and where to look. Returns the exit code."""
     with job_of(run.metrics, "replay") as job:
         with run.steps.step("replay"):
             summary = replay(
@@ -140,7 +144,7 @@ def run_replay(run: RunContext, *, rebuild: bool = False) -> int:
 
 
 def tell_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> None:
-    """What was captured, by topic."""
+    """Print what was captured, by topic."""
     rows = [
         (topic, count.partition_count, count.batch_count, count.record_count, size_text(count.size_bytes))
         for topic, count in summary.topics.items()
@@ -171,7 +175,7 @@ def tell_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> N
 
 
 def coordinator_ends(warehouse: Warehouse, settings: Settings) -> dict[str, LogEnds]:
-    """Of the coordinator topics that are to be read, which log partitions there are."""
+    """The log partitions of the configured coordinator topics."""
     ends = log_ends(warehouse, settings.cluster_id, settings=settings.partition_counts)
     return {topic: it for topic, it in ends.items() if topic in settings.topics}
 
@@ -184,7 +188,10 @@ def _missing(ends: Mapping[str, LogEnds]) -> dict[str, list[int]]:
 def tell_replay(
     summary: ReplaySummary, settings: Settings, missing: int, steps: Steps, ends: Mapping[str, LogEnds]
 ) -> int:
-    """The tables, the ledger by topic and in all, what is missing, and where to look next."""
+    """Print the tables, the ledger by topic and in total, what is missing, and where to look next.
+
+    Returns the exit code.
+    """
     if summary.replaced_version is not None:
         steps.say(f"silver is of {summary.replaced_version}: rebuilt")
     if summary.skipped:
@@ -242,13 +249,13 @@ def _cells(counts: LedgerCounts) -> tuple[int, ...]:
 
 
 def tell_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> None:
-    """What gold and coverage say at a glance, and where to look next."""
+    """Print the findings, and where to look next."""
     found = findings(warehouse, settings.cluster_id)
     steps.facts["found"] = found.as_json()
     options = options_of(settings)
     clusters = {file.partition_values["cluster_id"] for file in warehouse.files(RUNS)}
     if CLUSTER_OPTION not in options and len(clusters) > 1:
-        # SQL shows all clusters unless one is named: the rows would be more than were counted
+        # SQL shows all clusters by default, which would be more rows than were counted
         options += [CLUSTER_OPTION, settings.cluster_id]
     for line in lines(found, options):
         steps.say(line)

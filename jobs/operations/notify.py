@@ -1,8 +1,8 @@
-"""What a night found, handed to where people are: a file for another program, or a command that posts it.
+"""Deliver the findings of a night: to a file for another program, or to a command that posts them.
 
-`FILE.json` gets one JSON object, and `FILE.md` next to it the same for a chat. Anything else is a command: it gets the
-object on stdin, and the Markdown in the environment. A notification that cannot be delivered is reported, and changes
-nothing else.
+`FILE.json` gets one JSON object, and `FILE.md` in the same folder the same as Markdown for a chat. Any other target is
+a command: it gets the object on stdin, and the Markdown in the environment. A failed delivery is reported, and has no
+other effect.
 """
 
 import os
@@ -20,7 +20,7 @@ from jobs.settings import Settings, option_words
 
 FILE_ENDING: Final = ".json"
 MARKDOWN: Final = "GROUPLEDGER_MARKDOWN"
-"""Variable of the environment of a command."""
+"""Environment variable of the command."""
 GROUPS_MAX: Final = 10
 COMMAND_SECONDS_MAX: Final = 60
 SHELL: Final = "/bin/sh"
@@ -28,12 +28,12 @@ OUTCOMES: Final[Mapping[int, str]] = {0: "done", 3: "done, but something is miss
 
 
 def attention(warehouse: Warehouse, cluster_id: str) -> list[GroupVerdict]:
-    """Groups whose verdict is not OK, those that need somebody first."""
+    """Groups whose verdict is not OK, those that need attention first."""
     return [line for line in group_verdicts(warehouse, cluster_id) if line.verdict != OK]
 
 
 def with_attention(facts: Mapping[str, Any], groups: Sequence[GroupVerdict]) -> dict[str, Any]:
-    """The facts of a night and the groups that need somebody, as one JSON object; its names stay."""
+    """The facts of a night and the groups that need attention, as one JSON object with stable names."""
     shown = [
         {"group_id": it.group_id, "group_type": it.group_type, "verdict": it.verdict, "why": it.why} for it in groups
     ]
@@ -41,7 +41,10 @@ def with_attention(facts: Mapping[str, Any], groups: Sequence[GroupVerdict]) -> 
 
 
 def markdown_of(facts: Mapping[str, Any], groups: Sequence[GroupVerdict], settings: Settings) -> str:
-    """The same for a chat. Names of groups are code: no chat takes one for a mention or a link."""
+    """The facts as Markdown for a chat.
+
+    Group names are formatted as code, so that no chat treats one as a mention or a link.
+    """
     outcome = OUTCOMES.get(facts["exit_code"], "failed")
     lines = [f"**Groupledger, cluster {_code(settings.cluster_id)}: {outcome}**", ""]
     if "error" in facts:
@@ -57,12 +60,12 @@ def markdown_of(facts: Mapping[str, Any], groups: Sequence[GroupVerdict], settin
 
 
 def _code(text: str) -> str:
-    """Within a table, too."""
+    """Inline code that is safe within a table."""
     return "`" + printable(text).replace("`", "'").replace("|", "\\|") + "`"
 
 
 def deliver(target: str, facts: Mapping[str, Any], markdown: str, say: Callable[[str], None]) -> None:
-    """Write the files, or run the command; what keeps it from that is said."""
+    """Write the files, or run the command; failures are reported with `say`."""
     try:
         if target.endswith(FILE_ENDING):
             path = Path(target).expanduser()

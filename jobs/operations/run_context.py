@@ -13,7 +13,7 @@ from jobs.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """The session, the tables, the settings, the id and start that each row of the run carries, and its reports."""
+    """The session, the tables, the settings, the id and start in each row of the run, and its output."""
 
     session: SparkSession
     warehouse: Warehouse
@@ -21,6 +21,6 @@ class RunContext:
     run_id: str
     started_at: datetime
     steps: Steps
-    """Where the run prints its progress and collects its facts."""
+    """Prints progress and collects the run's facts."""
     metrics: Metrics | None = None
-    """None: the run leaves no metrics."""
+    """None: the run writes no metrics."""

@@ -1,7 +1,8 @@
-"""simulate: a scenario file -> the logs of a cluster's coordinators, as brokers write them, and the truth about them.
+"""simulate: from a scenario file, write the logs of a cluster's coordinators as brokers would, and the truth about
+them.
 
-Writes `<output>/logs/<topic>-<partition>/`, the folders of a broker's log directory, and `<output>/truth/*.jsonl`: its
-format is in the docstring of `coordinator_core.simulate`. One scenario and one seed give the same bytes, always.
+Writes `<output>/logs/<topic>-<partition>/`, like a broker's log directory, and `<output>/truth/*.jsonl`, whose format
+is in the docstring of `coordinator_core.simulate`. The same scenario and seed always give the same bytes.
 """
 
 import json
@@ -35,23 +36,23 @@ from jobs.errors import KafkaVersionError, ScenarioFileError, SimulateError
 from jobs.settings import PROJECT_ROOT
 
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
-"""In the folder of the logs: the first offset of each log that a broker serves."""
+"""In the folder of the logs: the log start offset of each log."""
 
 SCENARIO_BYTES_MAX: Final = 16 * 1024 * 1024
-"""A scenario file above this is none."""
+"""Maximum size of a scenario file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a simulation wrote."""
+    """The result of a simulation."""
 
     summary: Summary
     output: str
     log_partition_count: int
     record_count: int
-    """Records and markers of all logs."""
+    """Number of records and markers in all logs."""
     size_bytes: int
-    """Of the segments."""
+    """Size of the segments."""
 
     def as_json(self) -> dict[str, Any]:
         """As one JSON object."""
@@ -59,7 +60,7 @@ class Written:
 
 
 class TruthFiles:
-    """Writes the truth, one file open for each kind of line."""
+    """Writes the truth, with one open file for each kind of line."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -76,7 +77,7 @@ class TruthFiles:
         self._stack.close()
 
     def write(self, file: str, facts: dict[str, Any]) -> None:
-        """Add a line."""
+        """Write a line."""
         lines = self._files.get(file)
         if lines is None:
             path = self._folder / f"{file}.jsonl"
@@ -87,25 +88,25 @@ class TruthFiles:
 
 
 def _in_order(value: Any) -> Any:
-    """Maps below the first level by key: dumps of coordinators come in the order of Python's hashes."""
+    """Sort nested maps by key: dumps of coordinators come in Python's hash order."""
     if isinstance(value, dict):
         return {name: _in_order(value[name]) for name in sorted(value)}
     return [_in_order(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:
-    """Sets go sorted; bytes do not belong into the truth."""
+    """Sort sets; bytes are not allowed."""
     if isinstance(value, set | frozenset):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} has no place in the truth")
 
 
 def simulate(scenario_file: str, output: str, *, seed: int | None = None, kafka_version: str | None = None) -> Written:
-    """Run a scenario and write what came of it; `output` is a local folder, new or empty. `kafka_version` replaces the
+    """Run a scenario and write the results. `output`: a local folder, new or empty. `kafka_version`: replaces the
     scenario's own.
 
-    Raises SimulateError where the file cannot be read or is no scenario, where the folder is not empty, or where the
-    release is not known.
+    Raises SimulateError where the file cannot be read or is not a scenario, the folder is not empty, or the release is
+    not known.
     """
     scenario = read_scenario(scenario_file)
     if kafka_version is not None:
@@ -144,8 +145,9 @@ def _known_release(text: str) -> KafkaVersion:
 
 
 def read_scenario(scenario_file: str) -> Scenario:
-    """The scenario of a file; one that is not there is looked for among those that come with the project, so that
-    `scenarios/bad-day.toml` is right in any folder. Raises ScenarioFileError, which says what to do."""
+    """Read the scenario in a file; if it does not exist, one that comes with the project, so that
+    `scenarios/bad-day.toml` works in any folder. Raises ScenarioFileError, with the remedy.
+    """
     path = Path(scenario_file).expanduser()
     if not path.exists() and (PROJECT_ROOT / path).is_file():
         path = PROJECT_ROOT / path
@@ -167,11 +169,11 @@ def read_scenario(scenario_file: str) -> Scenario:
 
 
 def write_log(folder: Path, log: PartitionLog, topic_id: str, segment_bytes: int) -> int:
-    """Write the folder of a log partition as its leader has it; bytes of its segments."""
+    """Write the folder of a log partition as its leader has it. Returns the size of its segments."""
     target = folder / f"{log.topic}-{log.partition}"
     target.mkdir(parents=True)
     size_bytes = 0
-    # Also what is below the log start offset: brokers delete whole segments only.
+    # including batches below the log start offset: brokers delete only whole segments
     batches = (batch.data for batch in log.stored_batches())
     for file in segment_files(batches, rules=SegmentRules(segment_bytes)):
         (target / file.name).write_bytes(file.data)
@@ -217,7 +219,7 @@ def _time_text(time_ms: int) -> str:
 
 
 def _frame(scenario: Scenario, summary: Summary) -> str:
-    """What holds for the whole run."""
+    """The header: facts about the whole run."""
     facts = {
         "name": scenario.name,
         "about": scenario.about,

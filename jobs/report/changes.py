@@ -1,7 +1,7 @@
-"""What changed since the last report: each report carries what the next one compares itself with.
+"""Changes since the last report: each report contains a snapshot for the next one.
 
-A report that is made again over the same records compares itself with what the one before it did: to make it twice
-changes nothing in it.
+A report that is made again from the same records is compared with the same report as before, so repetition changes
+nothing in it.
 """
 
 import re
@@ -18,16 +18,16 @@ from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict
 from jobs.report.page import packed, unpacked
 
 SNAPSHOT: Final = "snapshot"
-"""Id of the element that holds it."""
+"""Id of the element with the snapshot."""
 SNAPSHOT_TEXT: Final = re.compile(rb'<script type="application/json" id="snapshot">("[A-Za-z0-9+/=]*")</script>')
 REPORT_BYTES_MAX: Final = 64_000_000
-"""A larger file is no report of ours."""
+"""A larger file is not one of our reports."""
 GROUPS_MAX: Final = 50_000
-"""Groups that a snapshot names; of more of them only those that need somebody are compared."""
+"""Maximum number of groups in a snapshot; with more groups, only those that need attention are compared."""
 
 
 class Known(NamedTuple):
-    """A group as a report knew it."""
+    """A group in an earlier report."""
 
     verdict: str
     since_ms: int | None
@@ -36,18 +36,18 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a report knew of all groups."""
+    """All groups of a report."""
 
     cluster_id: str
     made_at: str
     newest_ms: int
-    """Up to when the log was read (epoch ms)."""
+    """The end of the log when it was made (epoch ms)."""
     groups: Mapping[str, Known]
     has_all: bool = True
-    """False: of too many groups it names only those that need somebody."""
+    """False: there were too many groups, and it has only those that need attention."""
 
     def json(self) -> dict[str, Any]:
-        """As the page carries it."""
+        """The form in the page."""
         return {
             "cluster_id": self.cluster_id,
             "made_at": self.made_at,
@@ -59,7 +59,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is not as it was. Group ids, the worst first."""
+    """Changes of groups, worst first."""
 
     before: Snapshot
     new: tuple[str, ...] = ()
@@ -67,23 +67,23 @@ class Changes:
     worse: tuple[str, ...] = ()
     better: tuple[str, ...] = ()
     since_ms: Mapping[str, int] = field(default_factory=dict)
-    """Groups that needed somebody in the last report already: since when."""
+    """Groups that needed attention in the last report already, and since when."""
 
 
 def snapshot_of(cluster_id: str, made_at: str, newest_ms: int, verdicts: Sequence[GroupVerdict]) -> Snapshot:
-    """Of the groups that there are now."""
+    """A snapshot of the current groups."""
     has_all = len(verdicts) <= GROUPS_MAX
     groups = {it.group_id: Known(it.verdict, it.since_ms, it.rules) for it in verdicts if has_all or it.verdict != OK}
     return Snapshot(cluster_id, made_at, newest_ms, groups, has_all)
 
 
 def text_of(now: Snapshot, before: Snapshot | None) -> Any:
-    """What the page carries: itself, and what it was compared with."""
+    """The content of the page's element: this snapshot, and the one compared with."""
     return packed({"now": now.json(), "before": None if before is None else before.json()})
 
 
 def earlier(place: str, now: Snapshot) -> Snapshot | None:
-    """What to compare with, from the report at a path or URI; None where none of this cluster is there."""
+    """The snapshot to compare with, from the report at a path or URI; None where there is none of this cluster."""
     value = _carried(place)
     try:
         last, before = _read(value["now"]), value["before"] and _read(value["before"])
@@ -97,7 +97,7 @@ def earlier(place: str, now: Snapshot) -> Snapshot | None:
 
 
 def cluster_of(place: str) -> str | None:
-    """Of which cluster the report at a path or URI is; None where there is no report."""
+    """The cluster of the report at a path or URI; None where there is no report."""
     value = _carried(place)
     try:
         return str(value["now"]["cluster_id"])
@@ -106,7 +106,7 @@ def cluster_of(place: str) -> str | None:
 
 
 def changes(before: Snapshot, now: Snapshot) -> Changes:
-    """What is new, gone, worse and better than before."""
+    """Groups that are new, gone, worse or better."""
     both = [name for name in now.groups if name in before.groups]
     whole = before.has_all and now.has_all
     unknown = Known(OK, None, {})
@@ -139,7 +139,7 @@ def changes(before: Snapshot, now: Snapshot) -> Changes:
 
 
 def _is_worse(before: Known, now: Known) -> bool:
-    """A more severe verdict, or as severe a one by a rule that did not hold before."""
+    """A more severe verdict, or an equally severe one with a new rule."""
     severity, was = SEVERITIES.index(now.verdict), SEVERITIES.index(before.verdict)
     return severity < was or (severity == was and bool(set(now.rules) - set(before.rules)))
 
@@ -156,7 +156,7 @@ def _read(value: Mapping[str, Any]) -> Snapshot:
 
 
 def _carried(place: str) -> Any:
-    """What the report at a path or URI carries for the next one, as it is there; None where there is no report."""
+    """The snapshot element of the report at a path or URI, unparsed; None where there is no report."""
     try:
         found = SNAPSHOT_TEXT.search(_bytes_at(place))
         return None if found is None else unpacked(found[1].decode("ascii"))

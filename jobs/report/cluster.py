@@ -1,4 +1,4 @@
-"""The overview: what happened when, which groups cost most and why, and how much of the coordinators' logs was read."""
+"""The overview: a timeline, which groups cost most and why, and how much of the coordinators' logs was read."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, 
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
 MEASURES: Final = ("rebalances", "unowned_ms", "rewinds", "redelivered", "archived")
-"""What groups are compared by, in the order of the SQL."""
+"""Measures for comparing groups, in the order of the SQL."""
 
 OVERVIEW_COLUMNS: Final = (
     Column("group_id", Kind.TEXT),
@@ -47,9 +47,9 @@ COVERAGE_COLUMNS: Final = (
 
 REWIND: Final = "REWIND"
 TOP: Final = 15
-"""Groups drawn of one measure."""
+"""Number of groups drawn for one measure."""
 CAUSES_MAX: Final = 6
-"""Causes with a colour of their own, of one measure; the others are one."""
+"""Number of causes with their own colour, for one measure; the others share one."""
 OTHER_CAUSES: Final = "OTHER"
 NO_CAUSE: Final = "NOT_KNOWN"
 BAR_HEIGHT: Final = 26
@@ -58,7 +58,7 @@ TIMELINE_WIDTHS_MS: Final = tuple(
     seconds * 1000 for seconds in (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_419_200)
 )
 TIMELINE: Final = ("rebalances", "storm_rebalances", "rewinds", "redelivered", "archived")
-"""What the timeline counts, in the order of the SQL."""
+"""Measures in the timeline, in the order of the SQL."""
 LANE_HEIGHT: Final = 64
 
 
@@ -74,11 +74,11 @@ class GroupLine:
     redelivered: int = 0
     archived: int = 0
     holes: int = 0
-    """In the log partitions that its records are in."""
+    """Holes in the log partitions that have records of it."""
     log_partitions: set[tuple[str, int]] = field(default_factory=set)
-    """Coordinator topics and partitions that its records are in."""
+    """Coordinator topics and partitions that have records of it."""
     causes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    """Of a measure: how much of it by cause."""
+    """For each measure: amounts by cause."""
 
     @property
     def is_share(self) -> bool:
@@ -87,7 +87,7 @@ class GroupLine:
 
 
 def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:
-    """All groups, those that rebalance most first."""
+    """All groups, those with most rebalances first."""
     lines: dict[str, GroupLine] = defaultdict(lambda: GroupLine(""))
     rebalances = reader.moments(REBALANCES, ("group_id", "group_type", "cause", "unowned_partition_ms"), "started_at")
     _count(lines, "rebalances", _sums(rebalances, "cause", None))
@@ -112,7 +112,7 @@ def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:
 
 
 def overview(lines: Sequence[GroupLine], scope: Scope, limits: Limits, lags: Mapping[str, int]) -> Picture:
-    """Groups by what they cost, each by its causes. `lags`: newest known lag of groups."""
+    """Groups by measure, each divided by cause. `lags`: newest known lag of groups."""
     rows = [tuple(getattr(line, column.name) for column in OVERVIEW_COLUMNS) for line in lines]
     measures = {name: _most(lines, name, lags) for name in (*MEASURES, "holes")}
     most = max(len(measure["groups"]) for measure in measures.values())
@@ -128,7 +128,7 @@ def overview(lines: Sequence[GroupLine], scope: Scope, limits: Limits, lags: Map
 
 
 def _most(lines: Sequence[GroupLine], measure: str, lags: Mapping[str, int]) -> dict[str, Any]:
-    """How many groups have any of it, and those that have most, as the table has them and by cause."""
+    """The number of groups with a measure, and those with most of it, for the table and by cause."""
     having = [line for line in lines if getattr(line, measure)]
     having.sort(key=lambda line: (-getattr(line, measure), line.group_id))
     top = having[:TOP]
@@ -152,7 +152,7 @@ def _most(lines: Sequence[GroupLine], measure: str, lags: Mapping[str, int]) -> 
 
 
 def timeline(reader: Reader, window: tuple[int, int], holes: Sequence[Hole]) -> Picture:
-    """What happened in the cluster, by time."""
+    """Events of the cluster over time."""
     width_ms = next(
         (width for width in TIMELINE_WIDTHS_MS if (window[1] - window[0]) / width <= TIMELINE_BINS_MAX),
         TIMELINE_WIDTHS_MS[-1],
@@ -239,12 +239,12 @@ def coverage_picture(coverage: pa.Table, holes: Sequence[Hole], scope: Scope, li
 
 
 def hole_json(hole: Hole) -> dict[str, Any]:
-    """A hole as the page draws it."""
+    """A hole in the page's form."""
     return {"log": hole.log_partition, "after": hole.after_ms, "before": hole.before_ms, "text": hole.text()}
 
 
 def _read(coverage: pa.Table) -> list[dict[str, Any]]:
-    """Log partitions: from when to when something of them was read, and how many offsets."""
+    """Log partitions: the time span and number of offsets read."""
     captured = coverage.filter(pc.equal(coverage["kind"], "CAPTURED"))
     offsets = pc.add(pc.subtract(captured["to_offset"], captured["from_offset"]), 1)
     sums = (
@@ -278,7 +278,7 @@ def _ranges(reader: Reader, table: Any) -> pa.Table:
 
 
 def _sums(rows: pa.Table, cause: str, column: str | None) -> Iterable[tuple[str, str, str | None, int]]:
-    """Group, type, cause, and count of rows or sum of a column."""
+    """Group, type, cause, and the number of rows or the sum of a column."""
     wanted: list[Any] = [([], "count_all")] if column is None else [(column, "sum")]
     sums = rows.group_by(["group_id", "group_type", cause]).aggregate(wanted)
     values = sums["count_all" if column is None else f"{column}_sum"].to_pylist()
@@ -306,7 +306,7 @@ def _hole_counts(coverage: pa.Table) -> dict[tuple[str, int], int]:
 
 
 def _overview_sql(scope: Scope) -> str:
-    """All that `group_lines` counts."""
+    """The SQL for everything that `group_lines` counts."""
     parts = [
         _part("gold.rebalances", scope.within("started_at"), rebalances="1", unowned_ms="unowned_partition_ms"),
         _part("gold.commit_anomalies", [*scope.within("at"), f"kind = '{REWIND}'"], rewinds="1"),

@@ -1,7 +1,7 @@
-"""Detail that fits into a page: of what is too much, things that lie close together become one, which is counted.
+"""Reduce detail to what fits into a page: neighbours are merged into one element with a count.
 
-Each kind is columns in numpy. `joined(step)` gives a coarser one: twice the step joins what the step joined, so that a
-`Condensed` goes on from where it came to when a page turns out too large.
+Each kind consists of numpy columns. `joined(step)` returns a coarser one: doubling the step merges only what the
+smaller step merged, too, so a `Condensed` can continue from its current state when a page is too large.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,24 +17,24 @@ from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
 
 OPEN: Final = -1
-"""In place of an end."""
+"""Replaces an end that does not exist."""
 SEVERAL: Final = -2
-"""In place of a member."""
+"""Replaces a member where several were merged."""
 STEP_MS: Final = 1_000
-"""The first step of what goes by time."""
+"""The first step for elements over time."""
 GRID: Final = 4_096
-"""Columns and rows of the first grid of what goes by time and offset."""
+"""Initial number of columns and rows of the grid for elements over time and offset."""
 STEP_MAX: Final = 1 << 32
-"""By then all that may be joined is."""
+"""With this step everything that may be merged is merged."""
 
 
 class Joinable(Protocol):
-    """Columns of one length."""
+    """Columns of equal length."""
 
     def __len__(self) -> int: ...
 
     def joined(self, step: int) -> Self:
-        """What lies within one step becomes one."""
+        """Merge elements within one step."""
         ...
 
 
@@ -42,17 +42,17 @@ Kind = TypeVar("Kind", bound=Joinable)
 
 
 class Condensed(Generic[Kind]):
-    """Columns, and as few of their rows as were asked for so far."""
+    """Columns that are reduced on demand."""
 
     def __init__(self, columns: Kind) -> None:
         self.whole_count = len(columns)
-        """Of rows as they were."""
+        """Number of rows before any merge."""
         self.step = 0
-        """0: nothing was joined; else 1, 2, 4, ..."""
+        """0: nothing is merged; else 1, 2, 4, ..."""
         self._columns = columns
 
     def at_most(self, count: int) -> Kind:
-        """No more rows than these, or one of each kind that is never joined with another."""
+        """Reduce to at most `count` rows, or to those that cannot be merged."""
         while len(self._columns) > count and self.step < STEP_MAX:
             self.step = self.step * 2 or 1
             self._columns = self._columns.joined(self.step)
@@ -60,26 +60,28 @@ class Condensed(Generic[Kind]):
 
 
 def deltas(numbers: npt.NDArray[Any]) -> list[int]:
-    """Numbers as the page's `sums` reads them back: each less the one before, which takes less room."""
+    """Delta encoding, which the page's `sums` decodes: takes less space."""
     return np.diff(numbers, prepend=0).tolist()  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Intervals of ownership by partition, and then by time. `starts` and `ends` in epoch ms, OPEN for none."""
+    """Intervals of ownership, sorted by partition and time. `starts` and `ends` in epoch ms, OPEN for no end."""
 
     rows: I64
     members: I64
     starts: I64
     ends: I64
     counts: I64
-    """Intervals that became this one."""
+    """Number of intervals merged into this one."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def joined(self, step: int) -> "Ownership":
-        """Neighbours of one partition that are shorter than the step (in s) and begin in the same one become one."""
+        """Merge adjacent intervals of one partition that are shorter than the step (in s) and begin within the same
+        step.
+        """
         step_ms = step * STEP_MS
         is_short = (self.ends != OPEN) & (self.ends - self.starts < step_ms)
         slots = self.starts // step_ms
@@ -96,7 +98,7 @@ class Ownership:
         )
 
     def json(self) -> dict[str, Any]:
-        """Parallel lists; `rows` and `starts` as `deltas`, `lengths` in ms, OPEN for none."""
+        """Parallel lists; `rows` and `starts` as `deltas`, `lengths` in ms, OPEN for no end."""
         return {
             "rows": deltas(self.rows),
             "members": self.members.tolist(),
@@ -108,24 +110,24 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Moments in the order of time (epoch ms), each of a kind: what texts and numbers say of it."""
+    """Events in time order (epoch ms), each with a kind: a combination of strings and numbers."""
 
     at_ms: I64
     kinds: I64
     firsts: I64
-    """First offset; 0 where a mark has no offsets."""
+    """First offset; 0 without offsets."""
     offsets: I64
-    """How many offsets; 0 likewise."""
+    """Number of offsets; 0 without offsets."""
     counts: I64
-    """Marks that became this one."""
+    """Number of events merged into this one."""
     kind_columns: Mapping[str, Sequence[Any]]
-    """What each kind is, column by column."""
+    """The kinds, column by column."""
 
     def __len__(self) -> int:
         return len(self.at_ms)
 
     def joined(self, step: int) -> "Marks":
-        """Those of one kind in one step (in s) become one."""
+        """Merge events of one kind within one step (in s)."""
         slots = self.at_ms // (step * STEP_MS)
         order = np.lexsort([self.at_ms, self.kinds])
         kinds, slots = self.kinds[order], slots[order]
@@ -157,9 +159,9 @@ class Marks:
 
 
 def marks(rows: pa.Table, at: str, texts: Sequence[str], numbers: Sequence[str] = ()) -> Marks:
-    """Marks of rows that are in the order of time already, or in none; of their offsets if they have any.
+    """Events from rows, in any order, with their offsets if they have any.
 
-    `texts` and `numbers`: columns which make the kinds.
+    `texts` and `numbers`: columns that define the kinds.
     """
     at_ms = epoch_ms_column(rows[at])
     order = np.argsort(at_ms, kind="stable")
@@ -182,7 +184,7 @@ def marks(rows: pa.Table, at: str, texts: Sequence[str], numbers: Sequence[str] 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """How many came and went, in the order of time (epoch ms)."""
+    """Numbers of joins and departures, in time order (epoch ms)."""
 
     at_ms: I64
     came: I64
@@ -192,7 +194,7 @@ class Flow:
         return len(self.at_ms)
 
     def joined(self, step: int) -> "Flow":
-        """Those of one step (in s) become one, at its first moment."""
+        """Merge those within one step (in s), at its first moment."""
         slots = self.at_ms // (step * STEP_MS)
         heads = np.flatnonzero(np.diff(slots, prepend=OPEN))
         return Flow(self.at_ms[heads], np.add.reduceat(self.came, heads), np.add.reduceat(self.went, heads))
@@ -203,7 +205,7 @@ class Flow:
 
 
 def flow(starts: I64, ends: I64) -> Flow:
-    """Of intervals of membership, in epoch ms."""
+    """From membership intervals, in epoch ms."""
     ended = ends[ends != OPEN]
     at_ms, places = np.unique(np.concatenate([starts, ended]), return_inverse=True)
     came, went = (np.bincount(part, minlength=len(at_ms)) for part in (places[: len(starts)], places[len(starts) :]))
@@ -212,26 +214,27 @@ def flow(starts: I64, ends: I64) -> Flow:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStates:
-    """Intervals of one share partition in which a range of offsets had a delivery state."""
+    """Intervals in which a range of offsets of one share partition had a delivery state."""
 
     firsts: I64
     lasts: I64
     states: I64
     deliveries: I64
     starts: I64
-    """Epoch ms, as `ends`, which has OPEN for none."""
+    """Epoch ms, like `ends`, which has OPEN for no end."""
     ends: I64
     is_sure: I64
-    """0: the log began midway."""
+    """0: before the first known snapshot."""
     counts: I64
-    """Intervals that became this one."""
+    """Number of intervals merged into this one."""
 
     def __len__(self) -> int:
         return len(self.firsts)
 
     def joined(self, step: int) -> "DeliveryStates":
-        """Those of one state which begin and end in the same cells of a grid become one: it has `GRID` columns and
-        rows, or a half, a quarter ... of them."""
+        """Merge intervals of one state that begin and end in the same cells of a grid with `GRID` columns and rows, or
+        a half, a quarter ... of them.
+        """
         latest = self.starts.max()
         stops = np.where(self.ends == OPEN, latest, np.minimum(self.ends, latest))
         key = self.states * 2 + (self.ends == OPEN)
@@ -260,7 +263,7 @@ class DeliveryStates:
         )
 
     def json(self) -> dict[str, Any]:
-        """Parallel lists; offsets and `starts` as `deltas`, `lengths` in ms, OPEN for none."""
+        """Parallel lists; offsets and `starts` as `deltas`, `lengths` in ms, OPEN for no end."""
         return {
             "firsts": deltas(self.firsts),
             "lasts": deltas(self.lasts),
@@ -274,12 +277,12 @@ class DeliveryStates:
 
 
 def delivery_states(columns: Sequence[I64]) -> DeliveryStates:
-    """Of columns in the order of the fields, in no order of rows."""
+    """From columns in the order of the fields; rows in any order."""
     return _in_time(DeliveryStates(*[*columns, np.ones(len(columns[0]), np.int64)]))
 
 
 def _cells(values: I64, within: I64, step: int) -> I64:
-    """In which cell each value is, of as many as the grid has of what it is laid `within`."""
+    """The grid cell of each value; the grid spans the range of `within`."""
     first = float(within.min())
     width = (float(within.max()) - first + 1) * step / GRID
     return ((values - first) / width).astype(np.int64)
@@ -291,5 +294,5 @@ def _in_time(states: DeliveryStates) -> DeliveryStates:
 
 
 def _counts(counts: I64) -> list[int]:
-    """Nothing where each is one."""
+    """Empty if all counts are 1."""
     return counts.tolist() if (counts > 1).any() else []

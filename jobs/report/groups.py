@@ -1,4 +1,4 @@
-"""Groups: who owned what and when, why it moved, what was committed, who came and went."""
+"""Pictures of groups: owners over time, causes of rebalances, commits, members."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,12 +28,12 @@ BIN_WIDTHS_MS: Final = tuple(
 LANE_HEIGHT: Final = 24
 ROW_HEIGHT: Final = 19
 AXIS_HEIGHT: Final = 62
-"""Of the axis of time below a chart, and room between its parts."""
+"""Height of the time axis below a chart, and of the gaps between its parts."""
 LEGEND_MAX: Final = 16
 COLOURS: Final = 8
 MEMBERS_DRAWN_MAX: Final = 30
 WHO_MAX: Final = 3
-"""Members named in a rebalance's line."""
+"""Maximum number of members named in a rebalance's line."""
 
 OWNER_COLUMNS: Final = (
     Column("topic", Kind.TEXT),
@@ -110,13 +110,13 @@ ANOMALY_TEXTS: Final = ("kind", "confidence", "method", "likely_cause", "topic")
 
 @dataclass(slots=True)
 class Bins:
-    """Commits of one group by bins of time, which are as wide as it takes: how many, offsets moved ahead, rewinds."""
+    """Commits of one group in time bins, which widen as needed: number, offsets advanced, rewinds."""
 
     width_ms: int = BIN_WIDTHS_MS[0]
     counts: dict[int, list[int]] = field(default_factory=dict)
 
     def add(self, at_ms: I64, change: Sequence[str | None], codes: I64, delta: I64) -> None:
-        """More commits."""
+        """Add commits."""
         bins, places = np.unique(at_ms // self.width_ms * self.width_ms, return_inverse=True)
         is_of = {text: codes == index for index, text in enumerate(change)}
         nothing = np.zeros(len(codes), np.bool_)
@@ -129,7 +129,7 @@ class Bins:
             self._widen(next(width_ms for width_ms in BIN_WIDTHS_MS if width_ms > self.width_ms))
 
     def rows(self) -> list[tuple[int, ...]]:
-        """In the order of time."""
+        """In time order."""
         return [(at, *counts) for at, counts in sorted(self.counts.items())]
 
     def _count(self, at: int, more: Sequence[int]) -> None:
@@ -144,18 +144,18 @@ class Bins:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of the numbers in `Ownership`."""
+    """Names for the codes in `Ownership`."""
 
     partitions: list[str]
     member_ids: list[str]
-    """In the order in which they first owned something: their colours then follow the time, too."""
+    """In the order of their first ownership, so that their colours follow the time."""
     clients: list[tuple[str, str, str]]
-    """Of each member its client id, host and instance id; empty for none."""
+    """Client id, host and instance id of each member; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """The facts of one group, with all the detail that there may be."""
+    """The facts of one group in full detail."""
 
     line: GroupLine
     owners: Listing
@@ -168,15 +168,15 @@ class GroupFacts:
     anomaly_marks: Condensed[Marks]
     lags: Listing
     width_ms: int
-    """Of the bins of commits and lag."""
+    """Bin width of commits and lag."""
     members: Listing
     flow: Condensed[Flow]
     times: tuple[I64, ...]
-    """Moments of all that is drawn of it (epoch ms); OPEN for what has no end."""
+    """Times of everything drawn (epoch ms); OPEN where there is no end."""
 
 
 def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> list[GroupFacts]:
-    """The facts of groups, each table read once for all of them."""
+    """The facts of groups; each table is read once for all of them."""
     group_ids = [line.group_id for line in lines]
     if not group_ids:
         return []
@@ -278,9 +278,11 @@ def group_pictures(groups: Sequence[GroupFacts], holes: Sequence[Hole], limits: 
 
 
 def span_of(times: Sequence[I64], window: tuple[int, int]) -> tuple[int, int]:
-    """The time that all pictures of a group show: from its first moment to its last one, with a little room. What has
-    no end goes on to the end of the report; where that is far off, a quarter more is enough, so that no picture is
-    half empty."""
+    """The time span that all pictures of a group share: from its first to its last event, with a margin.
+
+    Intervals without an end extend to the end of the report, but at most by a quarter of the span, so that no picture
+    is half empty.
+    """
     known = np.concatenate([*times, np.zeros(0, np.int64)])
     is_open = bool((known == OPEN).any())
     known = known[known >= 0]
@@ -295,13 +297,13 @@ def span_of(times: Sequence[I64], window: tuple[int, int]) -> tuple[int, int]:
 
 
 def holes_of_group(line: GroupLine, holes: Sequence[Hole]) -> list[dict[str, Any]]:
-    """Those of the logs that the group's records are in, as the page draws them."""
+    """Holes in the log partitions that have records of the group, in the page's form."""
     logs = {f"{topic}-{partition}" for topic, partition in line.log_partitions}
     return [hole_json(hole) for hole in holes if hole.log_partition in logs]
 
 
 def names_of(columns: Sequence[Column], more: Sequence[str]) -> list[str]:
-    """Columns of a table to read for a listing in an order, and the group."""
+    """The columns to read for a listing with an order, plus the group."""
     stored = [column.name for column in columns if column.expression is None]
     return list(dict.fromkeys((*stored, *more, "group_id")))
 
@@ -315,7 +317,7 @@ def _owners_picture(
     intervals_max: int,
     marks_max: int,
 ) -> Picture:
-    """Partitions and who owned them, under the rebalances that moved them."""
+    """Partitions and their owners, below the rebalances that moved them."""
     intervals, moments = group.ownership.at_most(intervals_max), group.rebalance_marks.at_most(marks_max)
     remarks = []
     if group.ownership.step:
@@ -351,7 +353,7 @@ def _owners_picture(
 
 
 def _legend(names: Names) -> Iterator[tuple[int, str, str]]:
-    """Members by their colours, in the order in which they first owned something."""
+    """Members with their colours, in the order of their first ownership."""
     for number, (member_id, (client_id, host, instance_id)) in enumerate(
         zip(names.member_ids[:LEGEND_MAX], names.clients, strict=False)
     ):
@@ -359,7 +361,7 @@ def _legend(names: Names) -> Iterator[tuple[int, str, str]]:
 
 
 def _lanes_of(condensed: Condensed[Marks], name: str) -> int:
-    """How many lanes the marks are drawn in."""
+    """Number of lanes in which events are drawn."""
     return len(set(condensed.at_most(sys.maxsize).kind_columns[name]))
 
 
@@ -367,13 +369,13 @@ SHORTER: Final = "A report of a shorter span of time (--from, --to) draws each."
 
 
 def together_text(what: str, condensed: Condensed[Any]) -> str:
-    """That marks are put together, in words."""
+    """A sentence: events were merged."""
     within = width_text(condensed.step * STEP_MS)
     return f"There are {condensed.whole_count:,} {what}: those within {within} are drawn as one. {SHORTER}"
 
 
 def owned(owners: pa.Table) -> tuple[Names, Ownership]:
-    """Rows of gold.partition_owners as intervals by partition and then by time."""
+    """Rows of gold.partition_owners as intervals, sorted by partition and time."""
     topics, topic_names = ordered_codes(owners["topic"])
     members, member_ids = codes_of(owners["member_id"])
     places, rows = distinct(numbered_pairs(topics, numbers_of(owners["partition"])))
@@ -383,7 +385,7 @@ def owned(owners: pa.Table) -> tuple[Names, Ownership]:
     starts, ends = epoch_ms_column(owners["valid_from"]), epoch_ms_column(owners["valid_to"])
     first_starts = np.full(len(member_ids), np.iinfo(np.int64).max)
     np.minimum.at(first_starts, members, starts)
-    # the distinct texts are those of all groups: of this one are those that own something
+    # the dictionary has the strings of all groups: keep those that own something in this one
     by_time = np.argsort(first_starts, kind="stable")[: int((first_starts < np.iinfo(np.int64).max).sum())]
     renumbered = np.empty(len(member_ids), np.int64)
     renumbered[by_time] = np.arange(len(by_time))
@@ -402,7 +404,7 @@ def owned(owners: pa.Table) -> tuple[Names, Ownership]:
 
 
 def _rebalances(reader: Reader) -> pa.Table:
-    """Rebalances, with the columns that SQL makes of lists."""
+    """Rebalances, with the columns that SQL derives from lists."""
     lists = {"joined": "members_joined", "left": "members_left"}
     rows = reader.moments(REBALANCES, names_of(REBALANCE_COLUMNS, (*REBALANCE_ORDER, *lists.values())), "started_at")
     for name, column in lists.items():
@@ -414,7 +416,7 @@ def _rebalances(reader: Reader) -> pa.Table:
 
 
 def _commits(reader: Reader, group_ids: Sequence[str]) -> dict[str, Bins]:
-    """Commits by bins of time, all groups in one pass."""
+    """Commits in time bins, for all groups in one pass."""
     found = {group_id: Bins() for group_id in group_ids}
     from_ms, to_ms = reader.scope.from_ms, reader.scope.to_ms
     for batch in reader.applied_commits(("group_id", "applied_at", "change", "delta")):
@@ -474,7 +476,7 @@ def _lag_listing(lags: pa.Table, width_ms: int, scope: Scope) -> Listing:
 def _commits_picture(
     own: str, group: GroupFacts, holes: list[dict[str, Any]], limits: Limits, marks_max: int
 ) -> Picture:
-    """Commits by time, what is odd about them, and how far behind the end of their topics they were."""
+    """Commits over time, their anomalies, and the lag."""
     moments = group.anomaly_marks.at_most(marks_max)
     lanes = _lanes_of(group.anomaly_marks, "kind")
     remarks = []
@@ -499,21 +501,21 @@ def _commits_picture(
 
 
 def member_listing(members: pa.Table, scope: Scope, limits: Limits) -> Listing:
-    """Who was in the group, and when."""
+    """The members of the group, and when they were in it."""
     return listing(
         "Members", GROUP_MEMBERS, MEMBER_COLUMNS, members, scope.overlapping(), MEMBER_ORDER, limits.row_count
     )
 
 
 def member_flow(members: pa.Table) -> Condensed[Flow]:
-    """How many came and went, and when."""
+    """Numbers of joins and departures over time."""
     return Condensed(flow(epoch_ms_column(members["valid_from"]), epoch_ms_column(members["valid_to"])))
 
 
 def members_picture(
     own: str, members: Listing, came_and_went: Condensed[Flow], holes: list[dict[str, Any]], limits: Limits, most: int
 ) -> Picture:
-    """Who was in the group, and how many."""
+    """The members of the group, and their number over time."""
     return Picture(
         f"{own}-members",
         "drawMembers",

@@ -1,6 +1,6 @@
-"""The first page over the reports of many clusters: which cluster needs somebody, and where its report is.
+"""The index page over the reports of many clusters: which cluster needs attention, and where its report is.
 
-One small file without a script, whose policy lets nothing run and nothing be fetched.
+One small file without a script; its content security policy forbids execution and network access.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from jobs.queries.group_verdicts import OK, STALLED, group_verdicts, newest_reco
 from jobs.report.page import environment, short, stylesheet, text_hash
 
 CLUSTERS: Final = "clusters"
-"""In place of a cluster's name, in the name of the first page."""
+"""Replaces the cluster's name in the name of the index page."""
 OUTCOMES: Final = {0: "whole", 3: "something is missing or could not be read", 1: "the last night failed"}
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterLine:
-    """A cluster on the first page."""
+    """A cluster on the index page."""
 
     cluster_id: str
     outcome: str
@@ -33,13 +33,13 @@ class ClusterLine:
     rebalance_count: int
     given_up_count: int
     worst: str
-    """The group that needs somebody most, and why."""
+    """The group that needs attention most, and why."""
     report: str
-    """Name of the file, relative to the page; empty: there is none."""
+    """File name relative to the page; empty: there is no report."""
 
 
 def cluster_line(warehouse: Warehouse, cluster_id: str, exit_code: int, report: str) -> ClusterLine:
-    """What the tables say of a cluster, as its last whole night left them."""
+    """A cluster's line, from the tables after its last whole night."""
     verdicts = group_verdicts(warehouse, cluster_id)
     needs = [it for it in verdicts if it.verdict != OK]
     newest_ms = newest_record_ms(warehouse, cluster_id)
@@ -59,7 +59,7 @@ def cluster_line(warehouse: Warehouse, cluster_id: str, exit_code: int, report: 
 
 
 def index_page(lines: Sequence[ClusterLine], made_at: str) -> str:
-    """The page's text: clusters that need somebody first."""
+    """The page's text: clusters that need attention first."""
     style = stylesheet()
     ordered = sorted(lines, key=lambda it: (it.is_whole, -it.stalled_count, -it.attention_count, it.cluster_id))
     template = environment().get_template("clusters.html.j2")

@@ -1,12 +1,13 @@
-"""The file: one HTML page with its styles, its script, Plotly and the data inside, closed to everything else.
+"""The HTML file: one page with styles, script, Plotly and data inside, and no access to anything else.
 
-The page's policy (CSP) lets run what is in the file by its hash, and nothing more: no network, no `eval`, no style
-attribute. `data:` is open to images alone, since Plotly draws heat maps as such. Data is deflated JSON in base64, and
-reaches the page as text, never as markup. So is Plotly, which is two thirds smaller that way, and is neither parsed nor
-run before the first paint: the page's script makes a script element of it, whose hash is in the policy.
+The content security policy (CSP) allows the scripts and styles in the file by hash, and nothing more: no network, no
+`eval`, no style attributes. `data:` is allowed for images only, since Plotly draws heat maps as such. Data is deflated
+JSON in base64, and reaches the page as text, never as markup. So does Plotly, which is then two thirds smaller and is
+neither parsed nor executed before the first paint: the page's script makes a script element of it, whose hash is in the
+policy.
 
-What a picture takes on the page is known before it is drawn (`Picture.height`), and so is the height of a table that
-is open from the start: nothing below moves when they are filled, and a link lands where it points.
+The height of a picture is known before it is drawn (`Picture.height`), and so is that of a table that is open from the
+start: filling them moves nothing below, and links scroll to the right place.
 """
 
 import base64
@@ -31,12 +32,12 @@ ASSETS: Final = str(__package__)
 NAME_CHARACTERS_MAX: Final = 120
 
 STYLES_BY_ID: Final = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
-"""Plotly adds styles of parts that are not used here, unless an element by this id is there already."""
+"""Plotly adds styles for parts that are not used here, unless an element with this id exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One number at the top."""
+    """A number at the top of the page."""
 
     label: str
     value: str
@@ -46,7 +47,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One group."""
+    """The section of one group."""
 
     anchor: str
     group_id: str
@@ -57,7 +58,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A group that needs somebody."""
+    """A group that needs attention."""
 
     group_id: str
     verdict: str
@@ -67,33 +68,35 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All that the page shows."""
+    """The content of the page."""
 
     cluster_id: str
     interval: str
     made_at: str
     statements: tuple[tuple[str, str, tuple[str, ...]], ...]
-    """Of each log: `whole`, `open` or `none` (there is nothing to say of it), the sum of it, and where it is not."""
+    """For each log: `whole`, `open` or `none` (no statement), the summary, and the exceptions."""
     attention: tuple[Attention, ...]
-    """Groups that need somebody, the worst first; as many as the first screen has room for."""
+    """Groups that need attention, the worst first, as many as fit on the first screen."""
     attention_count: int
     attention_until: str
-    """The end of the day that is looked at; empty: the report is of a time in the past, and says nothing of today."""
+    """The end of the day considered; empty: the report is about a past time, and says nothing about today."""
     changes: tuple[tuple[str, str, tuple[str, ...], int], ...]
-    """What is not as it was: a word, what it means, some groups, and how many there are."""
+    """Changes: a word, its meaning, some groups, and the number of groups."""
     compared_with: str
-    """When the report was made that this one is compared with; empty: there is none."""
+    """When the report compared with was made; empty: there is none."""
     group_count: int
     tiles: tuple[Tile, ...]
     pictures: tuple[Picture, ...]
     sections: tuple[Section, ...]
     options: str
-    """What goes with every command that the page names."""
+    """Options of every command on the page."""
 
 
 def render(page: Page, facts: Mapping[str, Any], snapshot: Markup) -> str:
-    """The file's text. `facts`: what the script needs besides the pictures, as JSON; `snapshot`: what the next report
-    compares itself with."""
+    """The file's text.
+
+    `facts`: what the script needs besides the pictures, as JSON; `snapshot`: for the comparison in the next report.
+    """
     everything = [*page.pictures, *(picture for section in page.sections for picture in section.pictures)]
     script, (library, packed_library, ids) = _asset("report.js"), _plotly()
     style = _asset("report.css") + _heights(everything)
@@ -116,13 +119,13 @@ def render(page: Page, facts: Mapping[str, Any], snapshot: Markup) -> str:
 
 
 def _heights(pictures: Sequence[Picture]) -> str:
-    """Rules for the heights of pictures: a style attribute is forbidden here."""
+    """CSS rules for the heights of pictures, since style attributes are forbidden."""
     heights = sorted({picture.height for picture in pictures})
     return "".join(f".h{height} {{ height: {height}px; }}\n" for height in heights)
 
 
 def packed(value: Any) -> Markup:
-    """JSON of it, deflated, in base64: as a JSON string, in which no character means anything to HTML."""
+    """Deflated JSON in base64, as a JSON string, so that no character has a meaning in HTML."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     deflated = deflate.compress(text.encode("utf-8", "surrogatepass")) + deflate.flush()
@@ -130,23 +133,23 @@ def packed(value: Any) -> Markup:
 
 
 def unpacked(text: str) -> Any:
-    """What `packed` was given."""
+    """The value that was given to `packed`."""
     return json.loads(zlib.decompress(base64.b64decode(json.loads(text)), -zlib.MAX_WBITS))
 
 
 def short(text: str) -> str:
-    """A name cut to what can be read."""
+    """A name, shortened to a readable length."""
     return text if len(text) <= NAME_CHARACTERS_MAX else text[: NAME_CHARACTERS_MAX - 1] + "…"
 
 
 def permalink(group_id: str) -> str:
-    """Where the page shows a group, in this report and the next ones."""
+    """The anchor of a group, the same in later reports."""
     return "#group=" + quote(group_id.encode("utf-8", "replace"), safe="")
 
 
 @cache
 def environment() -> Environment:
-    """Of the templates of all pages."""
+    """The template environment of all pages."""
     found = Environment(
         loader=PackageLoader(ASSETS, "assets"),
         autoescape=True,
@@ -170,7 +173,7 @@ def _asset(name: str) -> str:
 
 @cache
 def _plotly() -> tuple[str, Markup, Sequence[str]]:
-    """Plotly's script, as it is and packed, and the ids by which it knows its styles."""
+    """Plotly's script, original and packed, and the ids by which it recognizes its styles."""
     library: str = get_plotlyjs()
     return library, packed(library), sorted(set(STYLES_BY_ID.findall(library)))
 
@@ -184,6 +187,6 @@ def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
 
 
 def text_hash(text: str) -> str:
-    """What a content security policy calls a script or a style in the page."""
+    """The hash of a script or style for the content security policy."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
     return f"'sha256-{digest}'"

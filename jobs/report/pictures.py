@@ -1,4 +1,4 @@
-"""Pictures: what is drawn, the table it was drawn from, and the SQL that gives this table."""
+"""Pictures: what is drawn, the table it was drawn from, and the SQL for that table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ NO_TIME: Final = -1
 
 
 class Kind(StrEnum):
-    """How a cell is shown."""
+    """How a cell is formatted."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 class Column(NamedTuple):
-    """A column of a picture's table. `expression`: how SQL makes it; None: it is a column by that name."""
+    """A column of a picture's table. `expression`: its SQL; None: a column of that name."""
 
     name: str
     kind: Kind
@@ -38,7 +38,7 @@ class Column(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """As `select` takes it."""
+        """Its part of the select list."""
         return self.name if self.expression is None else f"{self.expression} as {self.name}"
 
 
@@ -50,38 +50,38 @@ class Listing:
     columns: tuple[Column, ...]
     rows: list[tuple[Any, ...]]
     row_count: int
-    """Of all rows, shown or not."""
+    """Number of all rows, shown or not."""
     sql: str
 
     def cut(self, rows_max: int) -> "Listing":
-        """With no more rows than these."""
+        """The listing with at most `rows_max` rows."""
         return replace(self, rows=self.rows[:rows_max])
 
     def json(self) -> dict[str, Any]:
-        """As the page reads it: column by column, texts by number."""
+        """The page's form: column by column, strings as codes."""
         columns = [_column_json(column, [row[index] for row in self.rows]) for index, column in enumerate(self.columns)]
         return {"title": self.title, "columns": columns, "rowCount": self.row_count, "shown": len(self.rows)}
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture. `draws` names the function of the page which draws it from `data`; empty: the tables say it all."""
+    """One picture. `draws`: the page's function that draws it from `data`; empty: only tables are shown."""
 
     name: str
-    """Of ASCII letters, digits and hyphens; unique in a report."""
+    """ASCII letters, digits and hyphens; unique in a report."""
     draws: str
     title: str
     about: str
     listings: tuple[Listing, ...]
     data: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    """What is not in it, or not certain."""
+    """What it lacks, or what is uncertain."""
     height: int = 300
-    """Of the chart, in pixels, whatever is zoomed: the page keeps the room from the start."""
+    """Height of the chart in pixels, at any zoom: the page reserves the space."""
     legend: tuple[tuple[int, str, str], ...] = ()
-    """The meaning of the chart's colours: number of the colour, a name, and all of it."""
+    """The meaning of the chart's colours: colour number, short name, full name."""
     legend_count: int = 0
-    """Of names, in the legend or not."""
+    """Number of names, in the legend or not."""
 
     @property
     def has_rows(self) -> bool:
@@ -89,7 +89,7 @@ class Picture:
         return any(listing.row_count for listing in self.listings)
 
     def json(self) -> dict[str, Any]:
-        """As the page reads it."""
+        """The page's form."""
         return {"draws": self.draws, "data": self.data, "listings": [listing.json() for listing in self.listings]}
 
 
@@ -102,7 +102,7 @@ def listing(
     order: Sequence[str],
     rows_max: int,
 ) -> Listing:
-    """The table of rows that meet the conditions already; `rows` has the columns by name, and those of the order."""
+    """The table of rows that already satisfy the conditions; `rows` has the columns by name, and those of the order."""
     return Listing(
         title,
         tuple(columns),
@@ -113,14 +113,14 @@ def listing(
 
 
 def first_rows(rows: pa.Table, columns: Sequence[Column], order: Sequence[str], rows_max: int) -> list[tuple[Any, ...]]:
-    """The first rows in an order, as Spark sorts: null before all else. Texts may be coded."""
+    """The first rows in an order, sorted like in Spark, null first. Strings may be dictionary-encoded."""
     names = dict.fromkeys((*(column.name for column in columns), *order))
     taken = in_order(_none_after(rows.select(list(names)), order[0], rows_max), order)[:rows_max]
     return list(zip(*(cells(taken[column.name]) for column in columns), strict=True))
 
 
 def in_order(rows: pa.Table, order: Sequence[str]) -> pa.Table:
-    """Rows as Spark sorts them; texts are not coded any more."""
+    """Rows sorted like in Spark; strings are decoded."""
     for index, column in enumerate(rows.schema):
         if column.type == CODED:
             rows = rows.set_column(index, column.name, rows[column.name].cast(pa.string()))
@@ -128,7 +128,7 @@ def in_order(rows: pa.Table, order: Sequence[str]) -> pa.Table:
 
 
 def _none_after(rows: pa.Table, name: str, rows_max: int) -> pa.Table:
-    """Rows without those which, by a column, cannot be among the first ones: what is left is sorted in less time."""
+    """Drop rows that cannot be among the first ones, judged by one column, to make sorting faster."""
     if rows.num_rows <= rows_max or rows[name].type in (CODED, pa.string()):
         return rows
     column = rows[name].combine_chunks()
@@ -138,7 +138,7 @@ def _none_after(rows: pa.Table, name: str, rows_max: int) -> pa.Table:
 
 
 def cells(column: pa.ChunkedArray) -> list[Any]:
-    """Python's values; times as epoch milliseconds."""
+    """Python values; times as epoch milliseconds."""
     if not pa.types.is_timestamp(column.type):
         return column.to_pylist()  # type: ignore[no-any-return]
     return [None if at == NO_TIME else at for at in epoch_ms_column(column).tolist()]

@@ -1,4 +1,4 @@
-"""What a report reads: rows of a cluster's tables in a span of time, without Spark."""
+"""The reader of a report: rows of a cluster's tables in a time span, without Spark."""
 
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -22,35 +22,36 @@ from schemas.tables.declare import Table
 LOGS: Final = (GROUPS_LOG, SHARES_LOG)
 INTERVAL: Final = ("valid_from", "valid_to")
 NO_CODE: Final = -2
-"""Of no text, null included."""
+"""A code without a string, not even null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much detail goes into one file. Counts of all groups together are shared out by need (`shared_out`)."""
+    """Limits of detail in one file. Totals over all groups are divided by need (`shared_out`)."""
 
     group_count: int = 8
-    """Groups with owners, commits and members; share groups count apart."""
+    """Groups with pictures of owners, commits and members; share groups are counted separately."""
     share_group_count: int = 4
     share_partition_count: int = 12
-    """Of one share group."""
+    """Share partitions of one share group."""
     interval_count: int = 400_000
-    """Intervals of ownership, all groups together; shorter ones are put together above this."""
+    """Intervals of ownership of all groups; above this, shorter ones are merged."""
     batch_count: int = 200_000
-    """Intervals of delivery states, all share partitions together; likewise."""
+    """Intervals of delivery states of all share partitions; above this, they are merged."""
     mark_count: int = 60_000
-    """Rebalances, odd commits, and what was redelivered or given up, of each all groups together; likewise."""
+    """Rebalances, commit anomalies, redeliveries and archived ranges of all groups, each; above this, they are
+    merged."""
     row_count: int = 1_000
-    """Of one table."""
+    """Rows of one table."""
     rebalance_count: int = 40_000
-    """Rows in the tables of rebalances, all groups together."""
+    """Rows in the rebalance tables of all groups."""
     overview_count: int = 10_000
-    """Groups in the table of what groups cost."""
+    """Groups in the overview table."""
     directory_count: int = 20_000
-    """Groups that are found by name, type and verdict."""
+    """Groups in the directory (search by name, type and verdict)."""
 
     def lowered(self) -> "Limits":
-        """Half the detail, of three quarters of the groups."""
+        """Half the detail, for three quarters of the groups."""
         return Limits(
             max(self.group_count * 3 // 4, 1),
             max(self.share_group_count * 3 // 4, 1),
@@ -66,7 +67,7 @@ class Limits:
 
 
 def shared_out(total: int, needs: Sequence[int]) -> list[int]:
-    """Shares of a total: who needs little gets it, the others the same each of what is left."""
+    """Divide a total: small needs are met, and the others get equal shares of the rest."""
     shares = [0] * len(needs)
     for served, index in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
         shares[index] = min(needs[index], total // (len(needs) - served))
@@ -75,16 +76,16 @@ def shared_out(total: int, needs: Sequence[int]) -> list[int]:
 
 
 def by_group(rows: pa.Table, group_ids: Sequence[str]) -> dict[str, pa.Table]:
-    """Rows of each group."""
+    """Rows by group."""
     codes, texts = codes_of(rows["group_id"])
     places = {text: code for code, text in enumerate(texts)}
     of_group = {group_id: codes == places.get(group_id, NO_CODE) for group_id in group_ids}
-    # many rows are of one group, as a rule: they are not copied
+    # mostly all rows are of one group: then they are not copied
     return {group_id: rows if is_own.all() else rows.filter(pa.array(is_own)) for group_id, is_own in of_group.items()}
 
 
 class Reader:
-    """A cluster's rows in the span of a scope."""
+    """Rows of a cluster in the span of a scope."""
 
     def __init__(self, warehouse: Warehouse, scope: Scope) -> None:
         self.warehouse = warehouse
@@ -93,23 +94,25 @@ class Reader:
         self._silver = SilverAt(warehouse, scope.cluster_id, group_ids=scope.group_ids)
 
     def of_groups(self, group_ids: Sequence[str]) -> "Reader":
-        """The same span of some groups."""
+        """The same span for some groups."""
         those = copy(self)
         those.scope = self.scope._replace(group_ids=tuple(group_ids))
         those._silver = self._silver.of_groups(group_ids)
         return those
 
     def moments(self, table: Table, names: Sequence[str], time_column: str, *conditions: Any) -> pa.Table:
-        """Rows whose time is in the span, in no order; texts are coded."""
+        """Rows whose time is in the span, unordered; strings are dictionary-encoded."""
         return self._silver.coded_rows(table, (*names, time_column), *within(time_column, self.span), *conditions)
 
     def intervals(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
-        """Rows whose interval has a moment in the span, in no order; texts are coded."""
+        """Rows whose interval overlaps with the span, unordered; strings are dictionary-encoded."""
         return self._silver.coded_rows(table, (*names, *INTERVAL), *overlapping(self.span), *conditions)
 
     def as_owned(self, rows: pa.Table) -> pa.Table:
-        """Intervals of groups, in a picture: those that are open in a former log partition of their group end when the
-        group left it. Lists have them as they are in the tables, with a mark."""
+        """Intervals of groups for a picture: those still open in a former log partition end when the group left it.
+
+        Lists show them as in the tables, with a mark.
+        """
         is_open = rows["valid_to"].is_null().to_numpy()
         left = self._silver.left_at() if is_open.any() else {}
         if not left:
@@ -129,15 +132,15 @@ class Reader:
         return rows.set_column(rows.schema.get_field_index("valid_to"), "valid_to", column).filter(pa.array(is_kept))
 
     def rows(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
-        """Rows of any time, in no order; texts are coded."""
+        """Rows of any time, unordered; strings are dictionary-encoded."""
         return self._silver.coded_rows(table, names, *conditions)
 
     def applied_commits(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Commits that took effect, of any time; texts are coded."""
+        """Applied commits of any time; strings are dictionary-encoded."""
         return self._silver.applied_commits(names)
 
     def coverage(self) -> pa.Table:
-        """What was read of the coordinators' logs and what was not, but for what the cleaner took away."""
+        """Coverage of the coordinators' logs, without compacted ranges."""
         rows = self.warehouse.read(COVERAGE, where={"cluster_id": self.scope.cluster_id})
         is_shown = pc.and_(
             pc.is_in(rows["topic"], pa.array(LOGS)), pc.is_in(rows["kind"], pa.array(["CAPTURED", *HOLES]))

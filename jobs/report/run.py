@@ -36,7 +36,7 @@ from schemas.tables.gold import REBALANCES
 
 BYTES_MAX: Final = 8_000_000
 ATTENTION_MAX: Final = 12
-"""Groups named on the first screen; likewise of each change."""
+"""Maximum number of groups on the first screen, and for each change."""
 CHANGES: Final = (
     ("worse", "a more severe verdict, or one by another rule"),
     ("new", "groups that were not in the log"),
@@ -58,19 +58,19 @@ DIRECTORY_COLUMNS: Final = (
     Column("archived", Kind.NUMBER),
 )
 NOT_THERE: Final = "GONE"
-"""In place of a verdict: a group that is not in the log any more."""
+"""Replaces a verdict: the group is no longer in the log."""
 OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
-"""Where a file is there as soon as it is closed, and not before."""
+"""Stores in which a file appears atomically when it is closed."""
 
 
 class Written(NamedTuple):
-    """What a report holds."""
+    """Contents of a report."""
 
     size_bytes: int
     group_count: int
-    """Of all groups."""
+    """Number of all groups."""
     drawn_count: int
-    """Groups with pictures of their own."""
+    """Number of groups with their own pictures."""
 
 
 def tell_report(
@@ -85,7 +85,7 @@ def tell_report(
     to_ms: int | None = None,
     previous: str | None = None,
 ) -> None:
-    """As `run_report`, and say what was written."""
+    """As `run_report`, and print what was written."""
     output = output.replace(CLUSTER_PLACE, quote(settings.cluster_id, safe=""))
     with steps.step("report"):
         written = run_report(
@@ -118,9 +118,9 @@ def run_report(
 ) -> Written:
     """Write the report of a cluster, or of some of its groups, to a file or URI.
 
-    `made_at` is what the page says of its making; `options` go with the commands that the page names; `previous` is the
-    report to compare with: by default the one that is replaced. Raises JobError where there is no gold, the file cannot
-    be written, or is the report of another cluster; NoSuchGroupError where an asked group is not known.
+    `made_at`: the time shown on the page; `options`: added to commands on the page; `previous`: the report to compare
+    with, by default the one that is replaced. Raises JobError where there is no gold, or where the file cannot be
+    written or is the report of another cluster; NoSuchGroupError for an unknown group.
     """
     scope = Scope(cluster_id, None if group_ids is None else tuple(sorted(set(group_ids))), from_ms, to_ms)
     replaced = cluster_of(output)
@@ -142,7 +142,7 @@ def run_report(
 
 
 def write_index(warehouse: Warehouse, settings: Settings, exit_codes: Mapping[str, int], *, made_at: datetime) -> str:
-    """Write the index of the reports of clusters in one folder; returns its path. `exit_codes`: of their nights.
+    """Write the index of the clusters' reports in one folder; returns its path. `exit_codes`: of their nights.
 
     Raises JobError where it cannot be written.
     """
@@ -153,7 +153,7 @@ def write_index(warehouse: Warehouse, settings: Settings, exit_codes: Mapping[st
     lines = []
     for cluster_id, exit_code in exit_codes.items():
         file = named(quote(cluster_id, safe=""))
-        # a link is relative to the page, and the name of the file has % of its own
+        # links are relative to the page, and the file name may contain %
         report = quote(posixpath.relpath(file, posixpath.dirname(named(CLUSTERS))))
         lines.append(cluster_line(warehouse, cluster_id, exit_code, report if cluster_of(file) == cluster_id else ""))
     _write(named(CLUSTERS), index_page(lines, time_text(epoch_ms(made_at)) or "").encode())
@@ -169,8 +169,10 @@ def make_report(
     limits: Limits | None = None,
     previous: str | None = None,
 ) -> tuple[str, Written]:
-    """The page's text: with less detail where it would be too large. `previous`: where the report to compare with may
-    be."""
+    """The page's text, with less detail if it would be too large.
+
+    `previous`: where the report to compare with may be.
+    """
     if not warehouse.exists(REBALANCES):
         raise JobError(
             f"no gold in {warehouse.root}: run "
@@ -186,7 +188,7 @@ def make_report(
 
 
 class _Facts(NamedTuple):
-    """All that there is to tell, with the most detail that a page could have room for."""
+    """The facts for the page, with the maximum detail that may fit."""
 
     scope: Scope
     coverage: pa.Table
@@ -197,7 +199,7 @@ class _Facts(NamedTuple):
     share_groups: list[ShareGroupFacts]
     timeline: Picture
     verdicts: dict[str, GroupVerdict]
-    """Of groups that the log still has, the worst first; none where the report is of a time in the past."""
+    """Groups that are still in the log, the worst first; empty where the report is about a past time."""
     snapshot: Snapshot
     before: Snapshot | None
     changes: Changes | None
@@ -216,7 +218,7 @@ def _read(warehouse: Warehouse, scope: Scope, limits: Limits, made_at: str, prev
         (line for line in lines if line.is_share), key=lambda it: (-it.archived, -it.redelivered, it.group_id)
     )
     newest_ms = newest_record_ms(warehouse, scope.cluster_id)
-    # a report of a time in the past says nothing of today, and is compared with none
+    # a report about a past time says nothing about today, and is not compared
     of_now = group_verdicts(warehouse, scope.cluster_id) if scope.to_ms is None or scope.to_ms > newest_ms else []
     snapshot = snapshot_of(scope.cluster_id, made_at, newest_ms, of_now)
     before = earlier(previous, snapshot) if previous and of_now else None
@@ -255,7 +257,7 @@ def _make(known: _Facts, made_at: datetime, options: Sequence[str], limits: Limi
         for index, it in enumerate(drawn, 1)
     ]
     of_cluster = [known.timeline] if known.timeline.has_rows else []
-    if len(lines) > 1:  # of one group there is nothing to compare
+    if len(lines) > 1:  # with a single group there is nothing to compare
         lags = {name: it.lag for name, it in known.verdicts.items() if it.lag is not None}
         of_cluster.append(overview(lines, scope, limits, lags))
     page = Page(
@@ -286,7 +288,7 @@ def _make(known: _Facts, made_at: datetime, options: Sequence[str], limits: Limi
 
 
 def _attention(known: _Facts) -> list[Attention]:
-    """Groups that need somebody, the worst first, and since when: as the last report had it, if it was so then."""
+    """Groups that need attention, the worst first, and since when, according to the last report."""
     since_ms = {} if known.changes is None else known.changes.since_ms
     return [
         Attention(it.group_id, it.verdict, it.why, time_text(since_ms.get(it.group_id, it.since_ms)) or "")
@@ -305,7 +307,7 @@ def _changes(known: _Facts) -> Iterator[tuple[str, str, tuple[str, ...], int]]:
 
 
 def _directory(known: _Facts, limits: Limits) -> Listing:
-    """All groups, to be found by name, type and verdict: the worst first."""
+    """A searchable list of all groups by name, type and verdict: the worst first."""
     since_ms = {} if known.changes is None else known.changes.since_ms
     rows: list[tuple[Any, ...]] = []
     for line in known.lines:
@@ -337,7 +339,7 @@ def _statements(
 
 
 def _window(coverage: pa.Table, scope: Scope) -> tuple[int, int]:
-    """The span of time of the report: as asked, else from the first record to the last one."""
+    """The time span of the report: as requested, else from the first to the last record."""
     times = [epoch_ms_column(coverage[name]) for name in ("first_timestamp", "last_timestamp")]
     known = [column[column >= 0] for column in times]
     first = int(known[0].min()) if len(known[0]) else 0
@@ -375,7 +377,7 @@ def _group_tiles(line: GroupLine) -> tuple[Tile, ...]:
 
 
 def duration_text(duration_ms: int) -> str:
-    """For people: the two largest units."""
+    """The two largest units, for people."""
     if duration_ms < 1_000:
         return f"{duration_ms} ms"
     if duration_ms < 60_000:
@@ -391,7 +393,7 @@ def duration_text(duration_ms: int) -> str:
 
 
 def _command(scope: Scope, options: Sequence[str]) -> tuple[str, str]:
-    """What makes the report of one group: the words before its id, and those after."""
+    """The command for the report of one group: the part before its id, and the part after."""
     words = list(options)
     for name, at_ms in (("--from", scope.from_ms), ("--to", scope.to_ms)):
         if at_ms is not None:
@@ -402,7 +404,7 @@ def _command(scope: Scope, options: Sequence[str]) -> tuple[str, str]:
 
 
 def _write(output: str, data: bytes) -> None:
-    """All of it or nothing: who opens the file meanwhile sees what was there before."""
+    """Write the file atomically: concurrent readers see the former content."""
     try:
         if "://" in output:
             _write_to_uri(*filesystem_of(output), data)
@@ -424,6 +426,6 @@ def _write_to_uri(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
         out.write(data)
     try:
         filesystem.move(unfinished, path)
-    except OSError:  # HDFS does not rename onto a file that is there
+    except OSError:  # HDFS does not rename over an existing file
         filesystem.delete_file(path)
         filesystem.move(unfinished, path)

@@ -1,4 +1,4 @@
-"""Share groups: what state each offset was in and when, what was given out again, what was given up."""
+"""Pictures of share groups: delivery states of offsets over time, redeliveries, archived records."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ from schemas.tables.silver import (
 )
 
 DELIVERY_STATES: Final = ("AVAILABLE", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")
-"""As the log holds them; ACQUIRED is never written."""
+"""The states in the log; ACQUIRED is never written."""
 GIVEN_UP: Final = ("ARCHIVING", "ARCHIVED")
-"""A record that is copied to a dead letter topic is ARCHIVING first: then it was given up, and counts."""
+"""A record that is copied to a dead-letter topic is ARCHIVING first: it counts as archived from then on."""
 ENDS: Final = ("ACKNOWLEDGED", *GIVEN_UP)
 
 TOPIC: Final = Column("topic", Kind.TEXT, "coalesce(topic, topic_id)")
@@ -111,7 +111,7 @@ START_ORDER: Final = ("valid_from", "topic_id", "partition", "log_offset")
 
 EVENT_TEXTS: Final = ("cause", "likely_cause", "confidence", "method", "topic")
 ARCHIVED_WEIGHT: Final = 1_000
-"""A range that was given up makes a share partition as worth seeing as so many records of its state."""
+"""An archived range makes a share partition as interesting as this many records of its state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +121,18 @@ class SharePartitionFacts:
     name: str
     states: Condensed[DeliveryStates]
     steps: tuple[I64, I64, I64]
-    """Moments at which the start offset moved (epoch ms), start offsets, and what they are at least."""
+    """Times at which the start offset moved (epoch ms), start offsets, and their lower bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupFacts:
-    """The facts of one share group, with all the detail that there may be."""
+    """The facts of one share group in full detail."""
 
     line: GroupLine
     states: Listing
     starts: Listing
     partitions: list[SharePartitionFacts]
-    """Those worth seeing most, first."""
+    """The most interesting ones first."""
     partition_count: int
     redelivered: Listing
     archived: Listing
@@ -143,11 +143,11 @@ class ShareGroupFacts:
     members: Listing
     flow: Condensed[Flow]
     times: tuple[I64, ...]
-    """Moments of all that is drawn of it (epoch ms)."""
+    """Times of everything drawn (epoch ms)."""
 
 
 def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> list[ShareGroupFacts]:
-    """The facts of share groups, each table read once for all of them."""
+    """The facts of share groups; each table is read once for all of them."""
     group_ids = [line.group_id for line in lines]
     if not group_ids:
         return []
@@ -285,8 +285,8 @@ def _states_picture(
     holes: list[dict[str, Any]],
     limits: Limits,
 ) -> Picture:
-    """Offsets by time, with their delivery states; the start offset over them. With each share partition comes how many
-    intervals may be drawn of it."""
+    """Offsets over time with their delivery states, and the start offset. `partitions`: share partitions, each with
+    its maximum number of intervals."""
     drawn = [_partition_json(partition, intervals_max) for partition, intervals_max in partitions]
     remarks = ["A delivery that is under way (ACQUIRED) is in no log: only what became of it is."]
     if group.partition_count > len(drawn):
@@ -334,7 +334,7 @@ def _share_partition(place: tuple[str, int], batches: pa.Table, states: pa.Table
 
 
 def _partition_json(partition: SharePartitionFacts, intervals_max: int) -> dict[str, Any]:
-    """One share partition as the page draws it. Of too many steps of the start offset, some between are left out."""
+    """One share partition in the page's form. If the start offset has too many steps, some are left out."""
     moments, starts, least = partition.steps
     steps_max = min(len(moments), max(intervals_max, 2))
     shown = np.linspace(0, len(moments) - 1, steps_max).astype(np.int64) if len(moments) else moments
@@ -355,7 +355,7 @@ def _events_picture(
     redelivered_max: int,
     archived_max: int,
 ) -> Picture:
-    """What was handed back, given out again or given up, by its cause."""
+    """Released, redelivered and archived records, by cause."""
     redelivered, archived = group.redelivered_marks.at_most(redelivered_max), group.archived_marks.at_most(archived_max)
     remarks = [
         together_text(what, condensed)
@@ -380,7 +380,7 @@ def _events_picture(
 
 
 def _counts_picture(own: str, group: ShareGroupFacts) -> Picture:
-    """How many deliveries records took until they were acknowledged or given up. One row says it without a chart."""
+    """Number of deliveries until records were acknowledged or archived. A single row gets no chart."""
     return Picture(
         f"{own}-counts",
         "drawCounts" if group.counts.row_count > 1 else "",
@@ -391,7 +391,7 @@ def _counts_picture(own: str, group: ShareGroupFacts) -> Picture:
 
 
 def _without_copy(archived: pa.Table) -> pa.Table:
-    """What was given up in a group with a dead letter topic, and is not there."""
+    """Records archived in a group with a dead-letter topic, but not copied there."""
     return archived.filter(pc.is_in(archived["dead_letter"].cast(pa.string()), pa.array(WITHOUT_COPY)))
 
 
@@ -434,7 +434,7 @@ def _offsets_if(*kinds: str) -> str:
 
 
 def _named(rows: pa.Table) -> pa.Table:
-    """With the topic's id where no name is known."""
+    """Use the topic id where the name is not known."""
     if not rows["topic"].null_count:
         return rows
     names = (rows[name].cast(pa.string()) for name in ("topic", "topic_id"))
@@ -442,7 +442,7 @@ def _named(rows: pa.Table) -> pa.Table:
 
 
 def _places(rows: pa.Table) -> Counter[tuple[str, int]]:
-    """Share partitions, and how many rows there are of each."""
+    """Share partitions and their number of rows."""
     counts = rows.group_by(["topic", "partition"]).aggregate([([], "count_all")])
     places = zip(counts["topic"].to_pylist(), counts["partition"].to_pylist(), strict=True)
     return Counter(dict(zip(places, counts["count_all"].to_pylist(), strict=True)))

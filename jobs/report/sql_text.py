@@ -1,4 +1,4 @@
-"""SQL that is shown to people, who copy it: an id is a literal which holds nothing but letters, digits and escapes."""
+"""SQL that users copy from the report: ids are literals of letters, digits and escapes only."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
@@ -9,7 +9,7 @@ PLAIN: Final = frozenset(" _-./:")
 
 
 class Scope(NamedTuple):
-    """What a report is of. `group_ids` None: all groups. From inclusive, to exclusive, epoch ms; None: no bound."""
+    """The scope of a report. `group_ids` None: all groups. From inclusive, to exclusive, epoch ms; None: unbounded."""
 
     cluster_id: str
     group_ids: tuple[str, ...] | None = None
@@ -17,7 +17,7 @@ class Scope(NamedTuple):
     to_ms: int | None = None
 
     def of_group(self, group_id: str) -> "Scope":
-        """The same span of one group."""
+        """The same span for one group."""
         return self._replace(group_ids=(group_id,))
 
     def rows(self, *, alias: str = "") -> list[str]:
@@ -28,7 +28,7 @@ class Scope(NamedTuple):
         return conditions
 
     def within(self, time_column: str) -> list[str]:
-        """Conditions: rows of moments in the span."""
+        """Conditions: the time is in the span."""
         conditions = self.rows()
         if self.from_ms is not None:
             conditions.append(f"{time_column} >= {time_literal(self.from_ms)}")
@@ -37,7 +37,7 @@ class Scope(NamedTuple):
         return conditions
 
     def overlapping(self) -> list[str]:
-        """Conditions: rows of intervals which have a moment in the span."""
+        """Conditions: the interval overlaps with the span."""
         conditions = self.rows()
         if self.from_ms is not None:
             conditions.append(f"(valid_to is null or valid_to > {time_literal(self.from_ms)})")
@@ -47,22 +47,24 @@ class Scope(NamedTuple):
 
 
 def literal(text: str) -> str:
-    """A text as Spark SQL reads it back: whatever might end it, be substituted (`${...}`) or not be seen is escaped."""
+    """A Spark SQL string literal: characters that could end it, be substituted (`${...}`) or be invisible are
+    escaped.
+    """
     return "'" + "".join(c if c.isascii() and (c.isalnum() or c in PLAIN) else _escaped(c) for c in text) + "'"
 
 
 def time_literal(timestamp_ms: int) -> str:
-    """A moment, with its zone."""
+    """A timestamp literal with its zone."""
     return f"timestamp '{to_datetime(timestamp_ms):%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}Z'"
 
 
 def bin_of(time_column: str, width_ms: int) -> str:
-    """The beginning of the step of time that a moment is in."""
+    """The beginning of the time bin of a timestamp."""
     return f"timestamp_millis(unix_millis({time_column}) div {width_ms} * {width_ms})"
 
 
 def width_text(width_ms: int) -> str:
-    """A step of time, in its largest whole unit."""
+    """The bin width, in its largest whole unit."""
     units: Iterator[tuple[int, str]] = iter(((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")))
     size, unit = next(it for it in units if width_ms % it[0] == 0)
     return f"{width_ms // size:,} {unit}"
