@@ -110,9 +110,9 @@ def capture(
     identities = check_sources(warehouse, bronze, sources)
     refuse_other_logs(sources.live, bronze, first_topic_ids(warehouse, settings.cluster_id), is_merged=True)
     run = CaptureRun(settings.cluster_id, capture_id, captured_at)
-    summary = _capture_all(session, warehouse, settings, bronze, sources, run)
+    summary, dumped = _capture_all(session, warehouse, settings, bronze, sources, run)
     keep_identities(warehouse, settings.cluster_id, identities, captured_at)
-    copied: list[LogPlace] = [*sources.segments, *sources.all_dumps] if settings.copied_at_ms is not None else []
+    copied: list[LogPlace] = [*sources.segments, *dumped] if settings.copied_at_ms is not None else []
     if settings.copied_at_ms is not None:
         require_copied_behind_records(warehouse, settings.cluster_id, copied, settings.copied_at_ms)
     keep_log_partitions(
@@ -120,7 +120,7 @@ def capture(
         settings.cluster_id,
         copied=copied,
         copied_at=None if settings.copied_at_ms is None else to_datetime(settings.copied_at_ms),
-        found=sources.segments,
+        found=[*sources.segments, *dumped],
         live=sources.live,
         said=settings.partition_counts,
         seen_at=captured_at,
@@ -134,10 +134,10 @@ def capture(
 
 def _capture_all(
     session: SparkSession, warehouse: Warehouse, settings: Settings, bronze: Bronze, sources: Sources, run: CaptureRun
-) -> CaptureSummary:
-    """Capture all sources, dumps included."""
+) -> tuple[CaptureSummary, Sequence[LogPlace]]:
+    """Capture all sources, dumps included; returns the log partitions of dumps, too."""
     if not settings.dumps:
-        return capture_logs(session, warehouse, settings, bronze, sources, run)[0]
+        return capture_logs(session, warehouse, settings, bronze, sources, run)[0], ()
     from jobs.sources.dumps.source import unpack_dumps  # noqa: PLC0415  (a capture without dumps need not load it)
 
     staging = f"{warehouse.root}/_staging/dumps/{run.capture_id}"
@@ -146,7 +146,7 @@ def _capture_all(
         sources = replace(sources, dumps=unpacked)
         _refuse_numbered_dumps(warehouse, settings.cluster_id, sources)
         refuse_other_dumps(warehouse, bronze, sources.all_dumps)
-        return capture_logs(session, warehouse, settings, bronze, sources, run)[0]
+        return capture_logs(session, warehouse, settings, bronze, sources, run)[0], sources.all_dumps
     finally:
         delete_folder(staging)
 

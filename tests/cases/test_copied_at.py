@@ -13,6 +13,7 @@ from jobs.settings import Settings
 from schemas.consumer_offsets import TOPIC
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.jobs.dump_builders import kafka_rows, write_json_lines
 
 HOUR_MS = 3_600_000
 
@@ -62,6 +63,17 @@ def test_a_copy_reaches_to_the_time_at_which_it_was_made(tmp_path: Path) -> None
     earlier.night(logs, number=4)
     CopiedLedger(root, copied_at_ms=NOON_MS + 3 * HOUR_MS).night(logs, number=5)
     assert said(plain, NOON_MS + 8 * HOUR_MS).is_complete
+
+
+def test_a_dump_reaches_to_the_time_at_which_it_was_made(tmp_path: Path) -> None:
+    """And what the user says of the number of log partitions is kept of it as of segments."""
+    logs = copied(tmp_path, commits=3)
+    dump = (str(write_json_lines(kafka_rows(logs), tmp_path / "rows.json")),)
+    ledger = CopiedLedger(tmp_path / "warehouse", copied_at_ms=NOON_MS + 5 * HOUR_MS)
+    ledger.night(dumps=dump, partitions=(f"{TOPIC}=2",))
+    found = completeness(ledger.warehouse, CLUSTER_ID, TOPIC, Span(None, NOON_MS + 5 * HOUR_MS))
+    assert found.is_complete, found.statements
+    assert not completeness(ledger.warehouse, CLUSTER_ID, TOPIC, Span(None, NOON_MS + 5 * HOUR_MS + 2)).is_complete
 
 
 @pytest.mark.parametrize(
