@@ -15,8 +15,8 @@ from jobs.cli.options import (
     ToOption,
     WarehouseOption,
 )
-from jobs.cli.outcome import run_job
-from jobs.cli.readable import open_tables
+from jobs.cli.outcome import run_job, say
+from jobs.cli.readable import open_tables, remarks_in_log
 from jobs.cli_enums import Format
 from jobs.exit_codes import DONE
 
@@ -54,14 +54,16 @@ def whatif(
     """A group's recorded history under other settings: what would have been different, and what nobody can tell."""
 
     def job() -> int:
+        from jobs.queries.caveats import log_remarks  # noqa: PLC0415
         from jobs.queries.whatif import asked, tell  # noqa: PLC0415
         from jobs.queries.whatif import whatif as run_whatif  # noqa: PLC0415
 
         settings = reading_settings(warehouse, cluster_id)
         from_ms, to_ms = span_of(from_time, to_time, timezone)
         question = asked(changed, recorded or (), settings, kafka_version)
+        tables = open_tables("whatif", settings)
         rows = run_whatif(
-            open_tables("whatif", settings),
+            tables,
             cluster_id=settings.cluster_id,
             group_id=group,
             question=question,
@@ -69,6 +71,9 @@ def whatif(
             to_ms=to_ms,
         )
         tell(rows, output_format)
+        remarks = log_remarks(tables, settings.cluster_id, [group])
+        for remark in [*remarks_in_log(tables, settings, None, [group]), *remarks]:
+            say(remark)
         return DONE
 
     run_job(job, debug)

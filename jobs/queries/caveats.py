@@ -11,16 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind
+from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import key_partition
 from jobs.bronze.coverage import LOG_START
 from jobs.console.names import names_of, some_of
 from jobs.console.output import Value, time_text
 from jobs.delta.arrow_columns import codes_of, indices_in
 from jobs.delta.times import epoch_ms
+from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
+from jobs.queries.in_log import share_remarks
 from jobs.queries.unread_records import unread_records, unread_records_text
 from jobs.silver.homes import PartitionCounts, move_text
 from jobs.silver.replay_failures import failure_text
+from schemas.group_types import GroupType
+from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
 NOTE: Final = "NOTE"
 """Column for caveats, added where there are any."""
@@ -36,16 +41,34 @@ class Caveat(NamedTuple):
     text: str
 
 
-def caveats_of(silver: SilverAt, groups: Mapping[str, int], *, with_offsets: bool) -> list[Caveat]:
+def caveats_of(
+    silver: SilverAt, groups: Mapping[str, int], *, with_offsets: bool, share_groups: Collection[str] = ()
+) -> list[Caveat]:
     """All caveats for groups (given with their log partitions) at the time of `silver`.
 
-    `with_offsets`: the answer shows committed offsets.
+    `with_offsets`: the answer shows committed offsets. `share_groups`: those of which it shows share state.
     """
     found = [*_moved(silver, groups), *_untimed(silver, groups), *_gaps(silver, groups), *_failed(silver, groups)]
+    found += _share_gaps(silver, share_groups)
     found += (Caveat((it.group_id,), unread_records_text(it)) for it in unread_records(silver, groups))
     if with_offsets:
         found += _undecided(silver, groups)
     return found
+
+
+def log_remarks(
+    warehouse: Warehouse, cluster_id: str, group_ids: Collection[str] | None = None, *, with_offsets: bool = False
+) -> Iterator[str]:
+    """What an answer of all that happened to groups (None: to all of them) cannot know, line by line."""
+    silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+    columns = ["group_id", "group_type", "log_partition"]
+    rows = silver.scan(GROUP_GENERATIONS, columns).group_by(columns, use_threads=False).aggregate([])
+    present = silver.left_behind().present(rows.to_pylist())
+    share_groups = {row["group_id"] for row in present if row["group_type"] == GroupType.SHARE}
+    groups = {row["group_id"]: row["log_partition"] for row in present}
+    yield from lines_of(caveats_of(silver, groups, with_offsets=with_offsets, share_groups=share_groups))
+    if share_groups:
+        yield from share_remarks(warehouse, cluster_id)
 
 
 def twice(silver: SilverAt, group_ids: Collection[str]) -> Caveat:
@@ -130,14 +153,37 @@ def _by_log(groups: Mapping[str, int]) -> dict[int, list[str]]:
 def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
     """Ranges of the groups' log partitions before the time that were not read."""
     by_log = _by_log(groups)
-    for row in silver.coverage(GROUPS_LOG):
-        if row["partition"] not in by_log or row["kind"] not in HOLES or row["reason"] == LOG_START:
+    for log_partition, text in _holes(silver, GROUPS_LOG):
+        if log_partition in by_log:
+            yield Caveat(tuple(sorted(by_log[log_partition])), text)
+
+
+def _share_gaps(silver: SilverAt, group_ids: Collection[str]) -> Iterator[Caveat]:
+    """The same of the log of share state: of groups with state there, and of those of which no state is known."""
+    holes = list(_holes(silver, SHARES_LOG)) if group_ids else []
+    if not holes:
+        return
+    columns = ("group_id", "log_partition")
+    rows = silver.of_groups(group_ids).coded_rows(SHARE_PARTITION_STATES, columns)
+    places: dict[str, set[int]] = {}
+    for row in rows.group_by(list(columns), use_threads=False).aggregate([]).to_pylist():
+        places.setdefault(row["group_id"], set()).add(row["log_partition"])
+    for log_partition, text in holes:
+        those = tuple(it for it in sorted(group_ids) if log_partition in places.get(it, (log_partition,)))
+        if those:
+            yield Caveat(those, text)
+
+
+def _holes(silver: SilverAt, log: str) -> Iterator[tuple[int, str]]:
+    """Log partitions, and what was not read of them before the time."""
+    for row in silver.coverage(log):
+        if row["kind"] not in HOLES or row["reason"] == LOG_START:
             continue
         after_ms = None if row["first_timestamp"] is None else epoch_ms(row["first_timestamp"])
-        if _may_be_before(silver, row["partition"], row["from_offset"], after_ms):
-            yield Caveat(
-                tuple(sorted(by_log[row["partition"]])),
-                f"offsets {row['from_offset']} to {row['to_offset']} of {GROUPS_LOG}-{row['partition']} are "
+        if _may_be_before(silver, (log, row["partition"]), row["from_offset"], after_ms):
+            yield (
+                row["partition"],
+                f"offsets {row['from_offset']} to {row['to_offset']} of {log}-{row['partition']} are "
                 f"{row['kind']} ({row['reason']}): what was in them is not in this answer",
             )
 
@@ -155,9 +201,9 @@ def _failed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
             yield Caveat(tuple(sorted(those)), f"not all of it could be replayed: {failure_text(failure)}")
 
 
-def _may_be_before(silver: SilverAt, log_partition: int, offset: int, after_ms: int | None) -> bool:
+def _may_be_before(silver: SilverAt, place: LogPartition, offset: int, after_ms: int | None) -> bool:
     """May an offset have been written by the time of `silver`? `after_ms`: timestamp of the record before it."""
-    log_end = silver.log_end((GROUPS_LOG, log_partition))
+    log_end = silver.log_end(place)
     if log_end is not None:
         return offset < log_end
     return silver.at_ms is None or after_ms is None or after_ms <= silver.at_ms

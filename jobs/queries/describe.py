@@ -25,6 +25,7 @@ from jobs.errors import NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
 from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, lines_of, notes_by_group, twice
 from jobs.queries.group_model import Group, Member, SampledEnd, TopicPartition
+from jobs.queries.in_log import share_remarks
 from jobs.queries.logged_coordinators import logged_coordinators
 from jobs.queries.unread_records import unread_records, unread_records_text
 from jobs.silver.replay_failures import failure_text
@@ -270,6 +271,7 @@ def describe_with_caveats(
         newest,
         {group_id: of_group[-1].group.log_partition for group_id, of_group in found.items()},
         with_offsets=with_offsets,
+        share_groups=_share_groups(of_group[-1].group for of_group in found.values()) if with_offsets else (),
     )
     if several:
         caveats.append(twice(newest, several))
@@ -286,6 +288,10 @@ def describe_with_caveats(
     shown.sort(key=lambda it: list(Tool).index(it.tool))
     names = {it.group.group_id for it in shown}
     return shown, [caveat for caveat in caveats if names.intersection(caveat.group_ids)]
+
+
+def _share_groups(groups: Iterable[Group]) -> list[str]:
+    return [group.group_id for group in groups if group.group_type == GroupType.SHARE]
 
 
 def with_coordinators(descriptions: Sequence[Description], coordinators: Coordinators) -> list[Description]:
@@ -506,7 +512,10 @@ def run_describe(
                 described, coordinators or partial(logged_coordinators, warehouse, cluster_id, at_ms)
             )
         write_descriptions(described, output_format, verbose, out or sys.stdout)
-    return list(lines_of(caveats))
+    remarks = list(lines_of(caveats))
+    if view is View.OFFSETS and _share_groups(it.group for it in described):
+        remarks += share_remarks(warehouse, cluster_id, at_ms)
+    return remarks
 
 
 @contextmanager

@@ -13,21 +13,19 @@ from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow.compute as pc
 
-from jobs.bronze.log_ends import log_ends
 from jobs.console.names import short
 from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
-from jobs.queries.behind import not_audited_lines, not_replayed_lines
+from jobs.queries.as_of import GROUPS_LOG
+from jobs.queries.behind import not_audited_lines
+from jobs.queries.caveats import log_remarks
 from jobs.queries.findings import TRANSACTION_MARKER, audit_lacks, groups_not_judged
 from jobs.queries.group_verdicts import OK, group_verdicts
-from jobs.queries.in_log import require_in_any_log, require_in_log, unread_share_remarks
-from schemas.group_types import GroupType
+from jobs.queries.in_log import require_in_any_log, require_in_log
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
-from schemas.tables.silver import GROUP_GENERATIONS
 
 LINE_CHARACTERS_MAX: Final = 120
 EVENT_COLUMNS: Final = ("at", "event", "confidence", "text")
@@ -104,11 +102,8 @@ def _remarks(warehouse: Warehouse, cluster_id: str, group_id: str | None = None)
     lacks = audit_lacks(warehouse, cluster_id)
     if lacks:
         yield f"gold was made without: {'; '.join(lacks)}: see gold.log_anomalies"
-    shares = [] if group_id is None else [group_id]
-    types = SilverAt(warehouse, cluster_id, group_ids=shares or None).scan(GROUP_GENERATIONS, ("group_type",))
-    if GroupType.SHARE in pc.unique(types["group_type"]).to_pylist():
-        yield from unread_share_remarks(log_ends(warehouse, cluster_id))
-        yield from not_replayed_lines(warehouse, cluster_id, SHARES_LOG)
+    group_ids = None if group_id is None else [group_id]
+    yield from log_remarks(warehouse, cluster_id, group_ids, with_offsets=group_id is not None)
 
 
 def _rows(gold: WholeAudit, table: Table, group_id: str, time_column: str = "at") -> list[dict[str, Any]]:

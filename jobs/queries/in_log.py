@@ -14,6 +14,7 @@ from jobs.console.output import printable, time_text
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
+from jobs.queries.behind import not_replayed_lines
 from jobs.silver.replay_failures import failure_text
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES
 
@@ -74,14 +75,23 @@ def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] |
         )
 
 
-def unread_share_remarks(all_ends: Mapping[str, LogEnds]) -> Iterator[str]:
-    """Sentences about log partitions of share state in no source."""
-    ends = all_ends[SHARES_LOG]
-    if ends.ends and ends.unseen:
+def share_remarks(warehouse: Warehouse, cluster_id: str, at_ms: int | None = None) -> Iterator[str]:
+    """What of the log of share state is in no source or not replayed yet, so that an answer has nothing of it; and up
+    to when it was read, where the time of the answer is behind that."""
+    ends = log_ends(warehouse, cluster_id, (SHARES_LOG,))[SHARES_LOG]
+    if not ends.ends:
         yield (
-            f"log partitions {numbers(ends.unseen)} of {SHARES_LOG} are in no source: what was redelivered or given up "
-            "there is not in this answer"
+            f"nothing of {SHARES_LOG} was captured: this answer knows no start offsets of share groups, and nothing "
+            "that was redelivered or given up"
         )
+    elif ends.unseen:
+        yield (
+            f"log partitions {numbers(ends.unseen)} of {SHARES_LOG} are in no source: start offsets in them, and what "
+            "was redelivered or given up, are not in this answer"
+        )
+    yield from not_replayed_lines(warehouse, cluster_id, SHARES_LOG)
+    if at_ms is not None and ends.newest_ms is not None and ends.newest_ms < at_ms:
+        yield f"{SHARES_LOG} was read up to {time_text(ends.newest_ms)}: what came after that is not known"
 
 
 def _missing_places(ends: LogEnds, group_ids: Collection[str]) -> list[int]:

@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from coordinator_core.lookup import SharePartitionKey, key_partition
-from jobs.cli_enums import Listing
+from jobs.cli import app as cli
+from jobs.cli_enums import Listing, View
 from jobs.console.progress import Steps
 from jobs.errors import ArgumentError
 from jobs.operations.nightly import run_capture
@@ -20,6 +21,7 @@ from jobs.queries.restore import run_restore
 from jobs.queries.verify_ledger import Ledger as VerifyLedger
 from jobs.queries.verify_ledger import Window
 from schemas import share_group_state
+from schemas.consumer_offsets import RecordType
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_answers import described, restored
@@ -124,6 +126,73 @@ def test_a_hole_in_the_log_partition_of_a_group_is_said(ledger: Ledger, tmp_path
     assert not any("CORRUPT" in line for line in restored(ledger, "h", LATER)[1])
     assert not any("CORRUPT" in line for line in restored(ledger, "g", iso(NOON_MS))[1])
     assert any(hole in line for line in restored(ledger, "g", iso(NOON_MS + 2 * MINUTE))[1])
+
+
+def damaged(log: SmallLog) -> None:
+    """The checksum of the last batch does not fit its bytes."""
+    log.batches[-1] = log.batches[-1][:-1] + bytes([log.batches[-1][-1] ^ 0xFF])
+
+
+def test_a_hole_is_said_by_all_that_tell_of_the_groups_in_it(
+    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """history, groups and whatif too, whose rows a rebalance in the hole is not among; not of a group elsewhere."""
+    log, other = SmallLog(0), SmallLog(1)
+    log.generation("g", 1, {"a": (0, 1)}, NOON_MS)
+    log.generation("g", 2, {"a": (0,), "b": (1,)}, NOON_MS + MINUTE)
+    damaged(log)
+    log.commit("g", 0, 3, NOON_MS + 2 * MINUTE)
+    other.generation("h", 1, {"a": (0, 1)}, NOON_MS)
+    log.write(tmp_path / "logs")
+    ledger.night(other.write(tmp_path / "logs"))
+    hole = f"offsets 1 to 1 of {OFFSETS}-0 are CORRUPT"
+    setting = ("--set", "session.timeout.ms=60000")
+    for words, is_said in (
+        (["history", "--group", "g"], True),
+        (["groups"], True),
+        (["whatif", "--group", "g", *setting], True),
+        (["history", "--group", "h"], False),
+        (["whatif", "--group", "h", *setting], False),
+    ):
+        cli.main([*words, "--warehouse", str(ledger.root), "--cluster-id", ledger.cluster_id])
+        assert (hole in capsys.readouterr().err) == is_said, words
+
+
+def test_a_hole_in_the_log_of_share_state_is_said(
+    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By describe and history, of share groups whose start offsets may be in it; of views without start offsets and
+    of times before it nothing is said."""
+    log, shares, elsewhere = SmallLog(0), SmallLog(0, share_group_state.TOPIC), SmallLog(1, share_group_state.TOPIC)
+    for group in ("s", "other"):
+        log.group_record(RecordType.SHARE_GROUP_METADATA, {"group_id": group}, {"epoch": 1}, NOON_MS)
+    shares.snapshot("s", NOON_MS, (), start_offset=10)
+    shares.snapshot("s", NOON_MS + MINUTE, (), start_offset=20, snapshot_epoch=1)
+    damaged(shares)
+    elsewhere.snapshot("other", NOON_MS, (), start_offset=5)
+    for each in (log, shares, elsewhere):
+        each.write(tmp_path / "logs")
+    ledger.night(tmp_path / "logs", partitions=(f"{share_group_state.TOPIC}=3",))
+    hole = f"offsets 1 to 1 of {share_group_state.TOPIC}-0 are CORRUPT"
+    missing = f"log partitions 2 of {share_group_state.TOPIC} are in no source"
+    offsets, remarks = described(ledger, "s")
+    assert ",10," in offsets and hole in offsets and any(hole in line for line in remarks)
+    assert any(missing in line for line in remarks)
+    assert not any(hole in line for line in described(ledger, "other")[1])
+    assert not any(share_group_state.TOPIC in line for line in described(ledger, "s", view=View.STATE)[1])
+    assert any("was read up to" in line for line in described(ledger, "s", at=LATER)[1])
+    for group, is_said in (("s", True), ("other", False)):
+        cli.main(["history", "--group", group, "--warehouse", str(ledger.root), "--cluster-id", ledger.cluster_id])
+        err = capsys.readouterr().err
+        assert (hole in err) == is_said and missing in err
+
+
+def test_share_groups_without_a_log_of_share_state(ledger: Ledger, tmp_path: Path) -> None:
+    """That none was captured is said: it looks as if they had read nothing."""
+    log = SmallLog(0)
+    log.group_record(RecordType.SHARE_GROUP_METADATA, {"group_id": "s"}, {"epoch": 1}, NOON_MS)
+    ledger.night(log.write(tmp_path / "logs"))
+    assert any(f"nothing of {share_group_state.TOPIC} was captured" in line for line in described(ledger, "s")[1])
 
 
 def iso(at_ms: int) -> str:
