@@ -15,6 +15,7 @@ A commit has at most one row, of the most significant kind:
 The coordinator accepts a plain commit in two cases only: from a member of the current generation or epoch, or, without
 a member id, while the group is empty (validateOffsetCommit of ClassicGroup, ConsumerGroup and StreamsGroup). So
 emptiness proves that no member wrote it. A transactional commit never needs a member id, so it is never called a reset.
+Rows of a dump do not tell which commits are transactional: what rests on that is LIKELY there.
 """
 
 from bisect import bisect_left, bisect_right
@@ -90,7 +91,7 @@ def find_anomalies(
     stays = stalled(commits, applied_by_partition(commits), settings) if stays is None else stays
     verdicts |= dict.fromkeys(stays, Verdict("STALLED", "REPEATED_COMMITS", GUESS))
     verdicts |= _skips(commits, settings)
-    verdicts |= dict.fromkeys(_rows(commits.change == REWIND), Verdict("REWIND", "OFFSET_WENT_BACK", CERTAIN))
+    verdicts |= _rewinds(commits)
     verdicts |= _resets(life, groups)
     if is_new is None:
         verdicts |= _set_once(commits, groups, life.whole_to)
@@ -312,6 +313,22 @@ def _anomaly(
 _NON_OWNER_METHODS: Final = frozenset({"OFFSET_WENT_BACK", "BEYOND_USUAL_RATE"})
 
 
+def _rewinds(commits: GroupCommits) -> dict[int, Verdict]:
+    """Commits of less than the one before. Where it is not known of one of the two whether a transaction that was
+    aborted had it, nothing may have gone back."""
+    rows = _rows(commits.change == REWIND)
+    found = dict.fromkeys(rows, Verdict("REWIND", "OFFSET_WENT_BACK", CERTAIN))
+    if not rows or not commits.may_be_transactional.any():
+        return found
+    is_doubtful = commits.may_be_transactional.copy()
+    applied, starts = applied_by_partition(commits)
+    has_earlier = np.ones(len(applied), np.bool_)
+    has_earlier[starts[:-1]] = False
+    later = np.flatnonzero(has_earlier)
+    is_doubtful[applied[later]] |= commits.may_be_transactional[applied[later - 1]]
+    return found | {row: found[row]._replace(confidence=LIKELY) for row in rows if is_doubtful[row]}
+
+
 def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
     """Plain commits while a group that had had members was empty. After a missing part of the log it may have members
     again."""
@@ -323,7 +340,7 @@ def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
         for begin, to in pairwise(starts.tolist()):
             if to - begin <= RESETS_MAX:
                 for row in (first + mine[begin:to]).tolist():
-                    is_sure = not life.has_gap(
+                    is_sure = not commits.may_be_transactional[row] and not life.has_gap(
                         groups.begin_at(int(commits.log_offset[row])), int(commits.log_offset[row])
                     )
                     confidence = CERTAIN if is_sure else LIKELY

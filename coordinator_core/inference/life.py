@@ -53,10 +53,15 @@ class GroupCommits:
     expire_at_ms: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     """When the offset expires according to its value, as brokers before 2.1 wrote it; NO_EXPIRY where the value has
     none. May be left out if no value has one."""
+    may_be_transactional: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """From rows of a dump that has neither transactions nor markers: a commit that counts as applied may have been
+    aborted. May be left out if there are none."""
 
     def __post_init__(self) -> None:
         if len(self.expire_at_ms) != len(self.log_offset):
             object.__setattr__(self, "expire_at_ms", np.full(len(self.log_offset), NO_EXPIRY, np.int64))
+        if len(self.may_be_transactional) != len(self.log_offset):
+            object.__setattr__(self, "may_be_transactional", np.zeros(len(self.log_offset), np.bool_))
 
     def __len__(self) -> int:
         return len(self.log_offset)

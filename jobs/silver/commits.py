@@ -128,6 +128,7 @@ def _commit_columns(rows: pa.Table) -> dict[str, Any]:
         "change": indices_in(rows["change"], CHANGES),
         "is_transactional": rows["is_transactional"].fill_null(False).to_numpy(),
         "expire_at_ms": _expiry_column(rows["expire_time"]),
+        "may_be_transactional": rows["is_transactional"].is_null().to_numpy(),
     }
     for name, other in APPLIED_AS_RECORDED.items():
         if np.array_equal(columns[name], columns[other]):

@@ -229,6 +229,38 @@ def test_a_dump_without_markers_cannot_tell_aborted_commits(ledger: Ledger, tmp_
     assert any("aborted transactions count as committed" in line for line in described(ledger, "g")[1])
 
 
+def odd_commits(ledger: Ledger) -> list[tuple[str, int | None, int, str]]:
+    """Kinds of odd commits, their offsets, and how sure they are."""
+    rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
+    return [(row["kind"], row["from_offset"], row["to_offset"], row["confidence"]) for row in rows]
+
+
+def test_what_may_have_been_aborted_makes_nothing_certain(tmp_path: Path) -> None:
+    """Rows of a dump show an aborted commit as one that counts: that an offset went back, or was reset, is LIKELY
+    there, in one night or two; segments know it."""
+    log = SmallLog()
+    log.generation("g", 1, {"a": (0,)}, NOON_MS)
+    log.generation("g", 2, {}, NOON_MS + 1)
+    log.commit("h", 0, 6, NOON_MS + MINUTE)
+    log.commit("h", 0, 777, NOON_MS + MINUTE, producer_id=7)
+    log.marker(NOON_MS + 2 * MINUTE, 7, is_commit=False)
+    first = log.write(tmp_path / "first")
+    log.commit("h", 0, 7, NOON_MS + 3 * MINUTE)
+    log.commit("h", 0, 5, NOON_MS + 4 * MINUTE)
+    log.commit("g", 0, 9, NOON_MS + 5 * MINUTE)
+    logs = log.write(tmp_path / "logs")
+    dumps = [str(write_json_lines(kafka_rows(it), tmp_path / f"{it.name}.json")) for it in (first, logs)]
+    at_once, by_night, segments = (Ledger(tmp_path / name) for name in ("at-once", "by-night", "segments"))
+    at_once.night(dumps=(dumps[1],))
+    for number, dump in enumerate(dumps, start=1):
+        by_night.night(dumps=(dump,), number=number)
+    segments.night(logs)
+    doubtful = [("REWIND", 777, 7, "LIKELY"), ("REWIND", 7, 5, "LIKELY"), ("EMPTY_GROUP_RESET", None, 9, "LIKELY")]
+    assert odd_commits(at_once) == odd_commits(by_night) == doubtful
+    certain = [("ABORTED", 6, 777, "CERTAIN"), ("REWIND", 7, 5, "CERTAIN"), ("EMPTY_GROUP_RESET", None, 9, "CERTAIN")]
+    assert odd_commits(segments) == certain
+
+
 def test_segments_say_what_is_of_a_transaction(ledger: Ledger, tmp_path: Path) -> None:
     """The same log as segments needs no such words, and gives what was committed."""
     log = SmallLog()
