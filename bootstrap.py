@@ -1,24 +1,24 @@
 """Set up what jobs need, once, and start one: spark-submit.sh runs this file with any Python from 3.11.
 
-Only the standard library, and of this project set_up.py alone: both run before the environment exists, in a checkout
-as in a wheel. set_up.py makes what is missing (a Python environment in .venv; Delta's jars and compiled kernels in
-.cache), and this file runs the job under the real spark-submit. The job's words reach it unchanged, and its exit code
-comes back: 0 done, 1 failed, 2 wrong arguments or something that must be installed first, 3 done but something was
-quarantined or is missing.
+Uses only the standard library and set_up.py, since both run before the environment exists, in a checkout as in a wheel.
+set_up.py creates what is missing (a Python environment in .venv; Delta's jars and compiled kernels in .cache), and this
+file runs the job under the real spark-submit. The job's arguments are passed unchanged, and its exit code is returned:
+0 done, 1 failed, 2 wrong arguments or something that must be installed first, 3 done but something was quarantined or
+is missing.
 
-Spark's options come before the job's name. Two of them belong to this file: --dry-run prints what would be submitted;
---home PATH names the folder in which the machines of a cluster have this project (in an image, on a shared disk).
-Without it they are sent the environment and the code.
+Spark's options come before the job's name. Two options belong to this file: --dry-run prints what would be submitted;
+--home PATH names the folder with this project on the machines of a cluster (in an image, on a shared disk). Without it
+the environment and the code are sent to them.
 
-The job is the parent of spark-submit, as in the pyspark shell (PYSPARK_SUBMIT_ARGS): spark-submit itself would give it
-no standard input and write its stderr to its stdout. Only --deploy-mode cluster runs spark-submit directly.
+The job is the parent process of spark-submit, as in the pyspark shell (PYSPARK_SUBMIT_ARGS): otherwise spark-submit
+would give it no standard input and write its stderr to stdout. Only --deploy-mode cluster runs spark-submit directly.
 """
 
 import sys
 
 
 def _show_error(kind: type[BaseException], error: BaseException, trace: "TracebackType | None") -> None:
-    """Ctrl-C while modules are loaded is one line, too."""
+    """Ctrl-C during imports prints one line, too."""
     if kind is KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
     else:
@@ -40,7 +40,7 @@ from types import TracebackType
 from typing import Final, NoReturn
 
 if __name__ == "__main__":
-    # -I leaves this folder out. It comes last: a wheel has other modules in it, and none may hide one of Python's
+    # -I excludes this folder. It comes last, since a wheel has other modules in it, and none may shadow one of Python's
     sys.path.append(str(Path(__file__).absolute().parent))
 
 from set_up import (
@@ -62,19 +62,19 @@ from set_up import (
 
 INTERRUPTED: Final = 130
 PARSED: Final = 64
-"""Exit code of a job that only reads its arguments (GROUPLEDGER_PARSE_ONLY), where they are right."""
+"""Exit code of a job that only parses its arguments (GROUPLEDGER_PARSE_ONLY), if they are valid."""
 
 SET_UP: Final = "--set-up"
 ANSWERED_BY_THE_JOB: Final = frozenset({"-h", "--help", "--version"})
 WITHOUT_VALUE: Final = frozenset({"--verbose", "-v", "--supervise"})
 """Spark's options that take no value."""
 JAVA_RENEWS_ARCHIVE: Final = 19
-"""From this version a JVM makes its archive of loaded classes where there is none that fits."""
+"""From this version on, a JVM creates its class archive (CDS) itself if none fits."""
 
 
 @dataclass
 class SparkOptions:
-    """The options before the job's name, and where they put driver and executors."""
+    """The options before the job's name, and where they place driver and executors."""
 
     words: list[str] = field(default_factory=list)
     master: str = ""
@@ -89,7 +89,7 @@ class SparkOptions:
         return self.master in ("", "local") or self.master.startswith("local[")
 
     def add(self, option: str, value: str, given: Iterable[str]) -> None:
-        """An option with its value, as it was given: in one word or two."""
+        """Add an option with its value; `given`: as one or two arguments."""
         if option == "--home":
             self.home = value.removesuffix("/")
         elif option == "--properties-file":
@@ -99,7 +99,7 @@ class SparkOptions:
             self._note(option, value)
 
     def _add_properties(self, path: Path) -> None:
-        """A properties file of the user adds to ours, where spark-submit would take the last one alone."""
+        """Merge the user's properties file with ours, since spark-submit would use only the last one."""
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -144,18 +144,18 @@ def split_words(words: Sequence[str]) -> tuple[SparkOptions, list[str]]:
 
 @dataclass(frozen=True)
 class Submission:
-    """What spark-submit is started with."""
+    """How spark-submit is started."""
 
     words: list[str]
     application: str
     environment: dict[str, str]
 
     def command(self, places: Places, job: Sequence[str]) -> list[str]:
-        """The words of spark-submit itself."""
+        """The command line of spark-submit itself."""
         return [str(places.spark_home / "bin" / "spark-submit"), *self.words, self.application, *job]
 
     def printed(self, places: Places, job: Sequence[str]) -> str:
-        """The same for people: an option a line, as a shell reads it."""
+        """The command line for people: one option per line, quoted for a shell."""
         names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
         lines = [" ".join(f"{name}={shlex.quote(self.environment[name])}" for name in names)]
         lines.append(shlex.quote(self.command(places, job)[0]))
@@ -169,7 +169,7 @@ class Submission:
 def submission(
     places: Places, options: SparkOptions, job: Sequence[str], base: Mapping[str, str], java: Java
 ) -> Submission:
-    """What Spark is given for a job: our settings first, the user's last, so that they win."""
+    """The submission of a job: our settings first, the user's last, so that they take precedence."""
     is_cluster_mode = options.deploy_mode == "cluster"
     python, driver_python, application, jars = places.python, places.python, str(places.entry), str(places.jars)
     settings: list[str] = []
@@ -194,11 +194,11 @@ def submission(
             settings += _cluster_variables("spark.yarn.appMasterEnv.")
             settings += _cluster_variables("spark.kubernetes.driverEnv.")
     else:
-        # Python workers run on the driver's machine: their parent process may start before Spark is up
+        # Python workers run on the driver's machine: their parent process can start before Spark
         ahead = {"GROUPLEDGER_WORKERS_AHEAD": "true"}
-    # queries run for longer than a night's JVM does: they get the compiler that takes its time
+    # queries run longer than a night's JVM: they keep the optimizing JIT compiler
     thorough = ["--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC"] if job[:1] == ["sql"] else []
-    # where the driver runs in the cluster, the JVM here only hands it over
+    # if the driver runs in the cluster, the JVM here only submits it
     jvm = [logging_option(places), *([] if is_cluster_mode else class_archive_options(places, java, base))]
     words = [
         *("--properties-file", str(places.defaults)),
@@ -219,7 +219,7 @@ def submission(
 
 
 def _cluster_variables(prefix: str) -> list[str]:
-    """Where the machines of a cluster find the code, and its kernels, in the archive that they were sent."""
+    """Environment variables for the code and kernels in the archive that the machines of a cluster get."""
     return [
         *("--conf", f"{prefix}PYTHONPATH=./groupledger"),
         *("--conf", f"{prefix}NUMBA_CACHE_LOCATOR_CLASSES=InTreeCacheLocator"),
@@ -227,15 +227,15 @@ def _cluster_variables(prefix: str) -> list[str]:
 
 
 def logging_option(places: Places) -> str:
-    """How a JVM logs. log4j reads a URL: a space in a path would end it."""
+    """The JVM's logging option. log4j expects a URL: a space in a path would end it."""
     return f"-Dlog4j2.configurationFile={(places.root / 'conf' / 'log4j2.properties').as_uri()}"
 
 
 def class_archive_options(places: Places, java: Java, environment: Mapping[str, str]) -> list[str]:
-    """Where the driver's JVM keeps Spark's classes as it has read and verified them.
+    """JVM options for a class archive (CDS) with Spark's loaded and verified classes.
 
-    The first JVM writes that archive at its end, after its job; later ones map it and start with half the work. It
-    fits one Java and one Spark. Without one that JVM works as well.
+    The first JVM writes the archive when it ends; later ones map it and start with half the work. An archive fits one
+    Java and one Spark. The JVM works without one as well.
     """
     # for the JVM a colon separates two archives
     if not os.access(places.cache, os.W_OK) or ":" in str(places.cache):
@@ -253,15 +253,15 @@ def class_archive_options(places: Places, java: Java, environment: Mapping[str, 
     for other in places.cache.glob("classes-*.jsa"):
         if other != archive:
             other.unlink(missing_ok=True)
-    # the JVM writes to the job's stdout which classes an archive cannot have, and which archive does not fit
+    # otherwise the JVM writes to the job's stdout which classes cannot be archived, and which archive does not fit
     return [*options, "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def _can_archive_classes(places: Places, java: Java, environment: Mapping[str, str]) -> bool:
-    """Does a JVM start at all that is to write an archive of its classes?
+    """Can a JVM that shall write a class archive start at all?
 
-    Before Java 19 it ends at once where it has no archive of Java's own classes to add to: cut-down runtimes come
-    without one, and options of the user's may turn it off (-Xshare:off) or name another one.
+    Before Java 19 it exits at once without an archive of Java's own classes to extend: minimal runtimes have none, and
+    the user's options may disable it (-Xshare:off) or name another one.
     """
     trial = places.cache / f"trial-{os.getpid()}.jsa"
     quiet = subprocess.DEVNULL
@@ -276,7 +276,7 @@ def _can_archive_classes(places: Places, java: Java, environment: Mapping[str, s
 
 
 def _is_whole(archive: Path) -> bool:
-    """A JVM writes the first bytes of an archive last."""
+    """Is the archive complete? A JVM writes its first bytes last."""
     try:
         with archive.open("rb") as file:
             return any(file.read(4))
@@ -285,10 +285,10 @@ def _is_whole(archive: Path) -> bool:
 
 
 def bootstrap(words: Sequence[str], root: Path, environment: Mapping[str, str]) -> int:
-    """Set up what is missing and become the job; the exit code where there is none to run."""
+    """Set up what is missing and become the job. Returns an exit code where there is no job to run."""
     places = find_places(root, environment)
     if environment.get("_GROUPLEDGER_COMPLETE"):
-        # the user pressed a key, and the shell asks what may follow: that waits for no set-up
+        # shell completion waits for the answer, so no set-up
         return become([places.python, str(places.entry)], environment) if os.access(places.python, os.X_OK) else FAILED
     if words[:1] == [SET_UP]:
         return only_set_up(places, words[1:], environment)
@@ -303,7 +303,7 @@ def bootstrap(words: Sequence[str], root: Path, environment: Mapping[str, str]) 
     set_up(places, own)
     submit = submission(places, options, job, own, java)
     if options.is_dry_run:
-        # paths may have bytes that are no text
+        # paths may contain bytes that are not text
         sys.stdout.buffer.write(os.fsencode(submit.printed(places, job)) + b"\n")
         return 0
     if options.deploy_mode == "cluster":
@@ -313,7 +313,9 @@ def bootstrap(words: Sequence[str], root: Path, environment: Mapping[str, str]) 
 
 
 def only_set_up(places: Places, words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """For images (`--set-up run`) and the Makefile (`--set-up dev`, for tests too): all that jobs need, and no job."""
+    """Set up everything that jobs need, without a job: for images (`--set-up run`) and the Makefile (`--set-up dev`,
+    also for tests).
+    """
     kind = words[0] if words else RUN
     if len(words) > 1 or kind not in LOCKS:
         raise BootstrapError(WRONG, f"{SET_UP} takes run or dev, not: {shlex.join(words)}")
@@ -325,20 +327,20 @@ def only_set_up(places: Places, words: Sequence[str], environment: Mapping[str, 
 
 
 def parsed(places: Places, job: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Let the job read its arguments alone: wrong ones and --help are answered before a JVM starts."""
+    """Let the job parse its arguments only: errors and --help are answered before a JVM starts."""
     command = [places.python, str(places.entry), *job]
     code = subprocess.run(command, env={**environment, "GROUPLEDGER_PARSE_ONLY": "1"}, check=False).returncode
     return code if code >= 0 else 128 - code
 
 
 def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Run a command in the place of this process: signals and the exit code are its own."""
+    """Replace this process by a command, which gets its signals and determines the exit code."""
     sys.stdout.flush()
     os.execvpe(command[0], list(command), environment)
 
 
 def main() -> int:
-    """Exit code of spark-submit.sh."""
+    """Returns the exit code of spark-submit.sh."""
     try:
         return bootstrap(sys.argv[1:], Path(__file__).absolute().parent, dict(os.environ))
     except BootstrapError as error:

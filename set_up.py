@@ -1,8 +1,8 @@
-"""What jobs need, made once where it is missing: for bootstrap.py, which starts them, and for `--set-up`.
+"""Set-up of what jobs need, once where it is missing: called by bootstrap.py before a job, and for `--set-up`.
 
-Only the standard library, as in bootstrap.py: it runs before the environment exists, in a checkout as in a wheel. It
-makes a Python environment in .venv, Delta's jars and compiled kernels in .cache, and the archives for the machines of
-a cluster. Java it looks for, and does not install.
+Uses only the standard library, like bootstrap.py, since it runs before the environment exists, in a checkout as in a
+wheel. It creates a Python environment in .venv, Delta's jars and compiled kernels in .cache, and archives for the
+machines of a cluster. It looks for Java, but does not install it.
 """
 
 import fcntl
@@ -23,14 +23,15 @@ from typing import Final
 
 FAILED: Final = 1
 WRONG: Final = 2
-"""Wrong arguments, or something that must be installed first."""
+"""Exit code: wrong arguments, or something that must be installed first."""
 RUN: Final = "run"
 DEV: Final = "dev"
 LOCKS: Final = {RUN: ("requirements.txt",), DEV: ("requirements.txt", "requirements-dev.txt")}
-"""The lock files of an environment for jobs, and of one for tests too; the last one names the others."""
+"""The lock files of an environment for jobs, and of one for tests too; the last file refers to the others."""
 PYTHONS: Final = ("python3.11", "python3.12", "python3.13", "python3", "python")
 KERNEL_PACKAGES: Final = ("coordinator_core", "jobs/delta/parquet")
-"""numba checks the file of a kernel, not the files of what it calls: all of them are the key of what it compiled."""
+"""numba checks the file of a kernel, but not the files of functions that it calls: so the cache key covers these
+packages."""
 PACKED_FOLDERS: Final = ("schemas", "coordinator_core", "jobs", "conf")
 LOG_LINES_SHOWN: Final = 15
 JAVA_MIN: Final = 17
@@ -45,7 +46,7 @@ INSTALL_PYTHON: Final = (
 
 
 class BootstrapError(Exception):
-    """One line for the user: what is wrong and what to do. With the exit code."""
+    """An error of one line, with the remedy, and an exit code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -53,22 +54,23 @@ class BootstrapError(Exception):
 
 
 def say(text: str) -> None:
-    """A line on stderr: stdout belongs to the job."""
+    """Print a line on stderr: stdout belongs to the job."""
     print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
 class Places:
-    """The folders of a checkout, or of an installed wheel."""
+    """The folders of a checkout or an installed wheel."""
 
     root: Path
-    """Has bootstrap.py, this file, conf/ and the folders of code."""
+    """Contains bootstrap.py, this file, conf/ and the code."""
     cache: Path
-    """Where what is made once is kept."""
+    """Where set-up keeps its results."""
     python: str
-    """Runs the jobs."""
+    """The Python that runs jobs."""
     is_installed: bool
-    """A wheel has the folders inside its one package, `groupledger`, and uses the environment that it is in."""
+    """In a wheel the folders are inside the package `groupledger`, and its environment is the one that it is
+    installed in."""
 
     @property
     def imports(self) -> Path:
@@ -77,17 +79,17 @@ class Places:
 
     @property
     def package(self) -> str:
-        """The prefix of `jobs` in the names of modules."""
+        """Prefix of `jobs` in module names."""
         return f"{self.root.name}." if self.is_installed else ""
 
     @property
     def venv(self) -> Path:
-        """The environment of a checkout."""
+        """The virtual environment of a checkout."""
         return self.root / ".venv"
 
     @property
     def jars(self) -> Path:
-        """Delta's jars."""
+        """Folder of Delta's jars."""
         return self.cache / "jars"
 
     @property
@@ -97,17 +99,17 @@ class Places:
 
     @property
     def entry(self) -> Path:
-        """What Spark runs, with a job and its options."""
+        """The file that Spark runs, with a job and its options."""
         return self.root / "jobs" / "__main__.py"
 
     @cached_property
     def kernels(self) -> Path:
-        """What numba compiled of this version of the code."""
+        """Folder of numba's cache for this version of the code."""
         return self.cache / "numba" / checksum(files_below(self.root, KERNEL_PACKAGES, "*.py"))
 
     @cached_property
     def spark_home(self) -> Path:
-        """Spark, as the environment has it."""
+        """The folder of pyspark in the environment."""
         if not self.is_installed:
             return next(self.venv.glob("lib/python3.*/site-packages/pyspark"), self.venv / "pyspark")
         code = 'from importlib.util import find_spec; print(find_spec("pyspark").submodule_search_locations[0])'
@@ -118,7 +120,7 @@ class Places:
 
 
 def find_places(root: Path, environment: Mapping[str, str]) -> Places:
-    """The folders of the project in `root`. Raises BootstrapError for a wheel that is not started by its command."""
+    """The folders of the project in `root`. Raises BootstrapError for a wheel that was not started by its command."""
     own_cache = environment.get("GROUPLEDGER_CACHE")
     if not (root / "__init__.py").is_file():
         return Places(root, Path(own_cache or root / ".cache").absolute(), str(root / ".venv/bin/python"), False)
@@ -129,13 +131,13 @@ def find_places(root: Path, environment: Mapping[str, str]) -> Places:
 
 
 def files_below(root: Path, folders: Iterable[str], pattern: str = "*") -> list[Path]:
-    """Files of the code in one order on all machines, without what Python compiled."""
+    """Files of the code, in the same order on all machines, without compiled Python files."""
     found = (path for folder in folders for path in (root / folder).rglob(pattern))
     return sorted(path for path in found if path.suffix != ".pyc" and path.is_file())
 
 
 def checksum(files: Iterable[Path]) -> str:
-    """A name for the contents of files."""
+    """A digest of the contents of files."""
     crc, size = 0, 0
     for path in files:
         data = path.read_bytes()
@@ -144,14 +146,17 @@ def checksum(files: Iterable[Path]) -> str:
 
 
 INTERRUPTED: Final = (-signal.SIGINT, 128 + signal.SIGINT)
-"""Exit codes of a command that Ctrl-C has ended: as the system tells it, and as shells and Java do."""
+"""Exit codes after Ctrl-C: from the system, and from shells and Java."""
 
 
 def run_logged(
     command: Sequence[str | Path], log: Path, failure: str, environment: Mapping[str, str], cwd: Path | None = None
 ) -> None:
-    """Run a command with its output in a file. Raises BootstrapError, after the last lines of the file, if it fails;
-    KeyboardInterrupt where Ctrl-C has ended it: that says what there is to say."""
+    """Run a command with its output in a file.
+
+    On failure, prints the last lines of the file and raises BootstrapError; after Ctrl-C raises KeyboardInterrupt,
+    without a message.
+    """
     with log.open("wb") as file:
         try:
             done = subprocess.run(
@@ -175,12 +180,13 @@ def run_logged(
 
 
 _locks: list[int] = []
-"""Locks of this process. Its commands hold them too: if it is killed, nobody else sets up what they still write."""
+"""Locks of this process. Commands inherit them: if this process is killed, nobody else sets up what they still
+write."""
 
 
 @contextmanager
 def locked(cache: Path) -> Iterator[None]:
-    """One set-up at a time; who waited finds the work done."""
+    """One set-up at a time; a process that waited finds it complete."""
     lock = None
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -201,13 +207,13 @@ def locked(cache: Path) -> Iterator[None]:
 
 
 def is_environment_ready(places: Places, kind: str) -> bool:
-    """Was the environment made from these lock files, and does its Python run?"""
+    """Was the environment made from the current lock files, and does its Python run?"""
     stamp = _stamp(places, kind)
     return stamp.is_file() and stamp.read_text() == _lock_checksum(places, kind) and _runs(places.python, "")
 
 
 def make_environment(places: Places, kind: str, environment: Mapping[str, str]) -> None:
-    """Make .venv, or bring it up to its lock."""
+    """Create .venv, or update it to its lock."""
     log = places.cache / "pip.log"
     if _runs(places.python, "import pip"):
         say("Bringing the Python environment in .venv up to its lock ...")
@@ -229,7 +235,8 @@ def make_environment(places: Places, kind: str, environment: Mapping[str, str]) 
 
 
 def _installed_by_uv(places: Places, lock: Path, log: Path, environment: Mapping[str, str]) -> bool:
-    """Did uv install the packages? It ignores pip's settings (a mirror, a proxy): where pip has some, pip installs."""
+    """Install the packages with uv. Returns False where uv does not exist or fails, and where pip has settings (a
+    mirror, a proxy), which uv ignores: pip installs then."""
     uv = shutil.which("uv", path=environment.get("PATH"))
     if uv is None:
         return False
@@ -257,7 +264,7 @@ def _runs(python: str, code: str) -> bool:
 
 
 def _printed(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str | None:
-    """What a command prints; None where it fails, or cannot be run."""
+    """Output of a command; None where it fails or does not exist."""
     null, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:
         done = subprocess.run(command, stdout=pipe, stderr=null, env=environment, errors="replace", check=False)
@@ -267,7 +274,7 @@ def _printed(command: Sequence[str], environment: Mapping[str, str] | None = Non
 
 
 def find_python(environment: Mapping[str, str]) -> str:
-    """A Python that can make the environment: 3.11 or newer, with venv and pip."""
+    """A Python that can create the environment: 3.11 or newer, with venv and pip."""
     own = environment.get("GROUPLEDGER_PYTHON")
     for candidate in (own,) if own else PYTHONS:
         found = shutil.which(candidate, path=environment.get("PATH"))
@@ -286,17 +293,20 @@ class Java:
 
     path: str
     modules: str
-    """What `java --list-modules` prints: NAME@VERSION in each line."""
+    """Output of `java --list-modules`: a line NAME@VERSION for each module."""
 
     @property
     def version(self) -> int:
-        """Its major version; 8 and older do not list their modules."""
+        """The major version; 8 and older cannot list modules."""
         found = re.search(r"^java\.base@(\d+)", self.modules, re.MULTILINE)
         return int(found[1]) if found else 8
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """Java 17 or newer, with the incubator's vector module, which Spark 4.2 loads. Else raises BootstrapError."""
+    """Java 17 or newer, with the incubator's vector module, which Spark 4.2 loads.
+
+    Raises BootstrapError if there is none.
+    """
     home = environment.get("JAVA_HOME")
     path = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH"))
     if path is None:
@@ -325,15 +335,15 @@ def delta_version(places: Places) -> str:
 
 
 def have_jars(places: Places) -> bool:
-    """Are Delta's jars there, in the version of the settings?"""
+    """Do Delta's jars exist in the version of the settings?"""
     return any(places.jars.glob(f"io.delta_*-{delta_version(places)}.jar"))
 
 
 def fetch_jars(places: Places, environment: Mapping[str, str]) -> None:
-    """Let Spark resolve Delta's jars from Maven, and keep them: later starts neither ask nor wait for it."""
+    """Let Spark resolve Delta's jars from Maven, and keep them, so that later starts need no resolution."""
     say("Fetching Delta's jars (once) ...")
     log, version = places.cache / "ivy.log", delta_version(places)
-    # an empty Python file as the application: all that Spark does is to resolve the packages of spark-defaults.conf
+    # with an empty Python file as the application, Spark only resolves the packages of spark-defaults.conf
     submit = (places.spark_home / "bin" / "spark-submit", "--properties-file", places.defaults)
     own_python = {"PYSPARK_PYTHON": places.python, "PYSPARK_DRIVER_PYTHON": places.python}
     run_logged(
@@ -346,7 +356,7 @@ def fetch_jars(places: Places, environment: Mapping[str, str]) -> None:
     found = sorted(Path(folder[1]).glob(f"io.delta_*-{version}.jar")) if folder else []
     if not found:
         raise BootstrapError(FAILED, f"Maven gave no jars of Delta {version}; its whole output is in {log}")
-    # a folder of all the jars, or none
+    # the folder appears with all jars or not at all
     made = places.jars.with_name("part-jars")
     for old in (made, places.jars):
         shutil.rmtree(old, ignore_errors=True)
@@ -357,14 +367,14 @@ def fetch_jars(places: Places, environment: Mapping[str, str]) -> None:
 
 
 def have_kernels(places: Places) -> bool:
-    """Did numba compile the kernels of this version of the code?"""
+    """Are the kernels of this version of the code compiled?"""
     return (places.kernels / ".compiled").is_file()
 
 
 def compile_kernels(places: Places, environment: Mapping[str, str]) -> None:
     """Let numba compile the kernels, so that no job waits for it."""
     say("Compiling the kernels (once, half a minute) ...")
-    for old in (places.kernels.parent, places.cache / "classes"):  # the latter is of releases before this file
+    for old in (places.kernels.parent, places.cache / "classes"):  # the latter is from releases before this file
         shutil.rmtree(old, ignore_errors=True)
     places.kernels.mkdir(parents=True)
     compiling = [places.python, "-m", f"{places.package}jobs.operations.compile_kernels"]
@@ -374,7 +384,7 @@ def compile_kernels(places: Places, environment: Mapping[str, str]) -> None:
 
 
 def set_up(places: Places, environment: Mapping[str, str]) -> None:
-    """Fetch the jars and compile the kernels, both at a time, where they are missing."""
+    """Fetch the jars and compile the kernels in parallel, where they are missing."""
     steps = ((have_jars, fetch_jars), (have_kernels, compile_kernels))
     if not all(is_done(places) for is_done, _ in steps):
         with locked(places.cache), ThreadPoolExecutor() as pool:
@@ -383,9 +393,10 @@ def set_up(places: Places, environment: Mapping[str, str]) -> None:
 
 
 def packed(places: Places, environment: Mapping[str, str]) -> str:
-    """What machines of a cluster need besides Spark, as archives which Spark unpacks in each worker's folder.
+    """Archives with everything that machines of a cluster need besides Spark; Spark unpacks them in each worker's
+    folder.
 
-    The packages are packed once a lock, the code with its compiled kernels once a version of the code.
+    The packages are packed once per lock, the code with its compiled kernels once per version of the code.
     """
     if places.is_installed:
         raise BootstrapError(
@@ -407,7 +418,7 @@ def packed(places: Places, environment: Mapping[str, str]) -> str:
 
 
 def ready_environment(places: Places, kind: str, environment: Mapping[str, str]) -> None:
-    """The environment of a checkout, made once a lock."""
+    """Make the environment of a checkout, once per lock."""
     if not is_environment_ready(places, kind):
         with locked(places.cache):
             if not is_environment_ready(places, kind):
@@ -415,7 +426,7 @@ def ready_environment(places: Places, kind: str, environment: Mapping[str, str])
 
 
 def job_environment(places: Places, environment: Mapping[str, str]) -> dict[str, str]:
-    """What set-up and jobs find in their environment. Another Spark on this machine has no say in it."""
+    """The environment variables of set-up and jobs, without those of another Spark on this machine."""
     own = {name: value for name, value in environment.items() if name != "SPARK_CONF_DIR"}
     before = own.get("PYTHONPATH")
     return own | {

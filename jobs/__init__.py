@@ -1,6 +1,6 @@
-"""The only Spark: read, select, hand to the core, select, write."""
+"""The jobs, and the only use of Spark: read, select, pass to the core, select, write."""
 
 __version__ = "0.1.0"
 
 PACKAGE = __name__
-"""Its name: `groupledger.jobs` in a wheel."""
+"""Name of this package: `groupledger.jobs` in a wheel."""

@@ -4,10 +4,10 @@ import sys
 
 
 def _show_error(kind: type[BaseException], error: BaseException, trace: "TracebackType | None") -> None:
-    """Ctrl-C while the command line is loaded, which takes a second, is one line, too."""
+    """Ctrl-C during the imports of the command line, which take a second, prints one line, too."""
     if kind is not KeyboardInterrupt:
         sys.__excepthook__(kind, error, trace)
-    elif not os.environ.get("GROUPLEDGER_PARSE_ONLY"):  # bootstrap.py, which waits for this process, says it itself
+    elif not os.environ.get("GROUPLEDGER_PARSE_ONLY"):  # bootstrap.py, which waits for this process, prints it
         sys.stderr.write("interrupted\n")
 
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 if not __package__:
-    # Run by its path, Python puts this folder first: its modules (sql, settings ...) are no top-level modules.
+    # If run by path, Python puts this folder first: its modules (sql, settings ...) must not be top-level modules.
     _root = Path(__file__).resolve().parent.parent
     sys.path[0] = str(_root.parent if (_root / "__init__.py").is_file() else _root)
 

@@ -1,10 +1,10 @@
-"""What options of the command line choose from, as kept apart from what the jobs load: --help needs none of that."""
+"""Choices of command-line options, in a module without imports of the jobs, since --help needs none of them."""
 
 from enum import StrEnum
 
 
 class Format(StrEnum):
-    """How rows are printed."""
+    """Output format of rows."""
 
     TABLE = "table"
     JSON = "json"
@@ -20,7 +20,7 @@ class View(StrEnum):
 
 
 class Tool(StrEnum):
-    """The tool of Kafka whose output describe gives."""
+    """The Kafka tool whose output describe reproduces."""
 
     CONSUMER = "consumer"
     SHARE = "share"
@@ -32,7 +32,7 @@ class Listing(StrEnum):
 
     ARCHIVED = "archived"
     WITHOUT_COPY = "without-copy"
-    """Archived in groups that have a dead letter topic, and not copied there."""
+    """Archived in groups that have a dead-letter topic, but not copied there."""
     REDELIVERIES = "redeliveries"
     REBALANCES = "rebalances"
     COMMITS = "commits"
@@ -40,38 +40,38 @@ class Listing(StrEnum):
 
 
 class DumpFormat(StrEnum):
-    """What a dump is."""
+    """The format of a dump."""
 
     AUTO = "auto"
-    """Recognised by what the files hold."""
+    """Detected from the files."""
     PARQUET = "parquet"
     DELTA = "delta"
     JSON = "json"
-    """Lines: rows with key and value in base64 or hex, or what the console consumer's formatters print."""
+    """Lines: rows with key and value in base64 or hex, or output of the console consumer's formatters."""
     DUMP_LOG = "dump-log"
     """The output of kafka-dump-log."""
 
 
 class SummaryFormat(StrEnum):
-    """How a job that makes tables tells what it did."""
+    """Output format of a job that writes tables."""
 
     TABLE = "table"
     """For people, on stderr."""
     JSON = "json"
-    """That, and one object on stdout."""
+    """As TABLE, and one object on stdout."""
 
 
 class Engine(StrEnum):
-    """Who answers a statement of sql."""
+    """The engine for statements of sql."""
 
     AUTO = "auto"
-    """DuckDB what means the same to both, Spark all else."""
+    """DuckDB for what means the same to both, Spark for everything else."""
     DUCKDB = "duckdb"
     SPARK = "spark"
 
 
 class Shell(StrEnum):
-    """A shell that completes words."""
+    """A shell with completion."""
 
     BASH = "bash"
     ZSH = "zsh"

@@ -10,13 +10,13 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class JobError(Exception):
-    """The job cannot be done. The text says what is wrong and, where there is one, the remedy."""
+    """The job cannot be done. The message says what is wrong and, if there is one, the remedy."""
 
     exit_code: ClassVar[int] = 1
 
 
 class SettingsError(JobError):
-    """A setting is unknown, or its value is not allowed. Names the setting and where it was found."""
+    """A setting is unknown or has an invalid value. Names the setting and where it was found."""
 
     exit_code: ClassVar[int] = 2
 
@@ -28,15 +28,15 @@ class ArgumentError(JobError):
 
 
 class ClientPropertiesError(SettingsError):
-    """A Java client's .properties file cannot be used. Names the file, the line and the key, never the value."""
+    """A Java client's .properties file cannot be used. Names the file, line and key, never the value."""
 
 
 class SourceError(JobError):
-    """A source of logs cannot be read: no such folder, nothing in it, no right to read it."""
+    """A source of logs cannot be read: the folder does not exist, is empty, or is not readable."""
 
 
 class BrokerError(SourceError):
-    """A Kafka cluster cannot be reached, or refuses what is asked. `code` tells the kinds apart."""
+    """A Kafka cluster cannot be reached, or denies a request. `code` distinguishes the cases."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
@@ -55,11 +55,11 @@ class WarehouseError(JobError):
 
 
 NO_SPACE: Final = re.compile(r"no space left on device|os error 28\b|disk quota exceeded|os error 122\b", re.IGNORECASE)
-"""As the C library, Java, Arrow and delta-rs say it."""
+"""Messages of the C library, Java, Arrow and delta-rs."""
 
 
 def is_no_space(error: BaseException) -> bool:
-    """Does an error, or one that it came of, say that a disk or a quota is full?"""
+    """Does an error, or one of its causes, mean that a disk or quota is full?"""
     seen: BaseException | None = error
     while seen is not None:
         if getattr(seen, "errno", None) in FULL or NO_SPACE.search(str(seen)):
@@ -69,8 +69,9 @@ def is_no_space(error: BaseException) -> bool:
 
 
 def no_space_text(error: BaseException, one_line: str) -> str:
-    """One line of a full disk, of an error that came through Spark or from it: a task names the table and the folder, a
-    JVM neither."""
+    """The message for a full disk, for errors in or through Spark: the error of a task names the table and folder, that
+    of a JVM names neither.
+    """
     _, named, rest = str(error).partition(NoSpaceLeft.BEGIN)
     if named:
         return named + rest.splitlines()[0]
@@ -79,7 +80,7 @@ def no_space_text(error: BaseException, one_line: str) -> str:
 
 @contextmanager
 def writing(what: str, folder: str) -> Iterator[None]:
-    """What is written here, and where: a full disk is one line that names both. Raises WarehouseError."""
+    """Context for writing `what` into `folder`: a full disk becomes one line that names both. Raises WarehouseError."""
     try:
         yield
     except NoSpaceLeft:
@@ -91,7 +92,7 @@ def writing(what: str, folder: str) -> Iterator[None]:
 
 
 class NoSpaceLeft(WarehouseError):
-    """A disk or a quota is full. Names what was to be written, and the folder."""
+    """A disk or quota is full. Names what was to be written, and the folder."""
 
     BEGIN: ClassVar[str] = "no space left on device: cannot write"
 
@@ -104,57 +105,57 @@ class NoSpaceLeft(WarehouseError):
 
 
 class TokenError(JobError):
-    """No token could be had from the identity provider or the file. Holds neither token nor secret."""
+    """The identity provider or the file gave no token. Contains no token or secret."""
 
 
 class NotSubmittedError(JobError):
-    """Spark runs without the settings which the jobs need."""
+    """Spark was started without the settings that the jobs need."""
 
 
 class StreamFailed(JobError):
-    """A continuous capture cannot go on."""
+    """A continuous capture cannot continue."""
 
 
 class SimulateError(JobError):
-    """The simulation cannot be made."""
+    """The simulation cannot run."""
 
 
 class ScenarioFileError(SimulateError):
-    """The scenario file cannot be read, or is none: names the file, the key and what to do. Nothing was written."""
+    """The scenario file is unreadable or invalid: names the file, the key and the remedy. Nothing was written."""
 
     exit_code: ClassVar[int] = 2
 
 
 class KafkaVersionError(SimulateError):
-    """The rules of this release are not known. Nothing was written."""
+    """The rules of this Kafka release are not known. Nothing was written."""
 
     exit_code: ClassVar[int] = 2
 
 
 class ExportError(JobError):
-    """The export cannot be made."""
+    """The export cannot run."""
 
 
 class CaptureConflict(WarehouseError):
-    """Another capture of the cluster committed meanwhile. Nothing was doubled and nothing is lost: try again."""
+    """Another capture of the cluster committed meanwhile. Nothing is duplicated or lost: try again."""
 
     def __init__(self) -> None:
         super().__init__("another capture of this cluster ran at the same time: run this one again")
 
 
 class SqlError(JobError):
-    """The query cannot be run; the text is Spark's own, in one line."""
+    """The query failed; the message is Spark's own, in one line."""
 
 
 class WhatIfJobError(JobError):
-    """What was asked cannot be answered."""
+    """The question cannot be answered from this ledger."""
 
 
 class WhatIfArgumentError(WhatIfJobError):
-    """What was asked can never be answered."""
+    """The question can never be answered."""
 
     exit_code = 2
 
 
 class NoSuchGroupError(JobError):
-    """Groups that were asked for by name are not there at that time."""
+    """Groups that were requested by name do not exist at that time."""

@@ -1,7 +1,7 @@
-"""Faults on purpose, for `make faults`: a job that kills itself at a named point, as kill -9 would.
+"""Fault injection for `make faults`: a job kills itself at a named point, like kill -9.
 
-Points are the commits of tables, as `before silver.topics`, `after state.runs`, `before swap of bronze.record_batches`.
-Nothing happens unless the environment asks for it: GROUPLEDGER_FAULT="SIGKILL before silver.topics".
+Points are the commits of tables, such as `before silver.topics`, `after state.runs`, `before swap of
+bronze.record_batches`. It is enabled only by the environment: GROUPLEDGER_FAULT="SIGKILL before silver.topics".
 """
 
 import os
@@ -12,7 +12,7 @@ FAULT: Final = "GROUPLEDGER_FAULT"
 
 
 def reached(point: str) -> None:
-    """The driver has come to a point; where the environment names it, with a signal, it gets that signal."""
+    """The driver has reached a point: send the signal, if the environment requests one here."""
     signal_name, _, asked = os.environ.get(FAULT, "").partition(" ")
     if asked == point:
         os.kill(os.getpid(), signal.Signals[signal_name])

@@ -1,6 +1,6 @@
-"""Settings: conf/groupledger.toml, overridden by GROUPLEDGER_* in the environment, overridden by options.
+"""Settings: conf/groupledger.toml, overridden by GROUPLEDGER_* environment variables, overridden by options.
 
-`DEFAULTS` is read from the file that comes with the project, so a setting, its default and its comment have one place.
+`DEFAULTS` is read from the project's own file, so a setting, its default and its comment are in one place.
 """
 
 import os
@@ -17,7 +17,7 @@ from jobs.errors import SettingsError
 from schemas.tables import TABLES
 
 PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
-"""The folder that holds conf/: the checkout, or the package `groupledger` of a wheel."""
+"""The folder with conf/: the checkout, or the package `groupledger` of a wheel."""
 CONFIG_FILE: Final = PROJECT_ROOT / "conf" / "groupledger.toml"
 
 ENVIRONMENT_PREFIX: Final = "GROUPLEDGER_"
@@ -32,8 +32,8 @@ ENVIRONMENT_OTHER: Final = frozenset(
         "GROUPLEDGER_WORKERS_AHEAD",
     }
 )
-"""Read elsewhere: interpreter and cache by bootstrap.py, the settings file by `load_settings`, the words of hints by
-`jobs.console.command_name`, faults by `jobs.faults`, workers by `jobs.spark.workers_ahead`."""
+"""Variables that are read elsewhere: interpreter and cache by bootstrap.py, the settings file by `load_settings`,
+the entry command by `jobs.console.command_name`, faults by `jobs.faults`, workers by `jobs.spark.workers_ahead`."""
 
 KEEP: Final = "keep"
 HOSTS: Final = (KEEP, "pseudonym")
@@ -44,27 +44,27 @@ DUMP_ENCODINGS: Final = ("auto", "base64", "hex")
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where a cluster is, and the file which says how to log in. It holds no secret and may go to any task."""
+    """The address of a cluster, and the file for the login. Contains no secret, so it can be sent to any task."""
 
     bootstrap_servers: str
-    """HOST:PORT, several separated by commas."""
+    """HOST:PORT, comma-separated."""
     command_config: str | None = None
-    """Path of a Java client's .properties file, read by each process itself."""
+    """Path of a Java client's .properties file; each process reads it itself."""
 
     @property
     def servers(self) -> list[str]:
-        """One HOST:PORT each."""
+        """The individual HOST:PORT addresses."""
         return [server.strip() for server in self.bootstrap_servers.split(",") if server.strip()]
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
-    """How a continuous capture goes about it, and what a capture asks a live cluster in addition to its logs."""
+    """Settings of a continuous capture, and of what a capture asks a live cluster besides its logs."""
 
     trigger_batch_count_max: int
     trigger_bytes_max: int
     checkpoint: str
-    """Folder or URI; empty: in the warehouse."""
+    """Folder or URI; empty: within the warehouse."""
     end_offsets_every_ms: int
     names_every_ms: int
     lag_every_ms: int
@@ -72,7 +72,7 @@ class CaptureSettings:
 
 @dataclass(frozen=True, slots=True)
 class DumpColumns:
-    """Names of the columns of a dump, or of the fields of its JSON objects; an empty name: there is none."""
+    """Names of the columns of a dump, or of the fields of its JSON objects; empty: the dump has none."""
 
     topic: str
     partition: str
@@ -86,32 +86,32 @@ class DumpColumns:
 
 @dataclass(frozen=True, slots=True)
 class DumpSettings:
-    """How dumps are to be understood."""
+    """How to interpret dumps."""
 
     format: DumpFormat
     topic: str
-    """Of all rows, where a dump has no column for it; empty: it must have one."""
+    """The topic of all rows, for a dump without a topic column; empty: the dump must have one."""
     encoding: str
-    """Of keys and values which are text: auto, base64 or hex."""
+    """Encoding of textual keys and values: auto, base64 or hex."""
     partition_count: int
-    """Of each coordinator topic, for lines that name no partition."""
+    """Partition count of each coordinator topic, for lines without a partition."""
     columns: DumpColumns
 
 
 @dataclass(frozen=True, slots=True)
 class MaintainSettings:
-    """How maintain goes about it."""
+    """Settings of maintain."""
 
     file_bytes: int
     merge_file_count_min: int
     vacuum_after_ms: int
     retention_days: Mapping[str, int]
-    """By full table name; tables which are not in it keep their rows."""
+    """By full table name; other tables keep all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings, checked. Sizes in bytes."""
+    """All settings, validated. Sizes in bytes."""
 
     warehouse: str
     """Folder or URI, absolute."""
@@ -119,48 +119,48 @@ class Settings:
     segments: tuple[str, ...]
     """Folders or URIs of broker log directories, absolute."""
     bootstrap_servers: str
-    """HOST:PORT, several separated by commas; empty: no live cluster."""
+    """HOST:PORT, comma-separated; empty: no live cluster."""
     command_config: str
     """Path of a Java client's .properties file, absolute; empty: none."""
     dumps: tuple[str, ...]
     """Files, folders or URIs of dumps, absolute."""
     dump: DumpSettings
-    """How dumps are to be understood."""
+    """How to interpret dumps."""
     topics: tuple[str, ...]
     partition_counts: Mapping[str, int]
-    """How many partitions internal topics have, as the user says."""
+    """Partition counts of internal topics that the user gives."""
     task_bytes_max: int
     cut_records_min: int
-    """New records of a log partition from which on several tasks may replay it."""
+    """Log partitions with at least this many new records may be replayed by several tasks."""
     request_timeout_ms: int
     fetch_bytes_max: int
     capture: CaptureSettings
-    """How a continuous capture goes about it."""
+    """Settings of a continuous capture."""
     maintain: MaintainSettings
-    """How maintain goes about it."""
+    """Settings of maintain."""
     metrics_textfile: str
-    """Path of the Prometheus textfile, absolute; empty: none is written."""
+    """Absolute path of the Prometheus textfile; empty: none."""
     metrics_groups: int
-    """Groups with metrics of their own; those that need somebody first."""
+    """Maximum number of groups with their own metrics; those that need attention come first."""
     report_file: str
-    """HTML file or URI that nightly writes at its end, absolute; empty: none."""
+    """Absolute path or URI of the HTML report that nightly writes; empty: none."""
     privacy_hosts: str
     """keep or pseudonym."""
     privacy_key_file: str
-    """Path of the key of pseudonyms, absolute; empty: none."""
+    """Absolute path of the key for pseudonyms; empty: none."""
     batch_decompressed_bytes_max: int
     inference: InferenceSettings
-    """What inference goes by where no log tells it."""
+    """Assumptions of the inference that no log contains."""
     """auto, arrow or spark."""
     codec: str
     codecs: Mapping[str, str]
     """Parquet codec by full table name, where it differs from `codec`."""
     copied_at_ms: int | None = None
-    """When the segments and dumps of this run were copied, as the user says (epoch ms)."""
+    """When the segments and dumps of this run were copied (epoch ms), if the user gives it."""
 
     @property
     def broker_address(self) -> BrokerAddress | None:
-        """Where the live cluster is, if there is one to read."""
+        """The address of the live cluster, if one is configured."""
         if not self.bootstrap_servers:
             return None
         return BrokerAddress(self.bootstrap_servers, self.command_config or None)
@@ -172,7 +172,7 @@ class Settings:
 
 INFERENCE_FIELDS: Final = tuple(field.name for field in fields(InferenceSettings))
 SHARE_FIELDS: Final = ("delivery_count_limit", "record_lock_duration_ms")
-"""Of these, brokers' settings for share groups: section `share`; the others are in section `inference`."""
+"""Broker settings for share groups: section `share`; the others are in section `inference`."""
 
 DUMP_COLUMNS: Final = tuple(field.name for field in fields(DumpColumns))
 CAPTURE_FIELDS: Final = tuple(field.name for field in fields(CaptureSettings))
@@ -215,32 +215,32 @@ KEYS: Final[Mapping[str, str]] = {
 """Key in the file -> field of `Settings`, or of its `inference`, `capture`, `maintain` or `dump`."""
 
 CLUSTER_PLACE: Final = "{cluster_id}"
-"""In the name of a report: replaced by the cluster."""
+"""Placeholder in the name of a report, replaced by the cluster id."""
 CLUSTERS: Final = "clusters"
-"""Section of the file with a table a cluster, for jobs that run all of them."""
+"""Section of the file with one table for each cluster, for jobs that process all of them."""
 CLUSTER_KEYS: Final = ("segments", "bootstrap_servers", "command_config", "dumps", "topics", "partitions")
-"""What a cluster may have of its own: keys of [sources]."""
+"""Keys of [sources] that a cluster may set."""
 
 GONE: Final[Mapping[str, str]] = {
     "writes.lane": "there is one way of writing, which every store takes, HDFS too: leave this setting out",
 }
-"""Settings of older versions, and what to do instead."""
+"""Settings of older versions, with the replacement."""
 
 SOURCES: Final[Mapping[str, str | tuple[str, ...]]] = {"segments": (), "bootstrap_servers": "", "dumps": ()}
-"""Where logs are read, each with the value that means none. Whoever names one of them, in a file, in the environment or
-by options, names them all: those of the place it overrides are not read too."""
+"""Sources of logs, each with the value that means none. A place (file, environment, options) that sets one of them
+sets them all: those of the place that it overrides are not read."""
 DEMO_SEGMENTS: Final = ("recordings/full-a/logs",)
-"""The recording that comes with the project, as the project's own settings name it."""
+"""The recording that comes with the project, as in the project's own settings."""
 DEMO_PLACE: Final[Mapping[str, str]] = {"warehouse": "./warehouse", "cluster_id": "kafka"}
-"""Where it goes. Whoever names one of these has a ledger of their own, and names its source too."""
+"""The default destination. A user who sets one of these has their own ledger, and must name its source too."""
 SHORT_NAMES: Final = frozenset({"segments", "topics", "bootstrap_servers", "command_config", "dumps"})
-"""Settings of [sources] whose variable in the environment goes without the section."""
+"""Settings of [sources] whose environment variable omits the section."""
 
 MAPPING_FIELDS: Final = frozenset({"codecs", "retention_days"})
-"""By table: in the file alone."""
+"""Settings by table: only in the file."""
 LIST_FIELDS: Final = frozenset({"segments", "topics", "partitions", "dumps"})
 PATH_LISTS: Final = ("segments", "dumps")
-"""Of these, folders, files or URIs."""
+"""Lists of folders, files or URIs."""
 TEXT_FIELDS: Final = frozenset(
     {
         *("bootstrap_servers", "command_config", "checkpoint", "dump_topic"),
@@ -248,7 +248,7 @@ TEXT_FIELDS: Final = frozenset(
         *(f"{name}_column" for name in DUMP_COLUMNS),
     }
 )
-"""May be empty."""
+"""Strings that may be empty."""
 NUMBER_FIELDS: Final = frozenset(
     {
         "task_bytes_max",
@@ -266,13 +266,13 @@ NUMBER_FIELDS: Final = frozenset(
 )
 INT_FIELDS: Final = frozenset({*SHARE_FIELDS, "request_timeout_ms", "fetch_bytes_max", "dump_partition_count"})
 NUMBER_MAX: Final = 2**53
-"""Far beyond all sense, and sums of a few such still fit 64 bits."""
+"""Far beyond any sensible value; sums of several still fit 64 bits."""
 INT_MAX: Final = 2**31 - 1
-"""Of settings which are of type INT to Kafka."""
+"""For settings of type INT in Kafka."""
 
 
 def options_of(settings: Settings) -> list[str]:
-    """Options that make another job ask the same tables; none where it would by itself."""
+    """Options with which another job uses the same tables; empty if they are its defaults."""
     usual = load_settings()
     options = []
     for name in ("warehouse", "cluster_id"):
@@ -283,12 +283,12 @@ def options_of(settings: Settings) -> list[str]:
 
 
 def option_words(settings: Settings) -> str:
-    """The same, as a shell takes them, each behind a blank."""
+    """`options_of`, quoted for a shell, each preceded by a space."""
     return "".join(f" {shlex.quote(word)}" for word in options_of(settings))
 
 
 def place_words(warehouse: str, cluster_id: str | None = None) -> str:
-    """The same of a warehouse and, if one is meant, a cluster."""
+    """Shell options for a warehouse and, if given, a cluster."""
     usual = load_settings()
     words = [] if warehouse == usual.warehouse else ["--warehouse", warehouse]
     words += [] if cluster_id in (None, usual.cluster_id) else ["--cluster-id", str(cluster_id)]
@@ -296,7 +296,7 @@ def place_words(warehouse: str, cluster_id: str | None = None) -> str:
 
 
 def first_night(warehouse: str, cluster_id: str | None = None) -> str:
-    """The words of the first night of a warehouse: one of one's own needs a source, which only its owner knows."""
+    """Shell words of a warehouse's first nightly: for a user's own warehouse the source is a placeholder."""
     words = place_words(warehouse, cluster_id)
     usual = load_settings()
     has_source = usual.segments or usual.bootstrap_servers or usual.dumps
@@ -315,10 +315,10 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     config_file: Path | None = None,
 ) -> Settings:
-    """The settings in force.
+    """Load the settings.
 
-    `options` maps fields of `Settings` to values, None meaning not given. Lists in the environment are separated by
-    commas. Raises SettingsError, which names the key and its place.
+    `options`: values by fields of `Settings`, None: not given. Lists in the environment are comma-separated. Raises
+    SettingsError, which names the key and where it was found.
     """
     environment = os.environ if environment is None else environment
     if config_file is None:
@@ -330,7 +330,7 @@ def load_settings(
     own = _from_file(config_file) if config_file != CONFIG_FILE else {}
     stronger = (own, _from_environment(environment), given)
     if is_elsewhere or any(name in place for place in stronger for name in DEMO_PLACE):
-        # a ledger of one's own: it must not fill with the recording because its source was forgotten
+        # a user's own ledger must not get the recording because its source was forgotten
         values |= {"segments": [uri for uri in values["segments"] if uri not in demo]}
     for place in stronger:
         values = _over(values, place)
@@ -343,9 +343,9 @@ def load_clusters(
     environment: Mapping[str, str] | None = None,
     config_file: Path | None = None,
 ) -> list[Settings]:
-    """The settings of each cluster of `[clusters]`, in the file's order: all that is common to them, and its own.
+    """The settings of each cluster in `[clusters]`, in the file's order: the common settings, and its own.
 
-    Raises SettingsError where there is no cluster, one has no source, or has a key that a cluster cannot have.
+    Raises SettingsError where there is no cluster, or where a cluster has no source or an invalid key.
     """
     environment = os.environ if environment is None else environment
     file = config_file or Path(environment.get("GROUPLEDGER_CONFIG") or CONFIG_FILE)
@@ -374,7 +374,7 @@ def load_clusters(
 
 
 def require_source(settings: Settings) -> None:
-    """Raise SettingsError where a capture would have nothing to read from."""
+    """Raise SettingsError where a capture would have no source."""
     if settings.segments or settings.bootstrap_servers or settings.dumps:
         return
     raise SettingsError(
@@ -385,7 +385,7 @@ def require_source(settings: Settings) -> None:
 
 
 def source_line(settings: Settings) -> str:
-    """What a capture reads, and into which cluster's rows of which warehouse."""
+    """A sentence: what a capture reads, and into which warehouse and cluster."""
     demo = [_absolute(uri, PROJECT_ROOT) for uri in DEMO_SEGMENTS]
     named = [*settings.segments, *([settings.bootstrap_servers] if settings.bootstrap_servers else ()), *settings.dumps]
     source = "the recording that comes with the project" if named == demo else ", ".join(named)
@@ -393,13 +393,13 @@ def source_line(settings: Settings) -> str:
 
 
 def _over(values: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
-    """Values overridden by those of a stronger place."""
+    """Values, overridden by those of a place with precedence."""
     names_sources = any(stronger.get(name) for name in SOURCES)
     return {**values, **(SOURCES if names_sources else {}), **stronger}
 
 
 def with_options(settings: Settings, **options: Any) -> Settings:
-    """The same settings with some fields replaced."""
+    """The settings with some fields replaced."""
     return replace(settings, **options)
 
 
@@ -414,7 +414,7 @@ def _document(config_file: Path) -> dict[str, Any]:
 
 def _from_file(config_file: Path) -> dict[str, Any]:
     document = _document(config_file)
-    document.pop(CLUSTERS, None)  # `load_clusters` reads them
+    document.pop(CLUSTERS, None)  # read by `load_clusters`
     values: dict[str, Any] = {}
     for key, value in _flat(document):
         if key in GONE:
@@ -426,7 +426,7 @@ def _from_file(config_file: Path) -> dict[str, Any]:
 
 
 def _in_place(values: dict[str, Any], start: Path) -> dict[str, Any]:
-    """Values of a file with its relative paths made absolute."""
+    """Values of a file, with relative paths made absolute."""
     for field in PATH_LISTS:
         if isinstance(values.get(field), list):
             values[field] = [_absolute(str(uri), start) for uri in values[field]]
@@ -471,7 +471,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _require_types(values: Mapping[str, Any]) -> None:
-    """Raise SettingsError for a text that is no text, or a number out of bounds."""
+    """Raise SettingsError for a value of the wrong type, or a number out of bounds."""
     for field in ("warehouse", "cluster_id"):
         if not isinstance(values[field], str) or not values[field]:
             raise SettingsError(f"{field} must be a text that is not empty")
@@ -489,7 +489,7 @@ def _require_types(values: Mapping[str, Any]) -> None:
 
 
 def _require_known(values: Mapping[str, Any]) -> None:
-    """Raise SettingsError for a choice, a table or a codec that does not exist."""
+    """Raise SettingsError for an unknown choice, table or codec."""
     if values["dump_format"] not in DUMP_FORMATS:
         raise SettingsError(f"sources.dump_format must be one of {', '.join(DUMP_FORMATS)}")
     if values["dump_encoding"] not in DUMP_ENCODINGS:
@@ -555,7 +555,7 @@ def _checked(values: Mapping[str, Any]) -> Settings:
 
 
 def _partition_counts(said: Iterable[str]) -> dict[str, int]:
-    """Of texts such as `__consumer_offsets=50`."""
+    """Parse values such as `__consumer_offsets=50`."""
     counts: dict[str, int] = {}
     for text in said:
         topic, equals, count = text.partition("=")
@@ -569,7 +569,7 @@ def _partition_counts(said: Iterable[str]) -> dict[str, int]:
 
 
 def _absolute(uri: str, start: Path) -> str:
-    """A URI as it is; a path made absolute, with links and `..` left alone, except that `~` becomes the home folder."""
+    """Make a path absolute, without resolving links and `..`; `~` becomes the home folder. URIs are unchanged."""
     if "://" in uri:
         return uri
     return os.path.normpath(start / Path(uri).expanduser())

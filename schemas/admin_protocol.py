@@ -1,9 +1,9 @@
-"""Requests and responses of Kafka's protocol which kafka-python does not declare: descriptions of groups of the newer
-types, what the share coordinator keeps, and version 3 of DeleteGroups.
+"""Requests and responses of Kafka's protocol that kafka-python does not declare: descriptions of the newer group types,
+share group states, and version 3 of DeleteGroups.
 
-Source: the definitions of Kafka 4.3.1 and 4.4.0 (kafka-clients, common/message), with which a test compares them.
-Version 0 of ShareGroupDescribe was early access, and is gone. Version 1 of StreamsGroupDescribe and version 3 of
-DeleteGroups are Kafka 4.4's. The project deletes nothing: clients of its tests do.
+Source: the definitions of Kafka 4.3.1 and 4.4.0 (kafka-clients, common/message), which a test compares with these.
+Version 0 of ShareGroupDescribe was early access and was removed. Version 1 of StreamsGroupDescribe and version 3 of
+DeleteGroups are from Kafka 4.4. The project deletes nothing; clients in its tests do.
 """
 
 from typing import Final

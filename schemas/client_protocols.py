@@ -1,7 +1,7 @@
-"""What clients put into the bytes fields of group records: subscriptions, assignments, user data.
+"""Messages that clients write into bytes fields of group records: subscriptions, assignments, user data.
 
-Not flexible in any version. Sources: Kafka's ConsumerProtocol, StickyAssignor, CooperativeStickyAssignor,
-ConnectProtocol and IncrementalCooperativeConnectProtocol.
+No version is flexible. Sources: Kafka's ConsumerProtocol, StickyAssignor, CooperativeStickyAssignor, ConnectProtocol
+and IncrementalCooperativeConnectProtocol.
 """
 
 from typing import Final

@@ -1,10 +1,8 @@
-"""Records of the KRaft metadata log which say what topics are called, how many partitions they have, and how they and
-groups are configured.
+"""Records of the KRaft metadata log about topic names, partitions, and configs of topics and groups.
 
-The topic `__cluster_metadata` holds far more types; whoever reads it skips those which are not declared here. They are
-known by number: a record of any other type is of an unknown one.
-A record's value is a frame: uvarint frame version (1), uvarint apiKey, uvarint version of the fields, the
-fields. Keys are null.
+The topic `__cluster_metadata` has many more record types. They are known by number and skipped; a record with any other
+number is of an unknown type. A record's value is a frame: uvarint frame version (1), uvarint apiKey, uvarint version of
+the fields, the fields. Keys are null.
 """
 
 from enum import IntEnum
@@ -46,13 +44,13 @@ class MetadataRecordType(IntEnum):
 
 
 NOT_USED: Final = frozenset({0, 1, 5, 7, 8, 10, 11, 14, 15, *range(17, 23), 26, 27, 28})
-"""Kafka's apiKeys of records that are known and say nothing of topics' names, partitions and configs: brokers and
-controllers, replicas, tokens, credentials, quotas, producer ids, access control, no-ops, the migration from ZooKeeper.
-A replay does not read them; `describe` reads who leads (`LEADER_MESSAGES`)."""
+"""apiKeys of known records without topic names, partitions or configs: brokers and controllers, replicas, tokens,
+credentials, quotas, producer ids, access control, no-ops, the migration from ZooKeeper. A replay skips them;
+`describe` reads those about leaders (`LEADER_MESSAGES`)."""
 
 
 class LeaderRecordType(IntEnum):
-    """Kafka's apiKey of records which only say who leads what, and where brokers are (`LEADER_MESSAGES`)."""
+    """Kafka's apiKey of records that only describe leaders and brokers (`LEADER_MESSAGES`)."""
 
     REGISTER_BROKER = 0
     PARTITION_CHANGE = 5
@@ -361,4 +359,4 @@ PARTITION_CHANGE_RECORD: Final = Message(
 )
 
 LEADER_MESSAGES: Final = (REGISTER_BROKER_RECORD, PARTITION_CHANGE_RECORD)
-"""Read besides `MESSAGES` by who wants to know which broker leads a partition, and where it is."""
+"""Read in addition to `MESSAGES` to find the leader of a partition and its address."""

@@ -1,8 +1,8 @@
-"""Kafka's Fetch, with which the leader of a log partition gives the raw record batches of its log.
+"""Kafka's Fetch request, to which the leader of a log partition responds with raw record batches.
 
-Source: FetchRequest.json and FetchResponse.json of Kafka 4.3.1 (kafka-clients, common/message); a test reads and writes
-every version with kafka-python, which has those files, and copies what it reads several times over: of a large log that
-is most of the work.
+Source: FetchRequest.json and FetchResponse.json of Kafka 4.3.1 (kafka-clients, common/message). A test compares every
+version with kafka-python, which has these definitions too, but copies the data several times: for a large log that is
+most of the work.
 """
 
 from typing import Final

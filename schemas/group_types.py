@@ -1,4 +1,4 @@
-"""Types of groups, as the tables name them."""
+"""Group types, as the tables name them."""
 
 from enum import StrEnum
 

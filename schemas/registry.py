@@ -1,4 +1,4 @@
-"""Which message a record type means, by topic: the same number means different things in different topics."""
+"""The messages of each record type, by topic: the same number has different meanings in different topics."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""The topic `__share_group_state` (KIP-932): what became of the records of each share partition."""
+"""The topic `__share_group_state` (KIP-932): delivery states of each share partition."""
 
 from enum import IntEnum
 from typing import Final

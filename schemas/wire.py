@@ -1,16 +1,15 @@
-"""The language in which messages are declared: field kinds, fields, structs and messages.
+"""Classes for message declarations: field kinds, fields, structs and messages.
 
-A declaration reads like Kafka's own message definition (the JSON files of its generator) and says nothing
-about how bytes are read; `coordinator_core.codec` interprets it. A test compares every declaration with
-Kafka's, field by field.
+A declaration reads like Kafka's own message definition (the JSON files of its generator) and does not say how bytes are
+read; `coordinator_core.codec` interprets it. A test compares every declaration with Kafka's, field by field.
 
-Version ranges are written as Kafka writes them: "0", "1-3", "2+" (from 2 to the message's highest), "none".
+Version ranges are written as in Kafka: "0", "1-3", "2+" (from 2 to the message's highest), "none".
 
-Field names are Kafka's camelCase turned into snake_case: each upper-case letter becomes an underscore and the
-letter in lower case, so `kafka_field_name` finds the way back without a table. The few names which Kafka
-itself does not write in camelCase (Connect, the sticky assignor) are given as `kafka_name`.
+Field names are Kafka's camelCase names in snake_case: each upper-case letter becomes an underscore and the lower-case
+letter, so `kafka_field_name` can convert them back without a table. The few names that Kafka itself does not write in
+camelCase (Connect, the sticky assignor) have a `kafka_name`.
 
-Declarations compare by identity, not by value: there is one object a message, and codecs are looked up by it.
+Declarations compare by identity, not by value: there is one object for each message, and codecs are looked up by it.
 """
 
 from dataclasses import dataclass
@@ -20,11 +19,11 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Primitive:
-    """A kind with nothing inside. `name` is what Kafka's message definitions call it."""
+    """A kind without inner kinds. `name`: as in Kafka's message definitions."""
 
     name: str
     format: str | None
-    """Letter of the `struct` module, big-endian, where the size is fixed."""
+    """Letter of the `struct` module, big-endian, if the size is fixed."""
     default: object
 
 
@@ -35,12 +34,12 @@ UInt16: Final = Primitive("uint16", "H", 0)
 Int32: Final = Primitive("int32", "i", 0)
 Int64: Final = Primitive("int64", "q", 0)
 Uuid: Final = Primitive("uuid", None, "AAAAAAAAAAAAAAAAAAAAAA")
-"""16 bytes; as text Kafka's URL-safe base64 of 22 characters. All zero means "no id"."""
+"""16 bytes; as text Kafka's URL-safe base64 of 22 characters. All zeros: no id."""
 String: Final = Primitive("string", None, "")
 """UTF-8, at most 32767 bytes."""
 Bytes: Final = Primitive("bytes", None, b"")
 Records: Final = Primitive("records", None, b"")
-"""Record batches. Read as a view of the buffer, for they are many: whoever keeps them keeps the buffer."""
+"""Record batches. Decoded as a view of the buffer, since they are large: keeping them keeps the buffer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +53,8 @@ class Default(Enum):
     """Marks a field that has no default of its own."""
 
     OF_KIND = "of kind"
-    """Zero, the empty string, no bytes, no elements, or, for a struct, one whose fields all have their
-    default. Kafka's generator gives the same when a definition says nothing, or a literal `null` (it looks
-    for "null")."""
+    """Zero, the empty string, no bytes, no elements, or a struct whose fields all have their default. Kafka's
+    generator does the same if a definition has no default, or a literal `null` (it looks for "null")."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,12 +64,12 @@ class Field:
     name: str
     kind: "Kind"
     versions: str = "0+"
-    """Versions in which the field is on the wire. Outside them it reads as its default."""
+    """Versions in which the field is on the wire. In other versions it has its default."""
     nullable: str = "none"
     """Versions in which it may be null."""
     tag: int | None = None
     tagged: str = "none"
-    """Versions in which it is in the tag section only, and only where it differs from its default."""
+    """Versions in which it is only in the tag section, and only if it differs from its default."""
     default: object = Default.OF_KIND
     ignorable: bool = False
     """Whether a value which the version cannot hold is dropped when encoding; else it is an error."""

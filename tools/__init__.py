@@ -1,1 +1,1 @@
-"""What makes parts of the project from other parts of it."""
+"""Generators of parts of the project, and comparisons."""

@@ -30,11 +30,11 @@ from tools.recordings import SUFFIX, unpacked
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 LAYERS: Final = ("bronze", "silver", "gold")
-"""Whose tables are the public interface; state is the project's own."""
+"""Layers whose tables are the public interface; state is internal."""
 LOG_FOLDERS: Final = ("logs-before", "logs")
-"""Of a recording, in the order in which nights read them: before the cleaner ran, and after."""
+"""Folders of a recording in the order in which nights read them: before and after the cleaner ran."""
 SHOWN_MAX: Final = 3
-"""Rows shown of a column that differs."""
+"""Number of rows shown for a column that differs."""
 NIGHTS: Final = '''
 import json, sys
 from datetime import UTC, datetime, timedelta
@@ -76,18 +76,18 @@ for root, nights in json.load(sys.stdin):
         if code not in (0, 3):
             raise SystemExit(f"nightly of {logs} ended with {code}")
 '''
-"""What each version runs: no Spark, one warehouse a log."""
+"""The script that each version runs: without Spark, one warehouse for each log."""
 
 Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Rows of one column, or of a whole table, that one version makes and the other does not."""
+    """Rows of one column, or of a whole table, that differ between the versions."""
 
     table: str
     column: str
-    """Empty where rows are there in one version alone."""
+    """Empty where rows exist in one version only."""
     row_count: int
     examples: tuple[str, ...]
 
@@ -97,7 +97,7 @@ class Difference:
 
 
 def main() -> int:
-    """Command line: the exit code."""
+    """Run the command line. Returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.compare_tables", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -118,7 +118,7 @@ def main() -> int:
 
 
 def recorded_nights(names: Sequence[str]) -> Iterator[tuple[str, list[Path]]]:
-    """Folders of logs that nights read, by recording: all recordings, or those of these names."""
+    """Folders of logs for each night, by recording: all recordings, or those named."""
     archives = (ROOT / "tests" / "recordings").glob(f"*{SUFFIX}")
     folder = unpacked(archives, ROOT / ".cache" / "recordings", links=(ROOT / "recordings").iterdir())
     for path in sorted(folder.iterdir()):
@@ -127,7 +127,7 @@ def recorded_nights(names: Sequence[str]) -> Iterator[tuple[str, list[Path]]]:
 
 
 def make_warehouses(checkout: Path, folder: Path, sources: Mapping[str, Sequence[Path]]) -> None:
-    """Let a version run its nights over each source: `folder` / name of the source is a warehouse then."""
+    """Let a version run its nights over each source; the warehouse of a source is `folder` / its name."""
     work = [(str(folder / name), [str(logs) for logs in nights]) for name, nights in sources.items()]
     done = subprocess.run(
         [sys.executable, "-c", NIGHTS],
@@ -142,7 +142,7 @@ def make_warehouses(checkout: Path, folder: Path, sources: Mapping[str, Sequence
 
 
 def report(warehouses: Mapping[str, tuple[Path, Path]]) -> int:
-    """Compare and print, one line a source and one a difference; 1 where there is any."""
+    """Compare and print, one line for each source and each difference. Returns 1 if there is any difference."""
     notes: Counter[str] = Counter()
     code = 0
     for name, (old, new) in warehouses.items():
@@ -166,19 +166,19 @@ def report(warehouses: Mapping[str, tuple[Path, Path]]) -> int:
 
 
 def tables_of(*warehouses: Path) -> list[str]:
-    """Full names of the tables that any of them has."""
+    """Full names of the tables that exist in any of the warehouses."""
     found = {path.parent for root in warehouses for layer in LAYERS for path in root.glob(f"{layer}/*/_delta_log")}
     return sorted({f"{path.parent.name}.{path.name}" for path in found})
 
 
 def read(warehouse: Path, table: str) -> pa.Table | None:
-    """A table by its full name, if the warehouse has it."""
+    """A table by its full name; None if the warehouse lacks it."""
     path = warehouse / table.replace(".", "/")
     return DeltaTable(str(path)).to_pyarrow_table() if (path / "_delta_log").is_dir() else None
 
 
 def changed_columns(old: pa.Table, new: pa.Table) -> list[str]:
-    """Columns that went, came, or came with the values of one that went."""
+    """Columns that were removed, added, or renamed (same values as a removed one)."""
     gone = [name for name in old.column_names if name not in new.column_names]
     came = [name for name in new.column_names if name not in old.column_names]
     lines = []
@@ -194,7 +194,7 @@ def changed_columns(old: pa.Table, new: pa.Table) -> list[str]:
 
 
 def differences(table: str, old: pa.Table, new: pa.Table) -> list[Difference]:
-    """What differs of the columns that both have: by column where rows have the same key, else by rows."""
+    """Differences in the common columns: by column where rows have the same key, else by rows."""
     names = [name for name in new.column_names if name in old.column_names]
     old_rows, new_rows = rows_of(old, names), rows_of(new, names)
     if old_rows == new_rows:
@@ -223,7 +223,7 @@ def differences(table: str, old: pa.Table, new: pa.Table) -> list[Difference]:
 
 
 def rows_of(table: pa.Table, names: Sequence[str]) -> list[Row]:
-    """Sorted rows, each value as a text that no other value has."""
+    """Sorted rows, each value as an unambiguous string."""
     columns: list[list[Any]] = [table[name].to_pylist() for name in names]
     return sorted(tuple(map(repr, row)) for row in zip(*columns, strict=True))
 

@@ -1,6 +1,7 @@
-"""The semantic model of gold for dbt, from the declarations: entities, dimensions, measures, a metric of each measure.
+"""The dbt semantic model of gold, from the declarations: entities, dimensions, measures, and a metric for each measure.
 
-What may be summed up is in the names of columns: counts and times are, the most of something is not."""
+The aggregate of a column follows from its name: counts and durations are summed, maxima are not.
+"""
 
 import json
 from collections.abc import Iterator
@@ -12,23 +13,23 @@ from schemas.tables.declare import Column, Scalar, Table
 NUMBERS: Final = frozenset({Scalar.TINYINT, Scalar.SMALLINT, Scalar.INT, Scalar.BIGINT})
 CATEGORIES: Final = frozenset({Scalar.STRING, Scalar.BOOLEAN})
 GREATEST: Final = ("_max", "member_count", "delivery_count", "open_ms", "time_behind_ms", "lag")
-"""Ends of the names of columns of which the greatest value says something, and the sum does not."""
+"""Suffixes of columns for which the maximum is meaningful, and the sum is not."""
 SUMMED: Final = ("_count", "_ms", "partitions_moved")
 RESERVED: Final = {"day": "on_day", "at": "happened_at"}
-"""Names that MetricFlow or an SQL dialect has for itself."""
+"""Names that MetricFlow or an SQL dialect reserves."""
 SPINE: Final = "metricflow_time_spine"
 HEAD: Final = "# Made from the declarations by `make reference`: see sources.yml next to it."
 
 
 def models() -> dict[str, str]:
-    """The files of the models that the semantic model is of, by name: a table of gold each, and the days."""
+    """The models behind the semantic model, by file name: one for each table of gold, and one for days."""
     found = {f"{table.name}.sql": f"select * from {{{{ source('gold', '{table.name}') }}}}\n" for table in _gold()}
     days = [f"select cast(day as date) as date_day from {{{{ ref('{name}') }}}}" for name in _daily()]
     return {**found, f"{SPINE}.sql": "\nunion\n".join(days) + "\n"}
 
 
 def semantic_models() -> str:
-    """The file of the semantic model: texts are JSON, which YAML reads as it is."""
+    """The file of the semantic model. Strings are JSON, which is valid YAML."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -97,7 +98,7 @@ def _semantic_model(table: Table) -> Iterator[str]:
 
 
 def measures(table: Table) -> Iterator[tuple[str, str, str, str]]:
-    """What can be counted of a table: name, expression over its columns, aggregate, what it is."""
+    """The measures of a table: name, expression over its columns, aggregate, description."""
     yield f"{table.name}_rows", "1", "sum", f"Rows of gold.{table.name}."
     if {"first_offset", "last_offset"} <= set(table.column_names):
         yield f"{table.name}_records", "last_offset - first_offset + 1", "sum", "Records, where a row is of several."

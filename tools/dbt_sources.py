@@ -1,4 +1,4 @@
-"""The dbt sources of silver and gold, from the declarations: tables, columns, what they mean."""
+"""The dbt sources of silver and gold, from the declarations: tables, columns, comments."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ LAYERS: Final = ("silver", "gold")
 
 
 def sources() -> str:
-    """A sources file of dbt: texts are JSON, which YAML reads as it is."""
+    """A dbt sources file. Strings are JSON, which is valid YAML."""
     return "\n".join(_lines()) + "\n"
 
 

@@ -17,23 +17,23 @@ from pathlib import Path
 from typing import Any, Final
 
 DECLARED: Final = Path(__file__).resolve().parent.parent / "tests" / "data" / "messages.json"
-"""Kafka's definitions against which the declarations are tested."""
+"""Kafka's definitions with which the declarations are tested."""
 JAR_FOLDER: Final = "common/message/"
 COMMENT: Final = re.compile(r"^\s*//.*$", re.MULTILINE)
 RECORD_KINDS: Final = frozenset({"key", "value", "coordinator-key", "coordinator-value", "data"})
-"""Requests and responses are no records."""
+"""Kinds of records; requests and responses are others."""
 
 Json = Mapping[str, Any]
 Message = dict[str, str]
-"""`versions`, and each field's path -> how it is written, in words that are compared."""
+"""`versions`, and for each field path a description that can be compared."""
 
 
 class UnreadableDefinitions(Exception):
-    """A path that holds no definitions of messages."""
+    """The path has no message definitions."""
 
 
 def messages_of(path: Path) -> dict[str, Message]:
-    """Message name -> what is said of it. Raises UnreadableDefinitions."""
+    """Message name -> its description. Raises UnreadableDefinitions."""
     try:
         if path.is_dir():
             texts = [file.read_text() for file in sorted(path.glob("**/*.json"))]
@@ -91,7 +91,7 @@ def _fields(fields: Sequence[Json], valid: range, path: str, structs: Mapping[st
 
 
 def _range(versions: Any, valid: range | None) -> range:
-    """Versions, as Kafka writes them ("0-3", "2+", "none") or as first and last one."""
+    """Versions in Kafka's notation ("0-3", "2+", "none"), or as first and last version."""
     last = valid[-1] if valid else 0
     if versions is None or versions == "none":
         return range(0)
@@ -108,7 +108,10 @@ def _text(versions: range) -> str:
 
 
 def differences(old: Mapping[str, Message], new: Mapping[str, Message], *, only_common: bool = False) -> list[str]:
-    """One line each. `only_common`: a jar has the records of one module, so that it lacks others is no difference."""
+    """One line each.
+
+    `only_common`: ignore messages that only one side has, since a jar has the records of one module.
+    """
     lines = []
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
@@ -131,7 +134,7 @@ def _changes(old: Message, new: Message) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the differences of what the command line names; its exit code."""
+    """Print the differences. Returns the exit code."""
     if len(arguments) not in {1, 2}:
         print(__doc__, file=sys.stderr)
         return 2

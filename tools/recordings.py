@@ -37,14 +37,14 @@ def packed(folder: Path) -> bytes:
 
 
 def name_of(archive: Path) -> str:
-    """The recording that an archive holds. Raises ValueError where the file is not named like an archive."""
+    """The recording in an archive. Raises ValueError if the file is not named like an archive."""
     if not archive.name.endswith(SUFFIX):
         raise ValueError(f"{archive}: the archive of a recording is named NAME{SUFFIX}")
     return archive.name.removesuffix(SUFFIX)
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack a recording below a folder. Raises ValueError where the archive holds more than that recording."""
+    """Unpack a recording below a folder. Raises ValueError if the archive contains anything else."""
     name = name_of(archive)
     with tarfile.open(archive) as members:
         for member in members:
@@ -55,10 +55,10 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 
 def unpacked(archives: Iterable[Path], cache: Path, links: Iterable[Path] = ()) -> Path:
-    """A folder with these recordings, unpacked once for all processes, and links to others that are folders already.
+    """A folder with these recordings, unpacked once for all processes, and with links to unpacked ones.
 
-    Its name is made from the bytes of the archives, so nobody reads what an older version of an archive contained. It
-    appears under that name only when it is complete.
+    Its name depends on the bytes of the archives, so content of older archives is never used. It appears under that
+    name when it is complete.
     """
     archives, links = sorted(archives), sorted(links)
     digest = sha256()

@@ -50,7 +50,7 @@ def sql_type(type_: Type) -> str:
 
 
 def cell(text: str) -> str:
-    """Text inside a table of Markdown."""
+    """Text within a Markdown table."""
     return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;").replace("__", "\\_\\_")
 
 
@@ -104,12 +104,12 @@ def table_parts(table: Table) -> Iterator[str]:
 
 
 def marks(column: Column) -> str:
-    """What is special about a column."""
+    """Special properties of a column."""
     return " ".join(word for word, holds in (("key", column.is_key), ("personal", column.is_personal)) if holds)
 
 
 def options_page() -> str:
-    """Every job with its examples and options, and the settings behind them."""
+    """Every job with its examples and options, and the related settings."""
     group: Any = typer.main.get_command(cli.app)
     parts = [
         GENERATED,
@@ -129,14 +129,14 @@ def options_page() -> str:
 
 
 def examples(job: str) -> Iterator[str]:
-    """The lines to type."""
+    """The command lines of the examples."""
     for what, words in EXAMPLES[job]:
         yield f"# {what}"
         yield line(words)
 
 
 def option_row(parameter: Any, context: typer.Context) -> str | None:
-    """One option or argument, from what --help says of it."""
+    """One option or argument, from its help text."""
     record = parameter.get_help_record(context)
     if record is None:
         return None
@@ -151,7 +151,7 @@ def option_row(parameter: Any, context: typer.Context) -> str | None:
 
 
 def settings() -> Iterable[str]:
-    """The keys of the settings file and their variables in the environment."""
+    """The keys of the settings file and their environment variables."""
     yield (
         "Each has one place, `conf/groupledger.toml`, where a comment explains it. A file of your own (only with what "
         "should differ) is named by `GROUPLEDGER_CONFIG`; the environment overrides files, options override both."
@@ -173,12 +173,12 @@ OUTSIDE: Final[dict[str, Callable[[], str]]] = {
     "../examples/dbt/semantic_models.yml": semantic_models,
     **{f"../examples/dbt/{name}": partial(str, text) for name, text in models().items()},
 }
-"""Files outside of docs."""
+"""Generated files outside of docs."""
 ALL: Final = PAGES | PICTURES | OUTSIDE
 
 
 def main() -> int:
-    """Write the pages, or say which are not up to date."""
+    """Write the pages, or list those that are out of date."""
     old = [name for name, page in ALL.items() if not _is_up_to_date(DOCS / name, page())]
     if "--check" in sys.argv[1:]:
         for name in old:

@@ -1,6 +1,7 @@
-"""docs/scenarios.md: every key, fault and truth file of `simulate`, from the declarations themselves.
+"""docs/scenarios.md: every key, fault and truth file of `simulate`, from the declarations.
 
-What a key may be is what its reader says when it is given something else; what it means is the docstring below it.
+The allowed values of a key come from the error of its reader for an invalid value; its meaning comes from the docstring
+below it.
 """
 
 import ast
@@ -48,7 +49,7 @@ INTRODUCTION: Final = (
 
 
 def scenarios_page(generated: str, cell: Cell) -> str:
-    """The page. `cell` writes a text into a table of Markdown."""
+    """The page. `cell`: converts text for a Markdown table."""
     parts = [generated, "# Scenarios", INTRODUCTION]
     abouts = field_docs()
     for title, kind in TABLES.items():
@@ -83,12 +84,12 @@ def field_docs() -> dict[tuple[str, str], str]:
 
 
 def key_of(name: str, kind: type) -> str:
-    """A field as files have it."""
+    """The name of a field in scenario files."""
     return name[:-1] if kind is Scenario and name in {"topics", "groups", "faults"} else name.removesuffix("_ms")
 
 
 def may_be(kind: type, name: str) -> str:
-    """What the reader of a key asks for."""
+    """The expected values, from the error of the key's reader."""
     try:
         READERS[kind.__name__, name](object(), Place("key"))
     except CoreError as error:
@@ -113,7 +114,7 @@ def _keys(kind: type, abouts: Mapping[tuple[str, str], str], cell: Cell) -> str:
 
 
 def _used(key: str) -> str:
-    """Where a key of a group does something."""
+    """The kinds of groups for which a key has an effect."""
     use = GROUP_KEYS.get(key)
     if use is None:
         return ""
@@ -161,7 +162,7 @@ def _settings() -> Iterator[str]:
 
 
 def fault_docs() -> dict[str, str]:
-    """Kind of a fault -> what it does, as the docstring of `FAULT_KEYS` has it."""
+    """Kind of fault -> its effect, from the docstring of `FAULT_KEYS`."""
     body = ast.parse(inspect.getsource(scenario)).body
     (text,) = [
         str(below.value.value)
@@ -187,7 +188,7 @@ def _faults(cell: Cell) -> Iterator[str]:
 
 
 def truth_docs() -> dict[str, str]:
-    """File of the truth -> what its lines hold, as the docstring of the package has it."""
+    """Truth file -> the content of its lines, from the docstring of the package."""
     text = (inspect.getdoc(simulate) or "").partition("\nThe truth\n")[2].partition("\nWhat is simplified")[0]
     found: dict[str, str] = {}
     for name, about in re.findall(

@@ -1,7 +1,7 @@
-"""Pictures of state machines, drawn from the tables of their transitions: docs/images/states-*.svg.
+"""Pictures of state machines, drawn from their transition tables: docs/images/states-*.svg.
 
-States lie on a circle in the order of their enum; each transition is an arrow that bends to its left, so that both ways
-between two states are seen.
+States are on a circle in the order of their enum. Each transition is an arrow that bends to its left, so that both
+directions between two states are visible.
 """
 
 import math
@@ -23,7 +23,7 @@ PICTURES: Final[Mapping[str, tuple[str, Table]]] = {
     "states-share-partition.svg": ("A share partition on its leader", SHARE_PARTITION),
     "states-coordinator.svg": ("A coordinator of one log partition", COORDINATOR),
 }
-"""File -> title, and new state -> the states it may follow."""
+"""File -> title, and new state -> its possible previous states."""
 
 WIDTH, HEIGHT, MARGIN = 760, 460, 40
 NODE_HEIGHT: Final = 34
@@ -31,7 +31,7 @@ BEND: Final = 0.16
 
 
 def arrows(table: Table) -> list[tuple[str, str]]:
-    """From, to: every transition of the table but that of a state into itself."""
+    """(from, to) for every transition of the table, except from a state to itself."""
     return [
         (name_of(before), name_of(after))
         for after, previous in table.items()
@@ -91,13 +91,13 @@ def _place(index: int, count: int) -> Point:
 
 
 def _bent(start: Point, end: Point) -> Point:
-    """The middle of an arrow, a little to its left."""
+    """The midpoint of an arrow, slightly to its left."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     return (start[0] + end[0]) / 2 + BEND * dy, (start[1] + end[1]) / 2 - BEND * dx
 
 
 def _border(center: Point, toward: Point, width: float) -> Point:
-    """Where a line from the center of a state leaves its box."""
+    """The point where a line from the center of a state leaves its box."""
     dx, dy = toward[0] - center[0], toward[1] - center[1]
     scale = min(
         (width / 2 + 4) / abs(dx) if dx else math.inf,

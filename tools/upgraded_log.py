@@ -63,11 +63,11 @@ SETTINGS: Final[Mapping[str, str | int]] = {
     "auto.create.topics.enable": "true",
     "num.partitions": PARTITIONS,
     "log.segment.bytes": 64 * 1024 * 1024,
-    # what a release does not finish in time must not hold the next one up
+    # a shutdown that takes too long must not delay the next release
     "controlled.shutdown.max.retries": 1,
 }
 NOT_COMPARED: Final = frozenset({"captured_at", "capture_id", "source", "seen_at", "observed_at", "learned_at"})
-"""Columns that say which run saw something."""
+"""Columns about which run saw something."""
 
 Offsets = dict[tuple[str, int], int]
 """By group and partition."""
@@ -75,12 +75,12 @@ Offsets = dict[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRun:
-    """What one release left behind."""
+    """The results of one release."""
 
     version: str
     logs: Path
     at_ms: int
-    """After its clients, before its end."""
+    """After its clients ran, before it stopped."""
     answers: Offsets
 
 
@@ -120,7 +120,7 @@ def make_steps(output: Path, versions: Sequence[str], *, zookeeper: bool) -> lis
 
 
 def _finalize(broker: ReleasedBroker, home: ReleaseHome) -> None:
-    """Raise metadata.version, and what groups need, to what the release comes with."""
+    """Upgrade metadata.version and group features to the release's default."""
     version = next(it for it in KNOWN_VERSIONS if it == home.release)
     update = UpdateFeaturesRequest.FeatureUpdateKey
     levels = {METADATA_VERSION: production_level(version), "group.version": 1}
@@ -138,7 +138,7 @@ def _finalize(broker: ReleasedBroker, home: ReleaseHome) -> None:
 
 
 def _act(clients: ReleasedClients, home: ReleaseHome, number: int) -> set[str]:
-    """What clients of one release do; gives the groups that they used."""
+    """Run the clients of one release. Returns the groups that they used."""
     own = f"of-{home.version}"
     clients.ask("produce", topic=TOPIC, partitions=PARTITIONS, count=RECORDS_A_STEP)
     clients.ask("join", client=f"lasting-{number}", group="lasting", topic=TOPIC, protocol="classic")
@@ -193,7 +193,7 @@ def read_steps(output: Path) -> list[ReleaseRun]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How a comparison came out. `differences` in words."""
+    """The result of a comparison. `differences`: in words."""
 
     what: str
     point_count: int
@@ -219,12 +219,12 @@ def compare(steps: Sequence[ReleaseRun], work: Path) -> list[Compared]:
 
 
 def prints_text(version: str) -> bool:
-    """Is kafka-dump-log of a release one whose output is text, not JSON?"""
+    """Does kafka-dump-log of this release print text instead of JSON?"""
     return ReleaseHome(version, Path(), Path()).release < FIRST_THAT_PRINTS_JSON
 
 
 def _dump_compared(step: ReleaseRun, work: Path) -> Compared:
-    """What the release's own kafka-dump-log prints of its log, read in place of the segments."""
+    """Compare with the output of the release's own kafka-dump-log, read as a dump."""
     home, printed = release_home(step.version), work / "dump"
     printed.mkdir(parents=True)
     for topic, decoder in DECODERS.items():
@@ -264,7 +264,7 @@ def _offsets_compared(what: str, answers: Offsets, known: Offsets) -> Compared:
 
 
 def _tables_compared(nights: Ledger, whole: Ledger) -> Compared:
-    """All rows of silver and gold."""
+    """Compare all rows of silver and gold."""
     count, differences = 0, []
     for name in TABLES:
         if not name.startswith(("silver.", "gold.")):
@@ -283,7 +283,7 @@ def _rows(ledger: Ledger, name: str) -> list[str]:
 
 
 def _export_compared(ledger: Ledger, logs: Path, output: Path) -> Compared:
-    """Bytes of the segments of all log partitions."""
+    """Compare the exported segments of all log partitions, byte for byte."""
     export_segments(in_process(), ledger.warehouse, cluster_id=CLUSTER_ID, output=str(output))
     count, differences = 0, []
     for folder in sorted(logs.iterdir()):
@@ -299,7 +299,7 @@ def _bytes_of(folder: Path) -> bytes:
 
 
 def tell(compared: Sequence[Compared]) -> Iterator[str]:
-    """A line each, and one for each difference."""
+    """A line for each comparison, and one for each difference."""
     for it in compared:
         yield f"{it.point_count - len(it.differences):,} of {it.point_count:,}  {it.what}"
         yield from (f"  {difference}" for difference in it.differences)
@@ -312,7 +312,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--chain", choices=sorted(CHAINS), default="zookeeper")
     parser.add_argument("--release", action="append", help="in place of the chain; may be repeated")
     asked = parser.parse_args(words)
-    output: Path = asked.output.resolve()  # brokers run in folders of their own
+    output: Path = asked.output.resolve()  # brokers run in their own folders
     steps = read_steps(output) if output.exists() else []
     if not steps:
         steps = make_steps(output, asked.release or CHAINS[asked.chain], zookeeper=asked.chain == "zookeeper")

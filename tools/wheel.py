@@ -1,8 +1,8 @@
-"""Hatch's hook for the wheel: all that the project has lies inside one package, `groupledger`.
+"""Hatch build hook: in the wheel everything is inside one package, `groupledger`.
 
-In a checkout the folders `jobs`, `schemas` and `coordinator_core` are packages at the top. In site-packages those names
-belong to whoever has a repository with such folders, so a wheel has them as `groupledger.jobs` and so on, and what they
-import from each other is renamed while the wheel is built.
+In a checkout the folders `jobs`, `schemas` and `coordinator_core` are top-level packages. In site-packages these names
+may belong to a user's own repository, so a wheel has them as `groupledger.jobs` etc., and their imports of each other
+are rewritten during the build.
 """
 
 import re
@@ -15,16 +15,16 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PACKAGE: Final = "groupledger"
 CODE: Final = ("schemas", "coordinator_core", "jobs")
 DATA: Final = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "set_up.py", "recordings/full-a/logs")
-"""What lies in the package under the path that it has in a checkout: jobs.settings.PROJECT_ROOT."""
+"""Files that keep their path relative to the package: jobs.settings.PROJECT_ROOT."""
 
 _IMPORT: Final = re.compile(rf"^(\s*(?:from|import)\s+)(?=(?:{'|'.join(CODE)})\b)", re.MULTILINE)
 _BINDS_A_ROOT: Final = re.compile(rf"^\s*import\s+(?:{'|'.join(CODE)})\b(?!.*\bas\b).*$", re.MULTILINE)
 
 
 def renamed(source: str, name: str) -> str:
-    """A module's text with absolute imports of the project's packages moved into `groupledger`.
+    """A module's source with absolute imports of the project's packages moved into `groupledger`.
 
-    Raises ValueError for `import jobs.x`, which binds the name `jobs`: write `from jobs import x`.
+    Raises ValueError for `import jobs.x`, which binds the name `jobs`: use `from jobs import x`.
     """
     if found := _BINDS_A_ROOT.search(source):
         raise ValueError(
@@ -53,7 +53,7 @@ def files_of_the_wheel(root: Path, made: Path) -> dict[str, str]:
 
 
 class WheelHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Hands hatch the files; it names and packs them."""
+    """Passes the files to hatch, which packs them."""
 
     PLUGIN_NAME = "custom"
 
@@ -63,5 +63,5 @@ class WheelHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["force_include"] |= files_of_the_wheel(Path(self.root), Path(self._made.name))
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Called by hatch when the wheel is there."""
+        """Called by hatch after it built the wheel."""
         self._made.cleanup()

@@ -1,1 +1,1 @@
-"""The command line: one command a job."""
+"""The command line: one command for each job."""

@@ -1,6 +1,6 @@
-"""The command line: one command a job. Nothing heavy is imported before a job runs, so --help is quick.
+"""The command line: one command for each job. Heavy imports happen when a job runs, so --help is fast.
 
-Each job has a module of its name, which has its options. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 done but
+Each job has a module of its name with its options. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 done but
 something was quarantined or is missing.
 """
 
@@ -36,7 +36,7 @@ from jobs.exit_codes import DONE, FAILED
 
 
 class InOrder(TyperGroup):
-    """Jobs in the order of the summaries: as one comes to need them."""
+    """Jobs in the order of the summaries, which is that in which users need them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of the jobs."""
@@ -107,7 +107,7 @@ for name, function in COMMANDS.items():
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line. Returns the exit code."""
     try:
         if os.environ.get(COMPLETE):
             from jobs.cli.completion import make_ready  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Arguments of the command line as settings and times, checked before Spark starts."""
+"""Convert command-line arguments to settings and times, and check them before Spark starts."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ def settings_of(
 
 
 def reading_settings(warehouse: str | None, cluster_id: str | None, **others: Any) -> Settings:
-    """Settings of a question: where no cluster is named and the warehouse has one alone, it is of that one."""
+    """Settings of a query; without a cluster id it uses that of the warehouse, if there is only one."""
     settings = settings_of(warehouse, cluster_id, **others)
     if cluster_id is not None or settings.cluster_id != DEMO_PLACE["cluster_id"]:
         return settings
@@ -58,9 +58,9 @@ def reading_settings(warehouse: str | None, cluster_id: str | None, **others: An
 
 
 def check_client(settings: Settings) -> None:
-    """What the file of a Kafka client says is checked before Spark starts and before anything is connected.
+    """Check the properties file of a Kafka client before Spark starts and before anything connects.
 
-    Raises ClientPropertiesError; what the user should know goes to stderr.
+    Raises ClientPropertiesError; notes for the user go to stderr.
     """
     if not (settings.bootstrap_servers and settings.command_config):
         return
@@ -71,9 +71,9 @@ def check_client(settings: Settings) -> None:
 
 
 def check_folders(settings: Settings) -> None:
-    """Of a job that captures: folders of sources and tables are what they are named as, before Spark starts.
+    """Check the folders of sources and tables of a capture before Spark starts.
 
-    Raises SourceError or ArgumentError, with the folder that is right where one is near.
+    Raises SourceError or ArgumentError, with the right folder if one is near.
     """
     from jobs.sources.right_folder import (  # noqa: PLC0415
         require_dump,
@@ -89,7 +89,7 @@ def check_folders(settings: Settings) -> None:
 
 
 def moment_of(text: str, timezone: str | None) -> int:
-    """The same of one that is there. How words were read is said."""
+    """As `optional_moment`, for a required time. Prints how an expression was interpreted."""
     from jobs.queries.moments import Clock, read_moment  # noqa: PLC0415
 
     moment = read_moment(text, Clock.of(datetime.now(UTC), timezone))
@@ -99,12 +99,12 @@ def moment_of(text: str, timezone: str | None) -> int:
 
 
 def optional_moment(text: str | None, timezone: str | None) -> int | None:
-    """A time of the command line as epoch milliseconds."""
+    """A time on the command line as epoch milliseconds."""
     return None if text is None else moment_of(text, timezone)
 
 
 def span_of(from_time: str | None, to_time: str | None, timezone: str | None) -> tuple[int | None, int | None]:
-    """The times of --from and --to. Raises ArgumentError where they run backwards."""
+    """The times of --from and --to. Raises ArgumentError if they are in the wrong order."""
     from jobs.queries.in_log import require_forwards  # noqa: PLC0415
 
     from_ms, to_ms = optional_moment(from_time, timezone), optional_moment(to_time, timezone)

@@ -90,7 +90,7 @@ def capture(
 def _periods(
     every: str | None, continuous: bool, stop_after: str | None, settings: Settings
 ) -> tuple[int | None, int | None]:
-    """(milliseconds from trigger to trigger, None for once; milliseconds until the end, None for never)."""
+    """(milliseconds between triggers, None: once; milliseconds until the end, None: no limit)."""
     from jobs.console.durations import parse_duration  # noqa: PLC0415
 
     if every is not None and continuous:

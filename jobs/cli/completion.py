@@ -1,13 +1,12 @@
-"""What the Tab key completes: jobs, options and their choices, in bash, zsh and fish; file names everywhere else.
+"""Shell completion of jobs, options and their choices, in bash, zsh and fish; file names everywhere else.
 
-A key must not wait: the shell functions call the command with `COMPLETE` in its environment, and spark-submit.sh
-answers that by Python alone, before it looks for Java, jars or an environment's lock. Words go in and out as typer has
-it.
+Completion must be fast: the shell functions call the command with `COMPLETE` in its environment, and spark-submit.sh
+answers in Python alone, before it checks Java, jars or an environment's lock. The protocol is typer's.
 """
 
 from typing import Final
 
-# typer gives these to nobody who adds its own options for it, and those would be taken for Spark's
+# typer's public options would add completion options of its own, which would be taken for Spark's
 from typer._completion_classes import completion_init
 
 from jobs.cli_enums import Shell
@@ -42,11 +41,11 @@ SCRIPTS: Final = {Shell.BASH: BASH, Shell.ZSH: ZSH, Shell.FISH: FISH}
 
 
 def script(shell: Shell) -> str:
-    """Shell commands that turn on completion for this program, under whatever path it is called."""
+    """Shell code that turns on completion for this program, whatever path it is called by."""
     name = ENTRY.rpartition("/")[2]
     return SCRIPTS[shell].replace("@VARIABLE@", COMPLETE).replace("@NAME@", name)
 
 
 def make_ready() -> None:
-    """Teach typer the shells' ways of asking."""
+    """Register typer's completion classes."""
     completion_init()

@@ -1,6 +1,6 @@
-"""What --help teaches by: a line for each job, and its commonest questions as one would type them.
+"""Texts of --help: a line for each job, and examples of common questions.
 
-The tests parse every example, and hold the documentation to these lines.
+The tests parse every example, and compare the documentation with these lines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "maintain": "Merges small files, deletes what is too old.",
     "completion": "Makes the Tab key complete jobs and options.",
 }
-"""By job, as the list of jobs shows it: within a line of 80 columns. In the order of the list."""
+"""By job, for the list of jobs: at most 80 columns with the name. In the order of the list."""
 
 EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "nightly": (
@@ -165,16 +165,16 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         (f"For config.fish, as: {command('completion fish')} | source", "completion fish"),
     ),
 }
-"""By job: what for, and the words after the entry."""
+"""By job: purpose, and the arguments after the entry command."""
 
 
 def _exact(*lines: str) -> str:
-    """A paragraph that is not wrapped: a line with only a backspace says so."""
+    """Marks a paragraph that is not to be wrapped: a line with only a backspace."""
     return "\n".join(["\b", *lines])
 
 
 def epilog(job: str) -> str:
-    """The examples, as the end of a job's help."""
+    """The examples, for the end of a job's help."""
     return _exact(
         "Examples:", *(line for what, words in EXAMPLES[job] for line in (f"  {what}", f"    {command(words)}"))
     )

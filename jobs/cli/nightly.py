@@ -107,7 +107,7 @@ def nightly(
 def _all_clusters(
     warehouse: str | None, report_file: str | None, output_format: SummaryFormat, notify: str | None, *, has_own: bool
 ) -> int:
-    """The nights of all clusters. Gives the worst exit code."""
+    """Run the nightlies of all clusters. Returns the worst exit code."""
     if has_own or notify is not None:
         raise ArgumentError(
             "--all-clusters takes clusters and their sources from [clusters] in the settings: leave out --cluster-id, "

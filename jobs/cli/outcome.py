@@ -1,4 +1,4 @@
-"""How a job ends: its exit code, its error as one line, its facts as JSON."""
+"""How a job ends: its exit code, its error in one line, its facts as JSON."""
 
 import os
 import sys
@@ -18,20 +18,23 @@ if TYPE_CHECKING:
     from jobs.operations.run_context import RunContext
 
 PARSE_ONLY: Final = "GROUPLEDGER_PARSE_ONLY"
-"""Set by bootstrap.py, which reads the command line first without Spark: wrong arguments and --help need none."""
+"""Set by bootstrap.py, which first parses the command line without Spark: wrong arguments and --help need none."""
 PARSED: Final = 64
-"""Exit code then, when there is a job to run."""
+"""Exit code in that case, if there is a job to run."""
 
 
 def say(text: str) -> None:
-    """One line on stderr, whatever names are in it."""
+    """Print one line on stderr, with control characters escaped."""
     from jobs.console.output import printable  # noqa: PLC0415
 
     typer.echo(printable(text), err=True)
 
 
 def print_facts(job: str, run: "Run | RunContext", steps: "Steps", code: int, output_format: SummaryFormat) -> int:
-    """What a job that makes tables did, as one JSON object on stdout if that is asked for. Gives the exit code back."""
+    """Print the facts of a job that writes tables as one JSON object on stdout, if requested.
+
+    Returns the exit code unchanged.
+    """
     if output_format is SummaryFormat.JSON:
         from jobs.console.output import json_line  # noqa: PLC0415
 
@@ -40,13 +43,13 @@ def print_facts(job: str, run: "Run | RunContext", steps: "Steps", code: int, ou
 
 
 def facts_of(job: str, run: "Run | RunContext", steps: "Steps", code: int) -> dict[str, Any]:
-    """What a job did, for another program."""
+    """The facts of a job, for other programs."""
     started_at = run.started_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {"job": job, "run_id": run.run_id, "started_at": started_at, "exit_code": code, **steps.facts}
 
 
 def run_job(job: Callable[[], int], debug: bool) -> None:
-    """Run a job: its exit code becomes the command's, its error one line."""
+    """Run a job and exit with its exit code; an error becomes one line."""
     if os.environ.get(PARSE_ONLY):
         raise typer.Exit(PARSED)
     try:
@@ -60,7 +63,7 @@ def run_job(job: Callable[[], int], debug: bool) -> None:
         say(f"error: {error}")
         code = error.exit_code
     except BrokenPipeError:
-        # the reader of our output has seen enough
+        # the reader of our output closed the pipe
         with suppress(OSError):
             sys.stdout.close()
         code = DONE

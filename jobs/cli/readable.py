@@ -1,4 +1,4 @@
-"""The tables that a question reads: they are there, of this version, and as complete as is said."""
+"""Open the tables for a query: check that they exist and have the current format, and report gaps."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def no_tables(warehouse: str, cluster_id: str | None = None) -> str:
-    """That a folder has no tables, and which one was meant or how they are made."""
+    """A sentence: the folder has no tables, with the intended folder, or how to create tables."""
     from jobs.sources.right_folder import warehouse_near  # noqa: PLC0415
 
     meant = warehouse_near(warehouse)
@@ -25,7 +25,7 @@ def no_tables(warehouse: str, cluster_id: str | None = None) -> str:
 
 
 def open_tables(job: str, settings: Settings) -> "Warehouse":
-    """The warehouse, without Spark wherever that can be, for jobs which read silver: it must be of this version."""
+    """The warehouse, without Spark where possible, for jobs that read silver. Silver must have the current format."""
     from jobs.delta.silver_format import require_current_silver  # noqa: PLC0415
     from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
     from schemas.tables.silver import SILVER_TABLES  # noqa: PLC0415
@@ -44,8 +44,9 @@ def open_tables(job: str, settings: Settings) -> "Warehouse":
 def remarks_in_log(
     tables: "Warehouse", settings: Settings, at_ms: int | None, group_ids: list[str] | None = None
 ) -> list[str]:
-    """Of `open_tables`: what of the log is in no source or not replayed yet, and up to when an answer is known to hold,
-    where the time is behind that. Raises ArgumentError for a time before the log begins."""
+    """Remarks: which parts of the log are in no source or not replayed yet, and up to when the answer is known to be
+    right, if the time is later. Raises ArgumentError for a time before the log begins.
+    """
     from jobs.queries.as_of import GROUPS_LOG  # noqa: PLC0415
     from jobs.queries.behind import not_replayed_lines  # noqa: PLC0415
     from jobs.queries.in_log import remarks_behind, require_begun, unread_remarks  # noqa: PLC0415

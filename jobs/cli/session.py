@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: its id and its start, which every row it writes carries."""
+    """One run: its id and its start, which are in every row that it writes."""
 
     run_id: str
     started_at: datetime
 
     @classmethod
     def start(cls) -> "Run":
-        """A new run, now."""
+        """A new run that starts now."""
         started_at = datetime.now(UTC)
         return cls(f"{started_at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}", started_at)
 
@@ -36,10 +36,10 @@ class Run:
 def open_session(
     job: str, settings: Settings, *, meanwhile: str | None = None
 ) -> "tuple[SparkSession, Warehouse, Steps]":
-    """The Spark session of a job, its warehouse, and where it tells its steps.
+    """The Spark session of a job, its warehouse, and its output.
 
-    `meanwhile`: the module of a job that writes tables, to be made ready while the JVM starts, which takes seconds and
-    leaves Python idle.
+    `meanwhile`: the module of a job that writes tables, imported while the JVM starts, which takes seconds during which
+    Python is idle.
     """
     if meanwhile is not None:
         from jobs.spark.settings import spark_defaults  # noqa: PLC0415
@@ -62,16 +62,16 @@ def open_session(
 
 
 def load_modules(module: str | None) -> None:
-    """What a job needs: one with a module of its own writes tables, and loads what its first write would."""
+    """Import what a job needs; a job with a module writes tables, and imports what its first write needs."""
     import_module(module or ".delta.warehouse", PACKAGE)
     if module is not None:
-        with suppress(Exception):  # only a head start: a write that cannot be done says why
+        with suppress(Exception):  # only an optimization: the write itself reports errors
             import_module("pyarrow.acero")
             import_module(".delta.parquet.warm_up", PACKAGE).use_loops()
 
 
 def start_run(job: str, settings: Settings, *, meanwhile: str | None = None, has_metrics: bool = True) -> "RunContext":
-    """Open the session of a job; the context of its run, which starts now."""
+    """Open the session of a job. Returns the context of its run, which starts now."""
     session, warehouse, steps = open_session(job, settings, meanwhile=meanwhile)
     from jobs.operations.metrics import Metrics  # noqa: PLC0415
     from jobs.operations.run_context import RunContext  # noqa: PLC0415

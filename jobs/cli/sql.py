@@ -88,6 +88,6 @@ def sql(
 
 
 def _say_on_a_terminal(text: str) -> None:
-    """For whoever waits; in a program's log it would only be noise."""
+    """For a waiting user; in the log of a program it would be noise."""
     if sys.stderr.isatty():
         say(text)

@@ -1,1 +1,1 @@
-"""What people read and type: names of commands, output, progress."""
+"""User interface: names of commands, output, progress."""

@@ -1,4 +1,4 @@
-"""How jobs are started, and the command `groupledger` of a wheel, which starts them by the same shell as a checkout."""
+"""How users start jobs, and the command `groupledger` of a wheel, which uses the same shell script as a checkout."""
 
 import os
 import sys
@@ -11,18 +11,18 @@ from jobs.settings import PROJECT_ROOT
 INSTALLED: Final = "groupledger"
 SHELL: Final = "spark-submit.sh"
 ENTRY: Final = os.environ.get("GROUPLEDGER_ENTRY") or f"./{SHELL}"
-"""What a user types before a job's name: all hints are written with it."""
+"""What a user types before a job's name; all hints use it."""
 COMPLETE: Final = "_GROUPLEDGER_COMPLETE"
-"""Set where a user's shell asks what may follow."""
+"""Set when a user's shell asks for completions."""
 
 
 def command(words: str) -> str:
-    """A command line for people, as `./spark-submit.sh nightly`."""
+    """A command line for hints, such as `./spark-submit.sh nightly`."""
     return f"{ENTRY} {words}"
 
 
 def main() -> None:
-    """Hand the words over to the shell, which checks Java, fetches and compiles what is missing, and runs the job."""
+    """Run the shell script, which checks Java, fetches and compiles what is missing, and runs the job."""
     shell: Path = PROJECT_ROOT / SHELL
     bash = which("bash")
     if bash is None:

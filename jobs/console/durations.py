@@ -1,4 +1,4 @@
-"""Durations as the command line takes them."""
+"""Durations on the command line."""
 
 import re
 from typing import Final
@@ -10,7 +10,10 @@ UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 
 
 def parse_duration(name: str, text: str) -> int:
-    """`250ms`, `10s`, `1m`, `2h`, `1d` as milliseconds, above zero. Raises SettingsError, which names the option."""
+    """Parse `250ms`, `10s`, `1m`, `2h` or `1d` to milliseconds, above zero.
+
+    Raises SettingsError, which names the option.
+    """
     match = DURATION.fullmatch(text)
     duration_ms = int(match[1]) * UNIT_MS[match[2]] if match else 0
     if duration_ms <= 0:

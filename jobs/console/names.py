@@ -1,4 +1,4 @@
-"""Some names in a line of text: each cut to what a line can take, and how many more there are."""
+"""Lists of names within a line of text: each shortened, and how many more there are."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -10,12 +10,12 @@ NAME_CHARACTERS_MAX: Final = 100
 
 
 def short(name: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
-    """A name as a line of text can take it; an empty one is seen to be there."""
+    """A name, shortened for a line of text; an empty one is made visible."""
     return printable(name)[:characters_max] or "''"
 
 
 def some_of(texts: Iterable[str]) -> str:
-    """The first of some texts, and how many more there are."""
+    """The first strings, and how many more there are."""
     every = list(texts)
     more = len(every) - NAMES_MAX
     named = ", ".join(every[:NAMES_MAX])
@@ -23,5 +23,5 @@ def some_of(texts: Iterable[str]) -> str:
 
 
 def names_of(names: Iterable[str]) -> str:
-    """Some names in their order, and how many more there are."""
+    """Some names in order, and how many more there are."""
     return some_of(short(name) for name in sorted(names))

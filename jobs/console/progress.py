@@ -1,4 +1,4 @@
-"""What a job tells while it runs and when it is done: on stderr, so that stdout holds answers only."""
+"""Progress and results of a job, on stderr, so that stdout has only answers."""
 
 import sys
 import threading
@@ -19,31 +19,31 @@ from jobs.console.running import RunningStage, running_stage
 
 POLL_SECONDS: Final = 0.2
 TELLING_SECONDS: Final = 2.0
-"""Sooner, a rate is a matter of chance, and so is the time left."""
+"""Before this time, rates and remaining time are too uncertain to be shown."""
 
 
 def stderr_console() -> Console:
-    """Where progress goes. On a terminal it is as wide as that, else wide enough for any table."""
+    """The console for progress: as wide as the terminal, else wide enough for any table."""
     return Console(stderr=True, highlight=False, emoji=False, width=None if sys.stderr.isatty() else 160)
 
 
 class Steps:
-    """Names the steps of a job as they happen: a moving line on a terminal, one plain line each elsewhere."""
+    """Prints the steps of a job: a live line on a terminal, else one plain line each."""
 
     def __init__(self, session: SparkSession | None = None, console: Console | None = None) -> None:
         self._session = session
         self._console = console or stderr_console()
         self.facts: dict[str, Any] = {}
-        """What was printed, for another program: plain values by names that stay."""
+        """What was printed, for other programs: plain values with stable names."""
 
     @property
     def is_terminal(self) -> bool:
-        """Is somebody looking?"""
+        """Is stderr a terminal?"""
         return self._console.is_terminal
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A step; on a terminal with what Spark's tasks are at, how much of it is done, how fast, and the time left."""
+        """Context of a step; on a terminal it shows the running Spark stage: share done, rate, and time left."""
         started = perf_counter()
         if self._console.is_terminal:
             with _Line(name, self._session, self._console):
@@ -53,16 +53,16 @@ class Steps:
         self.say(f"{name}: {perf_counter() - started:.1f} s")
 
     def say(self, text: str) -> None:
-        """One line, as it is: what looks like markup or an emoji's code in a name is a name, and so is a new line."""
+        """Print one line literally: names are not interpreted as markup or emoji codes, and line feeds are escaped."""
         self._console.print(printable(text), markup=False, emoji=False, soft_wrap=True)
 
     def table(self, table: RichTable) -> None:
-        """A table, at the end of a job."""
+        """Print a table, at the end of a job."""
         self._console.print(table)
 
 
 class _Line:
-    """A progress line which follows the running Spark stage."""
+    """A progress line for the running Spark stage."""
 
     def __init__(self, name: str, session: SparkSession | None, console: Console) -> None:
         self._session = session
@@ -110,14 +110,14 @@ class _Line:
 
 
 class Pace:
-    """How fast tasks get on, and how long they will still take at that pace."""
+    """The rate of tasks, and the time left at this rate."""
 
     def __init__(self) -> None:
         self._of: RunningStage | None = None
         self._since = 0.0
 
     def printed(self, now: RunningStage, at: float) -> str:
-        """In words; `at` in seconds of any clock that goes on."""
+        """In words; `at`: seconds of any monotonic clock."""
         if now is not self._of:
             self._of, self._since = now, at
         seconds, done = at - self._since, now.done_bytes
@@ -129,7 +129,7 @@ class Pace:
 
 
 def tasks_of(session: SparkSession) -> tuple[int, int]:
-    """(done, all) Spark tasks of the stages which run now."""
+    """(done, all) Spark tasks of the running stages."""
     tracker = session.sparkContext.statusTracker()
     infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     running = [info for info in infos if info is not None]
@@ -137,7 +137,7 @@ def tasks_of(session: SparkSession) -> tuple[int, int]:
 
 
 def summary_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> RichTable:
-    """A table for people: the first column to the left, numbers with separators to the right."""
+    """A table for people: first column left-aligned, numbers right-aligned with separators."""
     table = RichTable(title=title, title_justify="left", title_style="bold")
     for index, name in enumerate(columns):
         table.add_column(name, justify="left" if index == 0 else "right")
@@ -153,7 +153,7 @@ def _cell(value: object) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A time for people: 12 s, 3 min 20 s, 2 h 5 min."""
+    """A duration for people: 12 s, 3 min 20 s, 2 h 5 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -164,7 +164,7 @@ def duration_text(seconds: float) -> str:
 
 
 def size_text(size_bytes: float) -> str:
-    """Bytes for people: 12 B, 3.4 MB."""
+    """A size for people: 12 B, 3.4 MB."""
     for unit in ("B", "kB", "MB", "GB"):
         if size_bytes < 1000:
             return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""The stage of tasks that a driver waits for, as whoever shows progress sees it."""
+"""The stage of tasks that the driver waits for, for progress output."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,32 +11,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunningStage:
-    """What tasks are at, for whoever shows it."""
+    """The running stage."""
 
     what: str
-    """In plain words."""
+    """Its description."""
     total_bytes: int
-    """Of all tasks; 0 where their work has no `size_bytes`."""
+    """Size of all tasks; 0 where their work has no `size_bytes`."""
     done: "Accumulator[int]"
 
     @property
     def done_bytes(self) -> int:
-        """Of the tasks that ended."""
+        """Size of the completed tasks."""
         return min(self.done.value, self.total_bytes)
 
 
 _stages: Final[list[RunningStage]] = []
-"""A driver does one thing at a time."""
+"""At most one: a driver runs one stage at a time."""
 
 
 def running_stage() -> RunningStage | None:
-    """What tasks are at now, if they are."""
+    """The running stage, if there is one."""
     return _stages[-1] if _stages else None
 
 
 @contextmanager
 def running(now: RunningStage) -> Iterator[RunningStage]:
-    """Have a stage shown as the running one."""
+    """Context in which a stage is the running one."""
     _stages.append(now)
     try:
         yield now

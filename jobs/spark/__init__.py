@@ -1,1 +1,1 @@
-"""Spark as the jobs use it: session, tasks, worker processes."""
+"""Spark for the jobs: session, tasks, worker processes."""

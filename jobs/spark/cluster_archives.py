@@ -1,9 +1,9 @@
-"""Pack what a cluster's machines need besides Spark: `python -m jobs.spark.cluster_archives ENVIRONMENT.tar.gz
+"""Pack what machines of a cluster need besides Spark: `python -m jobs.spark.cluster_archives ENVIRONMENT.tar.gz
 CODE.tar.gz`.
 
-Two archives, which Spark unpacks in the folder of each executor: the packages of the environment, and the project's
-code with its loops compiled. numba finds the latter next to the code wherever it lies (NUMBA_CACHE_LOCATOR_CLASSES =
-InTreeCacheLocator), and compiles again on machines with another kind of processor.
+Spark unpacks both archives in the folder of each executor: the packages of the environment, and the project's code with
+compiled loops. numba finds the compiled loops next to the code at any place (NUMBA_CACHE_LOCATOR_CLASSES =
+InTreeCacheLocator), and compiles again on machines with another CPU type.
 """
 
 import os
@@ -23,13 +23,13 @@ from jobs.settings import PROJECT_ROOT
 
 CODE: Final = ("schemas", "coordinator_core", "jobs", "conf")
 COMPRESSION_LEVEL: Final = 1
-"""The packages are large and sent once: time counts, not size."""
+"""The packages are large and sent once: speed matters more than size."""
 LEFT_OUT: Final = ("*/site-packages/pyspark/*", "*/site-packages/pyspark-*", "*/__pycache__/*")
-"""Workers have Spark's own Python; caches are compiled again in a moment."""
+"""Workers use Spark's own Python modules; bytecode is compiled again quickly."""
 
 
 def pack_environment(path: Path) -> None:
-    """The virtual environment that runs this, without pyspark."""
+    """Pack the current virtual environment, without pyspark."""
     environment = venv_pack.Env(sys.prefix)
     for pattern in LEFT_OUT:
         environment = environment.exclude(pattern)
@@ -37,9 +37,10 @@ def pack_environment(path: Path) -> None:
 
 
 def pack_code(path: Path) -> None:
-    """The packages and the settings, with the loops compiled next to their code.
+    """Pack the packages and the settings, with the compiled loops next to their code.
 
-    What set-up compiled is taken over: numba names it by the folder of the code, and knows it again by the code itself.
+    The loops that set-up compiled are reused: numba's cache is named after the folder of the code, and verified by the
+    code itself.
     """
     with tempfile.TemporaryDirectory() as folder:
         for name in CODE:
@@ -60,7 +61,7 @@ def pack_code(path: Path) -> None:
 
 
 def main(environment: Path, code: Path) -> None:
-    """Make both, unless they are there; names say what they were made of."""
+    """Create both archives, unless they exist; their names depend on their content."""
     for path, pack in ((environment, pack_environment), (code, pack_code)):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a process loads as it starts stays until its end: Python need not look for garbage in it, then or later."""
+"""What a process loads at its start lives until its end, so it is excluded from Python's garbage collection."""
 
 import gc
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ _is_loaded = False
 
 @contextmanager
 def loaded_for_good() -> Iterator[None]:
-    """Load without looking for cycles, which takes a fifth of the time, and never look at what was loaded."""
+    """Load with garbage collection disabled, which saves a fifth of the time, and freeze everything loaded."""
     global _is_loaded  # noqa: PLW0603
     gc.disable()
     try:
@@ -21,8 +21,8 @@ def loaded_for_good() -> Iterator[None]:
 
 
 def is_loaded_for_good() -> bool:
-    """Did this process load so, or the one that it was forked from?
+    """Did this process, or the one it was forked from, load in this way?
 
-    gc.get_freeze_count would know it as well, and walks over all that was loaded to tell: twenty milliseconds.
+    gc.get_freeze_count would show it too, but it walks over all frozen objects: twenty milliseconds.
     """
     return _is_loaded

@@ -1,7 +1,7 @@
-"""In place of a Spark session where Spark would cost more than the work: tasks run in this process, one by one.
+"""A substitute for a Spark session where Spark would cost more than the work: tasks run in this process, one by one.
 
-Jobs hand Spark plans of tasks and no rows (`jobs.spark.tasks`), so that nothing else of a session is needed. What goes
-to a task and what comes back is pickled as on its way to a worker: a task has a copy of its own.
+Jobs pass plans of tasks to Spark, and no rows (`jobs.spark.tasks`), so they need nothing else of a session. Task input
+and results are pickled as on the way to a worker, so a task works on its own copy.
 """
 
 import pickle
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 @dataclass
 class _Accumulator:
-    """Counts where the tasks run: what they add to is their copy."""
+    """Counts only in the task's own copy."""
 
     value: int = 0
 
@@ -24,7 +24,7 @@ class _Accumulator:
 
 @dataclass
 class _Context:
-    """A Spark context; names are Spark's."""
+    """A substitute for SparkContext, with its names."""
 
     defaultParallelism: int = 1  # noqa: N815
     _work: Sequence[Any] = ()
@@ -54,7 +54,7 @@ class _Context:
 
 
 class _Session:
-    """A Spark session without Spark: it has no metastore."""
+    """A substitute for SparkSession, without a metastore."""
 
     def __init__(self, core_count: int) -> None:
         self.sparkContext = _Context(core_count)
@@ -62,5 +62,5 @@ class _Session:
 
 
 def in_driver(core_count: int = 1) -> SparkSession:
-    """For jobs whose tasks are plain functions; plans are made as for so many cores."""
+    """For jobs whose tasks are plain functions; plans are made for this many cores."""
     return cast("SparkSession", _Session(core_count))

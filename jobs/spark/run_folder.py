@@ -1,7 +1,7 @@
-"""One folder for all that a run leaves in passing: Spark's blocks, native libraries of the JVM, sockets, Python's own.
+"""One folder for all temporary files of a run: Spark's blocks, native libraries of the JVM, sockets, Python's own.
 
-A process that is killed cleans nothing up, and neither does its JVM. So all of it lies in a folder that its process
-keeps locked, and each run deletes the folders of processes that are no more.
+A killed process deletes nothing, and neither does its JVM. So everything is in a folder that its process keeps locked,
+and each run deletes the folders of processes that no longer exist.
 """
 
 import fcntl
@@ -17,22 +17,22 @@ from typing import Final
 
 PREFIX: Final = "groupledger-"
 UNFINISHED: Final = ".new-groupledger-"
-"""Name of a folder that its process has not locked yet."""
+"""Prefix of a folder that its process has not locked yet."""
 UNFINISHED_SECONDS_MAX: Final = 3600
 AFTER_ALL: Final = -200
-"""When the folder goes, as a process ends: after multiprocessing's own folder in it, which has -100."""
+"""Priority for deleting the folder at exit: after multiprocessing's own folder in it (-100)."""
 SUBMIT_ARGS: Final = "PYSPARK_SUBMIT_ARGS"
 JVM_OPTIONS: Final = "spark.driver.defaultJavaOptions"
-"""Spark puts them before `spark.driver.extraJavaOptions`, which stay the user's."""
+"""Spark puts them before `spark.driver.extraJavaOptions`, which remain the user's."""
 
 _locks: Final[dict[str, int]] = {}
-"""Descriptors of the folders of this process: locked until its end, however it ends."""
+"""File descriptors of this process's folders: locked until the process ends, for whatever reason."""
 
 
 def use_run_folder() -> Path:
-    """Make this process, its JVM and its workers put temporary files into a folder of their own; the folder.
+    """Let this process, its JVM and its workers put temporary files into one folder. Returns the folder.
 
-    To be called before Spark's JVM starts. The same folder at each call of a process.
+    Call this before Spark's JVM starts. Repeated calls in a process return the same folder.
     """
     if _locks:
         return Path(next(iter(_locks)))
@@ -57,7 +57,7 @@ def _locked_folder(base: Path) -> Path:
 
 
 def delete_abandoned(base: Path) -> None:
-    """Delete folders of runs whose process is no more. Those of other users stay."""
+    """Delete folders of runs whose process no longer exists. Folders of other users stay."""
     for folder in base.glob(f"{PREFIX}*"):
         with suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():

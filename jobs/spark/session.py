@@ -1,4 +1,4 @@
-"""The Spark session of a job. Its settings are those of conf/spark-defaults.conf, which bootstrap.py hands over."""
+"""The Spark session of a job. Its settings are those of conf/spark-defaults.conf, which bootstrap.py passes on."""
 
 import logging
 import threading
@@ -15,11 +15,11 @@ from jobs.spark.workers_ahead import DAEMON
 
 
 def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes_workers: bool = False) -> SparkSession:
-    """The session of a job under spark-submit. Raises NotSubmittedError when Delta is not there.
+    """The session of a job under spark-submit. Raises NotSubmittedError without Delta.
 
-    Without a Hive metastore Spark still wants a folder for tables of its own: it gets one in the run's folder.
-    With `wakes_workers` the process from which Python workers are forked starts and loads what tasks need while the JVM
-    is still making the session.
+    Even without a Hive metastore Spark needs a folder for its own tables: it gets one in the run's folder. With
+    `wakes_workers`, the parent process of Python workers starts and imports what tasks need while the JVM creates the
+    session.
     """
     folder = use_run_folder() / "warehouse"
     settings = {"spark.app.name": f"groupledger {job}", "spark.sql.warehouse.dir": str(folder), **(overrides or {})}
@@ -30,7 +30,7 @@ def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    # PySpark logs each failed query with the JVM's whole stack; the job says it in one line
+    # PySpark logs each failed query with the JVM's whole stack; the job prints one line
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     session = builder.getOrCreate()
     if "DeltaSparkSessionExtension" not in (session.conf.get("spark.sql.extensions", "") or ""):
@@ -40,6 +40,6 @@ def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes
 
 
 def _wake_workers(context: SparkContext) -> None:
-    with suppress(Exception):  # only a head start: what is wrong with workers, their first task says
+    with suppress(Exception):  # only an optimization: errors of workers are reported by their first task
         core_count = context.defaultParallelism
         context.parallelize(range(core_count), core_count).count()

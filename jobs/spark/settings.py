@@ -1,4 +1,4 @@
-"""The settings of Spark that come with the project: conf/spark-defaults.conf, which bootstrap.py hands over."""
+"""The project's Spark settings: conf/spark-defaults.conf, which bootstrap.py passes on."""
 
 import os
 import shlex
@@ -10,7 +10,7 @@ from jobs.settings import PROJECT_ROOT
 
 DEFAULTS_FILE: Final = PROJECT_ROOT / "conf" / "spark-defaults.conf"
 JARS_FOLDER: Final = PROJECT_ROOT / ".cache" / "jars"
-"""Delta's jars as bootstrap.py keeps them after the first start."""
+"""Delta's jars, kept by bootstrap.py after the first start."""
 
 SUBMIT_ARGS: Final = "PYSPARK_SUBMIT_ARGS"
 SQL_PREFIX: Final = "spark.sql."
@@ -25,7 +25,7 @@ NO_SAY: Final = frozenset(
         "spark.sql.warehouse.dir",
     }
 )
-"""Settings on which no answer depends."""
+"""Settings that cannot affect an answer."""
 USUAL: Final = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
@@ -34,7 +34,7 @@ USUAL: Final = {
 
 
 def own_sql_settings(environment: Mapping[str, str] = os.environ, defaults_file: Path = DEFAULTS_FILE) -> list[str]:
-    """Names of settings by which SQL may mean something else than usual, and a master that is another machine's."""
+    """Names of settings that may change the meaning of SQL, and of a master on another machine."""
     words = shlex.split(environment.get(SUBMIT_ARGS, ""))
     settings = spark_defaults(defaults_file)
     for word, value in zip(words, [*words[1:], ""], strict=False):
@@ -52,7 +52,7 @@ def own_sql_settings(environment: Mapping[str, str] = os.environ, defaults_file:
 
 
 def spark_defaults(defaults_file: Path = DEFAULTS_FILE) -> dict[str, str]:
-    """The settings of conf/spark-defaults.conf by name, without resolving jars that are there already."""
+    """The settings in conf/spark-defaults.conf by name, without resolving jars that exist already."""
     settings: dict[str, str] = {}
     for line in defaults_file.read_text(encoding="utf-8").splitlines():
         name, _, value = line.strip().partition(" ")

@@ -1,8 +1,8 @@
-"""Tasks of Spark that read and write files themselves: a plan of input partitions, one a task, and what each wrote.
+"""Spark tasks that read and write files themselves: a plan of input partitions, one per task, and the tasks' results.
 
-The words are those of DataSource V2. The driver plans input partitions; `mapPartitions` hands each to a task, which
-reads, replays and writes; its commit message says which files it wrote; the driver commits the files of all tasks, in a
-Delta transaction a table, or none of them. No row goes through the JVM, either way.
+The terms are those of DataSource V2. The driver plans input partitions; `mapPartitions` passes each to a task, which
+reads, replays and writes; its commit message names the files that it wrote; the driver commits the files of all tasks,
+in one Delta transaction per table, or none of them. No row passes through the JVM in either direction.
 """
 
 import sys
@@ -24,19 +24,19 @@ WriterCommitMessage = TypeVar("WriterCommitMessage")
 
 
 TASKS_PER_CORE: Final = 2
-"""At least, where there is that much to do."""
+"""Minimum number, if there is enough work."""
 TASK_BYTES_MIN: Final = 16 << 20
-"""Of bronze. Where tasks have less each, one a core will do: a task has its price, part files of its own, and reads
-files with rows of several log partitions for itself."""
+"""Minimum size of a task, in bytes of bronze. With less work, one task per core suffices: a task has overhead, its
+own part files, and reads shared row groups itself."""
 SIDE_BY_SIDE_MAX: Final = 1.1
-"""How much heavier the heaviest bin may be for it."""
+"""Maximum ratio of the heaviest contiguous range to the heaviest bin for using contiguous ranges."""
 LIGHTEST_SHARES: Final = 4
-"""By how much a task may be lighter than the heaviest: part files should stay large."""
+"""Maximum ratio of the heaviest to the lightest task: part files should stay large."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Task(Generic[InputPartition, WriterCommitMessage]):
-    """What runs on each partition of the plan; it says in bytes how much it has done, when it has."""
+    """The function on each partition of the plan; reports its completed bytes to an accumulator."""
 
     function: Callable[[InputPartition], WriterCommitMessage]
     done: "Accumulator[int]"
@@ -56,11 +56,11 @@ def run_tasks(
     plan: Sequence[InputPartition],
     what: str = "",
 ) -> list[WriterCommitMessage]:
-    """Run `function` on each input partition in a task of its own; commit messages in the order of the plan.
+    """Run `function` on each input partition in its own task. Returns commit messages in the order of the plan.
 
-    Both must pickle: functions of a module do. Spark repeats a task that failed, so `function` must leave nothing
-    behind that a second run would double. `what` is being done, in plain words: the name of the job and its stage in
-    Spark's UI and event log; where partitions have `size_bytes`, progress is measured in them.
+    Both must be picklable, like functions of a module. Spark retries a failed task, so a second run of `function` must
+    not duplicate anything. `what`: description of the stage, for Spark's UI and event log; if partitions have
+    `size_bytes`, progress is measured in them.
     """
     if not plan:
         return []
@@ -73,7 +73,7 @@ def run_tasks(
 
 @contextmanager
 def _described(context: SparkContext, what: str) -> Iterator[None]:
-    """Jobs of this thread have a description."""
+    """Context in which jobs of this thread have a description."""
     context.setJobDescription(what)
     try:
         yield
@@ -94,16 +94,16 @@ def tapered(
     new_bytes_min: int = TASK_BYTES_MIN,
     weight_max: int = sys.maxsize,
 ) -> list[list[int]]:
-    """Indices of `weights` (bytes) in bins, one a task, the heaviest bin first and none empty.
+    """Divide the indices of `weights` (bytes) into bins, one per task: the heaviest bin first, none empty.
 
     A task takes a share of what the tasks before it leave (guided self-scheduling, Polychronopoulos and Kuck 1987):
-    heavy ones first, for few and large part files, then lighter ones, so that all cores end at about one time although
-    a byte of one log costs more than a byte of another. Deterministic: falling weight into the bin with most room, ties
-    by index.
+    heavy ones first, for few and large part files, then lighter ones, so that all cores end at about the same time
+    although a byte of one log costs more than a byte of another. Deterministic: in order of falling weight, each index
+    goes into the bin with most room; ties are decided by index.
 
-    `new_bytes`: what of the weights there is to do, all by default; a task has at least `new_bytes_min` of it, unless
-    cores would be idle. `weight_max`: of a bin with more than one index. One bin a core has indices that follow one
-    another, where that makes none much heavier: what a task writes of neighbours is what a task reads next time.
+    `new_bytes`: the work within the weights, by default all of it; a task has at least `new_bytes_min` of it, unless
+    cores would idle. `weight_max`: limit for a bin with several indices. With one bin per core, bins are contiguous
+    ranges if that makes none much heavier: a task then reads what one task of the last run wrote.
     """
     weights = [max(1, weight) for weight in weights]
     total = sum(weights)
@@ -121,17 +121,17 @@ def tapered(
 
 
 def _side_by_side(weights: Sequence[int], bin_count: int) -> list[list[int]]:
-    """Indices cut into so many ranges of about one weight, none empty."""
+    """Contiguous ranges of similar weight, none empty."""
     ends = list(accumulate(weights))
     total = ends[-1] if ends else 0
-    # a cut falls before the index whose middle is behind it
+    # a cut comes before the first index whose middle is past it
     middles = [2 * end - weight for end, weight in zip(ends, weights, strict=True)]
     cuts = [bisect_left(middles, 2 * total * number / bin_count) for number in range(bin_count + 1)]
     return [list(range(first, end)) for first, end in pairwise(cuts) if first < end]
 
 
 def _filled(weights: Sequence[int], rooms: list[int]) -> list[list[int]]:
-    """Bins of so much room, none empty: falling weight into the one with most room left."""
+    """Fill bins of given room, none empty: by falling weight, each index goes into the bin with most room left."""
     bins: list[list[int]] = [[] for _ in rooms]
     for index in sorted(range(len(weights)), key=lambda index: (-weights[index], index)):
         roomiest = rooms.index(max(rooms))
@@ -141,7 +141,8 @@ def _filled(weights: Sequence[int], rooms: list[int]) -> list[list[int]]:
 
 
 def _bin_weights(total: int, task_count: int, core_count: int, weight_max: int) -> list[int]:
-    """Falling: each a share of what is left, down to the lightest; at most `task_count` of those make up the total."""
+    """Falling weights: each a share of the remainder, at least the lightest; at most `task_count` of them add up to
+    the total."""
     share_count = min(TASKS_PER_CORE * core_count, task_count)
     heaviest = min(-(-total // share_count), weight_max)
     lightest = -(-total // min(task_count, LIGHTEST_SHARES * share_count))

@@ -1,6 +1,7 @@
-"""Spark forks Python workers from this process: it has all loaded that their tasks need (spark.python.daemon.module).
+"""The process from which Spark forks Python workers; it has imported what their tasks need
+(spark.python.daemon.module).
 
-Modules and compiled loops are loaded once a machine instead of once a worker, and workers share the memory of them.
+Modules and compiled loops are loaded once per machine instead of once per worker, and workers share their memory.
 """
 
 import sys
@@ -13,12 +14,12 @@ from jobs.spark.gc_freeze import loaded_for_good
 from jobs.spark.workers_ahead import WAIT, hand_over, take_over
 
 TASKS: Final = (".bronze.tasks", ".silver.tasks", ".gold.audit")
-"""Modules of tasks, below `jobs`."""
+"""Modules with tasks, below `jobs`."""
 
 
 def load() -> None:
-    """Import the modules, use every loop once, and let no worker look for cycles among what is there."""
-    # only a head start: a worker that cannot load fails its first task, and says why
+    """Import the modules, run every loop once, and exclude all of it from the workers' garbage collection."""
+    # only an optimization: if loading fails, each worker's first task fails too, and reports why
     with loaded_for_good(), suppress(Exception):
         import_module("pyspark.worker")
         for name in TASKS:
@@ -27,7 +28,9 @@ def load() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Be the daemon, now or when Spark asks for one; or, as Spark's child, let the one that waits for it be it."""
+    """Be the daemon, now or when Spark asks for one; or, as Spark's child, hand over to a process that was started
+    ahead.
+    """
     if arguments[0] == WAIT:
         load()
         if not take_over(int(arguments[1]), arguments[2]):

@@ -13,7 +13,7 @@ from jobs.spark.gc_freeze import is_loaded_for_good
 
 
 class _Heap(ctypes.Structure):
-    """struct mallinfo2: bytes and blocks that malloc has."""
+    """struct mallinfo2: bytes and blocks of malloc."""
 
     _fields_ = tuple(
         (name, ctypes.c_size_t)
@@ -26,34 +26,38 @@ class _Heap(ctypes.Structure):
 
 _TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 _MALLINFO2: Final = getattr(ctypes.CDLL(None), "mallinfo2", None)
-"""Of the GNU C library (the latter since 2.33); others have none."""
+"""Functions of glibc (the latter since 2.33); other C libraries have none."""
 if _MALLINFO2 is not None:
     _MALLINFO2.restype = _Heap
 
 _KEPT_BYTES_MAX: Final = 64 << 20
-"""Free memory that the next task may begin with, whatever it does: what a capture leaves serves a replay."""
+"""Free memory that a process may keep for the next task of any kind: what a capture leaves suffices for a replay."""
 
 _YOUNG_OBJECTS_MAX: Final = 200_000
-"""How many more objects a task makes than it drops before Python looks for cycles among them: 40 MiB or so. It is more
-than the rows of groups that a replay holds until it writes them (`replay_tasks.BUFFERED_ROWS_MAX`), so that most are
-gone before anyone looks at them."""
+"""The number of newly created objects, minus freed ones, at which Python searches for cycles: about 40 MiB. It
+exceeds the number of group rows that a replay buffers (`tasks.BUFFERED_ROWS_MAX`), so that most objects are freed
+before a search."""
 
 
 def give_back() -> None:
-    """Give the system the memory that was freed and kept for what comes next: that is of other sizes, and both would be
-    in memory at a time."""
+    """Return freed memory to the system.
+
+    The next allocations have other sizes, so otherwise both would be in memory at the same time.
+    """
     pa.default_memory_pool().release_unused()
     if _TRIM is not None:
         _TRIM(0)
 
 
 _made_room_for: Callable[..., object] | None = None
-"""What the task before this one did."""
+"""The function of the last task."""
 
 
 def make_room_for(function: Callable[..., object]) -> None:
-    """At the start of a task, give back what one of another kind left, where that is much: it is of other sizes. What
-    one of the same kind left is of use again, while new memory would have to be cleared by the kernel."""
+    """At the start of a task, return memory that a task of another kind left, if there is much: it has other sizes.
+
+    Memory of a task of the same kind is reused, while the kernel would have to clear new memory.
+    """
     global _made_room_for  # noqa: PLW0603
     if function is not _made_room_for:
         if free_bytes() > _KEPT_BYTES_MAX:
@@ -62,17 +66,17 @@ def make_room_for(function: Callable[..., object]) -> None:
 
 
 def free_bytes() -> int:
-    """What was freed and is kept for what comes next; where that is unknown, as much as can be."""
+    """Freed memory that malloc keeps; where that is unknown, the maximum."""
     return sys.maxsize if _MALLINFO2 is None else int(_MALLINFO2().fordblks)
 
 
 @contextmanager
 def few_cycles() -> Iterator[None]:
-    """Look for cycles seldom: a task makes rows and states by the hundred thousand, and hardly a cycle among them.
+    """Run garbage collection rarely: a task creates hundreds of thousands of rows and states, and hardly any cycles.
 
-    With Python's own threshold (700) a fifth of the time of a replay goes into looking. What was there before (modules,
-    compiled code) is passed over meanwhile, and for good in workers that are forked from where it is: to look at it is
-    to copy the memory of it. Seldom, not never: cycles that others make stay bounded.
+    With Python's own threshold (700) garbage collection takes a fifth of a replay. Objects that existed before
+    (modules, compiled code) are frozen meanwhile, and permanently in forked workers, since scanning them would copy
+    their memory. It is not disabled, so cycles in other code stay bounded.
     """
     young, middle, old = gc.get_threshold()
     is_loaded = is_loaded_for_good()

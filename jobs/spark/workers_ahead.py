@@ -1,12 +1,12 @@
-"""The process from which Python workers are forked, started before Spark asks for it: while the JVM comes up.
+"""Start the parent process of Python workers while the JVM starts, before Spark asks for it.
 
-Spark's JVM starts `jobs.spark.worker_daemon` as a child of its own once it is up, and that would only then load, for
-seconds, what tasks need. Where workers run on the driver's machine, the driver starts that process ahead. The JVM's
-child finds it by the environment, hands over what Spark gave it (arguments, environment, standard streams), and lives
-as long as it.
+Spark's JVM starts `jobs.spark.worker_daemon` as a child once it is up, and only then would that import, for seconds,
+what tasks need. Where workers run on the driver's machine, the driver starts that process ahead. The JVM's child finds
+it through the environment, passes on what Spark gave it (arguments, environment, standard streams), and lives as long
+as it.
 
-It is only a head start: where it cannot be had, or Spark starts its workers otherwise than the driver expected, the
-JVM's child loads all by itself.
+This is only an optimization: where it is not possible, or Spark starts workers with another environment than expected,
+the JVM's child does the imports itself.
 """
 
 import atexit
@@ -26,15 +26,16 @@ from typing import Final
 from jobs.spark.run_folder import use_run_folder
 
 AHEAD: Final = "GROUPLEDGER_WORKERS_AHEAD"
-"""In a job's environment: its workers run on its driver's machine, so bootstrap.py. In the JVM's: the path of a
-socket."""
+"""In a job's environment, set by bootstrap.py: its workers run on its driver's machine. In the JVM's environment:
+the path of a socket."""
 DAEMON: Final = f"{__package__}.worker_daemon"
-"""What forks the Python workers."""
+"""The module that forks Python workers."""
 WAIT: Final = "--wait"
-"""Its first argument where it is started ahead; the others are of its socket: the descriptor, the folder."""
+"""Its first argument when it is started ahead; the other arguments describe its socket: descriptor and folder."""
 EXECUTOR_ENVIRONMENT: Final = "spark.executorEnv."
 OF_EVERY_WORKER: Final = {"PYTHONUNBUFFERED": "YES", "OMP_NUM_THREADS": "1"}
-"""What Spark adds to the environment of Python workers, and Python or its libraries read as they start."""
+"""Variables that Spark adds to the environment of Python workers, and that Python or its libraries read when they
+start."""
 SPARK_VARIABLES: Final = ("SPARK_", "_PYSPARK_", "PYTHON_")
 SHELL_VARIABLES: Final = frozenset({AHEAD, "_", "SHLVL", "PWD", "OLDPWD"})
 """Variables that nothing reads before workers are forked."""
@@ -43,9 +44,9 @@ TAKEN: Final = b"!"
 
 
 def start_ahead(spark_settings: Mapping[str, str]) -> None:
-    """Start the process that loads what workers are forked with, where bootstrap.py says that they run here.
+    """Start the parent process of workers, if bootstrap.py says that they run on this machine.
 
-    It ends with this process unless Spark has taken it over. `spark_settings`: of conf/spark-defaults.conf.
+    It ends with this process unless Spark has taken it over. `spark_settings`: from conf/spark-defaults.conf.
     """
     if not os.environ.get(AHEAD):
         return
@@ -55,7 +56,7 @@ def start_ahead(spark_settings: Mapping[str, str]) -> None:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen(1)
-            # its stdin stays empty, and is closed when this process is no more
+            # its stdin stays empty, and is closed when this process ends
             process = subprocess.Popen(
                 [sys.executable, "-m", DAEMON, WAIT, str(listener.fileno()), folder],
                 env={**os.environ, **OF_EVERY_WORKER, **_executor_environment(spark_settings)},
@@ -72,15 +73,15 @@ def start_ahead(spark_settings: Mapping[str, str]) -> None:
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:
-    """Until the end of this process holds its end of the other's stdin."""
+    """Keep the other process's stdin open until this process ends."""
     if process.stdin is not None:
         process.stdin.close()
 
 
 def hand_over(arguments: list[str]) -> bool:
-    """Give what Spark gave this process to the one that was started ahead, if any, and wait for its end.
+    """Pass on what Spark gave this process to the one that was started ahead, if there is one, and wait for its end.
 
-    False: there is none, or it does not fit, or it ended before it had taken over.
+    False: there is none, it does not fit, or it ended before the hand-over.
     """
     taken = False
     with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
@@ -95,9 +96,9 @@ def hand_over(arguments: list[str]) -> bool:
 
 
 def take_over(descriptor: int, folder: str) -> bool:
-    """Wait for what Spark gives to its own child, and take its place: from here on this process is Spark's daemon.
+    """Wait for what Spark gives to its own child, and take its place: from then on this process is Spark's daemon.
 
-    False: the driver is no more, or Spark starts Python workers in another environment than this process has.
+    False: the driver has ended, or Spark starts Python workers with another environment than this process has.
     """
     with socket.socket(fileno=descriptor) as listener:
         ready = poll()
@@ -120,12 +121,12 @@ def take_over(descriptor: int, folder: str) -> bool:
     os.environ.update(offer["environment"])
     sys.argv[1:], sys.path[:] = offer["arguments"], offer["path"]
     connection.sendall(TAKEN)
-    connection.detach()  # open until this process ends, and the workers that it forked
+    connection.detach()  # stays open until this process and its forked workers end
     return True
 
 
 def _is_expected(environment: Mapping[str, str]) -> bool:
-    """Would a process with this environment have loaded what this one has?"""
+    """Would a process with this environment have imported the same as this one?"""
     names = {name for name in {*environment, *os.environ} if environment.get(name) != os.environ.get(name)}
     return all(
         name in SHELL_VARIABLES
@@ -136,8 +137,8 @@ def _is_expected(environment: Mapping[str, str]) -> bool:
 
 
 def _without_spark(environment: Mapping[str, str]) -> list[str]:
-    """The places of modules, but for Spark's own: of them PySpark is found where the driver found it. The JVM names its
-    jars by their true path, whatever link leads there (of an environment, or `/opt/spark`)."""
+    """The entries of PYTHONPATH without Spark's own, where PySpark was found by the driver. The JVM uses the real
+    path of its jars, whatever link was used (of an environment, or `/opt/spark`)."""
     spark = Path(environment.get("SPARK_HOME", os.sep)).resolve()
     places = environment.get("PYTHONPATH", "").split(os.pathsep)
     return [place for place in places if not Path(place).resolve().is_relative_to(spark)]

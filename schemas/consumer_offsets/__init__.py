@@ -1,4 +1,4 @@
-"""The topic `__consumer_offsets`: committed offsets and groups of every type, one module a family."""
+"""The topic `__consumer_offsets`: committed offsets and groups of every type, one module for each record family."""
 
 from enum import IntEnum
 from typing import Final
@@ -9,7 +9,7 @@ TOPIC: Final = "__consumer_offsets"
 class RecordType(IntEnum):
     """The first two bytes of a key: Kafka's CoordinatorRecordType. 9 and 18 were never released.
 
-    Old documents call 0, 1 and 2 versions of the key, which they once were.
+    Older documentation calls 0, 1 and 2 versions of the key, which they once were.
     """
 
     LEGACY_OFFSET_COMMIT = 0

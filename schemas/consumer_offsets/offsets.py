@@ -1,6 +1,7 @@
 """Committed offsets: record types 0 and 1.
 
-The version of an offset commit is in its value's prefix; the two types differ in their keys' history only.
+The version of an offset commit is in its value's prefix; the two record types have the same values and differ only in
+the history of their keys.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Every Delta table by full name: the public interface. Columns may be added, never renamed or dropped."""
+"""All Delta tables by full name: a public interface. Columns may be added, but never renamed or dropped."""
 
 from types import MappingProxyType
 

@@ -1,4 +1,4 @@
-"""Bronze: the log itself, byte for byte, and what is known of its completeness."""
+"""Bronze: the log itself, byte for byte, and its coverage."""
 
 from schemas.tables.common import CLUSTER_ID, key
 from schemas.tables.declare import (

@@ -1,4 +1,4 @@
-"""Columns which many tables share, so that one name has one meaning everywhere."""
+"""Columns that many tables share, so that a name means the same everywhere."""
 
 from dataclasses import replace
 

@@ -1,7 +1,7 @@
-"""The language of table declarations: columns with types and comments, keys, partitioning.
+"""Classes for table declarations: columns with types and comments, keys, partitioning.
 
-Everything else about a table (the DDL, the Arrow schema, the Spark schema, the comments) is derived from
-these by `jobs.delta.arrow_schemas`; nothing is written twice.
+Everything else about a table (DDL, Arrow schema, Spark schema, comments) is derived from them by
+`jobs.delta.arrow_schemas`; nothing is written twice.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ Type = Scalar | ArrayOf | MapOf | StructOf
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `is_personal`: may name a person or machine; stays out of the statistics in Delta's log."""
+    """One column. `is_personal`: may identify a person or machine; excluded from statistics in Delta's log."""
 
     name: str
     type: Type
@@ -62,7 +62,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One Delta table at `<warehouse>/<layer>/<name>`. Rows with one natural key never appear twice."""
+    """One Delta table at `<warehouse>/<layer>/<name>`. Its natural key is unique."""
 
     layer: str
     name: str
@@ -70,14 +70,14 @@ class Table:
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...] = ()
     age_column: str | None = None
-    """A time by which rows may be taken out when they are old; None: other rows lean on them, so they stay."""
+    """A time by which old rows may be removed; None: other rows depend on them, so they stay."""
     former_name: str | None = None
     """Its name in the last release: `Warehouse.ensure` replaces a table of that name."""
     takes_former_rows: bool = True
-    """Are the rows of the former table of use? Checkpoints of another format are not."""
+    """False: the rows of the former table are of no use, such as checkpoints of another format."""
 
     def __hash__(self) -> int:
-        """By name: what is kept by table is looked up all the time, and there are many columns to go through."""
+        """By name: tables are often used as dictionary keys, and hashing all their columns would be slow."""
         return hash((self.layer, self.name))
 
     @property
@@ -87,7 +87,7 @@ class Table:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Names in order: the contract of a select."""
+        """Names in order: the schema contract of a select."""
         return tuple(column.name for column in self.columns)
 
     @property

@@ -1,4 +1,4 @@
-"""Gold: the answers."""
+"""Gold: answers inferred from silver."""
 
 from schemas.tables.common import (
     CLIENT_HOST,

@@ -1,4 +1,4 @@
-"""Silver: what the coordinators knew, and when."""
+"""Silver: the state and events of the coordinators over time."""
 
 from schemas.tables.common import (
     CLIENT_HOST,
@@ -159,7 +159,7 @@ MEMBER_COLUMNS = (
     FROM_GENERATION,
     TO_GENERATION,
 )
-"""A member, an interval of it, and its attributes."""
+"""A member's interval and its attributes."""
 
 GROUP_MEMBERS = Table(
     layer="silver",

@@ -1,4 +1,4 @@
-"""State: what the runs know of themselves."""
+"""State: bookkeeping of the runs."""
 
 from schemas.tables.common import CLUSTER_ID, key
 from schemas.tables.declare import (
