@@ -1,4 +1,4 @@
-"""Who gets which partitions: the assignors of Kafka 4.3, by the names that members and brokers call them."""
+"""The assignors of Kafka 4.3, by the names that members and brokers use."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,12 +20,13 @@ CLIENT_ASSIGNORS: Final[Mapping[str, ClientAssignor]] = MappingProxyType(
         "cooperative-sticky": assign_cooperative_sticky,
     }
 )
-"""Protocol name of classic groups -> what their leader runs (partition.assignment.strategy)."""
+"""Protocol name of classic groups -> the assignor that their leader runs (partition.assignment.strategy)."""
 
 CONSUMER_GROUP_ASSIGNORS: Final[Mapping[str, ServerAssignor]] = MappingProxyType(
     {"uniform": assign_uniform, "range": server_range.assign_range}
 )
-"""Server assignor -> what the coordinator runs (group.consumer.assignors; the first is the default)."""
+"""Server assignor name -> the assignor that the coordinator runs (group.consumer.assignors; the first is the
+default)."""
 
 SHARE_GROUP_ASSIGNORS: Final[Mapping[str, ServerAssignor]] = MappingProxyType({"simple": assign_simple})
-"""Of share groups (group.share.assignors)."""
+"""Assignors of share groups (group.share.assignors)."""

@@ -1,7 +1,7 @@
-"""What a client assignor is given and what it gives (org.apache.kafka.clients.consumer.ConsumerPartitionAssignor).
+"""Input and output of a client assignor (org.apache.kafka.clients.consumer.ConsumerPartitionAssignor).
 
-The leader of a classic group runs it. Topics go by name here. Members are walked in the order in which they are given,
-which in the client is the order of a hash map (`java.hash_map` tells that order).
+The leader of a classic group runs it. Topics are identified by name here. Members are iterated in the given order,
+which in the client is the order of a hash map (see `java.hash_map`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from coordinator_core.java.hash_codes import string_hash_code, string_order
 from coordinator_core.java.hash_map import HashMap, HashSet
 
 GENERATION_DEFAULT: Final = -1
-"""Generation of a member that tells none (DEFAULT_GENERATION)."""
+"""Generation of a member that sends none (DEFAULT_GENERATION)."""
 
 
 class TopicPartition(NamedTuple):
@@ -33,7 +33,7 @@ class Topic:
 
     partition_count: int
     replica_racks: tuple[frozenset[str], ...] = ()
-    """Racks of each partition's replicas; empty where the brokers tell none."""
+    """Racks of each partition's replicas; empty if the brokers do not have racks."""
 
     def racks(self, partition: int) -> frozenset[str]:
         """Racks on which a partition has a replica."""
@@ -42,7 +42,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A member as the leader sees it (ConsumerPartitionAssignor.Subscription)."""
+    """The leader's view of a member (ConsumerPartitionAssignor.Subscription)."""
 
     topics: tuple[str, ...] = ()
     user_data: bytes | None = None
@@ -53,19 +53,19 @@ class Subscription:
 
     @property
     def rack(self) -> str | None:
-        """The rack, for which an empty text is none."""
+        """The rack; None for an empty string."""
         return self.rack_id or None
 
     @property
     def generation(self) -> int:
-        """The generation in which the partitions were owned, -1 where the member names none."""
+        """The generation in which the partitions were owned, -1 if the member sends none."""
         return GENERATION_DEFAULT if self.generation_id is None else self.generation_id
 
 
 def subscription_from_protocol(
     decoded: client_protocols.Subscription, group_instance_id: str | None = None
 ) -> Subscription:
-    """What a JoinGroup request's metadata (ConsumerProtocol.deserializeSubscription) says of a member."""
+    """A member's subscription from a JoinGroup request's metadata (ConsumerProtocol.deserializeSubscription)."""
     return Subscription(
         topics=decoded.topics,
         user_data=decoded.user_data,
@@ -77,12 +77,12 @@ def subscription_from_protocol(
 
 
 def topic_partitions(grouped: client_protocols.TopicPartitions) -> tuple[TopicPartition, ...]:
-    """Partitions one by one, which the protocols group by topic."""
+    """The partitions one by one, from the protocols' groups by topic."""
     return tuple(TopicPartition(topic, partition) for topic, numbers in grouped for partition in numbers)
 
 
 def subscribed_topics(topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscription]) -> dict[str, Topic]:
-    """Topics which exist, have partitions and have a subscriber, in the order of the assignor's map of them."""
+    """Topics that exist, have partitions and have a subscriber, in the order of the assignor's map."""
     names: HashSet[str] = HashSet(string_hash_code)
     for subscription in subscriptions.values():
         for name in subscription.topics:
@@ -107,8 +107,8 @@ def members_in_line(subscriptions: Mapping[str, Subscription]) -> list[str]:
 
 
 def is_rack_aware(member_racks: frozenset[str], partition_racks: Iterable[frozenset[str]]) -> bool:
-    """Whether racks can make a difference (useRackAwareAssignment): some member is on a rack with replicas, and some
-    partition has not replicas on all racks.
+    """Whether racks matter (useRackAwareAssignment): some member is on a rack with replicas, and some partition does
+    not have replicas on all racks.
     """
     racks_of_partitions = list(partition_racks)
     all_racks = frozenset[str]().union(*racks_of_partitions)
@@ -116,4 +116,4 @@ def is_rack_aware(member_racks: frozenset[str], partition_racks: Iterable[frozen
 
 
 ClientAssignor = Callable[[Mapping[str, Topic], Mapping[str, Subscription]], Assignment]
-"""Topics by name and subscriptions by member id give partitions by member id."""
+"""(topics by name, subscriptions by member id) -> partitions by member id."""

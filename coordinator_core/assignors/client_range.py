@@ -1,9 +1,9 @@
 """The client assignor "range" (org.apache.kafka.clients.consumer.RangeAssignor, with racks by KIP-881).
 
-Each topic is cut into pieces for its subscribers in line, the first pieces one longer where it does not come out even.
-Where members and replicas have racks, a first pass gives members only partitions with a replica on their rack; topics
-with the same subscribers and as many partitions then go together, so that equal partitions stay with one member. The
-second pass gives out what is left, wherever it is.
+Each topic is divided into ranges for its subscribers in member order; if it does not divide evenly, the first ranges
+are longer by one. If members and replicas have racks, a first pass assigns members only partitions with a replica on
+their rack; topics with the same subscribers and equally many partitions are then assigned together, so that equal
+partition numbers go to one member. The second pass assigns the rest regardless of racks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +20,11 @@ from coordinator_core.assignors.client_group import (
 from coordinator_core.java.hash_codes import string_order
 
 Lists = dict[str, list[TopicPartition]]
-"""Member id -> what it has so far."""
+"""Member id -> its partitions so far."""
 
 
 def assign_range(topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscription]) -> Assignment:
-    """Partitions of every member: by topic in the order of the topics' hash map or, where racks count, of names."""
+    """Partitions of every member: by topic in the order of the topics' hash map or, if racks matter, of names."""
     line = members_in_line(subscriptions)
     ranges = [
         _TopicRanges(name, topic, {m: subscriptions[m].rack for m in line if name in subscriptions[m].topics})
@@ -43,7 +43,7 @@ def assign_range(topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscr
 
 
 class _TopicRanges:
-    """A topic, who may have it, and how far it is given out (TopicAssignmentState)."""
+    """A topic, its subscribers, and how much of it is assigned (TopicAssignmentState)."""
 
     def __init__(self, name: str, topic: Topic, members: Mapping[str, str | None]) -> None:
         self.name = name
@@ -59,16 +59,16 @@ class _TopicRanges:
         self._assigned_counts = dict.fromkeys(members, 0)
 
     def has_matching_rack(self, member_id: str, partition: int) -> bool:
-        """Whether a replica is on the member's rack. A member without a rack is at home everywhere."""
+        """Whether a replica is on the member's rack. A member without a rack matches every rack."""
         rack = self.members[member_id]
         return rack is None or rack in self._topic.racks(partition)
 
     def open_quota(self, member_id: str) -> int:
-        """How many partitions more the member may have."""
+        """How many more partitions the member may have."""
         return max(self._quota + (self._extra_count > 0) - self._assigned_counts[member_id], 0)
 
     def assign(self, member_id: str, partitions: Sequence[int], lists: Lists) -> None:
-        """Give free partitions to a member."""
+        """Assign free partitions to a member."""
         lists[member_id] += [TopicPartition(self.name, partition) for partition in partitions]
         self._assigned_counts[member_id] += len(partitions)
         if self._assigned_counts[member_id] > self._quota:
@@ -77,7 +77,7 @@ class _TopicRanges:
             del self._free[partition]
 
     def assign_ranges(self, lists: Lists, may_have: Callable[[str, int], bool]) -> None:
-        """Give every member in line the first free partitions which it may have, up to its quota."""
+        """Assign every member, in member order, the first free partitions that it may have, up to its quota."""
         for member_id in self.members:
             fitting = [partition for partition in self._free if may_have(member_id, partition)]
             partitions = fitting[: self.open_quota(member_id)]
@@ -98,7 +98,7 @@ def _assign_matching_racks(ranges: Sequence[_TopicRanges], lists: Lists) -> None
 
 
 def _assign_co_partitioned(ranges: Sequence[_TopicRanges], lists: Lists) -> None:
-    """Give each partition of all the topics to the first member who is on a rack with each of them."""
+    """Assign each partition number of all the topics to the first member whose rack matches in each of them."""
     remaining = list(ranges[0].members)
     for partition in range(ranges[0].partition_count):
         for member_id in remaining:

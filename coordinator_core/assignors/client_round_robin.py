@@ -14,8 +14,8 @@ from coordinator_core.java.hash_codes import string_order
 
 
 def assign_round_robin(topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscription]) -> Assignment:
-    """Deal all partitions, topic by topic in the order of names, to the members in line, passing over who is not
-    subscribed to the topic.
+    """Assign all partitions, topic by topic in the order of names, to the members in turn, skipping members that are
+    not subscribed to the topic.
     """
     line = members_in_line(subscriptions)
     dealt: dict[str, list[TopicPartition]] = {member_id: [] for member_id in subscriptions}

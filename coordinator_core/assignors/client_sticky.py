@@ -1,14 +1,14 @@
 """The client assignors "sticky" and "cooperative-sticky" (AbstractStickyAssignor and its two subclasses, 4.3).
 
-Members end up with as many partitions as one another, give or take one, and keep what they have as far as that allows.
-`sticky` knows what members had from their user data, `cooperative-sticky` from the subscription; partitions claimed by
-two go to the one of the later generation. Where all members are subscribed to the same topics, quotas settle it
-(`_Constrained`). Where they are not, free partitions go one by one to the emptiest member, and then partitions move one
-by one until no move makes it more even (`_General`). Members on a rack keep and get partitions with a replica there
+Members get equally many partitions, or one more or less, and keep what they have as far as that allows. `sticky` takes
+a member's previous partitions from its user data, `cooperative-sticky` from the subscription; if two members claim a
+partition, the one with the later generation keeps it. If all members are subscribed to the same topics, quotas decide
+(`_Constrained`). If not, free partitions go one by one to the member with the fewest, and then partitions move one by
+one until no move improves the balance (`_General`). Members on a rack keep and get partitions with a replica there
 first.
 
-`cooperative-sticky` leaves out of its answer what would go from one member to another: the first has to give it up
-before, and the next generation gives it to the other.
+`cooperative-sticky` leaves partitions out of its result that would move from one member to another: the first has to
+revoke them before, and the next generation assigns them to the other.
 """
 
 from bisect import bisect_left, insort
@@ -32,12 +32,12 @@ from coordinator_core.java.hash_codes import string_hash_code, string_order, top
 from coordinator_core.java.hash_map import HashMap, HashSet
 
 Lists = dict[str, list[TopicPartition]]
-"""Member id -> partitions so far, in the order in which they came."""
+"""Member id -> partitions so far, in the order of assignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberData:
-    """What a member says of the partitions it had (AbstractStickyAssignor.MemberData)."""
+    """A member's previous partitions (AbstractStickyAssignor.MemberData)."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int | None = None
@@ -50,7 +50,7 @@ def assign_sticky(topics: Mapping[str, Topic], subscriptions: Mapping[str, Subsc
 
 
 def assign_cooperative_sticky(topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscription]) -> Assignment:
-    """Partitions of every member, without those which another still has. Raises AssignorError where Kafka's assignor
+    """Partitions of every member, without those that another still owns. Raises AssignorError where Kafka's assignor
     fails.
     """
     data = {member_id: cooperative_member_data(subscription) for member_id, subscription in subscriptions.items()}
@@ -63,7 +63,9 @@ def assign_cooperative_sticky(topics: Mapping[str, Topic], subscriptions: Mappin
 
 
 def sticky_member_data(subscription: Subscription) -> MemberData:
-    """StickyAssignor.memberData: all is in the user data. What cannot be read counts as nothing in generation -1."""
+    """StickyAssignor.memberData: everything is in the user data. Unreadable data count as no partitions in generation
+    -1.
+    """
     if not subscription.user_data:
         return MemberData()
     try:
@@ -74,7 +76,9 @@ def sticky_member_data(subscription: Subscription) -> MemberData:
 
 
 def cooperative_member_data(subscription: Subscription) -> MemberData:
-    """CooperativeStickyAssignor.memberData: the generation was in the user data before it was in the subscription."""
+    """CooperativeStickyAssignor.memberData: older clients have the generation in the user data instead of the
+    subscription.
+    """
     generation = subscription.generation_id
     if generation is None and subscription.user_data is not None:
         try:
@@ -91,7 +95,7 @@ def _answer(lists: Lists) -> Assignment:
 def _assign(
     topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscription], data: Mapping[str, MemberData]
 ) -> tuple[Lists, dict[TopicPartition, str] | None]:
-    """Partitions by member, and which of them change their owner: None where the builder does not say."""
+    """Partitions by member, and which of them change their owner: None if the builder does not track it."""
     if not subscriptions:
         return {}, {}
     existing = subscribed_topics(topics, subscriptions)
@@ -104,8 +108,8 @@ def _assign(
 
 
 def _is_same_for_all(subscriptions: Mapping[str, Subscription]) -> bool:
-    """All are compared with the first subscription that is not empty. Members before it count as equal, which is
-    Kafka's slip: such a member is given partitions of topics that it is not subscribed to.
+    """Whether all subscriptions are equal. All are compared with the first non-empty one; members before it count as
+    equal, which is a bug in Kafka: such a member gets partitions of topics that it is not subscribed to.
     """
     first: frozenset[str] = frozenset()
     for subscription in subscriptions.values():
@@ -119,11 +123,11 @@ def _is_same_for_all(subscriptions: Mapping[str, Subscription]) -> bool:
 def _owned_partitions(
     topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscription], data: Mapping[str, MemberData]
 ) -> tuple[HashMap[str, list[TopicPartition]], list[TopicPartition]]:
-    """What each member may keep, and what two of one generation claim, which neither may.
+    """What each member may keep; and partitions claimed by two members of one generation, which neither may keep.
 
-    The generation of the member met first is taken from its subscription, that of the other from its data: for
-    `sticky` the two may differ (allSubscriptionsEqual). Not as Kafka: a partition beyond the end of its topic, which
-    was recreated with fewer, is nobody's. Kafka's assignor keeps it, and then fails or gives others out twice.
+    The generation of the first member is taken from its subscription, that of the other from its data: for `sticky` the
+    two may differ (allSubscriptionsEqual). Unlike in Kafka, a partition beyond the end of its topic, which was
+    recreated with fewer, has no owner. Kafka's assignor keeps it, and then fails or assigns others twice.
     """
     numbers = {name: range(topic.partition_count) for name, topic in topics.items()}
     owned: HashMap[str, list[TopicPartition]] = HashMap(string_hash_code)
@@ -155,7 +159,9 @@ def _owned_partitions(
 
 
 def _transferring(lists: Lists, subscriptions: Mapping[str, Subscription]) -> dict[TopicPartition, str]:
-    """Partition -> new owner, of what one member gets and another has (computePartitionsTransferringOwnership)."""
+    """Partition -> new owner, for partitions that one member gets and another has
+    (computePartitionsTransferringOwnership).
+    """
     added: dict[TopicPartition, str] = {}
     revoked: set[TopicPartition] = set()
     for member_id, assigned in lists.items():
@@ -166,7 +172,7 @@ def _transferring(lists: Lists, subscriptions: Mapping[str, Subscription]) -> di
 
 
 class _Racks:
-    """Which members and partitions are near one another (RackInfo). Nobody has a rack where racks do not matter."""
+    """Which members and partitions share a rack (RackInfo). No member has a rack if racks do not matter."""
 
     def __init__(self, topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscription]) -> None:
         members = {m: subscription.rack for m, subscription in subscriptions.items() if subscription.rack is not None}
@@ -193,12 +199,12 @@ class _Racks:
         return rack is not None and rack in self._of_partition.get(partition, ())
 
     def fewest_near_first(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Partitions near few members before those near many, else in their order."""
+        """Partitions with few members on their racks first; ties keep their order."""
         return sorted(partitions, key=lambda partition: self._near_counts.get(partition, 0))
 
 
 class _Constrained:
-    """All are subscribed to the same topics (ConstrainedAssignmentBuilder)."""
+    """For groups in which all members subscribe to the same topics (ConstrainedAssignmentBuilder)."""
 
     def __init__(
         self,
@@ -229,7 +235,7 @@ class _Constrained:
         """Partition -> new owner, of what another owned until now."""
 
     def assignment(self) -> Lists:
-        """Keep, then fill up."""
+        """Keep owned partitions, then fill up."""
         self._keep_owned()
         kept = {partition for partitions in self._lists.values() for partition in partitions}
         free = self._racks.fewest_near_first([partition for partition in self._partitions if partition not in kept])
@@ -259,13 +265,15 @@ class _Constrained:
             self._given_up |= dict.fromkeys(mine[keep_count:], member_id)
 
     def _count_extra(self) -> None:
-        """One more member has the larger quota; when all are who may, nobody waits for it any more."""
+        """Note that one more member has the larger quota; when all possible ones have it, no member can get it any
+        more.
+        """
         self._extras_given += 1
         if self._extras_given == self._extra_count:
             self._at_min.clear()
 
     def _fill_near(self, free: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Deal partitions to members near them, in turn. Gives back what stays free."""
+        """Assign partitions in turn to members on their racks. Returns the ones that stay free."""
         left = []
         turn = 0
         for partition in free:
@@ -291,12 +299,12 @@ class _Constrained:
         return left
 
     def _next_near(self, partition: TopicPartition, members: Sequence[str], first: int) -> int | None:
-        """Place of the first member near the partition, looking round from `first`."""
+        """Index of the first member on a rack of the partition, in a round from `first`."""
         round_of_places = (*range(first, len(members)), *range(min(first, len(members))))
         return next((place for place in round_of_places if self._racks.is_near(members[place], partition)), None)
 
     def _fill(self, free: Sequence[TopicPartition]) -> None:
-        """Deal partitions in turn: up to the smaller quota first, then one more each."""
+        """Assign partitions in turn: up to the smaller quota first, then one more each."""
         turn = 0
         for partition in free:
             if turn >= len(self._below_min):
@@ -323,7 +331,7 @@ class _Constrained:
 
 
 class _General:
-    """Not all are subscribed to the same topics (GeneralAssignmentBuilder)."""
+    """For groups whose members subscribe to different topics (GeneralAssignmentBuilder)."""
 
     def __init__(
         self,
@@ -354,7 +362,7 @@ class _General:
         self._by_size = _BySize(self._lists)
 
     def assignment(self) -> Lists:
-        """Keep, hand out, balance."""
+        """Keep owned partitions, assign free ones, balance."""
         is_revoked = self._drop_what_is_not_theirs()
         kept = {partition for partitions in self._lists.values() for partition in partitions}
         free = [partition for partition in self._partitions if partition not in kept]
@@ -376,7 +384,9 @@ class _General:
         return self._lists | fixed
 
     def _drop_what_is_not_theirs(self) -> bool:
-        """Take from members what they are not subscribed to any more, or what is far. True where something was."""
+        """Remove partitions that members are no longer subscribed to, or that have no replica on their rack. True if
+        any was removed.
+        """
         is_revoked = False
         for member_id, mine in self._lists.items():
             kept = [p for p in mine if p.topic in self._topics_of[member_id] and not self._racks.is_far(member_id, p)]
@@ -385,7 +395,7 @@ class _General:
         return is_revoked
 
     def _hand_out(self, partitions: Sequence[TopicPartition], *, is_near_only: bool) -> list[TopicPartition]:
-        """Give each partition to the emptiest subscriber. Gives back those which nobody could have."""
+        """Assign each partition to the subscriber with the fewest. Returns those that no member could have."""
         left = []
         for partition in partitions:
             for member_id in self._by_size:
@@ -400,7 +410,7 @@ class _General:
         return left
 
     def _take_out_fixed_members(self) -> Lists:
-        """Members who can neither get nor give anything leave the game."""
+        """Remove members that can neither get nor give a partition from the balancing."""
         fixed = {member_id: mine for member_id, mine in self._lists.items() if not self._can_take_part(member_id)}
         for member_id in fixed:
             self._by_size.remove(member_id)
@@ -415,7 +425,8 @@ class _General:
         return sum(self._topics[name].partition_count for name in self._topics_of[member_id])
 
     def _balance(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Move partitions until it is even or nothing moves. True where one moved (performReassignments)."""
+        """Move partitions until the assignment is balanced or nothing moves. True if one moved
+        (performReassignments)."""
         is_moved = False
         while True:
             is_moved_now = False
@@ -431,7 +442,9 @@ class _General:
             is_moved = True
 
     def _taker(self, partition: TopicPartition) -> str | None:
-        """Who should have the partition instead of its owner: who had it before, else the emptiest subscriber."""
+        """The member that should have the partition instead of its owner: its previous owner, else the subscriber with
+        the fewest.
+        """
         owner_size = len(self._lists[self._owners[partition]])
         previous = self._previous.get(partition)
         if previous is not None:
@@ -439,7 +452,7 @@ class _General:
                 raise AssignorError("sticky assignor: a partition's previous owner is out of the game")
             if owner_size > len(self._lists[previous]) + 1:
                 return previous
-        # with racks Kafka first looks among those near, but then picks the emptiest all the same
+        # with racks Kafka first searches among members on them, but then picks the one with the fewest anyway
         subscribers = self._subscribers[partition.topic]
         if any(owner_size > len(self._lists[member_id]) + 1 for member_id in subscribers):
             return next(member_id for member_id in self._by_size if partition.topic in self._topics_of[member_id])
@@ -455,7 +468,7 @@ class _General:
         self._owners[partition] = taker
 
     def _is_balanced(self) -> bool:
-        """Sizes differ by one at most, or no member could have one more from a member with two more."""
+        """Sizes differ by one at most, or no member could get one more from a member with two more."""
         if len(self._lists[self._by_size.first()]) >= len(self._lists[self._by_size.last()]) - 1:
             return True
         for member_id in self._by_size:
@@ -471,7 +484,7 @@ class _General:
 
 
 def _previous_owners(data: Mapping[str, MemberData]) -> dict[TopicPartition, str]:
-    """Partition -> who had it before the latest generation, of those the last, of equals the first met."""
+    """Partition -> its owner before the latest generation: the last such owner, on a tie the first one found."""
     generations = {
         member_id: GENERATION_DEFAULT if member_data.generation is None else member_data.generation
         for member_id, member_data in data.items()
@@ -489,13 +502,13 @@ def _previous_owners(data: Mapping[str, MemberData]) -> dict[TopicPartition, str
 
 
 def _unevenness(lists: Lists) -> int:
-    """Sum of the differences in size of all pairs of members (getBalanceScore)."""
+    """Sum of the size differences of all pairs of members (getBalanceScore)."""
     sizes = sorted(map(len, lists.values()))
     return sum(size * (2 * place - len(sizes) + 1) for place, size in enumerate(sizes))
 
 
 class _Movements:
-    """Which partitions of a topic moved from whom to whom, so that none moves there while another moves back."""
+    """Which partitions of a topic moved between which members, so that none moves there while another moves back."""
 
     def __init__(self) -> None:
         self._pairs: dict[TopicPartition, tuple[str, str]] = {}
@@ -503,7 +516,7 @@ class _Movements:
         """(topic, giver, taker) -> partitions."""
 
     def partition_to_move(self, partition: TopicPartition, giver: str, taker: str) -> TopicPartition:
-        """The partition itself, or one of its topic that came the other way and better goes back
+        """The partition itself, or one of its topic that moved the other way and should move back instead
         (getTheActualPartitionToBeMoved).
         """
         giver = self._pairs.get(partition, (giver, giver))[0]
@@ -511,7 +524,7 @@ class _Movements:
         return next(iter(came)) if came else partition
 
     def add(self, partition: TopicPartition, giver: str, taker: str) -> None:
-        """Note a movement. Two of one partition make one; there and back makes none."""
+        """Record a movement. Two movements of one partition are combined; there and back cancel out."""
         if partition in self._pairs:
             first_giver, last_taker = self._pairs.pop(partition)
             self._partitions[partition.topic, first_giver, last_taker].discard(partition)
@@ -524,7 +537,7 @@ class _Movements:
 
 
 class _Resizing:
-    """A member is out of the order while its list changes."""
+    """Takes a member out of the order while its list changes."""
 
     def __init__(self, by_size: "_BySize", member_id: str) -> None:
         self._by_size = by_size
@@ -545,27 +558,27 @@ class _BySize:
         self._keys: list[tuple[int, bytes, str]] = []
 
     def fill(self) -> None:
-        """Take in all members."""
+        """Add all members."""
         self._keys = sorted(map(self._key, self._lists))
 
     def __iter__(self) -> Iterator[str]:
-        """Emptiest first. The walk ends before the order changes."""
+        """Members with the fewest partitions first. The iteration must end before the order changes."""
         return (member_id for _, _, member_id in self._keys)
 
     def first(self) -> str:
-        """The emptiest member."""
+        """The member with the fewest partitions."""
         return self._keys[0][2]
 
     def last(self) -> str:
-        """The fullest member."""
+        """The member with the most partitions."""
         return self._keys[-1][2]
 
     def add(self, member_id: str) -> None:
-        """Take a member in, at its present size."""
+        """Add a member at its current size."""
         insort(self._keys, self._key(member_id))
 
     def remove(self, member_id: str) -> None:
-        """Take a member out, which must be before its size changes."""
+        """Remove a member; call it before its size changes."""
         del self._keys[bisect_left(self._keys, self._key(member_id))]
 
     def resizing(self, member_id: str) -> _Resizing:

@@ -1,11 +1,11 @@
-"""What an assignor raises."""
+"""Errors of assignors."""
 
 from coordinator_core.errors import CoreError
 
 
 class AssignorError(CoreError):
-    """The assignor cannot answer (PartitionAssignorException), or Kafka's own fails with the same input."""
+    """The assignor has no result (PartitionAssignorException), or Kafka's own fails for the same input."""
 
 
 class NoMemberLeft(AssignorError):
-    """A partition wants a member when all have their part. Kafka's SimpleAssignor throws NoSuchElementException."""
+    """A partition needs a member when all have their share. Kafka's SimpleAssignor throws NoSuchElementException."""

@@ -1,11 +1,11 @@
 """The server assignor "range" (org.apache.kafka.coordinator.group.assignor.RangeAssignor of 4.3).
 
-Members form one line: static ones by instance id, then the others by member id. Each topic is cut into as many
-pieces as it has subscribers, the first pieces one longer where it does not come out even, and the pieces go down the
-line. What members had before plays no part.
+Members are ordered: static ones by instance id, then the others by member id. Each topic is divided into as many ranges
+as it has subscribers, which get them in member order; if it does not divide evenly, the first ranges are longer by one.
+Previous assignments do not matter.
 
-Where the group is said to be homogeneous, the first in the line represents all. The broker may say so of members which
-are not alike: it infers the type of a group only when a member changes, not when a pattern is resolved again.
+In a homogeneous group, the first member represents all. The broker may call a group homogeneous although its members
+differ: it infers the type only when a member changes, not when a pattern is resolved again.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from coordinator_core.java.hash_codes import string_order
 
 
 def assign_range(spec: GroupSpec) -> GroupAssignment:
-    """A target assignment of every member. Raises AssignorError for a topic which does not exist."""
+    """A target assignment of every member. Raises AssignorError for a topic that does not exist."""
     line = sorted(spec.members.items(), key=_place_in_line)
     subscriptions = {member_id: member.subscribed_topic_ids for member_id, member in line}
     if line and spec.subscription_type == SubscriptionType.HOMOGENEOUS:

@@ -1,12 +1,12 @@
 """The server assignor "simple" of share groups (SimpleAssignor of 4.3, KIP-932).
 
-A partition may have several members. Where there are fewer partitions than members, each partition is to have the same
-number of members (its sharing), and the places which this makes are dealt out evenly. Four steps: keep what is still
-subscribed, take from members who have too much, take from partitions which are shared too much, fill up. Where members
-are subscribed to different topics the same is done for each topic alone, so that balance too is by topic.
+A partition may have several members. If there are fewer partitions than members, each partition should have the same
+number of members (its sharing), and these places are distributed evenly. There are four steps: keep what is still
+subscribed, revoke from members that have too much, revoke from partitions that are shared too much, fill up. If members
+are subscribed to different topics, each topic is assigned separately, so that the balance is by topic, too.
 
-Java's set order decides who loses and who gets what; the collections here are walked in that order. So is the answer:
-its topics are in the order of the map that Kafka makes, which is seen in the records of a target assignment.
+Java's set order decides which member loses or gets which partition, so the collections here have that order. So has the
+result: its topics are in the order of Kafka's map, which is visible in the records of a target assignment.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,10 +33,10 @@ P = TypeVar("P")
 
 
 def assign_simple(spec: GroupSpec) -> GroupAssignment:
-    """A target assignment of every member; empty where nobody is subscribed to anything.
+    """A target assignment of every member; empty if no member is subscribed to anything.
 
-    Raises AssignorError for a topic which does not exist, and NoMemberLeft where Kafka throws NoSuchElementException:
-    partitions which members have but which are no longer assignable take places that others then lack.
+    Raises AssignorError for a topic that does not exist, and NoMemberLeft where Kafka throws NoSuchElementException:
+    assigned partitions that are no longer assignable take places that others then lack.
     """
     if not any(member.subscribed_topic_ids for member in spec.members.values()):
         return {}
@@ -52,7 +52,7 @@ def _assign_all_topics(spec: GroupSpec) -> GroupAssignment:
     sharing = _Sharing(range(len(spec.members)), targets, topic_id_partition_hash_code)
     assigned: list[dict[str, set[int]]] = []
     for member, had in enumerate(spec.members.values()):
-        # a topic of which nothing is left stays in the answer, without partitions
+        # a topic without remaining partitions stays in the result
         assigned.append({topic_id: set() for topic_id in had.assigned_partitions if topic_id in topic_ids})
         for topic_id in assigned[member]:
             for number in had.assigned_partitions[topic_id]:
@@ -71,12 +71,12 @@ def _assign_all_topics(spec: GroupSpec) -> GroupAssignment:
 
 
 def _assign_topic_by_topic(spec: GroupSpec) -> GroupAssignment:
-    """SimpleHeterogeneousAssignmentBuilder. Partitions are numbers within the topic at hand."""
+    """SimpleHeterogeneousAssignmentBuilder. Partitions are numbers within the current topic."""
     subscribers: dict[str, list[int]] = {}
     for member, subscribed in enumerate(spec.members.values()):
         for topic_id in subscribed.subscribed_topic_ids:
             subscribers.setdefault(topic_id, []).append(member)
-    # what nobody is subscribed to any more stays with whoever has it: no topic's turn comes to take it away
+    # topics without subscribers stay with the members that have them: no step revokes them
     assigned: list[dict[str, set[int]]] = [
         {
             topic_id: set() if topic_id in subscribers else set(numbers)
@@ -106,10 +106,10 @@ def _assign_topic_by_topic(spec: GroupSpec) -> GroupAssignment:
 def _in_order_of_copy(
     assigned: Mapping[str, set[int]], had: Mapping[str, object], given: Iterable[str]
 ) -> dict[str, set[int]]:
-    """The topics in the order of a copy of the old assignment which is changed by and by (deepCopyAssignment).
+    """The topics in the order of a copy of the old assignment that is modified step by step (deepCopyAssignment).
 
-    The table of the copy has as many buckets as the old assignment has topics; each partition that is given, by
-    topic in `given`, may let it grow.
+    The table of the copy has as many buckets as the old assignment has topics; each assigned partition (by topic in
+    `given`) may make it grow.
     """
     topics: HashMap[str, None] = HashMap(uuid_hash_code, len(had))
     for topic_id in had:
@@ -127,11 +127,11 @@ def _targets(spec: GroupSpec, topic_id: str) -> list[int]:
 
 
 class _Sharing(Generic[P]):
-    """Places of members at partitions, on their way to balance. Members are numbers: their places in the group."""
+    """Assignments of members to partitions while they are balanced. Members are their indexes in the group."""
 
     def __init__(self, members: Sequence[int], targets: Sequence[P], hash_code: HashCode[P]) -> None:
         self._members = members
-        """Who is subscribed, ascending."""
+        """Subscribed members, ascending."""
         self._targets = targets
         self._hash_code = hash_code
         self._members_of: HashMap[P, HashSet[int]] = HashMap(hash_code, capacity_for(len(targets)))
@@ -147,12 +147,12 @@ class _Sharing(Generic[P]):
         """Members who got or lost something."""
 
     def keep(self, member: int, partition: P) -> None:
-        """A place from the last assignment, of anybody and at any partition: what is wrong with it shows later."""
+        """Keep a place from the last assignment, for any member and partition; later steps remove wrong ones."""
         self._members_of.compute_if_absent(partition, _no_members).add(member)
         self._partitions_of.setdefault(member, HashSet(self._hash_code)).add(partition)
 
     def settle(self) -> None:
-        """Bring the places into balance. Raises NoMemberLeft."""
+        """Balance the places. Raises NoMemberLeft."""
         self._revoke_from_overfilled_members()
         self._revoke_overshared_partitions()
         for partition in self._targets:
@@ -160,11 +160,11 @@ class _Sharing(Generic[P]):
         self._fill()
 
     def count_of(self, member: int) -> int:
-        """How many partitions the member has at present."""
+        """How many partitions the member has now."""
         return len(self._partitions_of.get(member, ()))
 
     def places(self) -> Iterable[tuple[int, P]]:
-        """Who has what."""
+        """All (member, partition) places."""
         return [(member, partition) for member, partitions in self._partitions_of.items() for partition in partitions]
 
     def _revoke_from_overfilled_members(self) -> None:
@@ -185,10 +185,10 @@ class _Sharing(Generic[P]):
         self.changed.add(member)
 
     def _fill(self) -> None:
-        """Go through the partitions once, and round and round the members who have too little.
+        """Iterate over the partitions once, and round-robin over the members that have too few.
 
-        A member who has the partition already is passed over, and a partition which a whole round did not help is left
-        as it is: a small imbalance, which Kafka takes.
+        A member that has the partition already is skipped. A partition for which a whole round found no member is left
+        as it is: Kafka accepts the small imbalance.
         """
         unfilled = {member: None for member in self._members if self._is_unfilled(member)}
         round_of_members = iter(list(unfilled))
@@ -210,7 +210,8 @@ class _Sharing(Generic[P]):
                 self._partitions_of.setdefault(member, HashSet(self._hash_code)).add(partition)
                 self.given.setdefault(member, []).append(partition)
                 self.changed.add(member)
-                # who comes round again at the same partition counts again: Kafka does not note new members here
+                # a member that comes round again at the same partition counts again: Kafka does not track new members
+                # here
                 wanted_count -= 1
                 is_helped = True
                 if not self._is_unfilled(member):

@@ -1,9 +1,9 @@
 """The server assignor "uniform", the default of consumer groups (UniformAssignor of 4.3).
 
-Members end up with as many partitions as one another, give or take one, and keep what they have as far as that allows.
-Where all are subscribed to the same topics, quotas settle it (UniformHomogeneousAssignmentBuilder). Where they are
-not, free partitions go topic by topic to the subscriber with the fewest, and then topic by topic partitions move from
-the subscriber with the most to the one with the fewest (UniformHeterogeneousAssignmentBuilder).
+Members get equally many partitions, or one more or less, and keep what they have as far as that allows. If all are
+subscribed to the same topics, quotas decide (UniformHomogeneousAssignmentBuilder). If not, free partitions go topic by
+topic to the subscriber with the fewest, and then topic by topic partitions move from the subscriber with the most to
+the one with the fewest (UniformHeterogeneousAssignmentBuilder).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,14 +21,14 @@ from coordinator_core.java.hash_codes import uuid_hash_code, uuid_order
 from coordinator_core.java.hash_map import capacity_of_copy, in_hash_order
 
 ROUND_COUNT_MAX: Final = 16
-"""Rounds over all topics before balancing gives up (MAX_ITERATION_COUNT)."""
+"""Maximum number of rounds over all topics in balancing (MAX_ITERATION_COUNT)."""
 
 
 def assign_uniform(spec: GroupSpec) -> GroupAssignment:
-    """A target assignment of every member; empty where nobody is subscribed to anything.
+    """A target assignment of every member; empty if no member is subscribed to anything.
 
-    Raises AssignorError for a topic which does not exist, or where a partition is assigned twice so that no quota
-    can hold all.
+    Raises AssignorError for a topic that does not exist, or if a partition is assigned twice so that the quotas do not
+    suffice.
     """
     if not any(member.subscribed_topic_ids for member in spec.members.values()):
         return {}
@@ -53,7 +53,7 @@ def _assign_by_quota(spec: GroupSpec) -> GroupAssignment:
             member.assigned_partitions, frozenset(subscribed), quota_min + has_extra
         )
         if has_extra and open_quota > 0 and len(spec.members) - place > extra_count:
-            # who does not fill the larger quota leaves it to others, as long as enough members are still to come
+            # a member that does not use the larger quota leaves it to others, as long as enough members follow
             has_extra = False
             open_quota -= 1
         extra_count -= has_extra
@@ -71,7 +71,7 @@ def _assign_by_quota(spec: GroupSpec) -> GroupAssignment:
 
 
 def _subscribed_topic_ids(spec: GroupSpec) -> list[str]:
-    """The first member's topics count as everybody's."""
+    """The first member's topics count for all members."""
     topic_ids = next(iter(spec.members.values())).subscribed_topic_ids
     return in_hash_order(topic_ids, uuid_hash_code, initial_capacity=capacity_of_copy(len(topic_ids)))
 
@@ -90,7 +90,7 @@ def _free_partitions(spec: GroupSpec, topic_ids: Sequence[str]) -> list[tuple[st
 def _keep_within_quota(
     assigned_partitions: Mapping[str, tuple[int, ...]], subscribed: frozenset[str], quota: int
 ) -> tuple[dict[str, set[int]], int, list[tuple[str, int]]]:
-    """What stays of an assignment, how much of the quota is then open, and what goes back for others."""
+    """What stays of an assignment, how much of the quota is then open, and what is revoked."""
     kept: dict[str, set[int]] = {}
     revoked = []
     for topic_id, partitions in assigned_partitions.items():
@@ -108,7 +108,7 @@ def _keep_within_quota(
 
 
 class _Balance:
-    """An assignment on its way to balance. Members are numbers here: their places in the group."""
+    """An assignment while it is balanced. Members are their indexes in the group."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self.member_ids = list(spec.members)
@@ -140,7 +140,7 @@ class _Balance:
         return working_copy(kept)
 
     def assignment(self) -> GroupAssignment:
-        """Hand out what is free, then balance."""
+        """Assign free partitions, then balance."""
         free = {
             topic_id: [partition for partition, owner in enumerate(owners) if owner is None]
             for topic_id, owners in self.owners.items()
@@ -153,7 +153,7 @@ class _Balance:
         return group_assignment(dict(zip(self.member_ids, self.assigned, strict=True)))
 
     def _by_need(self, topic_ids: Iterable[str]) -> list[str]:
-        """Most partitions a subscriber first, then fewest subscribers, then by topic id (`topicComparator`)."""
+        """Most partitions for each subscriber first, then fewest subscribers, then by topic id (`topicComparator`)."""
 
         def need(topic_id: str) -> tuple[float, int, tuple[int, int]]:
             subscriber_count = len(self.subscribers[topic_id])
@@ -162,7 +162,7 @@ class _Balance:
         return sorted(topic_ids, key=need)
 
     def _balance_topics(self, topic_ids: Sequence[str]) -> None:
-        """Go round the topics until a whole round has moved nothing."""
+        """Repeat rounds over the topics until a whole round has moved nothing."""
         last_moved: str | None = None
         for _ in range(ROUND_COUNT_MAX):
             for topic_id in topic_ids:
@@ -172,7 +172,7 @@ class _Balance:
                     last_moved = topic_id
 
     def _balance_topic(self, topic_id: str) -> bool:
-        """Move partitions from the fullest subscribers to the emptiest. True where one moved."""
+        """Move partitions from subscribers with the most to those with the fewest. True if one moved."""
         levels = _Levels(self.subscribers[topic_id], self.sizes)
         if levels.is_level():
             return False
@@ -206,15 +206,15 @@ class _Balance:
 class _Levels:
     """A topic's subscribers by number of partitions, filled from the bottom and drained from the top.
 
-    Two ranges of the sorted members are worked on. All members of the low range have as many partitions as the
-    emptiest; each gets one in turn, and when all have, the level rises and the range takes in those who already were
-    there. The high range does the same downwards; who has no partition of this topic left is put out of it
-    (MemberAssignmentBalancer).
+    It works on two ranges of the sorted members. All members of the low range have the smallest number of partitions;
+    each gets one in turn, and when all have got one, the level rises and the range includes the members that were
+    already at that level. The high range works the same downwards; a member without partitions of this topic is
+    excluded from it (MemberAssignmentBalancer).
     """
 
     def __init__(self, subscribers: Sequence[int], sizes: list[int]) -> None:
         self._sizes = sizes
-        """Of all members, shared with the balance: it changes while we walk."""
+        """Sizes of all members, shared with `_Balance`: they change during the iteration."""
         self._members = sorted(subscribers, key=lambda member: (sizes[member], member))
         self._low_end = 0
         self._low_level = sizes[self._members[0]] - 1
@@ -225,7 +225,7 @@ class _Levels:
         self._high_next = len(self._members) - 1
 
     def is_level(self) -> bool:
-        """Whether there is nothing to balance: asked before anything has moved."""
+        """Whether there is nothing to balance. Called before anything has moved."""
         return self._sizes[self._members[-1]] - self._sizes[self._members[0]] <= 1
 
     def is_balanced(self) -> bool:
@@ -233,7 +233,7 @@ class _Levels:
         return self._high_level - self._low_level <= 1
 
     def next_least_loaded(self) -> int:
-        """Who gets the next partition. It counts as given."""
+        """The member that gets the next partition, which is counted."""
         if self._low_next >= self._low_end:
             self._low_level += 1
             while self._low_end < len(self._members) and self._size_at(self._low_end) == self._low_level:
@@ -243,7 +243,7 @@ class _Levels:
         return self._members[self._low_next - 1]
 
     def next_most_loaded(self, owned: Mapping[int, Sequence[int]]) -> int | None:
-        """Who gives up an owned partition. It counts as taken. None where nobody is left who could."""
+        """The member that gives an owned partition, which is counted. None if no member is left that can."""
         while (member := self._next_of_high_range()) is not None:
             if owned.get(member):
                 return member
@@ -253,7 +253,7 @@ class _Levels:
     def _next_of_high_range(self) -> int | None:
         if self._high_next < self._high_start:
             if self._high_end <= self._high_start and self._high_start > 0:
-                # all of the range were put out: take the level of the next below, or the range would stay empty
+                # all of the range were excluded: use the level of the next one below, or the range would stay empty
                 self._high_level = self._size_at(self._high_start - 1)
             else:
                 self._high_level -= 1
@@ -266,7 +266,7 @@ class _Levels:
         return self._members[self._high_next + 1]
 
     def _exclude(self) -> None:
-        """Put the member given last out of the high range, by swapping it with the range's last."""
+        """Exclude the last returned member from the high range, by swapping it with the range's last."""
         last, given = self._high_end - 1, self._high_next + 1
         self._members[given], self._members[last] = self._members[last], self._members[given]
         self._high_end -= 1

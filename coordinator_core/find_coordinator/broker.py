@@ -1,4 +1,4 @@
-"""What a broker answers to FindCoordinator (KafkaApis.handleFindCoordinatorRequest and getCoordinator, 4.3.1)."""
+"""A broker's response to FindCoordinator (KafkaApis.handleFindCoordinatorRequest and getCoordinator, 4.3.1)."""
 
 import base64
 import re
@@ -24,12 +24,12 @@ from schemas.share_group_state import TOPIC as SHARE_STATE_TOPIC
 from schemas.transaction_state import TOPIC as TRANSACTION_TOPIC
 
 SHARE_FROM_VERSION: Final = 6
-"""From here on it may ask for share coordinators (KIP-932)."""
+"""Requests may ask for share coordinators from this version on (KIP-932)."""
 NO_NODE_ID: Final = -1
 UUID_CHARACTERS: Final = 22
 
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
-"""What String.trim takes off."""
+"""The characters that String.trim removes."""
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
@@ -46,7 +46,7 @@ class CoordinatorType(IntEnum):
 
 
 class Node(NamedTuple):
-    """A broker, as clients reach it."""
+    """A broker's address for clients."""
 
     node_id: int
     host: str
@@ -58,17 +58,17 @@ NO_NODE: Final = Node(NO_NODE_ID, "", -1)
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What a broker knows of the cluster."""
+    """A broker's view of the cluster."""
 
     nodes: Mapping[int, Node] = field(default_factory=dict)
-    """Brokers which are alive."""
+    """Live brokers."""
     leaders: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
-    """Topic -> leader of each partition, None where there is none. A topic that is not here does not exist."""
+    """Topic -> leader of each partition, None without a leader. A missing topic does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorRequest:
-    """Before version 4 there is one key."""
+    """Before version 4 there is a single key."""
 
     key_type: int
     keys: tuple[str, ...]
@@ -77,7 +77,7 @@ class FindCoordinatorRequest:
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """Who coordinates a key, or why that is not known (then `node` is NO_NODE)."""
+    """The coordinator of a key, or an error (then `node` is NO_NODE)."""
 
     key: str
     node: Node
@@ -85,14 +85,14 @@ class Coordinator:
 
 
 class Found(NamedTuple):
-    """The answer, one coordinator a key in their order, and the topics which have to be made first."""
+    """The response, with one coordinator for each key in order, and the topics to create first."""
 
     coordinators: tuple[Coordinator, ...]
     missing_topics: tuple[str, ...]
 
 
 def find_coordinators(view: ClusterView, request: FindCoordinatorRequest, config: InternalTopicsConfig) -> Found:
-    """Answer a request. Keys of a topic that does not exist yet are answered COORDINATOR_NOT_AVAILABLE."""
+    """Answer a request. Keys of a topic that does not exist yet are answered with COORDINATOR_NOT_AVAILABLE."""
     coordinators: list[Coordinator] = []
     missing: dict[str, None] = {}
     for key in request.keys:
@@ -110,7 +110,7 @@ def find_coordinators(view: ClusterView, request: FindCoordinatorRequest, config
 def _partition_of(
     view: ClusterView, request: FindCoordinatorRequest, key: str, config: InternalTopicsConfig
 ) -> tuple[str, int]:
-    """Topic and partition of a key; raises CoreError for a key or a type which there cannot be."""
+    """Topic and partition of a key; raises CoreError for an invalid key or type."""
     if request.key_type == CoordinatorType.GROUP:
         return OFFSETS_TOPIC, group_partition(key, _partition_count(view, OFFSETS_TOPIC, config))
     if request.key_type == CoordinatorType.TRANSACTION:
@@ -122,10 +122,10 @@ def _partition_of(
 
 
 def share_partition_key(text: str) -> SharePartitionKey:
-    """`group:topicId:partition`, read as a broker reads it (SharePartitionKey.getInstance).
+    """Parse `group:topicId:partition` like a broker (SharePartitionKey.getInstance).
 
-    Colons at the end count for nothing, and the partition may have a sign: that is how Java splits and reads numbers.
-    Padding of the topic id goes, and so do bits beyond its 128th. Raises LookupKeyError.
+    Trailing colons are ignored, and the partition may have a sign: Java splits and parses numbers like that. Padding of
+    the topic id is ignored, and so are bits beyond its 128th. Raises LookupKeyError.
     """
     tokens = text.rstrip(":").split(":")
     if len(tokens) < 3:
@@ -143,7 +143,7 @@ def share_partition_key(text: str) -> SharePartitionKey:
 
 
 def _partition_count(view: ClusterView, topic: str, config: InternalTopicsConfig) -> int:
-    """Of the topic where it exists, else as it will be made."""
+    """The partition count of an existing topic, otherwise the one with which it will be created."""
     leaders = view.leaders.get(topic)
     return creatable_topic(topic, config).partition_count if leaders is None else len(leaders)
 

@@ -1,13 +1,13 @@
 """How a client finds the coordinator of its key: ask, wait, ask again (AbstractCoordinator.ensureCoordinatorReady).
 
-A pure state machine: `step(lookup, event)` gives the next state and what to do. Time and randomness come with the
-events. The states, with the events which lead on:
+A pure state machine: `step(lookup, event)` returns the next state and the actions. Time and randomness are part of the
+events. The states, with their transitions:
 
-* UNKNOWN: nobody is asked yet, or after `not_before_ms` again. `Poll` -> FINDING.
+* UNKNOWN: no broker is asked yet, or again after `not_before_ms`. `Poll` -> FINDING.
 * FINDING: a broker is asked. It names a coordinator -> KNOWN; it cannot, or does not answer -> UNKNOWN, with back-off
-  and new metadata; it forbids -> FAILED.
-* KNOWN: the coordinator serves. It says that it is none, or the connection breaks (`Lost`) -> UNKNOWN.
-* FAILED: an error which asking again does not mend. `Restarted` -> UNKNOWN.
+  and new metadata; a fatal error -> FAILED.
+* KNOWN: the coordinator serves. It is no longer the coordinator, or the connection breaks (`Lost`) -> UNKNOWN.
+* FAILED: an error that retries do not fix. `Restarted` -> UNKNOWN.
 """
 
 import math
@@ -35,12 +35,12 @@ RETRIABLE: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Errors of FindCoordinator which are RetriableException in Kafka's clients."""
+"""Errors of FindCoordinator that are a RetriableException in Kafka's clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
-    """Waits which grow from try to try, with jitter (ExponentialBackoff, KIP-580)."""
+    """Waits that grow with each attempt, with jitter (ExponentialBackoff, KIP-580)."""
 
     initial_ms: int = RETRY_BACKOFF_MS
     max_ms: int = RETRY_BACKOFF_MAX_MS
@@ -48,9 +48,9 @@ class ExponentialBackoff:
     jitter: float = RETRY_BACKOFF_JITTER
 
     def backoff_ms(self, attempts: int, random: float) -> int:
-        """The wait after so many failed tries before this one. `random` is drawn evenly from [0, 1).
+        """The wait after this many earlier failed attempts. `random` is drawn uniformly from [0, 1).
 
-        Where the wait cannot grow it has no jitter either, as in Kafka.
+        A wait that cannot grow has no jitter either, as in Kafka.
         """
         initial_ms = min(self.initial_ms, self.max_ms)
         if self.max_ms <= self.initial_ms:
@@ -61,25 +61,25 @@ class ExponentialBackoff:
 
 
 class NodeLoad(NamedTuple):
-    """What a client knows of its connection to a broker."""
+    """State of a client's connection to a broker."""
 
     node_id: int
     in_flight_count: int = 0
-    """Requests which wait for an answer."""
+    """Requests in flight."""
     is_ready: bool = True
-    """Connected, and may take one more request."""
+    """Connected, with room for one more request in flight."""
     is_connecting: bool = False
     may_connect: bool = True
-    """Not connected, and the back-off after the last try is over."""
+    """Not connected, and the back-off after the last attempt is over."""
     last_attempt_ms: int = 0
-    """When a connection was last tried."""
+    """Time of the last connection attempt."""
 
 
 def least_loaded_node(nodes: Sequence[NodeLoad], random: float) -> int | None:
-    """The broker to ask where any will do; None where none can be reached (NetworkClient.leastLoadedNode).
+    """The broker to ask if any will do; None if none is reachable (NetworkClient.leastLoadedNode).
 
-    Going round from a random start: the first idle connection, else the one with the fewest requests, else one that is
-    being made (the last seen), else the broker whose last try is longest ago. `random` is drawn from [0, 1).
+    In a round from a random start: the first idle connection, else the one with the fewest requests, else one that is
+    connecting (the last one found), else the broker with the oldest attempt. `random` is drawn from [0, 1).
     """
     start = int(random * len(nodes))
     ready: NodeLoad | None = None
@@ -110,24 +110,24 @@ class LookupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What a client knows of the coordinator of one key."""
+    """A client's state for the coordinator of one key."""
 
     key_type: int
     key: str
     state: LookupState = LookupState.UNKNOWN
     coordinator: Node | None = None
     attempts: int = 0
-    """Tries which failed since the coordinator was last known."""
+    """Failed attempts since the coordinator was last known."""
     not_before_ms: int = 0
-    """Ask no earlier."""
+    """Earliest time of the next request."""
     error_code: ErrorCode = ErrorCode.NONE
-    """The last one."""
+    """The last error."""
     backoff: ExponentialBackoff = ExponentialBackoff()
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """The client has time to ask. `nodes` are the brokers of its metadata."""
+    """The client can send a request. `nodes`: the brokers of its metadata."""
 
     now_ms: int
     nodes: Sequence[NodeLoad]
@@ -145,7 +145,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The broker which was asked did not answer: time-out, or a connection that broke."""
+    """The broker did not answer: a timeout, or a broken connection."""
 
     now_ms: int
     random: float
@@ -153,14 +153,14 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The coordinator is none any more: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or a connection that broke."""
+    """The coordinator is lost: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or a broken connection."""
 
     now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The user of the client takes note of the failure and goes on."""
+    """The user of the client has seen the failure and continues."""
 
     now_ms: int
 
@@ -178,12 +178,12 @@ class AskBroker:
 
 @dataclass(frozen=True, slots=True)
 class RefreshMetadata:
-    """Ask for new metadata of the cluster before the next try."""
+    """Refresh the cluster's metadata before the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollAt:
-    """Nothing to do before; then `Poll`."""
+    """Nothing to do until then; then `Poll`."""
 
     at_ms: int
 
@@ -192,14 +192,14 @@ Action = AskBroker | RefreshMetadata | PollAt
 
 
 class LookupTransition(NamedTuple):
-    """What an event leads to."""
+    """The next state and the actions for an event."""
 
     lookup: Lookup
     actions: tuple[Action, ...] = ()
 
 
 def step(lookup: Lookup, event: Event) -> LookupTransition:
-    """The next state, and what the client does. Raises IllegalEvent for what no client sees in this state."""
+    """The next state, and the client's actions. Raises IllegalEvent for an event that is impossible in this state."""
     function = _TRANSITIONS.get((lookup.state, type(event)))
     if function is None:
         raise IllegalEvent(f"{type(event).__name__} in state {lookup.state}")
@@ -240,7 +240,7 @@ def _give_up_on_broker(lookup: Lookup, event: Unanswered) -> LookupTransition:
 
 
 def _try_again(lookup: Lookup, error_code: ErrorCode, now_ms: int, random: float) -> LookupTransition:
-    """Back off, then ask again, with new metadata."""
+    """Back off, then try again, with new metadata."""
     at_ms = now_ms + lookup.backoff.backoff_ms(lookup.attempts, random)
     lookup = replace(
         lookup,
@@ -253,7 +253,7 @@ def _try_again(lookup: Lookup, error_code: ErrorCode, now_ms: int, random: float
 
 
 def _forget(lookup: Lookup, event: Lost | Restarted) -> LookupTransition:
-    """Ask at once: the back-off restarts with each search."""
+    """Ask immediately: the back-off restarts with each search."""
     lookup = replace(lookup, state=LookupState.UNKNOWN, coordinator=None, attempts=0, not_before_ms=event.now_ms)
     return LookupTransition(lookup, (PollAt(event.now_ms),))
 
@@ -275,4 +275,4 @@ _TRANSITIONS: Final[Mapping[tuple[LookupState, type], Callable[[Lookup, Any], Lo
     (LookupState.FAILED, Lost): _nothing,
     (LookupState.FAILED, Restarted): _forget,
 }
-"""Every event that may come in each state."""
+"""Every possible event in each state."""

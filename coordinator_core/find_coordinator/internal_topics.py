@@ -1,6 +1,6 @@
-"""The topics of the coordinators: how they are made, and when (AutoTopicCreationManager).
+"""The topics of the coordinators: how they are created, and when (AutoTopicCreationManager).
 
-Names, partition counts and settings as Kafka 4.3.1 has them: GroupCoordinatorService.groupMetadataTopicConfigs,
+Names, partition counts and settings are those of Kafka 4.3.1: GroupCoordinatorService.groupMetadataTopicConfigs,
 TransactionStateManager.transactionTopicConfigs, ShareCoordinatorService.shareGroupStateTopicConfigs.
 """
 
@@ -17,7 +17,7 @@ from schemas.transaction_state import TOPIC as TRANSACTION_TOPIC
 
 @dataclass(frozen=True, slots=True)
 class InternalTopicsConfig:
-    """Settings of the broker, with Kafka's defaults; `offsets.topic.num.partitions` and so on."""
+    """Broker settings with Kafka's defaults; `offsets.topic.num.partitions` etc."""
 
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = 3
@@ -34,7 +34,7 @@ class InternalTopicsConfig:
 
 @dataclass(frozen=True, slots=True)
 class CreatableTopic:
-    """What the broker asks the controller to make. `configs` are (name, value), sorted by name."""
+    """The broker's request to the controller to create a topic. `configs` are (name, value), sorted by name."""
 
     name: str
     partition_count: int
@@ -43,7 +43,7 @@ class CreatableTopic:
 
 
 def creatable_topic(name: str, config: InternalTopicsConfig) -> CreatableTopic:
-    """How this topic is made; raises NoInternalTopic for any other than the three."""
+    """How this topic is created; raises NoInternalTopic for any but the three."""
     make = _MAKERS.get(name)
     if make is None:
         raise NoInternalTopic(f"no coordinator keeps its state in {name!r}")
@@ -103,19 +103,19 @@ _MAKERS: Final = MappingProxyType(
 
 
 class TopicCreation:
-    """The topics which one broker has asked the controller for; while a request is on its way there is no second."""
+    """The topics that one broker has requested from the controller; there is only one request for each in flight."""
 
     def __init__(self, config: InternalTopicsConfig | None = None) -> None:
         self.config = config or InternalTopicsConfig()
         self._in_flight: dict[str, None] = {}
 
     def request(self, names: Iterable[str]) -> tuple[CreatableTopic, ...]:
-        """The topics to ask the controller for now."""
+        """The topics to request from the controller now."""
         wanted = [name for name in dict.fromkeys(names) if name not in self._in_flight]
         topics = tuple(creatable_topic(name, self.config) for name in wanted)
         self._in_flight.update(dict.fromkeys(wanted))
         return topics
 
     def done(self, name: str) -> None:
-        """The controller answered, well or badly, or not in time: the topic may be asked for again."""
+        """The controller answered, with success or an error, or timed out: the topic may be requested again."""
         self._in_flight.pop(name, None)

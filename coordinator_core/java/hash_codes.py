@@ -13,7 +13,7 @@ INT32_SIGN: Final = 0x8000_0000
 HASH_CACHE_SIZE: Final = 65_536
 
 _UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
-"""In the machine's own order, to be read as numbers."""
+"""In native byte order, to be read as an array of numbers."""
 
 K = TypeVar("K")
 HashCode = Callable[[K], int]
@@ -21,7 +21,7 @@ HashCode = Callable[[K], int]
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition by topic id, as `org.apache.kafka.server.common.TopicIdPartition`."""
+    """A partition by topic id, like `org.apache.kafka.server.common.TopicIdPartition`."""
 
     topic_id: str
     partition: int
@@ -48,7 +48,9 @@ def integer_hash_code(number: int) -> int:
 
 @lru_cache(maxsize=HASH_CACHE_SIZE)
 def uuid_order(topic_id: str) -> tuple[int, int]:
-    """What `Uuid.compareTo` compares: the upper and the lower half, both signed. Unlike the order of the texts."""
+    """The sort key of `Uuid.compareTo`: the upper and the lower half, both signed. It differs from the order of the
+    texts.
+    """
     most_significant, least_significant = struct.unpack(">qq", uuid_bytes(topic_id))
     return most_significant, least_significant
 
@@ -62,7 +64,7 @@ def uuid_hash_code(topic_id: str) -> int:
 
 
 def topic_id_partition_hash_code(partition: TopicIdPartition) -> int:
-    """`TopicIdPartition.hashCode`: it is a record, of which the JDK makes 31 * first + second."""
+    """`TopicIdPartition.hashCode`: it is a Java record, whose hash code in the JDK is 31 * first + second."""
     return 31 * uuid_hash_code(partition.topic_id) + partition.partition
 
 
@@ -80,5 +82,5 @@ def share_partition_key_hash_code(key: tuple[str, str, int]) -> int:
 
 
 def string_order(text: str) -> bytes:
-    """What `String.compareTo` compares: UTF-16 units, not the code points that Python compares."""
+    """The sort key of `String.compareTo`: UTF-16 code units, not code points as in Python."""
     return text.encode("utf-16-be", "surrogatepass")

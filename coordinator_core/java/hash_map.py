@@ -1,12 +1,12 @@
-"""The order in which Java's hash collections give out their elements.
+"""The iteration order of Java's hash collections.
 
-A table of 2^k buckets is walked from the first to the last; an element's bucket is its hash code, folded, in the low k
-bits. `put` hangs a new element to the end of its bucket, `computeIfAbsent` to the front. The table doubles when more
-than three quarters of its size are in it, and never shrinks again: `put` looks after it has put, `computeIfAbsent`
-before. That is all there is to emulate (java.util.HashMap, JDK 17 to 25).
+A table of 2^k buckets is iterated from the first to the last; an element's bucket is the low k bits of its folded hash
+code. `put` appends a new element to its bucket, `computeIfAbsent` prepends it. The table doubles when it is more than
+three quarters full, and never shrinks: `put` checks after the insertion, `computeIfAbsent` before. Nothing else has to
+be emulated (java.util.HashMap, JDK 17 to 25).
 
-Left out: buckets of eight or more elements in tables of at least 64, which Java turns into trees. Hash codes of ids
-spread well; no such bucket is to be expected, and order within one would be the order of arrival here.
+Not emulated: buckets of eight or more elements in tables of at least 64, which Java turns into trees. Hash codes of ids
+are well distributed, so such a bucket is not expected; here its order would be the order of insertion.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,25 +18,26 @@ TABLE_SIZE_DEFAULT: Final = 16
 LOAD_FACTOR: Final = 0.75
 TREEIFY_THRESHOLD: Final = 8
 TREE_TABLE_SIZE_MIN: Final = 64
-"""A long bucket of a smaller table doubles the table instead of becoming a tree."""
+"""A long bucket in a smaller table doubles the table instead of becoming a tree."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 def bucket_of(code: int, table_size: int) -> int:
-    """The bucket of an element of this hash code in a table: its upper half is folded into the lower one."""
+    """The bucket of an element with this hash code: the upper half is folded into the lower one."""
     code &= UINT32_MASK
     return (code ^ code >> 16) & (table_size - 1)
 
 
 def grown(table_size: int, element_count: int) -> int:
-    """Size of a table which an element was put into: doubled, once, where more than three quarters are in it."""
+    """Size of a table after an insertion: doubled once if it is more than three quarters full."""
     return table_size * 2 if element_count > table_size * LOAD_FACTOR else table_size
 
 
 class HashMap(Generic[K, V]):
-    """A map which is walked as `java.util.HashMap` is. Walks are over a copy: the map may change meanwhile."""
+    """A map with the iteration order of `java.util.HashMap`. Iterations are over a copy: the map may change
+    meanwhile."""
 
     def __init__(self, hash_code: HashCode[K], initial_capacity: int = TABLE_SIZE_DEFAULT) -> None:
         self._hash_code = hash_code
@@ -57,7 +58,7 @@ class HashMap(Generic[K, V]):
         return self._values[key]
 
     def __setitem__(self, key: K, value: V) -> None:
-        """`put`: a key which is there keeps its place."""
+        """`put`: an existing key keeps its place."""
         if key not in self._values:
             self._places[key] = self._next_place
             self._next_place += 1
@@ -78,7 +79,7 @@ class HashMap(Generic[K, V]):
         return self._values.get(key)
 
     def compute_if_absent(self, key: K, compute: Callable[[], V]) -> V:
-        """The value of the key, which is computed where there was none. The table may grow in either case."""
+        """The value of the key, computed if it was missing. The table may grow in either case."""
         self._grow_if_full()
         if key not in self._values:
             self._first_place -= 1
@@ -88,7 +89,7 @@ class HashMap(Generic[K, V]):
         return self._values[key]
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """Keys and values, in Java's order."""
+        """Keys and values in Java's order."""
         return iter([(key, self._values[key]) for key in self])
 
     def _bucket(self, key: K) -> int:
@@ -98,7 +99,7 @@ class HashMap(Generic[K, V]):
         self._table_size = grown(self._table_size, len(self._values))
 
     def _split_if_bucket_exceeds(self, length: int, key: K) -> None:
-        """`treeifyBin` of a small table: a bucket that grew long doubles the table."""
+        """`treeifyBin` of a small table: a bucket that became long doubles the table."""
         if self._table_size < TREE_TABLE_SIZE_MIN and len(self._values) > length:
             bucket = self._bucket(key)
             if sum(self._bucket(other) == bucket for other in self._values) > length:
@@ -106,7 +107,8 @@ class HashMap(Generic[K, V]):
 
 
 class HashSet(Generic[K]):
-    """A set which is walked as `java.util.HashSet` is. Walks are over a copy: the set may change meanwhile."""
+    """A set with the iteration order of `java.util.HashSet`. Iterations are over a copy: the set may change
+    meanwhile."""
 
     def __init__(
         self, hash_code: HashCode[K], elements: Iterable[K] = (), *, initial_capacity: int = TABLE_SIZE_DEFAULT
@@ -125,11 +127,11 @@ class HashSet(Generic[K]):
         return iter(self._map)
 
     def add(self, element: K) -> None:
-        """Put an element in; one which is there keeps its place."""
+        """Add an element; an existing one keeps its place."""
         self._map[element] = None
 
     def discard(self, element: K) -> None:
-        """Take an element out, if it is there (`remove`)."""
+        """Remove an element, if it exists (`remove`)."""
         if element in self._map:
             del self._map[element]
 
@@ -137,17 +139,17 @@ class HashSet(Generic[K]):
 def in_hash_order(
     elements: Iterable[K], hash_code: HashCode[K], *, initial_capacity: int = TABLE_SIZE_DEFAULT
 ) -> list[K]:
-    """The elements in the order in which a HashSet gives them that was filled in the given order."""
+    """The elements in the iteration order of a HashSet that was filled in the given order."""
     return list(HashSet(hash_code, elements, initial_capacity=initial_capacity))
 
 
 def in_bucket_order(elements: Iterable[K], hash_code: HashCode[K], table_size: int = TABLE_SIZE_DEFAULT) -> list[K]:
-    """The elements, given in the order of insertion, as a table of this size gives them, however full it is."""
+    """The elements, given in insertion order, in the iteration order of a table of this size, however full it is."""
     return sorted(elements, key=lambda element: bucket_of(hash_code(element), table_size))
 
 
 def capacity_for(mapping_count: int) -> int:
-    """Initial capacity of the maps that Kafka makes for a known number of elements (AssignorHelpers.newHashMap)."""
+    """Initial capacity of the maps that Kafka creates for a known number of elements (AssignorHelpers.newHashMap)."""
     return int((mapping_count + 1) / LOAD_FACTOR + 1)
 
 
@@ -157,7 +159,7 @@ def capacity_of_copy(element_count: int) -> int:
 
 
 def capacity_of_map_copy(size: int) -> int:
-    """Initial capacity of `new HashMap<>(map)`; of an empty map that of any new one."""
+    """Initial capacity of `new HashMap<>(map)`; for an empty map the default."""
     return int(size / LOAD_FACTOR + 1) if size else TABLE_SIZE_DEFAULT
 
 

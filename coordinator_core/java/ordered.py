@@ -1,7 +1,7 @@
 """Java's maps and sets as dicts and tuples in Java's order.
 
-A map made of another one walks that one; so whoever keeps each map in its order of iteration needs no more than the
-functions here. Maps are of topic ids, sets of partitions or names.
+A map made from another one iterates over that one. So if each map is kept in its iteration order, the functions here
+are enough. Maps have topic ids as keys; sets are of partitions or names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,11 +19,11 @@ from coordinator_core.java.hash_map import (
 V = TypeVar("V")
 
 ORDERED_BELOW: Final = TABLE_SIZE_DEFAULT
-"""Sets of numbers below this are in ascending order, whatever the size of the table."""
+"""Sets of numbers below this are in ascending order, whatever the table size."""
 
 
 def map_of(entries: Mapping[str, V], *, initial_capacity: int = TABLE_SIZE_DEFAULT) -> dict[str, V]:
-    """A HashMap into which the entries were put, in their order."""
+    """A HashMap filled with the entries in their order."""
     if len(entries) < 2:
         return dict(entries)
     order = in_hash_order(entries, uuid_hash_code, initial_capacity=initial_capacity)
@@ -36,7 +36,7 @@ def copy_of(entries: Mapping[str, V]) -> dict[str, V]:
 
 
 def computed(entries: Iterable[tuple[str, V]]) -> dict[str, V]:
-    """A HashMap filled by `computeIfAbsent`, in this order."""
+    """A HashMap filled by `computeIfAbsent` in this order."""
     made: HashMap[str, V] = HashMap(uuid_hash_code)
     for topic_id, value in entries:
         made.compute_if_absent(topic_id, lambda value=value: value)  # type: ignore[misc]
@@ -52,7 +52,7 @@ def set_of(numbers: Iterable[int]) -> tuple[int, ...]:
 
 
 def partitions_of_record(partitions: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
-    """What replay makes of the topics of a record, in their order: a HashMap of HashSets (Assignment.fromRecord)."""
+    """The map that replay makes of a record's topics, in their order: a HashMap of HashSets (Assignment.fromRecord)."""
     return map_of({topic_id: set_of(numbers) for topic_id, numbers in partitions.items()})
 
 

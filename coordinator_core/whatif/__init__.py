@@ -1,23 +1,23 @@
-"""What would have been: a group's recorded history under other settings.
+"""What if: a group's recorded history, simulated under other settings.
 
-Theory of operation
--------------------
-1. `lifetimes` reads the log's evidence of members: who came when, how each went, where it came back. `timeline` adds
-   when topics grew, how the group was configured, and the rebalances. Each fact that made a recorded rebalance is a
-   *mark* (`Mark`): life 4 began, life 2 ended, the topics grew.
-2. What the log cannot show is not guessed but read in several ways (`hypotheses`): a member that fell silent and came
-   back was paused, or died and was restarted; members of a first generation came all at once, or one after another.
-3. `runner` brings each hypothesis on stage: real client models (`simulate.clients`), the live coordinator, a virtual
-   clock. First under the settings as they were: that is the baseline. Then under the changed ones.
-4. `compare` finds each recorded rebalance by its marks in the baseline. A hypothesis which does not reproduce it is
-   refuted there; what no hypothesis reproduces is beyond what the log can tell, and is left out of the comparison. What
-   became of its marks under the changed settings is the verdict of that hypothesis. Where hypotheses disagree, the
-   verdict is CANNOT_TELL, with all that it may be.
-5. `bands` widens what some plays give to what may have been: clients have phases, and members of a first generation
-   joined when nobody knows (`first_generations`).
-6. `share_groups` does the same for epochs of share groups, whose members show no sign of life: bounds, no play.
-7. `shares` does the same for records of share groups, from their state changes alone: bounds, no play.
+How it works
+------------
+1. `lifetimes` reads the log's evidence of members: which joined when, how each went, where it came back. `timeline`
+   adds when topics grew, how the group was configured, and the rebalances. Each fact that caused a recorded rebalance
+   is a *mark* (`Mark`): life 4 began, life 2 ended, the topics grew.
+2. What the log does not show is not guessed but read in several ways (`hypotheses`): a member that was silent and came
+   back was paused, or died and was restarted; members of a first generation joined all at once, or one after another.
+3. `runner` plays each hypothesis with real client models (`simulate.clients`) and the live coordinator on a virtual
+   clock: first under the recorded settings, which is the baseline, then under the changed ones.
+4. `compare` finds each recorded rebalance in the baseline by its marks. A hypothesis that does not reproduce it is
+   refuted there; if no hypothesis reproduces it, the log does not show its cause, and it is left out of the comparison.
+   What happens to its marks under the changed settings is the verdict of that hypothesis. Where hypotheses disagree,
+   the verdict is CANNOT_TELL, with all possible ones.
+5. `bands` widens the results of some plays to what may have happened: clients have phases, and members of a first
+   generation joined at unknown times (`first_generations`).
+6. `share_groups` answers for epochs of share groups, whose members show no sign of life: bounds, without plays.
+7. `shares` answers for records of share groups, from their state changes alone: bounds, without plays.
 
-Everything is a function of the rows and the question: no clock, and randomness is seeded by the number of the
-hypothesis.
+Everything is a function of the rows and the question: there is no clock, and random numbers are seeded by the number of
+the hypothesis.
 """

@@ -1,4 +1,4 @@
-"""Answers as rows of one shape: for the table, for JSON and CSV, and for the report."""
+"""Answers as rows of one type: for the table, for JSON and CSV, and for the report."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ from coordinator_core.whatif.verdicts import ASSUMPTIONS, GUESS, LIKELY, Rebalan
 from schemas.group_types import GroupType
 
 ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS, **SHARE_MEMBER_ASSUMPTIONS}
-"""Name of an assumption -> what it says."""
+"""Name of an assumption -> its text."""
 
 REBALANCE: Final = "REBALANCE"
 RECORDS: Final = "RECORDS"
@@ -29,11 +29,11 @@ TOTAL: Final = "TOTAL"
 
 
 class WhatIfRow(NamedTuple):
-    """One answer, or (kind TOTAL) the sum of all of a group.
+    """One answer, or (kind TOTAL) the sum of all answers for a group.
 
-    Pairs ending in `_min` and `_max` are what the hypotheses of the log give at least and at most. `before` is as
-    played under the recorded settings, `after` under the changed ones. `at_ms` is the recorded time; of a rebalance
-    which is not recorded, when it would have been.
+    Pairs ending in `_min` and `_max` are the least and the greatest value of any hypothesis. `before` is from plays
+    under the recorded settings, `after` under the changed ones. `at_ms` is the recorded time; for a rebalance that is
+    not recorded, when it would have happened.
     """
 
     group_id: str
@@ -69,15 +69,15 @@ class WhatIfRow(NamedTuple):
     not_served_ms_after_max: int | None = None
     moved_recorded: int | None = None
     unowned_ms_recorded: int | None = None
-    """Of a total: the sums of gold.rebalances, also of the first ones in the log, which cannot be played where their
-    members came before it."""
+    """In a total: the sums of gold.rebalances, including rebalances at the beginning of the log that cannot be played
+    because their members joined before it."""
     deliveries_min: int | None = None
     deliveries_max: int | None = None
-    """How many deliveries more (negative: fewer): of each offset of a range; of all records in a total."""
+    """How many more deliveries (negative: fewer): for each offset of a range; for all records in a total."""
     confidence: str | None = None
     assumptions: tuple[str, ...] = ()
     kafka_version: str | None = None
-    """The release whose rules were played; null where none are, as of records of share groups."""
+    """The release whose rules were played; null without plays, as for records of share groups."""
     kafka_version_source: str | None = None
     """ASKED FEATURE_LEVEL RECORDS DEFAULT: see `release`."""
 
@@ -102,7 +102,7 @@ def answer_group(
     from_ms: int | None = None,
     to_ms: int | None = None,
 ) -> list[WhatIfRow]:
-    """Each rebalance of a classic or consumer group, in the order of time, and the total.
+    """Each rebalance of a classic or consumer group, in order of time, and the total.
 
     Raises WhatIfError where the log or the question leaves nothing to answer.
     """
@@ -116,7 +116,8 @@ def answer_group(
     recorded = [in_gold[one.incarnation, one.generation] for one in timeline.rebalances]
     frame = (timeline.group_id, timeline.group_type)
     asked = " ".join(question.texts)
-    # also of what cannot be played, since its members came before the log or the span: as gold adds it up
+    # including those that cannot be played, because their members joined before the log or the time span: like the sums
+    # of gold
     keys = {
         (row.incarnation, row.generation)
         for row in life.generations
@@ -143,12 +144,12 @@ NO_CAUSE: Final = "no cause in the log"
 
 
 def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, gold: RebalanceRow | None) -> WhatIfRow:
-    """`gold`: what it says of a rebalance that was recorded."""
+    """`gold`: the row of a recorded rebalance."""
     would_be = WOULD_BE.get(answer.verdict) or "one of: " + ", ".join(answer.possible)
     if answer.verdict is Verdict.NOT_REPRODUCED and gold is not None and gold.cause != UNKNOWN:
         would_be = "left out: its cause is in the log, but no reading of the log plays it"
     if answer.verdict in {Verdict.KEPT, Verdict.MOVED} and answer.rebalances != answer.recorded_rebalances:
-        # A cooperative member gives up partitions first, and joins again so that another may have them.
+        # A cooperative member revokes partitions first, and joins again so that another member can get them.
         would_be += ", with other follow-ups"
     shift = answer.shift_ms
     return WhatIfRow(
@@ -180,7 +181,7 @@ def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, 
 
 
 def _recorded_cause(answer: RebalanceAnswer, gold: RebalanceRow | None) -> str:
-    """Of a rebalance of which nothing that is played is a cause."""
+    """The recorded cause of a rebalance whose cause is not part of any play."""
     if answer.generation is None:
         return "not recorded"
     return NO_CAUSE if gold is None or gold.cause == UNKNOWN else f"{gold.cause} ({gold.method})"
@@ -189,7 +190,7 @@ def _recorded_cause(answer: RebalanceAnswer, gold: RebalanceRow | None) -> str:
 def _total_row(
     frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAnswer], totals: Totals, unplayed_count: int
 ) -> WhatIfRow:
-    """`unplayed_count`: rebalances of the log that are in no answer."""
+    """`unplayed_count`: rebalances of the log without an answer."""
     unplayed = f", {unplayed_count} not played since the log lacks the members' beginning" if unplayed_count else ""
     return WhatIfRow(
         *frame,
@@ -223,9 +224,9 @@ def _total_row(
 def answer_share_group(
     group_id: str, transitions: Iterable[Transition], question: Question, configs: Configs = NO_CONFIGS
 ) -> list[WhatIfRow]:
-    """Each range of records of a share group that would have gone another way, or may have, and the total.
+    """Each range of records of a share group with another outcome, or possibly another one, and the total.
 
-    Raises WhatIfError where the question has no meaning for share groups.
+    Raises WhatIfError where the question does not apply to share groups.
     """
     if question.changed.is_of_members:
         raise WhatIfError(
@@ -260,9 +261,9 @@ def answer_share_members_of(
     from_ms: int | None = None,
     to_ms: int | None = None,
 ) -> list[WhatIfRow]:
-    """Each epoch of a share group under another session time-out or heartbeat interval, and the total.
+    """Each epoch of a share group under another session timeout or heartbeat interval, and the total.
 
-    Raises WhatIfError where the question has no meaning for share groups, or changes nothing.
+    Raises WhatIfError where the question does not apply to share groups, or changes nothing.
     """
     changes, recorded = question.changed, question.recorded
     if changes.is_of_members or changes.is_of_share_records:
@@ -355,6 +356,6 @@ def _counted(verdicts: Iterable[str]) -> str:
 
 
 def _sum_of(numbers: Iterable[int | None]) -> int | None:
-    """Their sum; None where one is not known."""
+    """Their sum; None if one is unknown."""
     known = list(numbers)
     return None if None in known else sum(number for number in known if number is not None)

@@ -1,7 +1,7 @@
-"""Bands: from what some plays give to what may have been.
+"""Bands: widen the results of plays to what may have happened.
 
-A play knows neither in which phase of its heartbeats a member was, nor in which of its polls. So where a play no longer
-does as was recorded, its times are good to a heartbeat interval and a poll, and bands are as much wider (`Precision`).
+A play knows neither the phase of a member's heartbeats nor that of its polls. So where a play differs from the
+recording, its times are accurate to a heartbeat interval and a poll, and the bands are wider by as much (`Precision`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ class Pair:
 
     @property
     def same_until_ms(self) -> int:
-        """When the changed play first does other than its baseline."""
+        """When the changed play first differs from its baseline."""
         for before, after in zip_longest(self.baseline.rebalances, self.changed.rebalances):
             if before is None or after is None or before != after:
                 return min(one.at_ms for one in (before, after) if one is not None)
@@ -42,32 +42,32 @@ LAST_MS: Final = 2**62
 
 
 class Way(NamedTuple):
-    """What became of a recorded rebalance in one hypothesis."""
+    """What happens to a recorded rebalance in one hypothesis."""
 
     verdict: Verdict
     before: Played
     after: tuple[Played, ...]
     shift_ms: int | None
     was_same: bool
-    """Until its cause, both plays were the same: so are the phases of its members."""
+    """Both plays were equal until its cause, and so are the phases of its members."""
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How far a play's times may be from what clients with other phases would do, in ms."""
+    """By how much a play's times may differ from those of clients with other phases, in ms."""
 
     found_out_ms: int
-    """Until there is a new generation after its cause: members of a classic group find out by heartbeats and polls."""
+    """From its cause to the new generation: members of a classic group find out by heartbeats and polls."""
     silent_ms: int
     """From a member's last heartbeat to its death."""
     gap_ms: int
-    """Until somebody else serves a partition of a member that died or left."""
+    """Until another member serves a partition of a member that died or left."""
     owner_ms: int
-    """Until a partition that was revoked has its next owner."""
+    """Until a revoked partition has its next owner."""
 
 
 def precision_of(timeline: Timeline, changes: Changes) -> Precision:
-    """By the slower of the two protocols."""
+    """The precision of the slower one of the two protocols."""
     kind = "classic" if timeline.group_type == GroupType.CLASSIC else "consumer"
     protocols = {kind, changes.protocol or kind}
     heartbeats = {"classic": timeline.heartbeat_interval_ms, "consumer": CONSUMER_HEARTBEAT_MS}
@@ -82,7 +82,7 @@ def precision_of(timeline: Timeline, changes: Changes) -> Precision:
 
 
 class Bands:
-    """Widens what the hypotheses give to what clients with other phases, and joins at other times, may give."""
+    """Widens the results of the hypotheses to those of clients with other phases, and of joins at other times."""
 
     def __init__(self, timeline: Timeline, changes: Changes) -> None:
         self._timeline = timeline
@@ -90,7 +90,7 @@ class Bands:
         self._firsts = first_generations(timeline, changes)
 
     def widened(self, index: int, answer: RebalanceAnswer, ways: Sequence[Way]) -> RebalanceAnswer:
-        """The answer for the recorded rebalance of this index."""
+        """The widened answer for the recorded rebalance with this index."""
         if not ways:
             return answer
         first = self._firsts.get(index)
@@ -114,7 +114,7 @@ class Bands:
         return replace(answer, shift_ms=_with_phases(answer.shift_ms, by_ms))
 
     def of_totals(self, totals: Totals, pairs: Sequence[Pair], answers: Sequence[RebalanceAnswer]) -> Totals:
-        """Each sum; rebalances by what the answers leave open."""
+        """The widened sums; the number of rebalances follows from what the answers leave open."""
         gap_ms, owner_ms = self._precision.gap_ms, self._precision.owner_ms
         before, after = [pair.baseline for pair in pairs], [pair.changed for pair in pairs]
         count = sum(self._timeline.topics.values())
@@ -137,13 +137,13 @@ class Bands:
         )
 
     def _is_whole(self, totals: Totals, answers: Sequence[RebalanceAnswer]) -> bool:
-        """Whether nothing is left out or open, so that the sums are of all that would have been."""
+        """Whether nothing is left out or open, so that the sums cover all rebalances."""
         are_likely = all(answer.confidence == LIKELY for answer in answers)
         return are_likely and totals.reproduced_count == totals.recorded_count
 
 
 def _of_first(answer: RebalanceAnswer, first: FirstGeneration) -> RebalanceAnswer:
-    """A first generation: its time follows from when its members may have joined, not from what was played."""
+    """A first generation: its time follows from when its members may have joined, not from the plays."""
     shift_ms = Range(first.earliest_ms - answer.at_ms, first.latest_ms - answer.at_ms)
     most = max(answer.rebalances.most, 1 + first.late_count)
     least = answer.rebalances.least if first.is_late_certain else 1
@@ -151,7 +151,7 @@ def _of_first(answer: RebalanceAnswer, first: FirstGeneration) -> RebalanceAnswe
 
 
 def _of_merged(answer: RebalanceAnswer, first: FirstGeneration, *, is_open: bool) -> RebalanceAnswer:
-    """Members who came soon after a first generation: they are in it, where it would have waited for so long."""
+    """Members that joined soon after a first generation: they are part of it, if it had waited that long."""
     shift_ms = Range(first.earliest_ms - answer.at_ms, first.latest_ms - answer.at_ms)
     if not is_open:
         return replace(answer, shift_ms=_union(shift_ms, answer.shift_ms))
@@ -172,31 +172,31 @@ def _union(one: Range, other: Range | None) -> Range:
 
 
 def _with_phases(band: Range, by_ms: int) -> Range:
-    """Shifts of hypotheses which each drew two phases: as far as all phases go from their middle, and a little beyond
-    what was drawn where the hypotheses differ in more than that."""
+    """Shifts from hypotheses that each drew two phases: extended to all possible phases around their middle, and a
+    little beyond the drawn values where the hypotheses differ by more than that."""
     half_ms = max(by_ms, (band.most - band.least) // 2 + by_ms // 4)
     middle_ms = (band.least + band.most) // 2
     return Range(middle_ms - half_ms, middle_ms + half_ms)
 
 
 def _wider(band: Range, by_ms: int, least: int | None = None) -> Range:
-    """As much more on both sides, but not below `least`."""
+    """The band, widened by the same on both sides, but not below `least`."""
     low = band.least - by_ms
     return Range(low if least is None else max(low, least), band.most + by_ms)
 
 
 def _spread(each_ms: int, counts: Iterable[Sequence[int]]) -> int:
-    """How far a sum may be off. Partitions that change hands together are off by the same; rebalances are each off by
-    their own, so that they add up as squares: twice the deviation of even draws from 0 to `each_ms`."""
+    """The possible error of a sum. Partitions that change owners together have the same error; rebalances have
+    independent errors, whose squares add up: twice the standard deviation of uniform draws from 0 to `each_ms`."""
     return int(2 * each_ms * max((sum(count * count for count in some) / 3 for some in counts), default=0) ** 0.5)
 
 
 def _moved(one: Play, partition_count: int) -> list[int]:
-    """Partitions that may have been without an owner, by rebalance: eager members give up all of them."""
+    """Number of partitions that may have been without an owner, by rebalance: eager members revoke all of them."""
     return [max(played.moved_count, partition_count if played.unowned_ms else 0) for played in one.rebalances]
 
 
 def _gaps(one: Play) -> list[int]:
-    """Partitions not served, by rebalance; those that had to wait for no rebalance come each for itself."""
+    """Number of unserved partitions, by rebalance; those without a rebalance count separately."""
     counts = [played.gap_count for played in one.rebalances]
     return [*counts, *[1] * (one.gap_count - sum(counts))]

@@ -1,4 +1,4 @@
-"""The recorded rebalances compared with those of the runs: what would have become of each."""
+"""Compares the recorded rebalances with those of the plays."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -27,9 +27,9 @@ from schemas.group_types import GroupType
 
 
 def compare(timeline: Timeline, changes: Changes) -> tuple[list[RebalanceAnswer], Totals]:
-    """What would have become of each rebalance, in the order of time, and the sums.
+    """The answer for each rebalance, in order of time, and the sums.
 
-    Raises WhatIfError where the change has no meaning for the group.
+    Raises WhatIfError where the change does not apply to the group.
     """
     check(timeline, changes)
     pairs = [
@@ -60,7 +60,7 @@ def compare(timeline: Timeline, changes: Changes) -> tuple[list[RebalanceAnswer]
 
 
 def check(timeline: Timeline, changes: Changes) -> None:
-    """Whether the change means something for this group. Raises WhatIfError, which says what to ask instead."""
+    """Check that the change applies to this group. Raises WhatIfError, with what to ask instead."""
     kind = "classic" if timeline.group_type == GroupType.CLASSIC else "consumer"
     protocol = changes.protocol or kind
     if changes.protocol == kind:
@@ -90,7 +90,7 @@ def check(timeline: Timeline, changes: Changes) -> None:
 
 
 def _way(rebalance: Rebalance, pair: Pair, tolerance_ms: int) -> Way | None:
-    """None where the hypothesis does not reproduce what was recorded."""
+    """None if the hypothesis does not reproduce the recorded rebalance."""
     baseline = [one for one in pair.baseline.rebalances if one.marks & rebalance.marks]
     if len(baseline) != 1 or baseline[0].marks != rebalance.marks:
         return None
@@ -146,16 +146,18 @@ def _answer(timeline: Timeline, changes: Changes, rebalance: Rebalance, ways: Se
 
 
 def _confidence(facts: frozenset[str]) -> str:
-    """Of what all hypotheses agree on: a pause and a crash are both among them."""
+    """The confidence of a verdict on which all hypotheses agree. They include a pause and a crash, so that this open
+    fact does not lower it.
+    """
     return GUESS if facts - {"PAUSED_OR_CRASHED"} else LIKELY
 
 
 def _open_facts(timeline: Timeline, changes: Changes, marks: Iterable[Mark], at_ms: int) -> frozenset[str]:
-    """Names of what the log leaves open about a rebalance of these causes at this time."""
+    """Names of the facts that the log leaves open about a rebalance with these causes at this time."""
     facts = frozenset().union(*(open_facts(timeline, mark) for mark in marks))
     if timeline.group_type != GroupType.CONSUMER or not (changes.is_static is False or changes.protocol == "classic"):
         return facts
-    # A static member that expired may have come back before: nothing of that is in the log, and now it would join.
+    # A static member that expired may have tried to come back before, which is not in the log; now it would join.
     refused_ms = [
         (life.member.valid_to or 0) - life.session_timeout_ms
         for life in timeline.lifetimes
@@ -165,7 +167,7 @@ def _open_facts(timeline: Timeline, changes: Changes, marks: Iterable[Mark], at_
 
 
 def _joined(possible: frozenset[str]) -> Verdict:
-    """Hypotheses which differ only in whether a move is worth the name say that it moved."""
+    """The verdict for several: MOVED, if hypotheses differ only in whether the shift is significant."""
     return Verdict.MOVED if possible == {Verdict.KEPT, Verdict.MOVED} else Verdict.CANNOT_TELL
 
 
@@ -192,7 +194,7 @@ def _not_reproduced(rebalance: Rebalance, timeline: Timeline | None = None) -> R
 
 
 def _added(timeline: Timeline, changes: Changes, pairs: Sequence[Pair]) -> list[RebalanceAnswer]:
-    """Rebalances of marks which made none before: a static member that stayed away for too long."""
+    """Rebalances whose marks caused none before, such as a static member that stayed away too long."""
     by_marks: dict[frozenset[Mark], list[Played]] = {}
     for pair in pairs:
         known = _marks(pair.baseline.rebalances)
@@ -229,7 +231,7 @@ def _added(timeline: Timeline, changes: Changes, pairs: Sequence[Pair]) -> list[
 
 
 def _may_be_added(timeline: Timeline, changes: Changes) -> list[RebalanceAnswer]:
-    """Silences of members, longer than the new session and shorter than the old one."""
+    """Silences of members that are longer than the new session and shorter than the old one."""
     session_ms = changes.session_timeout_ms or changes.consumer_session_timeout_ms
     answers = [] if session_ms is None else _silent(timeline, session_ms, "SESSION_EXPIRED", _silences)
     poll_ms = changes.max_poll_interval_ms
@@ -264,9 +266,9 @@ def _silent(
 
 
 def _late_polls(timeline: Timeline, life: Lifetime, interval_ms: int) -> list[int]:
-    """Commits which were followed by none for longer than the new interval: a consumer commits when it polls.
+    """Commits with no next commit within the new interval: a consumer commits when it polls.
 
-    Rebalances meanwhile are no reason, since they wait for a member that does not poll.
+    A rebalance in between is no explanation, because it waits for a member that does not poll.
     """
     if life.poll_timeout_ms <= interval_ms:
         return []
@@ -276,9 +278,9 @@ def _late_polls(timeline: Timeline, life: Lifetime, interval_ms: int) -> list[in
 
 
 def _silences(timeline: Timeline, life: Lifetime, session_ms: int) -> list[int]:
-    """Commits which were followed by none for longer than a session, and for longer than commits are apart.
+    """Commits with no next commit within a session, nor within the usual interval between commits.
 
-    Where the group rebalanced meanwhile, the member may have had nothing to commit.
+    If the group rebalanced in between, the member may have had nothing to commit.
     """
     times = [time_ms for time_ms in life.commits_ms if timeline.from_ms <= time_ms < timeline.to_ms]
     gaps = sorted(later - earlier for earlier, later in pairwise(times))
@@ -293,7 +295,7 @@ def _silences(timeline: Timeline, life: Lifetime, session_ms: int) -> list[int]:
 
 
 ADDED_MAX: Final = {False: 2, True: 4}
-"""Rebalances of a member which goes and comes back; twice as many where it is cooperative."""
+"""Rebalances of a member that goes and comes back; twice as many if it is cooperative."""
 
 CAUSES: Final[Mapping[End, str]] = {
     End.LEFT: "MEMBER_LEFT",
@@ -306,7 +308,7 @@ CAUSES: Final[Mapping[End, str]] = {
 
 
 def causes_of(timeline: Timeline, marks: Iterable[Mark]) -> tuple[str, ...]:
-    """What made a rebalance, in words: `MEMBER_LEFT of client`."""
+    """The causes of a rebalance as text: `MEMBER_LEFT of client`."""
     return tuple(_cause(timeline, mark) for mark in sorted(marks, key=lambda mark: (mark.number, mark.what)))
 
 
@@ -353,5 +355,5 @@ def _totals(timeline: Timeline, pairs: Sequence[Pair], reproduced_count: int, ma
 
 
 def _count(played: Iterable[Played]) -> int:
-    """Generations, follow-ups included."""
+    """Number of generations, including follow-ups."""
     return sum(1 + one.follow_up_count for one in played)

@@ -1,9 +1,9 @@
-"""When the first generation of a classic group would have come under another group.initial.rebalance.delay.ms: bounds.
+"""When the first generation of a classic group would have begun under another group.initial.rebalance.delay.ms: bounds.
 
-A group without members waits after the first join: one delay, then as long again for as long as each delay brought a
-new member, and no longer than the first member's rebalance time-out (GenericGroupCoordinator's initial delayed join).
-The log tells how long it waited, so in how many delays somebody came; it does not tell when within a delay. So each
-member has a window of time in which it joined, and what the windows allow is all that can have been.
+A group without members waits after the first join: one delay, then another one as long as each delay brought a new
+member, and no longer than the first member's rebalance timeout (GenericGroupCoordinator's initial delayed join). The
+log shows how long it waited, so in how many delays a member joined, but not when within a delay. So each member has a
+window of time in which it joined, and the bounds are what all possible joins within these windows give.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +16,11 @@ from coordinator_core.whatif.timeline import BEGAN, Rebalance, Timeline
 from schemas.group_types import GroupType
 
 LATENCY_MS: Final = 100
-"""From a client's join to the coordinator's timer and the record: at most, where nothing is wrong."""
+"""Longest time from a client's join to the coordinator's timer and the record, under normal conditions."""
 
 
 class Window(NamedTuple):
-    """A member joined after `from_ms` and not after `to_ms`, since the first join."""
+    """A member joined after `from_ms` and at `to_ms` at the latest, relative to the first join."""
 
     from_ms: int
     to_ms: int
@@ -33,17 +33,17 @@ class FirstGeneration:
     earliest_ms: int
     latest_ms: int
     late_count: int
-    """Its recorded members that may have come after it: each may make a rebalance of its own."""
+    """How many of its recorded members may have joined after it: each may cause a rebalance of its own."""
     is_late_certain: bool
-    """One of them must have."""
+    """At least one of them must have."""
     merged: frozenset[int]
-    """Recorded generations after it whose members must be in it."""
+    """Later recorded generations whose members must be part of it."""
     open: frozenset[int]
-    """Recorded generations after it whose members may be in it or not."""
+    """Later recorded generations whose members may be part of it."""
 
 
 def waits(windows: Sequence[Window], delay_ms: int, rebalance_timeout_ms: int) -> tuple[int, int]:
-    """The shortest and the longest wait which these joins allow."""
+    """The shortest and the longest wait that these joins allow."""
     if delay_ms == 0:
         return 0, 0
     start_ms, end_ms = 0, delay_ms
@@ -66,7 +66,7 @@ def waits(windows: Sequence[Window], delay_ms: int, rebalance_timeout_ms: int) -
 
 
 def first_generations(timeline: Timeline, changes: Changes) -> Mapping[int, FirstGeneration]:
-    """Index of a recorded rebalance -> what would have become of it, where its wait would have been another."""
+    """Index of a recorded rebalance -> its first generation under the changed settings, where its wait would differ."""
     protocol = changes.protocol or ("classic" if timeline.group_type == GroupType.CLASSIC else "consumer")
     if protocol != "classic" or (changes.initial_rebalance_delay_ms is None and changes.protocol is None):
         return {}
@@ -109,7 +109,7 @@ def _first_generation(timeline: Timeline, index: int, delay_ms: int) -> FirstGen
 
 
 def _recorded_waits(timeline: Timeline, rebalance: Rebalance, member_count: int) -> Iterator[tuple[int, int]]:
-    """How long the group may have waited, and in how many delays that was: known where the log has its creation."""
+    """(how long the group may have waited, in how many delays): exact where the log has the group's creation."""
     delay_ms = timeline.initial_rebalance_delay_ms
     if timeline.group_type != GroupType.CLASSIC or delay_ms == 0:
         yield 0, 1
@@ -121,7 +121,9 @@ def _recorded_waits(timeline: Timeline, rebalance: Rebalance, member_count: int)
 
 
 def _own_windows(newcomer_count: int, rounds: int, delay_ms: int) -> list[Window]:
-    """Of the members of the first generation but the first: each delay before the last one brought somebody."""
+    """Windows of the members of the first generation except the first one: each delay before the last one brought a
+    member.
+    """
     filled = [Window(number * delay_ms, (number + 1) * delay_ms) for number in range(rounds - 1)]
     if newcomer_count <= len(filled):
         return filled[:newcomer_count] if newcomer_count else []
@@ -129,7 +131,7 @@ def _own_windows(newcomer_count: int, rounds: int, delay_ms: int) -> list[Window
 
 
 def _later_windows(timeline: Timeline, index: int, began_ms: int) -> Iterator[tuple[int, Window]]:
-    """Generation, and the window of those who joined in it, of each one after the first until the group is empty."""
+    """(generation, window of the members that joined in it) for each later generation, until the group is empty."""
     found_out_ms = (
         timeline.heartbeat_interval_ms + 2 * POLL_MS if timeline.group_type == GroupType.CLASSIC else LATENCY_MS
     )

@@ -1,4 +1,4 @@
-"""Hypotheses of the log: what may have happened, as acts on a clock, where the log tells only what came of it."""
+"""Hypotheses about the log: possible events, as acts on a clock, where the log shows only their effects."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from coordinator_core.whatif.timeline import BEGAN, ENDED, GREW, Mark, Rebalance
 from schemas.group_types import GroupType
 
 WARM_UP_MS: Final = 15 * 60_000
-"""Members which were there before the window start so long before it, to be settled when it begins."""
+"""Members from before the window start this much before it, so that the group is stable when it begins."""
 JUST_MS: Final = 50
 """Just after, or just before."""
 
 
 class What(StrEnum):
-    """What a process does, or what is done to it."""
+    """What a process does, or what happens to it."""
 
     START = "START"
     STOP = "STOP"
@@ -30,7 +30,8 @@ class What(StrEnum):
 
 
 HYPOTHESES_MIN: Final = 8
-"""The phases of heartbeats are always open: even a timeline without a doubt is played so often, each with others."""
+"""The phases of heartbeats are always open: even an unambiguous timeline is played this often, with different
+phases."""
 
 STARTING: Final = frozenset({What.START, What.RESUME})
 ENDING: Final = frozenset({What.STOP, What.CRASH, What.PAUSE, What.SLOW_POLL})
@@ -38,7 +39,7 @@ ENDING: Final = frozenset({What.STOP, What.CRASH, What.PAUSE, What.SLOW_POLL})
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something which happens at a time. `mark`: what it makes of the group; `slot` -1: to the topics."""
+    """An event at a time. `mark`: its effect on the group; `slot` -1: it concerns the topics."""
 
     at_ms: int
     what: What
@@ -49,21 +50,21 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """One way to read what the log leaves open. `number` seeds the draws of the clients."""
+    """One reading of what the log leaves open. `number` seeds the random draws of the clients."""
 
     number: int
     silence_is_a_pause: bool
-    """Who expired and came back was paused; else it died and was restarted."""
+    """A member that expired and came back was paused; otherwise it died and was restarted."""
     unknown_end_is_expiry: bool
-    """Whose end the log cannot tell expired; else it left."""
+    """A member whose end is unknown expired; otherwise it left."""
     joins_late: bool
-    """Members of a first generation came late within each delay; else early."""
+    """Members of a first generation joined late within each delay; otherwise early."""
     falls_silent_late: bool
-    """The last heartbeat of who expired came just before it died; else it was due again."""
+    """The last heartbeat of an expired member was just before it died; otherwise the next one was due."""
     takes_other_end: bool = False
-    """Who was silent for as long as both its time-outs ended by the other one."""
+    """A member whose silence fits both of its timeouts ended by the other one."""
     is_spread: bool = False
-    """Joins and what else made members of classic groups rebalance came at any time which the log allows; else each as
+    """Joins, and other causes of rebalances in classic groups, happened at any time that the log allows; otherwise as
     the flags above say, or in the middle."""
 
 
@@ -83,7 +84,7 @@ def hypotheses_of(timeline: Timeline) -> tuple[Hypothesis, ...]:
 
 
 def next_lifetime(timeline: Timeline, life: Lifetime) -> Lifetime | None:
-    """The next one of the same process."""
+    """The next lifetime of the same process."""
     later = [
         other
         for other in timeline.lifetimes
@@ -93,7 +94,7 @@ def next_lifetime(timeline: Timeline, life: Lifetime) -> Lifetime | None:
 
 
 def _may_be_paused(timeline: Timeline, life: Lifetime) -> bool:
-    """Expired, and the same process joined only after that: it may have been paused, or restarted."""
+    """Whether it expired, and the same process joined only after that: then it was paused, or restarted."""
     if not {life.end, life.other_end} & {End.EXPIRED, End.UNKNOWN}:
         return False
     following = next_lifetime(timeline, life)
@@ -106,7 +107,7 @@ def _comes_after(following: Lifetime, life: Lifetime) -> bool:
 
 
 def open_facts(timeline: Timeline, mark: Mark) -> frozenset[str]:
-    """Names of what the log leaves open about a mark (`answer.ASSUMPTIONS`)."""
+    """Names of the facts that the log leaves open about a mark (`answer.ASSUMPTIONS`)."""
     if mark.what == GREW:
         return frozenset()
     life = timeline.lifetimes[mark.number]
@@ -122,7 +123,7 @@ def open_facts(timeline: Timeline, mark: Mark) -> frozenset[str]:
 
 
 def acts_of(timeline: Timeline, hypothesis: Hypothesis) -> tuple[Act, ...]:
-    """What happened, in the order of time."""
+    """All events, in order of time."""
     by_mark = {mark: rebalance for rebalance in timeline.rebalances for mark in rebalance.marks}
     acts = [_grow(timeline, hypothesis, mark, rebalance) for mark, rebalance in by_mark.items() if mark.what == GREW]
     resumed: set[int] = set()
@@ -139,7 +140,7 @@ def _grow(timeline: Timeline, hypothesis: Hypothesis, mark: Mark, rebalance: Reb
 
 
 def _began_ms(timeline: Timeline, hypothesis: Hypothesis, rebalance: Rebalance) -> int:
-    """When its cause struck: members of a classic group find out at their next heartbeats and polls."""
+    """The time of its cause: members of a classic group find out at their next heartbeats and polls."""
     if timeline.group_type != GroupType.CLASSIC or not hypothesis.is_spread:
         return rebalance.began_ms
     found_out_ms = timeline.heartbeat_interval_ms + POLL_MS
@@ -154,7 +155,7 @@ def _start(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, by_mark: 
     if life.was_there_before:
         at_ms = timeline.from_ms - WARM_UP_MS + 100 * life.slot
     elif rebalance is None:
-        at_ms = life.member.valid_from - JUST_MS  # a static member which came back: no rebalance
+        at_ms = life.member.valid_from - JUST_MS  # a static member came back: no rebalance
     elif rebalance.is_first:
         at_ms = _first_join_ms(timeline, hypothesis, life, rebalance)
     else:
@@ -163,7 +164,7 @@ def _start(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, by_mark: 
 
 
 def _first_join_ms(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, rebalance: Rebalance) -> int:
-    """When a member of a first generation came: each round of the delay but the last had a newcomer."""
+    """When a member of a first generation joined: each round of the delay except the last had a newcomer."""
     if timeline.group_type != GroupType.CLASSIC:
         return rebalance.at_ms - JUST_MS
     delay_ms = timeline.initial_rebalance_delay_ms
@@ -185,7 +186,7 @@ def _first_join_ms(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, r
 def _end_acts(
     timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, by_mark: dict[Mark, Rebalance], resumed: set[int]
 ) -> Iterator[Act]:
-    """How a life ended, and what came of its process then, where that is one timeline."""
+    """How a life ended, and what then happened to its process, if both are part of one timeline."""
     if life.end is End.STILL:
         return
     mark = Mark(ENDED, life.number)
@@ -218,7 +219,7 @@ def _end_acts(
 
 
 def _gone_ms(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, rebalance: Rebalance | None, end: End) -> int:
-    """When the process ceased to be a member of its own accord, or fell silent."""
+    """When the process left by itself, or stopped sending heartbeats."""
     ended_ms = life.member.valid_to
     assert ended_ms is not None
     last_ms = life.commits_ms[-1] if life.commits_ms else None
@@ -243,14 +244,16 @@ def _gone_ms(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, rebalan
 
 
 def _struck_ms(timeline: Timeline, hypothesis: Hypothesis, rebalance: Rebalance, end: End) -> int:
-    """A session that ran out ended the wait of a rebalance which others had begun, or began one."""
+    """The time of an end's effect. An expired session ended the wait of a rebalance that others had begun, or began
+    one.
+    """
     waited_ms = rebalance.at_ms - rebalance.began_ms
     is_long = waited_ms > 2 * timeline.heartbeat_interval_ms + 2 * POLL_MS
     return rebalance.at_ms if end is End.EXPIRED and is_long else _began_ms(timeline, hypothesis, rebalance)
 
 
 def _in_order(acts: Sequence[Act]) -> Iterator[Act]:
-    """A process ends one life before it begins the next: acts of one slot keep the order of its lifetimes."""
+    """A process ends one life before it begins the next: acts of one slot are kept in the order of its lifetimes."""
     by_slot: dict[int, list[Act]] = {}
     for act in acts:
         by_slot.setdefault(act.slot, []).append(act)

@@ -1,13 +1,13 @@
-"""The lifetimes of a group's members, as far as the log tells them.
+"""The lifetimes of a group's members, as far as the log shows them.
 
-What is evidence of what:
+Evidence:
 
-* A member is in the log from the generation (or the epoch) which first had it until the one which had it no more.
-* Why a member went is what gold says (`inference.leave_reasons`). Of those that gold does not judge, whose group was
-  deleted or converted, commits of the partitions they owned are signs of life: a member which committed less than a
-  session time-out before it went has left; one whose last commit lies a session time-out back has most likely expired,
-  one whose last commit lies max.poll.interval.ms back (rebalance_timeout_ms) has most likely been too slow.
-* Members of one group instance id, else of one client id and host, which follow one another are one process.
+* A member is in the log from the first generation (or epoch) that had it to the first that no longer had it.
+* Why a member went is taken from gold (`inference.leave_reasons`). For members without a result in gold, whose group
+  was deleted or converted, commits of their partitions are signs of life: a member that committed less than a session
+  timeout before it went has left; one whose last commit is a session timeout back has most likely expired; one whose
+  last commit is max.poll.interval.ms back (rebalance_timeout_ms) has most likely been too slow.
+* Consecutive members with one group instance id, else with one client id and host, are one process.
 """
 
 from bisect import bisect_left
@@ -34,50 +34,50 @@ from coordinator_core.inference.owners import partition_owners
 DEFAULT_SESSION_TIMEOUT_MS: Final = 45_000
 DEFAULT_REBALANCE_TIMEOUT_MS: Final = 300_000
 COMMIT_INTERVAL_MS: Final = 5000
-"""auto.commit.interval.ms by default, where too few commits tell it."""
+"""auto.commit.interval.ms by default, where there are too few commits to measure it."""
 POLL_MS: Final = 1000
-"""How long a client may take to act on the answer to a heartbeat."""
+"""How long a client may take to react to the response to a heartbeat."""
 
 
 class End(StrEnum):
-    """How a life ended, as far as the log tells."""
+    """How a life ended, as far as the log shows it."""
 
     STILL = "STILL"
     LEFT = "LEFT"
     EXPIRED = "EXPIRED"
     POLL_EXPIRED = "POLL_EXPIRED"
     REPLACED = "REPLACED"
-    """A static member came back under another member id; no rebalance."""
+    """A static member came back under another member id, without a rebalance."""
     UNKNOWN = "UNKNOWN"
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """One membership. `slot` is the process which lived it."""
+    """One membership. `slot` is its process."""
 
     number: int
     slot: int
     member: MemberRow
     end: End
     commits_ms: tuple[int, ...]
-    """Times of its commits, sorted and without repeats."""
+    """Times of its commits, sorted and distinct."""
     was_there_before: bool
     """It was a member when the window began."""
     has_twin: bool
-    """Another member had the same client id and host then: which process lived it is not certain."""
+    """Another member had the same client id and host at that time: the process is not certain."""
     away_ms: int | None = None
-    """When a static member of a consumer group said that it goes for a while."""
+    """When a static member of a consumer group left temporarily."""
     other_end: End | None = None
-    """How else it may have ended: it was silent for as long as both its session and its poll interval last."""
+    """How else it may have ended: its silence fits both its session and its poll interval."""
 
     @property
     def session_timeout_ms(self) -> int:
-        """Its own, or Kafka's default."""
+        """Its own session timeout, or Kafka's default."""
         return self.member.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS
 
     @property
     def poll_timeout_ms(self) -> int:
-        """max.poll.interval.ms, which consumers give as their rebalance time-out."""
+        """max.poll.interval.ms, which consumers send as their rebalance timeout."""
         return self.member.rebalance_timeout_ms or DEFAULT_REBALANCE_TIMEOUT_MS
 
 
@@ -91,9 +91,9 @@ def lifetimes_of(
 ) -> tuple[Lifetime, ...]:
     """The lifetimes of these members, in their order, from the generation `first` or the time `first_ms` on.
 
-    `leave_reasons`: why members went, as gold has it.
+    `leave_reasons`: why members went, according to gold.
 
-    Members have the session time-out that was in force for them; None: Kafka's default.
+    Members have the session timeout that was in force for them; None: Kafka's default.
     """
     is_cut = (first.previous_generation is None and first.generation > 2) or not first.is_contiguous
     commits = _commits_by_member(life)
@@ -124,7 +124,7 @@ def _away_ms(life: GroupLife, member: MemberRow) -> int | None:
 
 
 def _commits_by_member(life: GroupLife) -> dict[tuple[str, int], tuple[int, ...]]:
-    """Times of the commits of what each membership interval owned."""
+    """Commit times of the partitions that each membership owned."""
     commits: GroupCommits = life.commits
     places: dict[tuple[str, int], np.ndarray] = {}
     for topic in range(len(commits.topics)):
@@ -152,14 +152,14 @@ def _commits_by_member(life: GroupLife) -> dict[tuple[str, int], tuple[int, ...]
 
 
 def _end_by_gold(leave_reason: LeaveReason) -> End:
-    """The same in the words of the play."""
+    """The end of a lifetime for a leave reason of gold."""
     if leave_reason.method == SILENT_FOR_POLL_INTERVAL:
         return End.POLL_EXPIRED
     return {LEFT: End.LEFT, EXPIRED: End.EXPIRED}.get(leave_reason.cause, End.UNKNOWN)
 
 
 def _end_of(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: int) -> End:
-    """How it went. See the docstring of the module."""
+    """How a member went. See the docstring of the module."""
     if member.valid_to is None:
         return End.STILL
     if member.ended_by == "REPLACED_STATIC":
@@ -184,7 +184,7 @@ def _poll_ms(member: MemberRow) -> int:
 
 
 def _fitting_ends(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: int) -> list[End]:
-    """Of the two time-outs those which its silence is as long as."""
+    """Which of the two timeouts the silence fits."""
     assert member.valid_to is not None
     silent_ms = member.valid_to - commits_ms[-1]
     slack_ms = _commit_interval_ms(commits_ms) + 2 * heartbeat_ms + 2 * POLL_MS
@@ -196,7 +196,7 @@ def _fitting_ends(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: in
 
 
 def _other_end(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: int, end: End) -> End | None:
-    """The other time-out, where the silence fits it as well; static members do not leave when a poll is late."""
+    """The other timeout, if the silence fits it as well; static members do not leave when a poll is late."""
     if end not in {End.EXPIRED, End.POLL_EXPIRED} or not commits_ms or member.instance_id is not None:
         return None
     fits = _fitting_ends(member, commits_ms, heartbeat_ms)
@@ -214,8 +214,8 @@ def _slots(
 ) -> tuple[dict[int, int], set[int]]:
     """Number of a life -> its process; and the lifetimes for which that was not certain.
 
-    A process is free again once its life is over, or where it has been silent since before the new member came: it
-    died then, and the coordinator did not know yet.
+    A process can be reused once its life is over, or if it has been silent since before the new member joined: it died
+    then, and the coordinator had not noticed yet.
     """
     slots: dict[int, int] = {}
     twins: set[int] = set()
@@ -246,7 +246,8 @@ def _is_over(old: MemberRow, new: MemberRow) -> bool:
 
 
 def _is_dead(old: MemberRow, new: MemberRow, commits: dict[tuple[str, int], tuple[int, ...]]) -> bool:
-    """No sign of life after the new one came, and it expired: who leaves commits until then."""
+    """Whether it showed no sign of life after the new one joined, and expired: a member that leaves commits until
+    then."""
     times = commits.get((old.member_id, old.from_log_offset), ())
     if old.valid_to is None or not times or times[-1] >= new.valid_from:
         return False

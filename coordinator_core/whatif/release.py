@@ -1,20 +1,20 @@
-"""As which release of Kafka a group's coordinator is played: as the one that was asked for, else as the one that wrote
-the log, as far as the log tells it.
+"""Which release of Kafka a group's coordinator is played as: the requested one, otherwise the one that wrote the log,
+as far as the log shows it.
 
-1. The level of metadata.version in the metadata log says which release all brokers had at least.
-2. Records of consumer groups show rules that not every release follows (`Since`):
+1. The level of metadata.version in the metadata log shows the oldest release that any broker may have.
+2. Records of consumer groups show rules that differ between releases (`Since`):
 
 | what the rows of silver.group_generations show | release |
 | --- | --- |
 | a hash of the group's topics | 4.1 or later |
 | no hash, though members got partitions in that epoch | before 4.1 |
-| a group that was seen from its beginning has epoch 2 first | 4.3 or later |
-| it has epoch 1 first, written with a hash of its topics | before 4.3 |
+| a group begins with epoch 2 | 4.3 or later |
+| a group begins with epoch 1, written with a hash of its topics | before 4.3 |
 | its last member went, and the assignment epoch followed | 4.4 or later |
 | its last member went, and the assignment epoch stayed | before 4.4 |
 
-Where the two allow several releases, the one is taken that is nearest to the default. A log that was upgraded in the
-time in question is played as the newer release.
+If both allow several releases, the one nearest to the default is used. A cluster that was upgraded in the time in
+question is played as the newer release.
 """
 
 from bisect import bisect_left
@@ -30,7 +30,7 @@ from schemas.group_types import GroupType
 
 
 class ReleaseSource(StrEnum):
-    """How the release is known."""
+    """How the release was determined."""
 
     ASKED = "ASKED"
     FEATURE_LEVEL = "FEATURE_LEVEL"
@@ -46,7 +46,7 @@ class PlayedRelease(NamedTuple):
 
     @property
     def about(self) -> str:
-        """Why this one, in words."""
+        """The reason as text."""
         return ABOUT[self.source]
 
 
@@ -67,7 +67,7 @@ def played_release(
     first_ms: int,
     last_ms: int,
 ) -> PlayedRelease:
-    """The release for a group's generations in a time. `configs` has the levels of features."""
+    """The release for a group's generations in a time span. `configs` has the feature levels."""
     if asked is not None:
         return PlayedRelease(asked, ReleaseSource.ASKED)
     of_levels = [it for it in map(configs.least_release, (first_ms, last_ms)) if it is not None]
@@ -80,19 +80,19 @@ def played_release(
     possible = [it for it in KNOWN_VERSIONS if (least is None or it >= least) and (before is None or it < before)]
     if not shown:
         return UNKNOWN_RELEASE
-    # an upgrade in the time in question: some records are of before it
+    # an upgrade in the time in question: some records are from before it
     version = _nearest(level or DEFAULT_VERSION, possible) if possible else least or DEFAULT_VERSION
     return PlayedRelease(version, ReleaseSource.RECORDS)
 
 
 def _nearest(wanted: KafkaVersion, possible: Iterable[KafkaVersion]) -> KafkaVersion:
-    """Of ascending releases the one that was wanted, else the next later one, else the last one."""
+    """The wanted one of ascending releases, else the next later one, else the last one."""
     releases = list(possible)
     return next((it for it in releases if it >= wanted), releases[-1])
 
 
 def _shown(life: GroupLife, generations: Sequence[GenerationRow]) -> Iterator[tuple[KafkaVersion, bool]]:
-    """Releases since which rules hold, and whether the group's records follow the rule."""
+    """Releases that introduced a rule, and whether the group's records follow the rule."""
     chosen = {row.from_log_offset for row in generations}
     assigned_at = sorted(row.from_log_offset for row in life.assignments)
     before: GenerationRow | None = None
@@ -116,7 +116,7 @@ def _shown(life: GroupLife, generations: Sequence[GenerationRow]) -> Iterator[tu
 
 
 def _is_any_in(log_offsets: Sequence[int], row: GenerationRow) -> bool:
-    """Is one of ascending places in the log within an interval?"""
+    """Whether one of the ascending log offsets is within an interval."""
     place = bisect_left(log_offsets, row.from_log_offset)
     return place < len(log_offsets) and (row.to_log_offset is None or log_offsets[place] < row.to_log_offset)
 

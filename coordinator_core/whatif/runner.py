@@ -1,7 +1,7 @@
-"""Plays a hypothesis of a group's timeline: client models and the live coordinator on a virtual clock.
+"""Plays a hypothesis about a group's timeline: client models and the live coordinator on a virtual clock.
 
-Clients are those of `simulate.clients`, the broker is `simulate.cluster`. They commit nothing, since no answer needs
-it: the sessions of members live by their heartbeats.
+Clients are those of `simulate.clients`, the broker is `simulate.cluster`. They do not commit, since no answer needs it:
+heartbeats keep the members' sessions alive.
 """
 
 import random
@@ -37,20 +37,22 @@ from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.group_types import GroupType
 
 AFTER_MS: Final = 60_000
-"""The play goes on for so long after the longest session that may still run out."""
+"""How long the play continues after the longest session that may still expire."""
 POLL_INTERVAL_MS_MAX: Final = 3_600_000
-"""A play goes on for no longer than this for the sake of a poll interval."""
+"""A play does not continue longer than this for a poll interval."""
 LATENCY_MS: Final = 2
 LEEWAY_MS: Final = 60_000
-"""What is played so shortly before the window is of it: only members who were there before started, and far earlier."""
+"""Rebalances this shortly before the window count as part of it: otherwise, only members from before it are started,
+much earlier.
+"""
 SETTLED_MS: Final = 30_000
-"""So long after a rebalance its members have what they were given."""
+"""After this time, the members of a rebalance have their new assignment."""
 RANGE: Final = "range"
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A rebalance of a play, with the follow-ups which it needed: generations without a mark of their own."""
+    """A rebalance of a play, with its follow-ups: generations without a mark of their own."""
 
     at_ms: int
     marks: frozenset[Mark]
@@ -60,20 +62,20 @@ class Played:
     unowned_ms: int = 0
     """Sum over partitions of the time without an owner, as gold.rebalances counts it."""
     gap_count: int = 0
-    """How many partitions were not served for a while."""
+    """How many partitions were not served for some time."""
     not_served_ms: int = 0
-    """Sum over partitions of the time until somebody alive owned them again: a member that died owns its own until the
-    coordinator finds out."""
+    """Sum over partitions of the time until a living member owned them again: a dead member owns its partitions until
+    the coordinator notices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """All rebalances in the order of time, and the sums; of what was not served also where there was no rebalance."""
+    """All rebalances in order of time, and the sums; unserved partitions count even without a rebalance."""
 
     rebalances: tuple[Played, ...]
     not_served_ms: int
     gap_count: int
-    """Times that a partition was not served."""
+    """How often a partition was not served."""
 
     @property
     def moved_count(self) -> int:
@@ -82,13 +84,13 @@ class Play:
 
     @property
     def unowned_ms(self) -> int:
-        """Partition time without an owner."""
+        """Total time of partitions without an owner."""
         return sum(one.unowned_ms for one in self.rebalances)
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """The settings of a play, as far as they may be changed."""
+    """The settings of a play that may be changed."""
 
     protocol: str
     assignors: tuple[str, ...]
@@ -102,7 +104,7 @@ class Cast:
 
 
 def cast_of(timeline: Timeline, changes: Changes) -> Cast:
-    """The timeline's own settings but for the changes; `Changes()` is the baseline."""
+    """The timeline's own settings with the changes applied; `Changes()` is the baseline."""
     was_classic = timeline.group_type == GroupType.CLASSIC
     protocol = changes.protocol or ("classic" if was_classic else "consumer")
     recorded_name = timeline.protocol_name if (protocol == "classic") == was_classic else None
@@ -128,7 +130,7 @@ def cast_of(timeline: Timeline, changes: Changes) -> Cast:
 
 
 def play(timeline: Timeline, hypothesis: Hypothesis, changes: Changes) -> Play:
-    """What comes of a hypothesis under changed settings, from the beginning of the window on."""
+    """Play a hypothesis under changed settings. Returns the rebalances from the beginning of the window on."""
     return _Runner(timeline, hypothesis, cast_of(timeline, changes)).run()
 
 
@@ -286,7 +288,7 @@ class _Runner:
         return played
 
     def _gold(self) -> Sequence[RebalanceRow]:
-        """What an audit makes of the log that the play wrote."""
+        """The audit of the log that the play wrote."""
         (log,) = self._simulation.cluster.groups.logs
         replay, groups = OffsetsLogReplay(), GroupRows()
         data = b"".join(batch.data for batch in log.stored_batches())
@@ -303,7 +305,7 @@ class _Runner:
         return audit_group(life, InferenceSettings()).rebalances
 
     def _identity(self, member_id: str, client_id: str) -> str:
-        """Static members are who they are; a dynamic one which comes back is another."""
+        """The identity of a member: static members keep theirs; a dynamic member that comes back is another one."""
         life = next(life for life in self._timeline.lifetimes if _client_id(life.slot) == client_id)
         is_static = life.member.instance_id is not None if self._cast.is_static is None else self._cast.is_static
         return client_id if is_static else member_id
@@ -326,7 +328,7 @@ def _is_growth(cause: Mapping[str, Any]) -> bool:
 
 
 class _ActsBySlot:
-    """The acts, to be asked for the last one of a kind before a time."""
+    """The acts by client, to look up the last one of a kind before a time."""
 
     def __init__(self, acts: Sequence[Act]) -> None:
         self._acts: dict[str | None, list[Act]] = defaultdict(list)
@@ -334,14 +336,14 @@ class _ActsBySlot:
             self._acts[_client_id(act.slot) if act.slot >= 0 else None].append(act)
 
     def last(self, client_id: str | None, kinds: frozenset[What] | set[What], at_ms: int) -> Mark | None:
-        """The mark of the last act of these kinds of a client, or of the topics."""
+        """The mark of a client's (or the topics') last act of these kinds."""
         of_client = self._acts[client_id]
         index = bisect_right(of_client, at_ms, key=lambda act: act.at_ms)
         return next((act.mark for act in reversed(of_client[:index]) if act.what in kinds), None)
 
 
 def _with_owners(rebalances: list[Played], owners: Sequence[Mapping[str, Any]], from_ms: int) -> Play:
-    """Add how long nobody served what had an owner, to the rebalance after which it had one again."""
+    """Add the time for which owned partitions were not served, to the rebalance after which each was served again."""
     played = [one for one in rebalances if one.at_ms >= from_ms]
     by_partition: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
     for line in owners:

@@ -1,7 +1,7 @@
-"""What may be asked: settings by Kafka's names, and the values in force when the log was written.
+"""Possible questions: settings by Kafka's names, and the values in force when the log was written.
 
-A question names what is to be different (`changed`). `recorded` gives values that were in force where the log does not
-show them, in place of Kafka's default.
+A question names the changed settings (`changed`). `recorded` gives values that were in force where the log does not
+show them, instead of Kafka's default.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,25 +27,25 @@ TIMEOUT_MS_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Values in force. None: the log is asked, and where it has none, Kafka's default is assumed. Times in ms."""
+    """Values in force. None: taken from the log, otherwise Kafka's default. Times in ms."""
 
     initial_rebalance_delay_ms: int | None = None
     heartbeat_interval_ms: int | None = None
     """heartbeat.interval.ms of classic members; by default 3000, or a third of the session where that is less."""
     consumer_session_timeout_ms: int = DEFAULTS.group_consumer_session_timeout_ms
-    """This and the next two are for the times of which silver.configs does not tell them."""
+    """This one and the next two are used for times without a value in silver.configs."""
     delivery_count_limit: int = 5
     record_lock_duration_ms: int = 30_000
     record_lock_count: int = 2000
     share_session_timeout_ms: int = DEFAULTS.group_share_session_timeout_ms
     share_heartbeat_interval_ms: int = DEFAULTS.group_share_heartbeat_interval_ms
     kafka_version: KafkaVersion | None = None
-    """The release whose rules the group's coordinator follows when it is played; None: see `whatif.release`."""
+    """The release whose rules the group's coordinator follows in a play; None: see `whatif.release`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is to be different. None: as it was."""
+    """The changed settings. None: unchanged."""
 
     session_timeout_ms: int | None = None
     consumer_session_timeout_ms: int | None = None
@@ -63,22 +63,22 @@ class Changes:
 
     @property
     def is_of_shares(self) -> bool:
-        """Whether it asks about share groups."""
+        """Whether it concerns share groups."""
         return any(getattr(self, name) is not None for name in (*SHARE_FIELDS, *SHARE_MEMBER_FIELDS))
 
     @property
     def is_of_share_members(self) -> bool:
-        """Whether it asks about members of share groups."""
+        """Whether it concerns members of share groups."""
         return any(getattr(self, name) is not None for name in SHARE_MEMBER_FIELDS)
 
     @property
     def is_of_share_records(self) -> bool:
-        """Whether it asks about records of share groups."""
+        """Whether it concerns records of share groups."""
         return any(getattr(self, name) is not None for name in SHARE_FIELDS)
 
     @property
     def is_of_members(self) -> bool:
-        """Whether it asks about members of classic and consumer groups."""
+        """Whether it concerns members of classic and consumer groups."""
         names = (*SHARE_FIELDS, *SHARE_MEMBER_FIELDS)
         return self != replace(Changes(), **{name: getattr(self, name) for name in names})
 
@@ -89,7 +89,7 @@ SHARE_MEMBER_FIELDS: Final = ("share_session_timeout_ms", "share_heartbeat_inter
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """All of it. `texts` is what was asked, as it was given."""
+    """A complete question. `texts`: the changed settings as they were given."""
 
     changed: Changes
     recorded: Recorded = field(default_factory=Recorded)
@@ -154,7 +154,7 @@ CHANGED: Final[Mapping[str, tuple[str, Reader]]] = {
     "share.partition.max.record.locks": ("record_lock_count", _RECORD_LOCKS),
     "share.max.record.locks": ("record_lock_count", _RECORD_LOCKS),
 }
-"""Setting -> field of `Changes`, and how its value is read: within what brokers accept by default."""
+"""Setting -> (field of `Changes`, parser of its value, with the bounds of brokers by default)."""
 
 RECORDED: Final[Mapping[str, tuple[str, Reader]]] = {
     "group.initial.rebalance.delay.ms": ("initial_rebalance_delay_ms", _DELAY),
@@ -172,11 +172,11 @@ RECORDED: Final[Mapping[str, tuple[str, Reader]]] = {
     "share.partition.max.record.locks": ("record_lock_count", _number(1, TIMEOUT_MS_MAX)),
     "group.share.partition.max.record.locks": ("record_lock_count", _number(1, TIMEOUT_MS_MAX)),
 }
-"""Setting -> field of `Recorded`, and how its value is read."""
+"""Setting -> (field of `Recorded`, parser of its value)."""
 
 
 def question_of(changed: Iterable[str], recorded: Iterable[str] = (), base: Recorded | None = None) -> Question:
-    """What `name=value` texts ask. Raises WhatIfError for what cannot be asked."""
+    """The question in `name=value` texts. Raises WhatIfError for an impossible one."""
     texts = tuple(changed)
     changes = Changes(**_fields(texts, CHANGED, "asked"))
     if changes == Changes():

@@ -1,8 +1,8 @@
-"""Members of share groups under another session time-out or heartbeat interval, from the recorded epochs: bounds.
+"""Members of share groups under another session timeout or heartbeat interval, from the recorded epochs: bounds.
 
-Members of share groups commit nothing, so the log has no sign of life of them. A member that went has left, or its
-session ran out: both look the same, and each epoch has the band of both. Joins are what they were, unless the member
-had been paused and would not have been thrown out.
+Members of share groups do not commit, so the log has no sign of life of them. A member that went has left, or its
+session expired: both look the same, and each epoch gets bounds that cover both. Joins stay the same, unless the member
+had been paused and would not have expired.
 
 Sources: GroupMetadataManager (share group heartbeat, session timers), ShareGroupConfigProvider.
 """
@@ -26,11 +26,11 @@ SHARE_MEMBER_ASSUMPTIONS: Final[Mapping[str, str]] = {
     "SESSION_RECORDED": "share.session.timeout.ms, where the log does not show it, was as given, or 45000.",
     "HEARTBEAT_RECORDED": "share.heartbeat.interval.ms was as given, or 5000.",
 }
-"""Name of an assumption -> what it says."""
+"""Name of an assumption -> its text."""
 
 
 class EpochAnswer(NamedTuple):
-    """A recorded epoch of a share group, and what would have become of it."""
+    """A recorded epoch of a share group, and its outcome under the changed settings."""
 
     at_ms: int
     epoch: int
@@ -45,7 +45,7 @@ class EpochAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EpochTotals:
-    """Sums; `most` None: the log cannot tell."""
+    """Sums; `most` None: unknown."""
 
     recorded_count: int
     least: int
@@ -62,10 +62,10 @@ def answer_share_members(
     from_ms: int | None = None,
     to_ms: int | None = None,
 ) -> tuple[list[EpochAnswer], EpochTotals]:
-    """Every epoch of that time, in its order, and their sums. `session_ms` and `heartbeat_ms` are the values in
-    force.
+    """The answer for every epoch in that time, in order, and the sums. `session_ms` and `heartbeat_ms` are the values
+    in force.
 
-    Raises WhatIfError for a change which is none.
+    Raises WhatIfError if nothing would change.
     """
     changes = question.changed
     epochs = [
@@ -101,17 +101,18 @@ def answer_share_members(
 
 
 class _Sessions:
-    """Ends and joins of members under sessions that last `later_ms` longer, with beats up to `phase_ms` apart."""
+    """Ends and joins of members under sessions that are longer by `later_ms`, with heartbeats up to `phase_ms`
+    apart."""
 
     def __init__(self, members: Sequence[MemberRow], later_ms: int, phase_ms: int) -> None:
         self._members = [row for row in members if row.group_type == GroupType.SHARE]
         self._later_ms = later_ms
         self._phase_ms = phase_ms
         self.may_add = later_ms < 0 or phase_ms > 0
-        """A member may have been silent for longer than it now may."""
+        """A member may have been silent for longer than the new session allows."""
 
     def answer(self, row: GenerationRow, assumptions: tuple[str, ...]) -> EpochAnswer:
-        """One epoch."""
+        """The answer for one epoch."""
         ended = [one for one in self._members if one.to_log_offset == row.from_log_offset]
         began = [one for one in self._members if one.from_log_offset == row.from_log_offset]
         causes = tuple(f"LEFT_OR_EXPIRED of {one.client_id}" for one in ended)
@@ -142,7 +143,8 @@ class _Sessions:
                 None if self._later_ms else LIKELY,
                 assumptions,
             )
-        # What no member made follows at somebody's next heartbeat: an epoch of partitions that were initialized.
+        # An epoch without a member that joined or went begins at some member's next heartbeat, after partitions were
+        # initialized.
         phase_ms = 0 if began else self._phase_ms
         width_ms = phase_ms + LATENCY_MS if phase_ms else 0
         return EpochAnswer(
@@ -158,7 +160,9 @@ class _Sessions:
         )
 
     def _is_within(self, ended: MemberRow, began: MemberRow) -> bool:
-        """Whether a member, if it was paused, was back before its session would have run out now."""
+        """Whether a member, if it was paused, was back before its session would have expired under the changed
+        settings.
+        """
         if _name(ended) != _name(began) or ended.to_log_offset is None:
             return False
         if ended.valid_to is None or began.valid_from < ended.valid_to or self._later_ms + self._phase_ms <= 0:

@@ -1,14 +1,14 @@
 """Records of share groups under another delivery limit or lock duration, from their state changes alone.
 
-What the log holds: each time a range was handed back (AVAILABLE, with how often it had been delivered), acknowledged or
-archived. What it does not hold: when a range was delivered, why it was handed back, and what a consumer would have
-done with one more try. So a lower limit is answered for certain, a higher one and another lock duration by bounds.
+The log has each time a range was returned (AVAILABLE, with its delivery count), acknowledged or archived. It does not
+have when a range was delivered, why it was returned, or how a consumer would have handled one more delivery. So a lower
+limit is answered with certainty, a higher one and another lock duration with bounds.
 
-Both settings may change over time: the value in force at each change is what the metadata log shows (`InForce`), else
-the given one. A limit is looked at when a range is handed back, a lock duration when one is delivered.
+Both settings may change over time: the value in force at each change is the one in the metadata log (`InForce`),
+otherwise the given one. The limit applies when a range is returned, the lock duration when it is delivered.
 
-Sources: SharePartition (a range handed back with `deliveryCount >= group.share.delivery.count.limit` is archived
-instead), its acquisition lock time-out, and ShareGroupConfigProvider (the group's own config overrides the brokers').
+Sources: SharePartition (a returned range with `deliveryCount >= group.share.delivery.count.limit` is archived instead),
+its acquisition lock timeout, and ShareGroupConfigProvider (the group's own config overrides the brokers').
 """
 
 from collections import defaultdict
@@ -37,7 +37,9 @@ RECORD_LOCK_COUNT: Final = "share.partition.max.record.locks"
 LAST_MS: Final = 2**62
 """Later than any time."""
 LOCK_SLACK_MS: Final = 10_000
-"""A hand-back so long after the lock could first run out may still be its: delivery waits for the next poll."""
+"""A range returned this long after the lock could first expire may still have been returned by the lock: delivery waits
+for the next poll.
+"""
 
 
 class Transition(NamedTuple):
@@ -57,18 +59,18 @@ class Transition(NamedTuple):
 
 
 class RecordVerdict(StrEnum):
-    """What would have become of a range of records."""
+    """The outcome for a range of records."""
 
     ARCHIVED_EARLIER = "ARCHIVED_EARLIER"
-    """It was archived all the same, and would have been at an earlier hand-back, with fewer deliveries."""
+    """It was archived anyway, and would have been at an earlier return, with fewer deliveries."""
     ARCHIVED_INSTEAD = "ARCHIVED_INSTEAD"
-    """It was acknowledged at a later delivery, or was still available: it would have been given up before."""
+    """It was acknowledged at a later delivery, or was still available: it would have been archived before."""
     MORE_TRIES = "MORE_TRIES"
-    """It was archived at the limit and might have had more deliveries; how they would have ended nobody knows."""
+    """It was archived at the limit and might have had more deliveries, whose outcome is unknown."""
     KEPT = "KEPT"
-    """The same change would have come, at the same time."""
+    """The same change would have happened at the same time."""
     MOVED = "MOVED"
-    """The lock ran out, and would have at another time."""
+    """The lock expired, and would have expired at another time."""
     CANNOT_TELL = "CANNOT_TELL"
 
 
@@ -87,12 +89,12 @@ SHARE_ASSUMPTIONS: Final[Mapping[str, str]] = {
     "LIMIT_RECORDED": "The delivery limit, where the log does not show it, was as given, or Kafka's default of 5.",
     "LOCK_RECORDED": "The lock duration, where the log does not show it, was as given, or Kafka's default of 30000.",
 }
-"""Name of an assumption -> what it says."""
+"""Name of an assumption -> its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordAnswer:
-    """A range of records and what would have become of it. `at_ms`: of the recorded change which it is about."""
+    """A range of records and its outcome. `at_ms`: time of the recorded change."""
 
     verdict: RecordVerdict
     at_ms: int
@@ -102,31 +104,31 @@ class RecordAnswer:
     first_offset: int
     last_offset: int
     recorded: str
-    """What was recorded, as `ACKNOWLEDGED at delivery 4`."""
+    """The recorded change, such as `ACKNOWLEDGED at delivery 4`."""
     would_be: str
     shift_ms: int | None
-    """How much later (negative: earlier) it would have been; None where that is not known. `confidence` speaks of the
-    verdict and the deliveries."""
+    """How much later (negative: earlier) it would have happened; None if unknown. `confidence` refers to the verdict
+    and the deliveries."""
     deliveries: tuple[int, int]
-    """How many deliveries more (negative: fewer) there would have been, of each offset of the range: from, to."""
+    """How many more deliveries (negative: fewer) of each offset in the range: from, to."""
     confidence: str | None
     assumptions: tuple[str, ...]
 
 
 class Acquired(NamedTuple):
-    """The value of the setting which is asked for, when a change was written."""
+    """The value of the setting in question when a change was written."""
 
     value: int
     before: int
-    """The same for a limit; of a lock duration, the one in force when the longest lock that may have expired was
+    """For a limit the same value; for a lock duration, the one in force when the longest lock that may have expired was
     taken."""
     is_known: bool
-    """The log shows both; else the given value, or the default, is assumed."""
+    """The log has both; otherwise the given value, or the default, is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The value in force for a group over time: its configs, and where they do not show it, the given one."""
+    """The value in force for a group over time: from its configs, otherwise the given one."""
 
     group_id: str
     recorded: Recorded
@@ -156,7 +158,7 @@ class InForce:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """One change of one range of offsets which all have the same timeline."""
+    """One change of a range of offsets with a common history."""
 
     at_ms: int
     state: str | None
@@ -176,7 +178,7 @@ class _Interval:
 
 
 def answer_shares(transitions: Iterable[Transition], changes: Changes, in_force: InForce) -> list[RecordAnswer]:
-    """What would have become of the records, by partition and offset. Raises WhatIfError for a change which is none."""
+    """The outcome for the records, by partition and offset. Raises WhatIfError if nothing would change."""
     limit, lock_ms, lock_count = (
         changes.delivery_count_limit,
         changes.record_lock_duration_ms,
@@ -185,7 +187,7 @@ def answer_shares(transitions: Iterable[Transition], changes: Changes, in_force:
     if [limit, lock_ms, lock_count].count(None) < 2:
         raise WhatIfError("delivery limit, lock duration and record locks bear on one another: ask for one at a time")
     rows = list(transitions)
-    # Without a change, the last value in force is what there is to compare with.
+    # Without a change, the last value in force is the one to compare with.
     at_ms = np.array([row.at for row in rows] or [LAST_MS], np.int64)
     if limit is not None:
         acquired = in_force.limits(at_ms)
@@ -211,7 +213,9 @@ def _refuse_the_same(name: str, unit: str, asked: int, acquired: Sequence[Acquir
 
 
 def _intervals(transitions: Sequence[Transition], acquired: Sequence[Acquired]) -> Iterable[_Interval]:
-    """Offsets cut where changes begin and end, so that each range has one timeline; neighbours of one are joined."""
+    """Offsets cut where changes begin and end, so that each range has one history; neighbours with equal histories are
+    joined.
+    """
     acquired_at = {row.at: one for row, one in zip(transitions, acquired, strict=False)}
     by_partition: dict[tuple[str, int], list[Transition]] = defaultdict(list)
     for row in transitions:
@@ -278,23 +282,23 @@ def _under_limit(interval: _Interval, limit: int, same_until_ms: int) -> list[Re
 
 
 def _same_until_ms(intervals: Iterable[_Interval], limit: int) -> int:
-    """Up to when all that the group's members were given is what was recorded, whatever the limit.
+    """Until when the deliveries of the group's members equal the recorded ones, whatever the limit.
 
-    A record that is given up leaves its place in the next fetch to another one, of any partition of the group: from
-    then on every delivery may come at another time.
+    A record that is archived makes room in the next fetch for another one, of any partition of the group: from then on
+    every delivery may happen at another time.
     """
     return min((_first_other_ms(changes, limit) for one in intervals for changes in _stories(one)), default=LAST_MS)
 
 
 def _stories(interval: _Interval) -> Iterable[Sequence[_Change]]:
-    """Changes between resets: each of them begins to count deliveries from 0."""
+    """Changes between resets: after each reset deliveries are counted from 0."""
     for is_reset, changes in groupby(interval.changes, key=lambda change: change.kind == "RESET"):
         if not is_reset:
             yield [change for change in changes if change.kind != "PASSED"]
 
 
 def _first_other_ms(changes: Sequence[_Change], limit: int) -> int:
-    """When a record would have been given up under a lower limit; the earliest time possible where the log lacks it."""
+    """When a record would have been archived under a lower limit; the earliest possible time if the log lacks it."""
     earlier_ms = -LAST_MS
     for change in changes:
         if change.delivery_count == limit and change.state == AVAILABLE:
@@ -308,7 +312,7 @@ def _first_other_ms(changes: Sequence[_Change], limit: int) -> int:
 def _under_higher_limit(
     interval: _Interval, changes: Sequence[_Change], last: _Change, limit: int
 ) -> list[RecordAnswer]:
-    """What was archived at the limit then in force, if the other one would not have been reached."""
+    """The answer for a range archived at the limit in force, if the other limit would not have been reached."""
     more = limit - last.delivery_count
     if last.state not in GIVEN_UP or last.delivery_count < last.acquired.value or more <= 0:
         return []
@@ -339,8 +343,8 @@ def _under_lower_limit(
     if handed_back is None and not is_beyond:
         return []
     verdict = RecordVerdict.ARCHIVED_EARLIER if last.state in GIVEN_UP else RecordVerdict.ARCHIVED_INSTEAD
-    # A hand-back beyond the limit came after the one at the limit, which the log then lacks: when, it does not say. And
-    # once a record was given up, the deliveries after that come at other times.
+    # A return above the limit came after the one at the limit, which is then missing in the log with its time. And once
+    # a record was archived, later deliveries happen at other times.
     is_exact = handed_back is not None and handed_back.delivery_count == limit and handed_back.at_ms <= same_until_ms
     assert handed_back is None or handed_back.at_ms <= last.at_ms
     fewer = max(last.delivery_count - limit, 0)
@@ -359,12 +363,12 @@ def _under_lower_limit(
 
 
 def _assumed(acquired: Acquired, recorded: str, *names: str) -> tuple[str, ...]:
-    """These, and that the setting was as given, unless the log shows it."""
+    """These assumptions, and that the setting was as given, unless the log shows it."""
     return tuple(sorted(names if acquired.is_known else (recorded, *names)))
 
 
 def _since_reset(changes: Sequence[_Change]) -> Sequence[_Change]:
-    """What an admin's reset left behind is over; ranges which the start offset passed had no deliveries to tell of."""
+    """The changes since an admin's last reset, without ranges that the start offset passed: those had no deliveries."""
     resets = [index for index, change in enumerate(changes) if change.kind == "RESET"]
     return [change for change in changes[resets[-1] + 1 if resets else 0 :] if change.kind != "PASSED"]
 
@@ -373,7 +377,7 @@ def _since_reset(changes: Sequence[_Change]) -> Sequence[_Change]:
 
 
 def _under_lock(intervals: Iterable[_Interval], lock_ms: int) -> list[RecordAnswer]:
-    """Every hand-back; and of what ended otherwise, under a shorter lock, one line a partition."""
+    """An answer for every return; and for other ends, under a shorter lock, one answer for each partition."""
     answers: list[RecordAnswer] = []
     unknown: dict[tuple[str, int], list[tuple[_Interval, _Change]]] = defaultdict(list)
     for interval in intervals:
@@ -391,23 +395,27 @@ def _under_lock(intervals: Iterable[_Interval], lock_ms: int) -> list[RecordAnsw
 
 
 def _is_shorter(lock_ms: int, acquired: Acquired) -> bool:
-    """Than any lock which may have been taken."""
+    """Whether it is shorter than any lock that may have been taken."""
     return lock_ms < max(acquired.value, acquired.before)
 
 
 def _acquired_ms_max(earlier: _Change | None, change: _Change) -> int | None:
-    """For how long the range can have been acquired at most: since the hand-back before, if that is the one before."""
+    """Longest time for which the range can have been acquired: since the previous return, if that is the previous
+    delivery.
+    """
     if earlier is None or earlier.state != AVAILABLE or change.delivery_count != earlier.delivery_count + 1:
         return None
     return change.at_ms - earlier.at_ms
 
 
 def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | None, lock_ms: int) -> RecordAnswer:
-    """Was it the lock? Only if the range may have been acquired for as long as the lock lasted."""
+    """The answer for a return. The lock may have caused it only if the range may have been acquired as long as the lock
+    lasts.
+    """
     acquired = change.acquired
     recorded_ms = acquired.value
     is_steady = acquired.value == acquired.before
-    # A record may be written a little later than what it says, the one before more than this one.
+    # A record may be written a little later than the event, and the previous one later than this one.
     longest_ms = None if acquired_ms_max is None else acquired_ms_max + CLOCK_SLACK_MS
     is_short = longest_ms is not None and longest_ms < min(lock_ms, acquired.value, acquired.before)
     if is_short or (is_steady and recorded_ms == lock_ms):
@@ -417,7 +425,7 @@ def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | No
             change,
             "the same",
             shift_ms=0,
-            # Not certain: what another lock hands back sooner or later is delivered in the place of other records.
+            # Not certain: ranges that another lock returns sooner or later are delivered in place of other records.
             confidence=LIKELY,
             assumptions=_assumed(acquired, "LOCK_RECORDED", "SAME_DELIVERIES"),
         )
@@ -457,7 +465,9 @@ def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | No
 
 
 def _ended(found: Sequence[tuple[_Interval, _Change]]) -> RecordAnswer:
-    """What was acknowledged or archived in a partition, and may have been acquired for longer than the shorter lock."""
+    """The answer for ranges in a partition that were acknowledged or archived, and may have been acquired for longer
+    than the shorter lock.
+    """
     intervals = [interval for interval, _ in found]
     count = sum(interval.last_offset - interval.first_offset + 1 for interval in intervals)
     first = min(change.at_ms for _, change in found)
@@ -482,7 +492,9 @@ def _ended(found: Sequence[tuple[_Interval, _Change]]) -> RecordAnswer:
 
 
 def _under_lock_count(rows: Sequence[Transition], acquired: Sequence[Acquired], count: int) -> list[RecordAnswer]:
-    """One line a share partition: from its first available record to the last one settled at most so many lay."""
+    """One answer for each share partition: from its first available record to the last settled one there were at most
+    this many records.
+    """
     by_partition: dict[tuple[str, int], list[tuple[Transition, Acquired]]] = defaultdict(list)
     for row, value in zip(rows, acquired, strict=True):
         by_partition[row.topic_id, row.partition].append((row, value))
@@ -511,14 +523,14 @@ def _in_flight(found: Sequence[tuple[Transition, Acquired]], count: int) -> Reco
 
 
 MORE_DELIVERIES: Final = 1
-"""What waits is delivered at another time: once more or less, as a lock runs out or a session ends meanwhile."""
+"""Waiting records are delivered at another time: once more or less, if a lock or a session ends meanwhile."""
 
 
 def _most_in_flight(rows: Sequence[Transition]) -> tuple[int, int]:
-    """The longest span of one change that the log proves, and when it was written.
+    """The longest span in flight that the log proves, and when it was written.
 
-    What one record of the log settles or hands back was in flight together, with all that had been handed back before
-    and is not settled yet.
+    The ranges that one record of the log settles or returns were in flight together, with all returned ranges that are
+    not settled yet.
     """
     most, most_at_ms = 0, rows[0].at
     available: dict[int, int] = {}

@@ -1,6 +1,7 @@
-"""A group's timeline, as the log tells it: the lifetimes of its members, its rebalances, and what made each of them.
+"""A group's timeline in the log: the lifetimes of its members, its rebalances, and the causes of each.
 
-Consumers commit before they join again, so the last commits before a new generation tell when the others found out.
+Consumers commit before they join again, so the last commits before a new generation show when the other members found
+out.
 """
 
 from bisect import bisect_left
@@ -27,7 +28,7 @@ from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Recorded
 from schemas.group_types import GroupType
 
 CONSUMER_SESSION_TIMEOUT: Final = SESSION_TIMEOUTS[GroupType.CONSUMER]
-"""As groups have it; brokers have `group.consumer.session.timeout.ms`."""
+"""The group config; the broker config is `group.consumer.session.timeout.ms`."""
 HEARTBEAT_MS: Final = 3000
 """heartbeat.interval.ms by default."""
 CONSUMER_HEARTBEAT_MS: Final = 5000
@@ -36,7 +37,7 @@ DEFAULT_INITIAL_DELAY_MS: Final = 3000
 
 
 class Mark(NamedTuple):
-    """A fact that makes a group rebalance: `what` is BEGAN, ENDED (of the life of this number) or GREW."""
+    """A fact that causes a rebalance: `what` is BEGAN, ENDED (for the life with this number) or GREW."""
 
     what: str
     number: int
@@ -49,25 +50,27 @@ GREW: Final = "GREW"
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """A recorded generation or group epoch, with the marks which made it; none: a follow-up, or a cause not seen."""
+    """A recorded generation or group epoch, with the marks that caused it; without marks: a follow-up, or an unknown
+    cause.
+    """
 
     generation: int
     incarnation: int
     at_ms: int
     began_ms: int
-    """When its cause struck, as well as the commits tell."""
+    """The time of its cause, as far as the commits show it."""
     marks: frozenset[Mark]
     member_count: int
     is_first: bool
     """The group was empty before."""
     created_ms: int | None
-    """When the group was made, where this generation is its first and the log has it."""
+    """When the group was created, if this generation is its first and the log has it."""
     previous_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A topic had so many partitions from a rebalance on."""
+    """A topic had this many partitions from a rebalance on."""
 
     number: int
     topic: str
@@ -76,7 +79,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """All that the log tells of a group's members in a window of time."""
+    """Everything that the log shows about a group's members in a window of time."""
 
     group_id: str
     group_type: str
@@ -86,14 +89,14 @@ class Timeline:
     lifetimes: tuple[Lifetime, ...]
     rebalances: tuple[Rebalance, ...]
     topics: dict[str, int]
-    """Topic -> partitions at the beginning."""
+    """Topic -> number of partitions at the beginning."""
     growths: tuple[Growth, ...]
     initial_rebalance_delay_ms: int
     heartbeat_interval_ms: int
     session_timeout_ms: int
     """consumer.session.timeout.ms of the group, else group.consumer.session.timeout.ms; for the consumer protocol."""
     is_session_known: bool
-    """The log shows it, for all of the time; else the given value, or the default, was assumed."""
+    """The log shows it for the whole time; otherwise the given value, or the default, was assumed."""
     release: PlayedRelease = UNKNOWN_RELEASE
     """The release whose rules the coordinator follows."""
 
@@ -145,7 +148,7 @@ def timeline_of(
 
 
 def _departed(life: GroupLife, recorded: Recorded, configs: Configs) -> LeaveReasons:
-    """Why members went, as gold has it."""
+    """Why members went, according to gold."""
     settings = InferenceSettings(modern_session_timeout_ms=recorded.consumer_session_timeout_ms)
     owners = partition_owners(life)
     commit_times = last_commit_times(life.commits, owners, life.members, {})
@@ -175,7 +178,8 @@ def _generations(life: GroupLife, from_ms: int | None, to_ms: int | None) -> lis
 
 
 def _heartbeat_interval_ms(members: Sequence[MemberRow], recorded: Recorded) -> int:
-    """As given; else Kafka's default, or the third of the session which Kafka recommends where that is less."""
+    """The given value; otherwise Kafka's default, or a third of the session (Kafka's recommendation) if that is
+    less."""
     if recorded.heartbeat_interval_ms is not None:
         return recorded.heartbeat_interval_ms
     shortest_ms = min(row.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS for row in members)
@@ -185,9 +189,9 @@ def _heartbeat_interval_ms(members: Sequence[MemberRow], recorded: Recorded) -> 
 def _consumer_session(
     group_id: str, group_type: str, members: Sequence[MemberRow], recorded: Recorded, configs: Configs, last_ms: int
 ) -> tuple[int, bool]:
-    """The session time-out of the consumer protocol, in ms, and whether the log tells it for all of the time.
+    """The session timeout of the consumer protocol, in ms, and whether the log shows it for the whole time.
 
-    It is asked for whenever a member came or went, and at the end: the play knows one value only.
+    It is checked whenever a member joined or went, and at the end: a play has only one value.
     """
     times = {row.valid_from for row in members} | {row.valid_to for row in members if row.valid_to is not None}
     at_ms = np.array(sorted({time_ms for time_ms in times if time_ms < last_ms} | {last_ms - 1}), np.int64)
@@ -229,7 +233,7 @@ def _overlaps(row: MemberRow, from_ms: int, to_ms: int) -> bool:
 
 
 def _last_ms(life: GroupLife) -> int:
-    """The last thing that the log tells of the group, and a little more, so that it still is in the window."""
+    """Just after the last record of the group, so that the record is in the window."""
     times = [row.valid_from for row in life.generations]
     times += [row.valid_to for row in life.members if row.valid_to is not None]
     if len(life.commits):
@@ -243,9 +247,9 @@ def _last_ms(life: GroupLife) -> int:
 def _topics(
     life: GroupLife, generations: Sequence[GenerationRow], first_ms: int
 ) -> tuple[dict[str, int], list[tuple[int, Growth]]]:
-    """Partitions of each topic at first, and (log offset, growth).
+    """Partition count of each topic at the beginning, and (log offset, growth).
 
-    The first assignment of a topic holds all its partitions, since every group assigns all of what it reads.
+    The first assignment of a topic has all its partitions, since every group assigns all partitions that it reads.
     """
     first: dict[str, int] = {}
     known: dict[str, tuple[int, int]] = {}
@@ -304,12 +308,12 @@ def _rebalances(
 
 
 def _is_of(life: Lifetime, row: GenerationRow) -> bool:
-    """Whether it is the window's first generation, which has members that came before it."""
+    """Whether it is the window's first generation, with members that joined before it."""
     return life.member.from_log_offset == row.from_log_offset
 
 
 def _marks(row: GenerationRow, lifetimes: Sequence[Lifetime], growths: Sequence[tuple[int, Growth]]) -> frozenset[Mark]:
-    """What is new in this generation: its operation is where lifetimes begin and end in the log."""
+    """The marks of this generation: its operation is where lifetimes begin and end in the log."""
     place, next_place = row.from_log_offset, row.to_log_offset
     marks = [Mark(BEGAN, life.number) for life in lifetimes if life.member.from_log_offset == place]
     marks += [
@@ -326,7 +330,9 @@ def _marks(row: GenerationRow, lifetimes: Sequence[Lifetime], growths: Sequence[
 
 
 def _began_ms(row: GenerationRow, lifetimes: Sequence[Lifetime], previous_ms: int, heartbeat_ms: int) -> int:
-    """When the others found out, less the half of a heartbeat interval which that takes; epochs begin as written."""
+    """When the other members found out, less the half heartbeat interval that this takes on average; epochs begin when
+    written.
+    """
     if row.group_type == GroupType.CONSUMER:
         return row.valid_from
     others = [
@@ -348,9 +354,9 @@ def _began_ms(row: GenerationRow, lifetimes: Sequence[Lifetime], previous_ms: in
 
 
 def _initial_delay_ms(rebalances: Iterable[Rebalance], recorded: Recorded) -> int:
-    """The given value; else what the first generation after the group was created shows; else Kafka's default.
+    """The given value; otherwise what the first generation after the group's creation shows; otherwise Kafka's default.
 
-    One member waits for the delay once, several twice: the first of the others makes it wait again.
+    A single member waits for the delay once, several wait twice: the first of the others restarts the wait.
     """
     if recorded.initial_rebalance_delay_ms is not None:
         return recorded.initial_rebalance_delay_ms

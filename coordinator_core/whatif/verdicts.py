@@ -1,4 +1,4 @@
-"""What is said of a recorded rebalance: its verdict, its bands, and on which assumptions."""
+"""The answer for a recorded rebalance: its verdict, its bands, and its assumptions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,30 +7,30 @@ from typing import Final, NamedTuple
 
 
 class Verdict(StrEnum):
-    """What would have become of a recorded rebalance."""
+    """What would have happened to a recorded rebalance."""
 
     KEPT = "KEPT"
-    """It would have been, at about the same time."""
+    """It would have happened at about the same time."""
     MOVED = "MOVED"
-    """It would have been at another time."""
+    """It would have happened at another time."""
     AVOIDED = "AVOIDED"
     MERGED = "MERGED"
-    """It and others would have been one."""
+    """It would have been merged with others."""
     SPLIT = "SPLIT"
-    """Several would have been in its place."""
+    """Several would have happened instead."""
     ADDED = "ADDED"
-    """Not recorded, but it would have been."""
+    """Not recorded, but it would have happened."""
     MAY_BE_ADDED = "MAY_BE_ADDED"
-    """A member committed nothing for longer than the new session: whether it sent heartbeats the log does not say."""
+    """A member did not commit for longer than the new session: the log does not show whether it sent heartbeats."""
     CANNOT_TELL = "CANNOT_TELL"
-    """The log can be read in several ways, and they differ here: see `possible`."""
+    """The log can be read in several ways that differ here: see `possible`."""
     NOT_REPRODUCED = "NOT_REPRODUCED"
-    """Under the recorded settings no hypothesis of the log gives it: mostly its cause is not in the log. Left out."""
+    """No hypothesis reproduces it under the recorded settings: usually its cause is not in the log. Left out."""
 
 
 LIKELY: Final = "LIKELY"
 GUESS: Final = "GUESS"
-"""As in the gold tables. Nothing which was only played is CERTAIN."""
+"""As in the gold tables. A result from plays is never CERTAIN."""
 
 ASSUMPTIONS: Final[Mapping[str, str]] = {
     "CLIENTS_AS_KAFKAS": "Members are Kafka's consumers: they join, sync, poll and send heartbeats as those do.",
@@ -46,13 +46,13 @@ ASSUMPTIONS: Final[Mapping[str, str]] = {
     "ASSIGNOR_DEFAULT": "Under the other protocol members ask for its default assignor.",
     "CONSUMER_SESSION": "consumer.session.timeout.ms, where the log does not show it, was as given, or 45000.",
 }
-"""Name of an assumption -> what it says."""
+"""Name of an assumption -> its text."""
 
 ALWAYS: Final = frozenset({"CLIENTS_AS_KAFKAS", "SAME_APPLICATION"})
 
 
 class Range(NamedTuple):
-    """From the least to the most that any hypothesis gives."""
+    """From the least to the greatest value of any hypothesis."""
 
     least: int
     most: int
@@ -64,17 +64,17 @@ class RebalanceAnswer:
 
     verdict: Verdict
     at_ms: int
-    """As recorded; of one which is not, when it would have been at the earliest."""
+    """As recorded; if it is not recorded, the earliest time at which it would have happened."""
     generation: int | None
     causes: tuple[str, ...]
     possible: tuple[str, ...]
-    """All verdicts of the hypotheses which reproduce it."""
+    """All verdicts of the hypotheses that reproduce it."""
     shift_ms: Range | None
-    """How much later it would have been; None where it would not have been, or may not."""
+    """How much later it would have happened; None if it would not, or may not, have happened."""
     rebalances: Range
-    """Generations in its place, follow-ups included."""
+    """Generations in its place, including follow-ups."""
     recorded_rebalances: Range
-    """The same under the recorded settings."""
+    """Those under the recorded settings."""
     moved: Range
     recorded_moved: Range
     """Partitions that changed owner, as gold.rebalances counts them."""
@@ -83,14 +83,16 @@ class RebalanceAnswer:
     """Sum over partitions of the time without an owner, as gold.rebalances counts it."""
     not_served_ms: Range
     recorded_not_served_ms: Range
-    """Sum over partitions of the time without a living owner: also until the coordinator found out that one died."""
+    """Sum over partitions of the time without a living owner, including the time until the coordinator noticed that one
+    died.
+    """
     confidence: str | None
     assumptions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over the window, as played under the recorded settings (`recorded_`) and under the changed ones."""
+    """Sums over the window, from plays under the recorded settings (`recorded_`) and under the changed ones."""
 
     recorded_count: int
     """Generations or epochs in the log."""
@@ -112,5 +114,5 @@ NOTHING: Final = Range(0, 0)
 
 
 def range_of(values: Sequence[int]) -> Range:
-    """From the least to the most of them."""
+    """From the least to the greatest of them."""
     return Range(min(values), max(values)) if values else NOTHING
