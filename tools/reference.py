@@ -1,8 +1,8 @@
-"""docs/tables.md from the declarations of the tables, docs/options.md from the command line, docs/scenarios.md
-from the keys of scenario files, and pictures of state machines from the tables of their transitions.
+"""Generate docs/tables.md from the table declarations, docs/options.md from the command line, docs/scenarios.md from
+the keys of scenario files, and pictures of state machines from their transition tables.
 
-python -m tools.reference        writes all of them
-python -m tools.reference --check   exit code 1 where one of them is not up to date
+python -m tools.reference           writes all of them
+python -m tools.reference --check   exit code 1 if one of them is out of date
 """
 
 import sys

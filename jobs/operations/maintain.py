@@ -62,7 +62,7 @@ class OldFiles:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What maintain goes by, for all tables."""
+    """The input that the maintenance of all tables shares."""
 
     settings: MaintainSettings
     clusters: tuple[str, ...]

@@ -59,7 +59,7 @@ def caveats_of(
 def log_remarks(
     warehouse: Warehouse, cluster_id: str, group_ids: Collection[str] | None = None, *, with_offsets: bool = False
 ) -> Iterator[str]:
-    """What an answer of all that happened to groups (None: to all of them) cannot know, line by line."""
+    """Caveats, as lines, of an answer about the whole history of groups (None: of all groups)."""
     silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
     columns = ["group_id", "group_type", "log_partition"]
     rows = silver.scan(GROUP_GENERATIONS, columns).group_by(columns, use_threads=False).aggregate([])
@@ -159,7 +159,8 @@ def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
 
 
 def _share_gaps(silver: SilverAt, group_ids: Collection[str]) -> Iterator[Caveat]:
-    """The same of the log of share state: of groups with state there, and of those of which no state is known."""
+    """Ranges of the share state log that were not read: for groups with state in that log partition, and for groups
+    without known state."""
     holes = list(_holes(silver, SHARES_LOG)) if group_ids else []
     if not holes:
         return
@@ -175,7 +176,7 @@ def _share_gaps(silver: SilverAt, group_ids: Collection[str]) -> Iterator[Caveat
 
 
 def _holes(silver: SilverAt, log: str) -> Iterator[tuple[int, str]]:
-    """Log partitions, and what was not read of them before the time."""
+    """Log partitions, and sentences about their ranges before the time that were not read."""
     for row in silver.coverage(log):
         if row["kind"] not in HOLES or row["reason"] == LOG_START:
             continue

@@ -95,7 +95,7 @@ class Findings:
     """Redelivered records of share groups, each counted once; None where there are too many to count distinct ones
     quickly."""
     redelivered_times: int
-    """Number of redeliveries."""
+    """How often records were released or redelivered."""
     odd_commits: tuple[tuple[str, int], ...]
     """Kinds of commit anomalies and their counts, by kind."""
     broken_rules: tuple[tuple[str, int], ...]

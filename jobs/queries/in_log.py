@@ -76,8 +76,9 @@ def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] |
 
 
 def share_remarks(warehouse: Warehouse, cluster_id: str, at_ms: int | None = None) -> Iterator[str]:
-    """What of the log of share state is in no source or not replayed yet, so that an answer has nothing of it; and up
-    to when it was read, where the time of the answer is behind that."""
+    """Sentences about what of the share state log is in no source or not replayed yet, and so not in the answer; and up
+    to when it was read, if the time of the answer is later.
+    """
     ends = log_ends(warehouse, cluster_id, (SHARES_LOG,))[SHARES_LOG]
     if not ends.ends:
         yield (

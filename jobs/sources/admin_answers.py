@@ -137,7 +137,7 @@ class GroupDescription:
     members: tuple[GroupMember, ...]
     protocol_type: str | None = None
     protocol_name: str | None = None
-    """Classic groups: the selected protocol, empty during a rebalance; others: the assignor."""
+    """Classic groups: the selected protocol, empty unless the group is Stable; others: the assignor."""
     group_epoch: int | None = None
     assignment_epoch: int | None = None
     topology_epoch: int | None = None

@@ -73,7 +73,7 @@ def start_ahead(spark_settings: Mapping[str, str]) -> None:
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:
-    """Keep the other process's stdin open until this process ends."""
+    """At exit, close the stdin of the process that was started ahead, which stays open until then."""
     if process.stdin is not None:
         process.stdin.close()
 
