@@ -29,12 +29,12 @@ _MARKERS: Final = {"ABORT": 0, "COMMIT": 1}
 def register(spark: SparkSession) -> None:
     """Register these functions with a session's SQL:
 
-    `coordinator_key(key [, topic])`: the decoded key as a STRUCT; default topic: __consumer_offsets.
-    `coordinator_value(key, value [, topic])`: the decoded value as a STRUCT; null for a tombstone. `replay_group([name
-    => 'silver.offset_commits', records =>] TABLE(records) PARTITION BY (...) ORDER BY offset)`: the rows of a silver
-    table (default: silver.group_events) for the one key of each partition. It takes `key`, `value`, `partition`,
-    `offset`, `timestamp` and the optional columns of `replay_groups`, under these names only, and has the records of a
-    key in memory: for keys with many records, use `replay_groups`.
+    - `coordinator_key(key [, topic])`: the decoded key as a STRUCT; default topic: __consumer_offsets.
+    - `coordinator_value(key, value [, topic])`: the decoded value as a STRUCT; null for a tombstone.
+    - `replay_group([name => 'silver.offset_commits', records =>] TABLE(records) PARTITION BY (...) ORDER BY offset)`:
+      the rows of a silver table (default: silver.group_events) for the one key of each partition. It takes `key`,
+      `value`, `partition`, `offset`, `timestamp` and the optional columns of `replay_groups`, under these names only,
+      and has the records of a key in memory: for keys with many records, use `replay_groups`.
     """
     spark.udf.register("coordinator_key", F.udf(coordinator_key, KEY_TYPE, useArrow=True))
     spark.udf.register("coordinator_value", F.udf(coordinator_value, VALUE_TYPE, useArrow=True))

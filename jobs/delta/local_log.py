@@ -107,7 +107,7 @@ class LocalLog:
         Returns its version; None where delta-rs must commit, and nothing was changed.
         """
         version = self.version + 1
-        # delta-rs creates a checkpoint, and cleans up the log, in the commit before the interval ends
+        # delta-rs writes a checkpoint, and cleans up the log, with the last commit of each interval
         if not self._is_plain or (version + 1) % self._checkpoint_interval == 0:
             return None
         made_at_ms = epoch_ms(datetime.now(UTC))
