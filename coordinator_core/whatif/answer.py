@@ -12,6 +12,7 @@ from coordinator_core.inference.leave_reasons import UNKNOWN
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.plurals import counted
 from coordinator_core.whatif.compare import compare
 from coordinator_core.whatif.settings import Question
 from coordinator_core.whatif.share_groups import SHARE_MEMBER_ASSUMPTIONS, EpochAnswer, answer_share_members
@@ -202,8 +203,8 @@ def _total_row(
         None,
         None,
         None,
-        f"{totals.reproduced_count} of {totals.recorded_count} rebalances reproduced{unplayed}, "
-        f"{totals.hypotheses} readings",
+        f"{totals.reproduced_count} of {counted(totals.recorded_count, 'rebalance')} reproduced{unplayed}, "
+        f"{counted(totals.hypotheses, 'reading')}",
         None,
         _counted(answer.verdict.value for answer in answers),
         None,
@@ -244,7 +245,7 @@ def answer_share_group(
         GroupType.SHARE,
         TOTAL,
         asked,
-        recorded=f"{sum(sizes)} records in {len(answers)} ranges",
+        recorded=f"{counted(sum(sizes), 'record')} in {counted(len(answers), 'range')}",
         would_be=_counted(answer.verdict.value for answer in answers),
         deliveries_min=sum(size * answer.deliveries[0] for size, answer in zip(sizes, answers, strict=True)),
         deliveries_max=sum(size * answer.deliveries[1] for size, answer in zip(sizes, answers, strict=True)),
@@ -283,7 +284,7 @@ def answer_share_members_of(
         GroupType.SHARE,
         TOTAL,
         asked,
-        recorded=f"{totals.recorded_count} epochs",
+        recorded=f"{counted(totals.recorded_count, 'epoch')}",
         would_be=_counted(answer.verdict.value for answer in answers),
         rebalances_before_min=totals.recorded_count,
         rebalances_before_max=totals.recorded_count,

@@ -25,6 +25,7 @@ from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, Configs, KnownNumbers
 from coordinator_core.inference.evidence import CLOCK_SLACK_MS
 from coordinator_core.log.chunk import I64
+from coordinator_core.plurals import counted
 from coordinator_core.whatif.settings import LOCK_DURATIONS_MS, Changes, Recorded
 
 AVAILABLE: Final = "AVAILABLE"
@@ -479,7 +480,7 @@ def _ended(found: Sequence[tuple[_Interval, _Change]]) -> RecordAnswer:
         intervals[0].partition,
         min(interval.first_offset for interval in intervals),
         max(interval.last_offset for interval in intervals),
-        f"{count} offsets acknowledged or archived",
+        f"{counted(count, 'offset')} acknowledged or archived",
         "the same, but for those which were acquired for longer than the lock",
         None,
         (0, 1),

@@ -12,6 +12,7 @@ from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, mer
 from coordinator_core.errors import DecodeError
 from coordinator_core.log.records import missing_offsets
 from coordinator_core.log_partitions import LogPartition
+from coordinator_core.plurals import counted
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
@@ -334,4 +335,4 @@ def hole_lines(found: Sequence[tuple[LogPartition, CoverageRange]]) -> Iterator[
             f"{r.reason or 'for no known reason'}"
         )
     if len(found) > HOLES_LISTED_MAX:
-        yield f"and {len(found) - HOLES_LISTED_MAX:,} holes more"
+        yield f"and {counted(len(found) - HOLES_LISTED_MAX, 'hole')} more"

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from coordinator_core.plurals import counted
 from jobs.cli.arguments import reading_settings
 from jobs.cli.options import ClusterOption, DebugOption, SummaryFormatOption, TopicOption, WarehouseOption
 from jobs.cli.outcome import print_facts, run_job
@@ -36,7 +37,9 @@ def export_segments(
         size_bytes = sum(item.size_bytes for item in written)
         if output_format is SummaryFormat.TABLE:
             size = size_text(size_bytes)
-            typer.echo(f"{segment_count:,} segments of {len(written):,} log partitions, {size}: {output}")
+            typer.echo(
+                f"{counted(segment_count, 'segment')} of {counted(len(written), 'log partition')}, {size}: {output}"
+            )
         run.steps.facts["exported"] = {
             "output": output,
             "log_partition_count": len(written),

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coordinator_core.plurals import counted
 from jobs.cli.arguments import check_client, check_folders, settings_of
 from jobs.cli.options import (
     BootstrapOption,
@@ -130,7 +131,7 @@ def _all_clusters(
     code = worst(nights)
     counts = [sum(night.exit_code == outcome for night in nights) for outcome in (DONE, INCOMPLETE, FAILED)]
     steps.say(
-        f"{len(nights):,} clusters: {counts[0]:,} done, {counts[1]:,} with something missing or not read, "
+        f"{counted(len(nights), 'cluster')}: {counts[0]:,} done, {counts[1]:,} with something missing or not read, "
         f"{counts[2]:,} failed (exit code {code})"
     )
     if clusters[0].report_file and len(clusters) > 1:

@@ -23,6 +23,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.forkserver import ensure_running
 from typing import Any, Final
 
+from coordinator_core.plurals import counted
 from jobs import PACKAGE
 from jobs.console.names import short
 from jobs.console.output import printable
@@ -59,7 +60,7 @@ class ClusterNight:
         records = self.facts["ledger"]["total"]["record_count"]
         lacks = "" if self.exit_code == DONE else ", something is missing or could not be read"
         return (
-            f"{short(self.cluster_id)}: done in {self.seconds:.1f} s{lacks}: {records:,} records; "
+            f"{short(self.cluster_id)}: done in {self.seconds:.1f} s{lacks}: {counted(records, 'record')}; "
             f"{self.facts['found']['headline']}"
         )
 

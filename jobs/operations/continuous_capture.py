@@ -28,6 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, with_times
 from coordinator_core.log_partitions import LogPartition
+from coordinator_core.plurals import counted
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.capture import CaptureSummary, capture, capture_logs, refuse_other_logs
 from jobs.bronze.cluster_watch import ClusterWatch, Reported, SilverTopics
@@ -284,7 +285,8 @@ class ContinuousCapture:
             # a micro-batch may end in the middle of a batch, which is no real difference
             if done[place] - positions[place] > BATCH_OFFSETS_MAX:
                 self._steps.say(
-                    f"the checkpoint is ahead of bronze in {len(ahead):,} log partitions ({place}: {done[place]:,} and "
+                    f"the checkpoint is ahead of bronze in {counted(len(ahead), 'log partition')} ({place}: "
+                    f"{done[place]:,} and "
                     f"{positions[place]:,}), as if the warehouse was put back: going on from what bronze has"
                 )
             return self._checkpoint.begin()
@@ -375,7 +377,8 @@ class ContinuousCapture:
         self._stop.wait(min(BACK_OFF_S[0] * 2**self._failure_count, BACK_OFF_S[1]))
         if self._failure_count >= FAILURES_MAX and SLOW_START not in said:
             raise StreamFailed(
-                f"the stream failed {self._failure_count} times: {said}. If its checkpoint is damaged, delete "
+                f"the stream failed {counted(self._failure_count, 'time')}: {said}. If its checkpoint is damaged, "
+                "delete "
                 f"{self._checkpoint.base}: bronze has the last word, nothing is lost"
             ) from None
         self._steps.say(f"interrupted: {said}")
@@ -467,7 +470,8 @@ class _Watcher:
         totals = of._totals
         self._printed_triggers = totals.trigger_count
         of._steps.facts["captured"] = asdict(totals)
-        done = f"{totals.trigger_count:,} triggers, {totals.record_count:,} records, {size_text(totals.size_bytes)}"
+        counts = f"{counted(totals.trigger_count, 'trigger')}, {counted(totals.record_count, 'record')}"
+        done = f"{counts}, {size_text(totals.size_bytes)}"
         if bronze is None:
             of._steps.say(f"captured: {done}")
             return
@@ -606,7 +610,7 @@ def lag_text(by_topic: Mapping[str, Lag]) -> str:
     times = [lag.behind_ms for lag in behind.values()]
     longest = "" if None in times else f", {max(it for it in times if it is not None) / 1000:.1f} s"
     topics = ", ".join(f"{topic} {lag.offset_count:,}" for topic, lag in behind.items())
-    return f"behind: {sum(lag.offset_count for lag in behind.values()):,} records{longest} ({topics})"
+    return f"behind: {counted(sum(lag.offset_count for lag in behind.values()), 'record')}{longest} ({topics})"
 
 
 def lost_lines(
@@ -629,5 +633,5 @@ def lost_lines(
                     f"{r.reason}"
                 )
     if len(lines) > LOST_LISTED_MAX:
-        lines[LOST_LISTED_MAX:] = [f"lost: {len(lines) - LOST_LISTED_MAX:,} ranges more: see bronze.coverage"]
+        lines[LOST_LISTED_MAX:] = [f"lost: {counted(len(lines) - LOST_LISTED_MAX, 'range')} more: see bronze.coverage"]
     return lines

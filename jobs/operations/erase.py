@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from coordinator_core.errors import NotRedactable
 from coordinator_core.log.redact import ID_BYTES_MAX, ID_BYTES_MIN, Redaction
+from coordinator_core.plurals import counted
 from jobs.bronze.writer import BATCHES, DAMAGED, is_damaged
 from jobs.console.command_name import command
 from jobs.console.progress import Steps
@@ -283,7 +284,7 @@ def tell_erased(counts: dict[str, int], steps: Steps) -> None:
     steps.facts["erased"] = {"row_counts": dict(counts)}
     for name, count in counts.items():
         if count:
-            steps.say(f"{name}: {count:,} rows were changed")
+            steps.say(f"{name}: {counted(count, 'row')} changed")
     if not any(counts.values()):
         steps.say("none of the ids was in any table")
     steps.say(

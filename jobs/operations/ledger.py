@@ -5,6 +5,7 @@ from functools import reduce
 from operator import add
 
 from coordinator_core.ledger import LedgerCounts
+from coordinator_core.plurals import counted
 
 
 def total(counts: Mapping[str, LedgerCounts]) -> LedgerCounts:
@@ -15,8 +16,9 @@ def total(counts: Mapping[str, LedgerCounts]) -> LedgerCounts:
 def unknown_fields_line(counts: LedgerCounts) -> str:
     """A sentence: a newer release of Kafka wrote fields that this version does not read."""
     return (
-        f"{counts.unknown_field_count:,} records have fields that this version does not know, of a later Kafka: bronze "
-        "has their bytes, silver has what is known; upgrade Groupledger, then run replay --rebuild"
+        f"{counted(counts.unknown_field_count, 'record')} with fields that this version does not know, of a later "
+        "Kafka: bronze "
+        "has the bytes, silver has what is known; upgrade Groupledger, then run replay --rebuild"
     )
 
 

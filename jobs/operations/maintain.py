@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from coordinator_core.coverage import CoverageKind, subtract
 from coordinator_core.log_partitions import LogPartition, OffsetRange
+from coordinator_core.plurals import counted
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.retention import record_deletions
 from jobs.bronze.writer import is_damaged, offsets_of
@@ -314,7 +315,7 @@ def _swap(
     for work, merged in zip(works, done, strict=True):
         if work.keep_from is None and merged.left_out_count:
             raise WarehouseError(
-                f"{table.full_name}: merged files lack {merged.left_out_count} rows: left as they were"
+                f"{table.full_name}: merged files lack {counted(merged.left_out_count, 'row')}: left as they were"
             )
     if old.dropped and table is RECORD_BATCHES:
         # recorded first: a recorded range that still exists does no harm, but a removed one without a record would be
@@ -376,7 +377,8 @@ def tell_maintain(summary: MaintainSummary, steps: Steps, *, dry_run: bool) -> N
     orphan_count = sum(done.orphan_count for done in summary.tables)
     if orphan_count:
         steps.say(
-            f"{orphan_count:,} files are named by no commit: runs under way write them, or runs that broke off left "
+            f"{counted(orphan_count, 'file')} that no commit names: runs under way write such files, or runs that "
+            "broke off left "
             "them; these go once they are older than the retention"
         )
     for folder in summary.staging:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from coordinator_core.ledger import LedgerCounts
+from coordinator_core.plurals import counted
 from jobs.bronze.capture import CaptureSummary, capture
 from jobs.bronze.coverage import hole_count
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines
@@ -218,9 +219,12 @@ def tell_replay(
         "total": dataclasses.asdict(all_counts),
     }
     if summary.quarantined_row_count:
-        steps.say(f"{summary.quarantined_row_count:,} rows in {QUARANTINE.full_name}: what could not be read, and why")
+        steps.say(
+            f"{counted(summary.quarantined_row_count, 'row')} in {QUARANTINE.full_name}: what could not be read, "
+            "and why"
+        )
     if missing:
-        steps.say(f"{missing:,} ranges of the log are missing or damaged: see {COVERAGE.full_name}")
+        steps.say(f"missing or damaged: {counted(missing, 'range')} of the log: see {COVERAGE.full_name}")
     for failure in summary.failures[:FAILURES_SHOWN_MAX]:
         whose = "no group of it" if failure.group_id is None else f"group {short(failure.group_id)}"
         steps.say(f"could not be replayed: {whose}: {failure_text(failure)}; the next run tries again")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from coordinator_core.plurals import counted
 from jobs.console.command_name import command
 from jobs.console.output import json_line, printable
 from jobs.delta.filesystems import write_whole
@@ -54,7 +55,7 @@ def markdown_of(facts: Mapping[str, Any], groups: Sequence[GroupVerdict], settin
         lines += ["| group | verdict | why |", "| --- | --- | --- |"]
         lines += [f"| {_code(it.group_id)} | {it.verdict} | {it.why} |" for it in groups[:GROUPS_MAX]]
         if len(groups) > GROUPS_MAX:
-            lines += ["", f"and {len(groups) - GROUPS_MAX:,} groups more"]
+            lines += ["", f"and {counted(len(groups) - GROUPS_MAX, 'group')} more"]
         lines += ["", _code(command("groups --needs-attention" + option_words(settings)))]
     return "\n".join([*lines, ""])
 

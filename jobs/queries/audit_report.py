@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
 from coordinator_core.inference.log_anomalies import TIME_WENT_BACK, step_of
+from coordinator_core.plurals import counted
 from jobs.bronze.coverage import from_table
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
 from jobs.cli_enums import Listing
@@ -170,7 +171,7 @@ def completeness(
     if log == SHARES_LOG:
         found += _begun_midway(warehouse, cluster_id, span, group_ids)
     begins = time_text(span.from_ms) or "its beginning"
-    those = f"{log} ({len(ends.ends)} log partitions) from {begins} to {_end_text(ends, span)}"
+    those = f"{log} ({counted(len(ends.ends), 'log partition')}) from {begins} to {_end_text(ends, span)}"
     if not found:
         remarks = *_remarks(ends, span), *_step_lines(log, steps, span)
         return Completeness(True, (f"COMPLETE: every record of {those} was read", *remarks))
@@ -233,7 +234,7 @@ def _step_lines(log: str, steps: Sequence[ClockStep], span: Span) -> Iterator[st
             f"{time_text(step.before_ms)} to {time_text(step.now_ms)}: rows are listed by the times that the log has"
         )
     if len(touched) > MOVES_LISTED_MAX:
-        yield f"... and went back at {len(touched) - MOVES_LISTED_MAX:,} places more: see gold.log_anomalies"
+        yield f"... and went back at {counted(len(touched) - MOVES_LISTED_MAX, 'place')} more: see gold.log_anomalies"
 
 
 def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
@@ -253,7 +254,7 @@ def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
         else:
             yield f"nothing is known of {name} after its last record that was read, of {time_text(end.bound_ms)}"
     if len(not_read) > HOLES_LISTED_MAX:
-        yield f"nor of {len(not_read) - HOLES_LISTED_MAX:,} log partitions more"
+        yield f"nor of {counted(len(not_read) - HOLES_LISTED_MAX, 'log partition')} more"
 
 
 def _end_text(ends: LogEnds, span: Span) -> str:
@@ -326,7 +327,7 @@ def _unread(warehouse: Warehouse, cluster_id: str, log: str) -> Iterator[str]:
     rows = rows.filter(rows["resolved_at"].is_null())
     if rows.num_rows:
         codes = ", ".join(sorted(set(rows["code"].to_pylist())))
-        yield f"{rows.num_rows:,} pieces of {log} could not be read ({codes}): see {QUARANTINE.full_name}"
+        yield f"{counted(rows.num_rows, 'piece')} of {log} could not be read ({codes}): see {QUARANTINE.full_name}"
 
 
 def _begun_midway(
@@ -339,7 +340,8 @@ def _begun_midway(
     rows = silver.coded_rows(SHARE_PARTITION_STATES, (*key, "is_complete", "valid_from"), *conditions)
     count = rows.group_by(key).aggregate([]).num_rows
     if count:
-        yield f"{count:,} share partitions begin with an update: what was before their first snapshot is not known"
+        those = counted(count, "share partition")
+        yield f"what was before the first snapshot is not known of {those} that an update begins"
 
 
 def within(column: str, span: Span) -> list[Any]:
@@ -386,8 +388,9 @@ def untimed_statement(count: int, span: Span) -> Iterator[str]:
     """A statement for rows without a timestamp."""
     if count and span != Span():
         yield (
-            f"{count:,} rows have no time, as the records that they are from have none: they are listed whatever the "
-            "span, and may be of another time"
+            f"{counted(count, 'row')} without a time, of records that have none: listed whatever the span, and "
+            "perhaps of "
+            "another time"
         )
 
 
@@ -430,7 +433,9 @@ def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids
     moves = sorted(silver.left_behind().moves.items())
     lines = [f"group {short(group_id)}: {listed_move_text(move)}" for group_id, move in moves[:MOVES_LISTED_MAX]]
     if len(moves) > len(lines):
-        lines.append(f"... and {len(moves) - len(lines):,} groups more: gold names the log partition of each row")
+        lines.append(
+            f"... and {counted(len(moves) - len(lines), 'group')} more: gold names the log partition of each row"
+        )
     return lines
 
 

@@ -18,6 +18,7 @@ from itertools import groupby
 from typing import Final, TextIO
 
 from coordinator_core.java.hash_codes import string_order
+from coordinator_core.plurals import counted
 from jobs.cli_enums import Tool, View
 from jobs.console.output import Column, Value, printable, table_lines, write_csv, write_json
 from jobs.delta.warehouse import Warehouse
@@ -340,17 +341,13 @@ def _lines(description: Description, verbose: bool) -> Iterator[str]:
         yield from ("", f"Warning: {title} is rebalancing.")
     unread_count = sum(member.is_unread for member in group.members)
     if unread_count:
-        yield from ("", f"Warning: what {_members(unread_count)} of {title} got cannot be read.")
+        yield from ("", f"Warning: what {counted(unread_count, 'member')} of {title} got cannot be read.")
     if not layout.says_empty and not rows:
         yield from ("", f"{title} has no offset information.")
     elif rows or layout.without_rows:
         columns = layout.shown(verbose, rows)
         yield ""
         yield from table_lines(columns, [[row[column.name] for column in columns] for row in rows])
-
-
-def _members(count: int) -> str:
-    return f"{count:,} member" if count == 1 else f"{count:,} members"
 
 
 # --- rows

@@ -30,6 +30,7 @@ from coordinator_core.inference.log_anomalies import (
     TWO_APPLICATIONS,
 )
 from coordinator_core.inference.ordering import grouped
+from coordinator_core.plurals import counted
 from jobs.bronze.coverage import hole_count
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.bronze.quarantine import COPIES_PART, open_count
@@ -523,12 +524,12 @@ def _parts_of_offsets(found: Findings, options: Sequence[str]) -> Iterator[str]:
     if found.given_up_count:
         what = f"records given up: {found.given_up_count:,} by {_names(found.given_up_groups)}"
         if found.marker_count:
-            what += f"; {found.marker_count:,} offsets more look like transaction markers"
+            what += f"; and {counted(found.marker_count, 'offset')} like those of transaction markers"
         yield _line(what, "audit --list archived", options)
     if found.redelivered_count or found.redelivered_times:
-        times = f"records {found.redelivered_times:,} times"
+        times = f"records {counted(found.redelivered_times, 'time')}"
         count = found.redelivered_count
-        what = f"handed back or given out again: {times if count is None else f'{count:,} records'}"
+        what = f"handed back or given out again: {times if count is None else counted(count, 'record')}"
         yield _line(what, "audit --list redeliveries", options)
     if found.odd_commits:
         yield _line(f"odd commits: {_names(found.odd_commits)}", "audit --list commits", options)
@@ -613,7 +614,7 @@ def _counted(count: int, noun: str, rest: str, *, verb: bool = False, plural: st
     """`3 groups rest`, or nothing for zero; with `verb`: `1 record was rest`."""
     if not count:
         return ""
-    words = [f"{count:,}", noun if count == 1 else plural or f"{noun}s"]
+    words = [counted(count, noun, plural)]
     if verb:
         words.append("was" if count == 1 else "were")
     return " ".join([*words, rest]).rstrip()

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow.compute as pc
 
+from coordinator_core.plurals import counted
 from jobs.console.names import short
 from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.audit_runs import WholeAudit
@@ -121,7 +122,7 @@ def _time_of(at: datetime | None) -> int | None:
 
 def _rebalance(row: Mapping[str, Any]) -> Event:
     causes = " + ".join(row["causes"] or [row["cause"] or "UNKNOWN"])
-    text = f"to generation {row['to_generation']} by {causes}, {row['member_count']} members"
+    text = f"to generation {row['to_generation']} by {causes}, {counted(row['member_count'], 'member')}"
     if row["partitions_moved"]:
         text += f", {row['partitions_moved']} of {row['partitions_total']} partitions moved"
     if row["unowned_partition_ms"]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.inference.calendar import DAY_MS
+from coordinator_core.plurals import counted
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from jobs.delta.audit_runs import WholeAudit
@@ -47,14 +48,14 @@ GIVEN_UP: Final = "RECORDS_GIVEN_UP"
 WENT_BACK: Final = "OFFSETS_WENT_BACK"
 REPEATED: Final = "REPEATED_COMMITS"
 FAILED: Final = "NOT_JUDGED"
-RULES: Final[Mapping[str, str]] = {
-    REPEATED: "partitions stay",
-    FAILED: "failures to judge it: see gold.log_anomalies",
-    IN_STORM: "in storms",
-    GIVEN_UP: "given up",
-    WENT_BACK: "rewinds",
+RULES: Final[Mapping[str, tuple[str, str]]] = {
+    REPEATED: ("partition stays", "partitions stay"),
+    FAILED: ("failure to judge it: see gold.log_anomalies", "failures to judge it: see gold.log_anomalies"),
+    IN_STORM: ("in a storm", "in storms"),
+    GIVEN_UP: ("given up", "given up"),
+    WENT_BACK: ("rewind", "rewinds"),
 }
-"""Rules for the verdict, worst first, and the words after their counts."""
+"""Rules for the verdict, worst first, and the words after a count of one and of more."""
 GENERATION_COLUMNS: Final = (
     "group_id",
     "group_type",
@@ -150,7 +151,7 @@ def _verdict(row: Mapping[str, Any], seen: Seen, lag: int | None) -> GroupVerdic
         counts["redelivered"],
         counts[WENT_BACK],
         verdict,
-        ", ".join(f"{count:,} {RULES[rule]}" for rule, count in rules.items()),
+        ", ".join(counted(count, *RULES[rule]) for rule, count in rules.items()),
         min((seen.firsts[rule] for rule in rules if rule in seen.firsts), default=None),
         rules,
         lag,

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.dump_log_output import NOT_PRINTED
 from coordinator_core.errors import UnknownValueVersion
+from coordinator_core.plurals import counted
 from jobs.console.names import names_of
 from jobs.queries.as_of import SilverAt
 
@@ -81,4 +82,4 @@ def unread_owners_text(unread: Sequence[UnreadRecords]) -> str:
     """A sentence: a partition without a known owner may have had one."""
     named = names_of(dict.fromkeys(it.group_id for it in unread))
     count = sum(it.record_count for it in unread)
-    return f"{named} may have owned it: {count:,} records could not be read, and are in bronze.quarantine"
+    return f"{named} may have owned it: {counted(count, 'record')} that could not be read: see bronze.quarantine"

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.plurals import counted
 from coordinator_core.verify import (
     EXISTS,
     TOPOLOGY_DESCRIPTION,
@@ -278,8 +279,9 @@ class Judge:
             return None
         there = " and ".join(f"{topic}-{partition}" for partition in former)
         return (
-            f"it is in {topic}-{number} now that the topic has {self._asked.partition_count(topic)} partitions: what "
-            f"{there} has of it is of before, and was not compared"
+            f"it is in {topic}-{number} now that the topic has "
+            f"{counted(self._asked.partition_count(topic) or 0, 'partition')}: what {there} has of it is of "
+            "before, and was not compared"
         )
 
     def _place(self, key: SharePartitionKey) -> str:

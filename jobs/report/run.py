@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyarrow import fs
 
+from coordinator_core.plurals import counted
 from jobs.console.command_name import command
 from jobs.console.output import printable, time_text
 from jobs.console.progress import Steps, size_text
@@ -100,7 +101,7 @@ def tell_report(
             previous=previous,
         )
     steps.facts["report"] = {"output": output, **written._asdict()}
-    drawn = f"{written.drawn_count:,} of {written.group_count:,} groups in detail"
+    drawn = f"{written.drawn_count:,} of {counted(written.group_count, 'group')} in detail"
     steps.say(f"{output}: {size_text(written.size_bytes)}, {drawn}: open it in a browser")
 
 

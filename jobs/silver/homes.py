@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.log.chunk import I64
 from coordinator_core.lookup import SharePartitionKey, key_codes
+from coordinator_core.plurals import counted
 from jobs.bronze.admin_snapshots import ADMIN
 from jobs.bronze.partition_counts import SETTING
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
@@ -385,8 +386,8 @@ def _where(move: Move) -> str:
     if move.learned_from == BEGAN_LAST:
         why = "it began there last, so the topic got more partitions"
     elif move.learned_from == EARLIER_COUNT:
-        why = f"Kafka looked for it there last, when the topic had {move.partition_count} partitions"
+        why = f"Kafka looked for it there last, when the topic had {counted(move.partition_count or 0, 'partition')}"
     else:
-        why = f"Kafka looks for it there, now that the topic has {move.partition_count} partitions"
+        why = f"Kafka looks for it there, now that the topic has {counted(move.partition_count or 0, 'partition')}"
     here = f"{move.topic}-{move.log_partition}"
     return f"it is in {here}: {why}. What {there}"

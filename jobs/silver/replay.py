@@ -27,12 +27,14 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from coordinator_core.ledger import LedgerCounts
+from coordinator_core.plurals import counted
 from jobs.bronze.admin_snapshots import admin_configs, admin_snapshot_versions, admin_topics
 from jobs.bronze.copies import Rewrites, last_capture
 from jobs.bronze.partition_counts import observed_counts, partition_count_rows
 from jobs.bronze.quarantine import is_of_capture, open_count
 from jobs.bronze.retention import deleted_ranges
 from jobs.console.command_name import command
+from jobs.console.names import some_of
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
 from jobs.delta.filesystems import delete_file
 from jobs.delta.locks import only_one
@@ -238,7 +240,8 @@ def _refuse_to_forget(warehouse: Warehouse, cluster_id: str, plan: Plan) -> None
     lost = sorted(log_name(*log) for log, step in plan.steps.items() if step is ReplayMode.AFRESH and log in dropped)
     if lost:
         raise WarehouseError(
-            f"{len(lost)} log partitions ({lost[0]}, ...) would be replayed from their beginning, and retention took "
+            f"{counted(len(lost), 'log partition')} ({some_of(lost)}) would be replayed from their beginning, and "
+            "retention took "
             f"that out of {RECORD_BATCHES.full_name}: silver would forget what it has of it. If that may be, run "
             + command("replay --rebuild" + place_words(warehouse.root, cluster_id))
         )

@@ -20,6 +20,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_core.history.simple_log import is_kept_config
 from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.plurals import counted
 from jobs.errors import BrokerError
 from jobs.sources.admin_answers import (
     CONFIG_SOURCES,
@@ -250,7 +251,7 @@ class Admin:
                 refusal = answers[waiting[0]]
                 assert isinstance(refusal, Refusal)
                 raise BrokerError(
-                    f"{len(waiting)} of {len(items)} questions to coordinators are not answered within "
+                    f"{len(waiting)} of {counted(len(items), 'question')} to coordinators not answered within "
                     f"{self._broker.timeout_ms} ms ({refusal.name}): they may load {question.topic} still; try later",
                     code=refusal.name,
                 )

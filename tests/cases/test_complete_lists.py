@@ -115,8 +115,8 @@ def test_rows_without_a_time_are_in_the_list_of_any_span(ledger: Ledger, tmp_pat
         statements, rows = audited(ledger, listing, span)
         assert statements[0].startswith("# COMPLETE")
         assert len(rows) == count, listing
-        assert any("1 rows have no time" in line for line in statements)
-        assert not any("no time" in line for line in audited(ledger, listing)[0])
+        assert any("1 row without a time" in line for line in statements)
+        assert not any("without a time" in line for line in audited(ledger, listing)[0])
 
 
 def test_a_copy_that_ends_behind_a_step_back_proves_no_more_than_its_last_time(ledger: Ledger, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_records_with_unknown_fields_are_read_and_counted(ledger: Ledger, tmp_pa
         night = ledger.night(logs, number=2)
     counted = {topic: counts["unknown_field_count"] for topic, counts in night.facts["ledger"].items()}
     assert counted == {TOPIC: 4, SHARE_TOPIC: 1, transaction_state.TOPIC: 1, "total": 6}
-    assert "6 records have fields that this version does not know" in night.text
+    assert "6 records with fields that this version does not know" in night.text
     assert [row["committed_offset"] for row in ledger.rows("silver.offset_commits")] == [7]
     kept = b"".join(row["batch"] for row in ledger.rows("bronze.record_batches") if row["topic"] == TOPIC)
     assert kept == b"".join(offsets.batches)

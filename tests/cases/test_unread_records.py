@@ -88,7 +88,7 @@ def test_who_may_have_owned_a_partition_is_named(ledger: Ledger, logs: Path) -> 
     )
     assert said == [
         "no owner is known",
-        "seen, unseen may have owned it: 4 records could not be read, and are in bronze.quarantine",
+        "seen, unseen may have owned it: 4 records that could not be read: see bronze.quarantine",
     ]
 
 

@@ -40,6 +40,7 @@ from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from coordinator_core.log.pack import NO_HEADERS
 from coordinator_core.log.segment import parse_partition_folder
 from coordinator_core.lookup import key_partition
+from coordinator_core.plurals import counted
 from jobs.cli_enums import DumpFormat
 from jobs.delta.filesystems import filesystem_of
 from jobs.errors import SourceError
@@ -251,12 +252,14 @@ def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
     counts = {kind: sum(task.record_counts.get(kind, 0) for task in tasks) for kind in (ROWS, BATCHES, FORMATTED)}
     if counts[ROWS]:
         yield (
-            f"{uri}: {counts[ROWS]:,} records of keys and values. They have no markers, producers and transactions: "
+            f"{uri}: {counted(counts[ROWS], 'record')} of keys and values. Rows have no markers, producers and "
+            "transactions: "
             "these are null, and every commit counts as applied at its own offset"
         )
     if counts[FORMATTED]:
         yield (
-            f"{uri}: {counts[FORMATTED]:,} records as a console formatter prints them. Offsets are their numbers, "
+            f"{uri}: {counted(counts[FORMATTED], 'record')} as a console formatter prints them. Offsets are their "
+            "numbers, "
             f"partitions are those of topics with {rules.dump.partition_count} (dump_partition_count). There are no "
             "times, markers, transactions or records of other types. Capture nothing else of this topic under this "
             "cluster id"
@@ -264,11 +267,12 @@ def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
     inexact_count, unread_count = sum(task.inexact_count for task in tasks), sum(task.unread_count for task in tasks)
     if inexact_count:
         yield (
-            f"{uri}: {inexact_count:,} batches hold the records that were printed, but are not the log's to the byte: "
-            "they were compressed, or hold what the tool does not print"
+            f"{uri}: {counted(inexact_count, 'batch', 'batches')} with the records that were printed, but not the "
+            "log's to the byte: "
+            "compressed there, or with what the tool does not print"
         )
     if unread_count:
-        yield f"{uri}: {unread_count:,} records of the metadata log are of types that are not read, and left out"
+        yield f"{uri}: left out: {counted(unread_count, 'record')} of the metadata log, of types that are not read"
     left_out = sum((task.left_out for task in tasks), Counter[str]())
     if left_out:
         fields = ", ".join(f"{name} ({count:,})" for name, count in sorted(left_out.items()))
@@ -279,16 +283,16 @@ def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
     text_count = sum(task.text_count for task in tasks)
     if text_count:
         yield (
-            f"{uri}: {text_count:,} records are printed as text, as an older kafka-dump-log does. It leaves out "
+            f"{uri}: {counted(text_count, 'record')} printed as text, as by an older kafka-dump-log. It leaves out "
             "commit and expiry times and leader epochs of offsets, and when a state of a group or a transaction began: "
             f"these are null. For them {PRINT_ALL}"
         )
     unprinted = sum((task.unprinted for task in tasks), Counter[str]())
     for why, count in sorted(unprinted.items()):
-        yield f"{uri}: {count:,} lines without their records, which are in bronze.quarantine: {why}"
+        yield f"{uri}: in bronze.quarantine, without the records: {counted(count, 'line')}: {why}"
     other_count = sum(task.other_topic_count for task in tasks)
     if other_count:
-        yield f"{uri}: {other_count:,} records of topics that are not chosen (topics) were left out"
+        yield f"{uri}: left out: {counted(other_count, 'record')} of topics that are not chosen (topics)"
 
 
 def unpack(work: _Work) -> _Done:
@@ -349,7 +353,7 @@ class _Faults:
         """The kept rows, and one that counts the others."""
         if not self._dropped_count:
             return self._kept
-        message = f"{self._dropped_count:,} more rows of this file are no records"
+        message = f"more rows of this file that are no records: {self._dropped_count:,}"
         return [*self._kept, DumpFault(self._source, BadRow(message, None, None, None, None, b""))]
 
 

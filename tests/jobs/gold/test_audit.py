@@ -83,7 +83,7 @@ def test_a_log_without_holes_is_complete_until_its_capture(warehouse: Warehouse)
 def test_a_copy_is_complete_until_its_last_record(warehouse: Warehouse) -> None:
     """The time at which a copy was captured says nothing of the log."""
     write(warehouse, {"bronze.coverage": [covered(0, 9)], "bronze.log_partitions": [looked_at(None)]})
-    those = f"{SHARES_LOG} (1 log partitions) from its beginning to 2026-01-01T00:01:00.000Z"
+    those = f"{SHARES_LOG} (1 log partition) from its beginning to 2026-01-01T00:01:00.000Z"
     assert statement(warehouse) == [f"COMPLETE: every record of {those} was read"]
     assert len(statement(warehouse, 0, 1)) == 1
     assert "after its last record" in statement(warehouse, 0, CAPTURED_AT)[1]
@@ -125,9 +125,9 @@ def test_what_could_not_be_read_is_not_complete(warehouse: Warehouse) -> None:
         },
     )
     reported = statement(warehouse)
-    assert "1 pieces" in reported[1]
+    assert "1 piece " in reported[1]
     assert "CRC_MISMATCH" in reported[1]
-    assert "1 share partitions begin with an update" in reported[2]
+    assert "1 share partition that an update begins" in reported[2]
     assert len(statement(warehouse, 4)) == 2
 
 

@@ -71,7 +71,7 @@ def test_it_ends_with_what_it_found(spark: SparkSession, tmp_path: Path) -> None
     assert given_up > 0 < markers
     assert f"{given_up:,} records were given up" in reported["found"]
     assert numbers(reported["records given up"])[0] == given_up
-    assert f"{markers:,} offsets more look like transaction markers" in reported["records given up"]
+    assert f"{markers:,} offsets like those of transaction markers" in reported["records given up"]
     anomalies = rows(tmp_path, "gold.commit_anomalies")
     kinds = Counter(row["kind"] for row in anomalies if row["confidence"] != "GUESS")
     guesses = Counter(row["kind"] for row in anomalies if row["confidence"] == "GUESS")

@@ -285,7 +285,7 @@ def test_bad_rows_of_parquet(tmp_path: Path) -> None:
         "row 4: no topic",
     ]
     assert sorted(batches_of(found)) == [("__cluster_metadata", 0), (OFFSETS, 0)]
-    assert [note for note in found.notes if "1 records of topics that are not chosen" in note]
+    assert [note for note in found.notes if "1 record of topics that are not chosen" in note]
 
 
 def test_of_one_offset_the_first_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +351,7 @@ def test_too_many_bad_lines_are_counted(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "rows.json").write_bytes(b"{junk}\n" * 10 + text_of(row(1)))
     found = unpacked(tmp_path / "staging", tmp_path / "rows.json")
     assert [fault.row.message for fault in found.faults[:3]] == [f"line {n}: not a JSON object" for n in (1, 2, 3)]
-    assert found.faults[3].row.message == "7 more rows of this file are no records"
+    assert found.faults[3].row.message == "more rows of this file that are no records: 7"
     assert len(found.logs) == 1
 
 
