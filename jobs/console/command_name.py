@@ -1,6 +1,7 @@
 """How users start jobs, and the command `groupledger` of a wheel, which uses the same shell script as a checkout."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from shutil import which
@@ -14,6 +15,22 @@ ENTRY: Final = os.environ.get("GROUPLEDGER_ENTRY") or f"./{SHELL}"
 """What a user types before a job's name; all hints use it."""
 COMPLETE: Final = "_GROUPLEDGER_COMPLETE"
 """Set when a user's shell asks for completions."""
+
+
+def shell_word(text: str) -> str:
+    """A word as bash and zsh read it. What no terminal should print is in escapes, which they read in $'...'."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return f"$'{''.join(map(_escaped, text))}'"
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if character in ("\\", "'"):
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    return f"\\x{code:02x}" if code < 0x80 else f"\\U{code:08x}"
 
 
 def command(words: str) -> str:

@@ -7,7 +7,6 @@ there is no topic of that name, Kafka's tool waits for it in vain and restores n
 keep their offsets.
 """
 
-import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -15,8 +14,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
 from coordinator_core.java.hash_codes import string_order
+from jobs.console.command_name import shell_word
 from jobs.console.names import names_of, short, some_of
-from jobs.console.output import Value, csv_line, printable, write_answers
+from jobs.console.output import Value, csv_line, write_answers
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError, NoSuchGroupError
@@ -320,6 +320,6 @@ def _remarks(plan: Restoration, output: str | None) -> Iterator[str]:
         yield "dry run: nothing was written; --output FILE writes what Kafka's tool takes"
     else:
         group_ids = dict.fromkeys(row.group_id for row in plan.written)
-        words = [word for group_id in group_ids for word in ("--group", shlex.quote(printable(group_id)))]
-        command = ["kafka-consumer-groups", "--reset-offsets", *words, "--from-file", shlex.quote(output), "--execute"]
-        yield f"restore with: {' '.join(command)}"
+        words = [word for group_id in group_ids for word in ("--group", shell_word(group_id))]
+        words += ["--reset-offsets", "--from-file", shell_word(output), "--execute"]
+        yield f"restore with: kafka-consumer-groups --bootstrap-server HOST:PORT {' '.join(words)}"

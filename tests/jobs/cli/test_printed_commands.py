@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from subprocess import run
 from typing import Any, Final
 
 import pytest
@@ -146,6 +147,30 @@ def test_words_of_a_place() -> None:
     assert place_words("/w") == " --warehouse /w"
     assert first_night(usual.warehouse) == "nightly"
     assert first_night("/w", "k") == "nightly --segments DIR --warehouse /w --cluster-id k"
+
+
+IDS: Final = (
+    "g",
+    "a b",
+    "it's",
+    "$HOME",
+    "back`tick",
+    "-x",
+    "",
+    "*",
+    "new\nline",
+    "\u00fc'\\\x85\x1b[0m",
+    "caf\u00e9\u202e\U000e0001",
+)
+
+
+@pytest.mark.parametrize("text", IDS)
+def test_a_shell_reads_a_word_as_it_is(text: str) -> None:
+    """Ids are whatever clients sent; a terminal is shown none of its controls."""
+    word = entry.shell_word(text)
+    assert word.isprintable()
+    answer = run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
+    assert answer.stdout.decode() == text
 
 
 def test_printed_commands_run(

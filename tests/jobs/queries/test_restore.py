@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +179,8 @@ def test_a_file_is_never_overwritten(warehouse: Warehouse, tmp_path: Path) -> No
     assert "has members" in busy
     assert "dry run" in dry
     assert not path.exists()
-    assert "--from-file" in run(2, str(path))[-1]
+    tool = "kafka-consumer-groups --bootstrap-server HOST:PORT --group g --reset-offsets --from-file"
+    assert run(2, str(path))[-1] == f"restore with: {tool} {shlex.quote(str(path))} --execute"
     assert path.read_text() == "t,0,10\n"
     with pytest.raises(JobError, match="is there already"):
         run(6, str(path))
