@@ -6,8 +6,8 @@ audited by the log partitions of `__share_group_state`, their epochs and members
 driver joins both into the days of share groups.
 
 An audit processes what is new since the last audit. For share partitions that is everything after the last audit's
-watermark (`inference.share_past`): settled rows stay, the others are rebuilt. For groups it is the new commits, and all
-records of groups with other new records (`inference.commits_only`). Gold rows of all other groups stay, except counts
+watermark (`inference.share_past`): settled rows stay, the others are rebuilt. For groups it is the new commits, and the
+other new records of groups that have any (`inference.commits_only`). Gold rows of all other groups stay, except counts
 of days. `state.audits` records which silver the gold tables belong to, and the settings they were made with. Where
 neither has changed, an audit does nothing.
 """

@@ -62,7 +62,7 @@ NEW_COMMIT_WEIGHT: Final = 2
 
 
 def audit_groups(work: AuditWork, parts: AuditParts) -> None:
-    """Audit the groups of the log partitions: all groups, or those with more news than counts."""
+    """Audit the groups of the log partitions: all groups, or those with new records that affect more than counts."""
     known, removed, samples = _inputs(work, parts)
     lags = LagWriter(samples, work.inference, parts)
     carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_TABLES}

@@ -1,8 +1,8 @@
 """The gold tables with rows of groups: where their rows come from, and which earlier rows an audit keeps.
 
-An incremental audit infers the groups with more news than commits. It rewrites the rows of such a group after the end
-of its settled past, and keeps earlier rows. So two entries must use the same scale: `place`, the position of a row of
-gold, and `watermark`, the position up to which rows stay.
+An incremental audit infers the groups with new records that affect more than counts. It rewrites the rows of such a
+group after the end of its settled past, and keeps earlier rows. So two entries must use the same scale: `place`, the
+position of a row of gold, and `watermark`, the position up to which rows stay.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -42,7 +42,8 @@ class GroupTable:
     ) -> dict[str, int]:
         """The groups whose rows are rewritten, with the position after which they are.
 
-        `noted`: groups with more news than commits; `whole`: those of them that are audited from their beginning.
+        `noted`: groups with new records that affect more than counts; `whole`: those of them that are audited from
+        their beginning.
         """
         if self.watermark is None:
             return dict.fromkeys(whole, NO_PLACE)

@@ -1,7 +1,7 @@
 """Reduce detail to what fits into a page: neighbours are merged into one element with a count.
 
-Each kind consists of numpy columns. `joined(step)` returns a coarser one: doubling the step merges only what the
-smaller step merged, too, so a `Condensed` can continue from its current state when a page is too large.
+Each kind consists of numpy columns. `joined(step)` returns a coarser one. Whatever a step merges, twice the step merges
+too, so a `Condensed` can continue from its current state when a page is too large.
 """
 
 from collections.abc import Mapping, Sequence
