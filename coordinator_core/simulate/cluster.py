@@ -1,7 +1,8 @@
-"""The brokers: requests on their way, who coordinates what, and failover.
+"""The brokers: requests under way, coordinators and their leaders, and failover.
 
-A broker which is gone answers nobody: its connections break, which clients notice after their latency. `DETECTION_MS`
-later the controller elects new leaders. Broker-internal calls (persister, transaction markers) take `INTERNAL_MS`.
+A broker that is down answers no request: its connections break, and clients notice this after their latency.
+`DETECTION_MS` later the controller elects new leaders. Calls between brokers (persister, transaction markers) take
+`INTERNAL_MS`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,68 +64,68 @@ from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
 from schemas.transaction_state import TransactionStatus
 
 DETECTION_MS: Final = 2000
-"""From a broker's death to the election of other leaders."""
+"""The time from a broker's failure to the election of other leaders."""
 REBALANCE_LEADERS_MS: Final = 10_000
-"""From a broker's return until it leads again what it led at first."""
+"""The time from a broker's return until it again leads its preferred partitions."""
 INTERNAL_MS: Final = 1
-"""One way between two brokers."""
+"""The one-way latency between two brokers."""
 TOPIC_CREATION_MS: Final = 20
-"""From a broker's request to the controller until all brokers know the topic."""
+"""The time from a broker's request to the controller until all brokers know the topic."""
 
 JOINS: Final = frozenset({"classic_join"})
-"""Operations which may hand out a member id."""
+"""Operations that may assign a member id."""
 
 DataServer = Callable[[Process, int, Send], None]
-"""Serves requests to leaders of data partitions: (who asks, broker, request)."""
+"""Serves requests to leaders of data partitions: (the process that asks, broker, request)."""
 OnAnswer = Callable[[Answer], None]
 
 
 class GroupListener:
-    """What happens to `__consumer_offsets`."""
+    """Handles the events of `__consumer_offsets`."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether a broker is there."""
+        """Whether a broker is up."""
         return broker_id in self._cluster.alive
 
     def answered(self, broker_id: int, answer: Answer) -> None:
-        """The answer to a client, or to a broker."""
+        """Pass on the answer to a client or to a broker."""
         self._cluster.answered(answer)
 
     def committed(self, log: PartitionLog) -> None:
-        """What was written is true now."""
+        """Report the committed records to the truth."""
         self._cluster.truth_recorder.committed(log.partition, log.high_watermark)
 
     def elected(self, log: PartitionLog) -> None:
-        """The controller writes it down."""
+        """Let the controller record the new leader."""
         self._cluster.metadata.elect(log.topic, log.partition, log.leader)
 
     def truncated(self, log: PartitionLog) -> None:
-        """What was written is lost."""
+        """Drop the lost records from the truth."""
         self._cluster.truth_recorder.forget(log.partition, log.end_offset)
 
 
 class ShareListener:
-    """What happens to `__share_group_state`: the leaders of the data record its truth."""
+    """Handles the events of `__share_group_state`, whose truth the leaders of the data record."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether a broker is there."""
+        """Whether a broker is up."""
         return broker_id in self._cluster.alive
 
     def answered(self, broker_id: int, answer: Answer) -> None:
-        """The answer to a broker's persister."""
+        """Pass on the answer to a broker's persister."""
         self._cluster.answered(answer)
 
     def committed(self, log: PartitionLog) -> None:
         """Nothing to do."""
 
     def elected(self, log: PartitionLog) -> None:
-        """The controller writes it down."""
+        """Let the controller record the new leader."""
         self._cluster.metadata.elect(log.topic, log.partition, log.leader)
 
     def truncated(self, log: PartitionLog) -> None:
@@ -132,7 +133,7 @@ class ShareListener:
 
 
 class Cluster:
-    """All brokers, and the logs which they share."""
+    """All brokers, and the logs that they share."""
 
     def __init__(
         self,
@@ -142,7 +143,7 @@ class Cluster:
         truth_recorder: TruthRecorder,
         group_settings: Mapping[str, Mapping[str, int]],
     ) -> None:
-        """`group_settings`: group id -> settings of its own."""
+        """`group_settings`: group id -> the group's own settings."""
         self.spec = spec
         self._group_settings = group_settings
         self.truth_recorder = truth_recorder
@@ -203,14 +204,14 @@ class Cluster:
         )
         self._creations = {broker_id: TopicCreation(self._topics_config) for broker_id in range(1, spec.brokers + 1)}
 
-    # --- who coordinates what ---
+    # --- coordinators and their brokers ---
 
     def nodes(self) -> Sequence[int]:
-        """The brokers that are there."""
+        """The brokers that are up."""
         return sorted(self.alive)
 
     def find_coordinators(self, broker_id: int, request: FindCoordinatorRequest) -> Sequence[Coordinator] | None:
-        """What a broker answers to FindCoordinator; None where it is gone. A topic that is missing is made."""
+        """A broker's answer to FindCoordinator; None if the broker is down. A missing topic is created."""
         if broker_id not in self.alive:
             return None
         found = find_coordinators(self._view(), request, self._topics_config)
@@ -227,13 +228,13 @@ class Cluster:
         return ClusterView({broker_id: Node(broker_id, "", -1) for broker_id in self.alive}, leaders)
 
     def _make_topic(self, broker_id: int, topic: CreatableTopic) -> None:
-        """The controller makes an internal topic, unless another broker was the first to ask for it."""
+        """Let the controller create an internal topic, unless another broker asked for it first."""
         self._creations[broker_id].done(topic.name)
         if topic.name not in self._view().leaders:
             self.make_topic(topic)
 
     def make_topic(self, topic: CreatableTopic) -> None:
-        """An internal topic is there from now on."""
+        """Create an internal topic."""
         if topic.name == TRANSACTIONS_TOPIC:
             self.has_transactions = True
         else:
@@ -242,14 +243,14 @@ class Cluster:
             self.on_topic_made(topic)
 
     def make_internal_topics(self, names: Iterable[str]) -> None:
-        """These are there before anybody asks for one."""
+        """Create these before any request needs one."""
         for name in names:
             self.make_topic(creatable_topic(name, self._topics_config))
 
     # --- requests of clients ---
 
     def partition_of(self, group_id: str) -> int:
-        """The log partition of a group."""
+        """The log partition of a group (cached)."""
         partition = self._group_partitions.get(group_id)
         if partition is None:
             partition = group_partition(group_id, len(self.groups.logs))
@@ -257,13 +258,13 @@ class Cluster:
         return partition
 
     def data_leader(self, at: TopicPartition) -> int | None:
-        """The broker which leads a data partition, of those which are there."""
+        """The broker that leads a data partition, among those that are up; None if there is none."""
         first = sum(at.topic.encode()) + at.partition
         candidates = ((first + index) % self.spec.brokers + 1 for index in range(self.spec.brokers))
         return next((broker_id for broker_id in candidates if broker_id in self.alive), None)
 
     def disconnected(self, process: Process, member_id: str) -> None:
-        """A process ended: brokers find its connections broken."""
+        """A process ended: its connections to the brokers break."""
         if self.on_disconnect is not None:
             self._loop.after(process.latency_ms, self.on_disconnect, process, member_id)
 
@@ -332,7 +333,7 @@ class Cluster:
     def _without_unknown_topics(
         self, request: OffsetCommitRequest
     ) -> tuple[OffsetCommitRequest, tuple[OffsetCommitResponseTopic, ...]]:
-        """What the coordinator is to see of a commit, and the answer for partitions that the broker does not know.
+        """The part of a commit for the coordinator, and the answer for the partitions that the broker does not know.
 
         Source: KafkaApis.handleOffsetCommitRequest.
         """
@@ -364,7 +365,7 @@ class Cluster:
         on_lost: Callable[[], None],
         **fields: Any,
     ) -> None:
-        """Put an operation to the group coordinator of a broker, which is there."""
+        """Submit an operation to the group coordinator of a broker that is up."""
         self._request_id += 1
         self._asked[self._request_id] = (broker_id, on_answer, on_lost)
         request = Request(operation, message, self._request_id, **fields)
@@ -379,13 +380,13 @@ class Cluster:
         on_answer: OnAnswer,
         on_lost: Callable[[], None],
     ) -> None:
-        """Put the part of a request which is about one share partition to the share coordinator of a broker."""
+        """Submit the part of a request for one share partition to the share coordinator of a broker."""
         self._request_id += 1
         self._asked[self._request_id] = (broker_id, on_answer, on_lost)
         self.shares.submit(broker_id, partition, Request(operation, message, self._request_id))
 
     def answered(self, answer: Answer) -> None:
-        """A broker has an answer to somebody."""
+        """A broker has an answer: give it to the callback of the request."""
         asked = self._asked.pop(answer.request_id, None)
         if asked is not None:
             asked[1](answer)
@@ -402,7 +403,8 @@ class Cluster:
             self.transactions.end_txn(send.request, respond)
 
     def _write_marker(self, group_id: str, producer: Producer, is_commit: bool, on_done: Callable[[], None]) -> None:
-        """Write the marker of a transaction into a group's log, on whoever leads it, however often it takes."""
+        """Write the marker of a transaction into a group's log, on the leader of that log, and retry until it
+        succeeds."""
 
         def again() -> None:
             self._loop.after(RETRY_BACKOFF_MS, self._write_marker, group_id, producer, is_commit, on_done)
@@ -423,7 +425,7 @@ class Cluster:
         self.groups.submit(leader, partition, EndTransaction(producer, is_commit, 0, self._request_id))
 
     def _write_transaction(self, transaction: Transaction, status: TransactionStatus) -> None:
-        """A transactional id is in another state: the transaction coordinator writes it into its log."""
+        """Write the new state of a transactional id into the transaction coordinator's log."""
         group_id = transaction.group_id
         self.transaction_logs.write(
             transaction.transactional_id,
@@ -458,7 +460,7 @@ class Cluster:
         return timer
 
     def restore_session(self, group_id: str, timer: Timer, deadline_ms: int) -> None:
-        """Set it again. Where the coordinator is gone, so is the session."""
+        """Set the timer again. If the coordinator is gone, so is the session."""
         machine = self._machine(group_id)
         if machine is not None:
             machine.coordinator.timers.schedule(
@@ -469,7 +471,7 @@ class Cluster:
     # --- topics ---
 
     def update_metadata(self, changed_topics: Iterable[str]) -> None:
-        """Topics have changed: updates all coordinators."""
+        """Update all coordinators after topics have changed."""
         self.image_version += 1
         image = self._topics.image(self.image_version)
         self._wake(lambda _partition: True)
@@ -479,9 +481,9 @@ class Cluster:
                 topic.run_soon(broker_id)
 
     def topic_deleted(self, topic: str, topic_id: str) -> None:
-        """A topic is gone: every coordinator deletes its offsets, and what share groups have of it.
+        """A topic was deleted: every coordinator deletes its offsets, and the state of share groups for it.
 
-        Source: GroupCoordinatorService.onMetadataUpdate. A coordinator which is loading then misses it.
+        Source: GroupCoordinatorService.onMetadataUpdate. A coordinator that is loading at that time misses it.
         """
         self.update_metadata([topic])
         deleted, cleaned_up = (DeletedTopic(topic, topic_id),), (CleanedUpTopic(topic, topic_id),)
@@ -489,7 +491,7 @@ class Cluster:
         self._loop.after(INTERNAL_MS, self._ask_all, "maybe_cleanup_share_group_state", cleaned_up)
 
     def _ask_all(self, operation: str, message: Any) -> None:
-        """Put an operation to all active group coordinators; it has no answer (scheduleWriteAllOperation)."""
+        """Submit an operation to all active group coordinators; it has no answer (scheduleWriteAllOperation)."""
         for log in self.groups.logs:
             leader = self.groups.leader(log.partition)
             if leader is not None:
@@ -497,11 +499,11 @@ class Cluster:
                 self.groups.submit(leader, log.partition, Request(operation, message, self._request_id))
 
     def _wake(self, is_wanted: Callable[[int], bool]) -> None:
-        """Wake the groups of log partitions."""
+        """Wake the groups of the wanted log partitions: their members send heartbeats again."""
         if self.truth_recorder.heartbeats is not None:
             self.truth_recorder.heartbeats.wake_where(lambda group_id: is_wanted(self.partition_of(group_id)))
 
-    # --- brokers that go and come ---
+    # --- brokers that fail and return ---
 
     def _group_runtime(self, broker_id: int) -> CoordinatorRuntime:
         config = RuntimeConfig(
@@ -527,7 +529,7 @@ class Cluster:
         raise LookupError("a machine which no broker has")
 
     def kill(self, broker_id: int) -> None:
-        """A broker dies, and with it all that only it knew."""
+        """A broker fails, and its state in memory is lost."""
         if broker_id not in self.alive:
             return
         led = self.groups.led_by(broker_id)
@@ -552,7 +554,7 @@ class Cluster:
             self.shares.elect_after(broker_id)
 
     def revive(self, broker_id: int) -> None:
-        """The broker is back: it fetches what it missed, and later leads again what it led at first."""
+        """The broker is up again: it fetches what it missed, and later leads its preferred partitions again."""
         if broker_id in self.alive:
             return
         self.alive.add(broker_id)
@@ -575,7 +577,7 @@ class Cluster:
     # --- the end ---
 
     def settle(self) -> None:
-        """Let the followers have all that was appended, so that the truth and the logs end together."""
+        """Replicate all that was appended, so that the truth and the logs end at the same point."""
         for topic in (self.groups, self.shares):
             topic.lead_offline()
             for log in topic.logs:
@@ -586,7 +588,7 @@ class Cluster:
                 self.truth_recorder.committed(log.partition, log.high_watermark)
 
     def dump(self) -> dict[str, Any]:
-        """Group id -> what its coordinator knows."""
+        """Group id -> its state in its coordinator."""
         groups: dict[str, Any] = {}
         for log in self.groups.logs:
             runtime = self.groups.leader_runtime(log.partition)
@@ -596,7 +598,7 @@ class Cluster:
         return groups
 
     def share_partitions(self) -> Mapping[Any, Any]:
-        """SharePartitionKey -> what its share coordinator knows."""
+        """SharePartitionKey -> its state in its share coordinator."""
         states: dict[Any, Any] = {}
         for log in self.shares.logs:
             runtime = self.shares.leader_runtime(log.partition)

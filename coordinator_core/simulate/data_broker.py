@@ -1,4 +1,4 @@
-"""What one broker has of share groups: sessions, share partitions in flight, and fetches that wait."""
+"""The state of share groups on one broker: sessions, share partitions in flight, and parked fetches."""
 
 import random
 from collections.abc import Callable
@@ -25,39 +25,39 @@ class Served:
     key: SharePartitionKey
     partition: SharePartition
     deadline_ms: int | None = None
-    """When the next look at its locks is scheduled for."""
+    """The time of the next scheduled check of its locks."""
     fetch_lock: object | None = None
-    """The fetch that reads it now: no other one may meanwhile (SharePartition.fetchLock)."""
+    """The fetch that reads it now; other fetches must wait (SharePartition.fetchLock)."""
     seen_start_offset: int = 0
-    """Its start offset after the last command: of a write that ends, whether it moved that."""
+    """Its start offset after the last command: when a write ends, this shows whether the write moved it."""
 
 
 @dataclass(slots=True)
 class ShareSession:
-    """What a broker has of the session of one member (ShareSession)."""
+    """The share session of one member on a broker (ShareSession)."""
 
     epoch: int = OPEN_EPOCH
-    """Which the next request has to have."""
+    """The epoch that the next request must have."""
     partitions: dict[TopicPartition, None] = field(default_factory=dict)
-    """As the member added them."""
+    """In the order in which the member added them."""
 
 
 @dataclass(slots=True)
 class DataBroker:
-    """What one broker has of share groups."""
+    """The state of share groups on one broker."""
 
     broker_id: int
     persister: Persister
     draws: random.Random
-    """For which broker it asks."""
+    """Random numbers for the choice of the broker to ask."""
     letters: DeadLetterSender
     sessions: dict[tuple[str, str], ShareSession] = field(default_factory=dict)
     """By group and member."""
     served: dict[tuple[str, TopicPartition], Served] = field(default_factory=dict)
     retry_ms: int | None = None
-    """When the persister is looked at next."""
+    """The next time to check the persister."""
     parked: dict[tuple[str, TopicPartition], dict["DelayedShareFetch", None]] = field(default_factory=dict)
     """The fetches that wait for a share partition, in the order of their arrival (DelayedOperationPurgatory)."""
     on_lost: dict[int, Callable[[], None]] = field(default_factory=dict)
-    """For each request without a response yet: what becomes of it where the broker dies."""
+    """Request without a response yet -> what to do if the broker fails."""
     is_gone: bool = False

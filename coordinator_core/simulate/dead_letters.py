@@ -1,9 +1,9 @@
-"""Dead letter topics: brokers copy there what a share group gave up, since Kafka 4.4 (KIP-1191).
+"""Dead letter topics: since Kafka 4.4 brokers copy there the records that a share group gives up (KIP-1191).
 
-Each broker has one `DeadLetterSender`. It has at most one request on its way to the leader of a dead letter partition;
-what comes meanwhile goes into the next one, in the same batch. A copy that the broker refuses, or has tried too often,
-fails, and its records are archived all the same. Copies have headers alone: payloads do not exist here, as if
-errors.deadletterqueue.copy.record.enable were false.
+Each broker has one `DeadLetterSender`. It has at most one request under way to the leader of a dead letter partition;
+copies requested in the meantime go into the next request, in the same batch. A copy that the broker refuses, or that
+failed too often, fails, and its records are archived all the same. Copies have headers alone: there are no payloads
+here, as if errors.deadletterqueue.copy.record.enable were false.
 
 Source: ShareGroupDLQStateManager of Kafka 4.4.0.
 """
@@ -31,7 +31,7 @@ BACKOFF_MS: Final = 1000
 BACKOFF_MAX_MS: Final = 30_000
 BACKOFF_JITTER: Final = 0.2
 BATCH_RECORDS_MAX: Final = 1000
-"""Of one request: headers of so many records stay below max.message.bytes, whatever the names."""
+"""The limit of one request: the headers of so many records stay below max.message.bytes, whatever the names."""
 NOT_ENABLED: Final = "DLQ is not enabled on configured DLQ topic for share group: {group_id}, topic: {topic}."
 NO_TOPIC: Final = (
     "DLQ topic does not exist and auto create is disabled on cluster for share group: {group_id}, topic: {topic}."
@@ -43,7 +43,7 @@ OnCopied = Callable[[], None]
 
 
 class DeadLetterLogs:
-    """The logs of the dead letter topics, which all brokers share."""
+    """The logs of the dead letter topics, shared by all brokers."""
 
     def __init__(self, topics: Topics, loop: EventLoop, on_append: Callable[[TopicPartition], None]) -> None:
         self._topics = topics
@@ -53,13 +53,13 @@ class DeadLetterLogs:
         """By topic id and partition."""
 
     def logs(self) -> Iterator[tuple[PartitionLog, str]]:
-        """Those of all topics that are for dead letters, each with its topic's id."""
+        """The logs of all dead letter topics, each with its topic's id."""
         for at in self._topics.partitions():
             if self._topics.are_dead_letters_enabled(at.topic):
                 yield self._log(at), self._topics.topic_id(at.topic)
 
     def append(self, at: TopicPartition, headers: list[tuple[tuple[str, bytes], ...]]) -> int:
-        """Add records of these headers, one batch; the offset of the first."""
+        """Append records with these headers in one batch; returns the offset of the first."""
         log, now_ms = self._log(at), self._loop.now_ms
         first_offset = log.end_offset
         records = [Record(first_offset + index, now_ms, None, None, it) for index, it in enumerate(headers)]
@@ -77,7 +77,7 @@ class DeadLetterLogs:
 
 @dataclass(slots=True)
 class _Letter:
-    """A copy that a broker was asked for."""
+    """A copy that a broker has to make."""
 
     topic: str
     group_id: str
@@ -85,12 +85,12 @@ class _Letter:
     copy: DeadLetterCopy
     on_done: OnCopied
     next_offset: int
-    """Of the source: the first that is not copied yet."""
+    """The first offset of the source that is not copied yet."""
     failed_count: int = 0
 
 
 class DeadLetterSender:
-    """What one broker copies. `stop` it where the broker goes: what it had not sent, nobody sends for it."""
+    """Makes the copies of one broker. `stop` it when the broker fails: what it had not sent is not sent."""
 
     def __init__(
         self,
@@ -113,12 +113,12 @@ class DeadLetterSender:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """The broker is gone."""
+        """Stop sending: the broker is down."""
         self._is_stopped = True
 
     def copy(self, topic: str, group_id: str, origin: TopicPartition, copy: DeadLetterCopy, on_done: OnCopied) -> None:
-        """Copy records of a partition to the dead letter topic of a group; `on_done` is called once, whatever came of
-        it, maybe at once."""
+        """Copy records of a partition to the dead letter topic of a group; `on_done` is called once, whatever the
+        result, possibly at once."""
         self._enqueue(_Letter(topic, group_id, origin, copy, on_done, copy.first_offset))
 
     def _enqueue(self, letter: _Letter) -> None:
@@ -149,7 +149,7 @@ class DeadLetterSender:
         self._loop.after(INTERNAL_MS, self._arrive, at, self._cluster.data_leader(at), letters)
 
     def _arrive(self, at: TopicPartition, leader: int | None, letters: list[tuple[_Letter, int]]) -> None:
-        """A request reaches the leader of a dead letter partition, unless that is gone."""
+        """A request reaches the leader of a dead letter partition, unless that broker is down."""
         if leader not in self._cluster.alive:
             self._loop.after(INTERNAL_MS, self._on_response, at, letters, ErrorCode.NETWORK_EXCEPTION)
             return
@@ -186,7 +186,7 @@ class DeadLetterSender:
         self._send(at)
 
     def _try_again(self, letter: _Letter) -> None:
-        """Later and later, up to `ATTEMPTS_MAX` times (ExponentialBackoffManager)."""
+        """Retry with growing backoff, up to `ATTEMPTS_MAX` times (ExponentialBackoffManager)."""
         letter.failed_count += 1
         if letter.failed_count >= ATTEMPTS_MAX:
             self._fail(letter, EXHAUSTED)

@@ -1,25 +1,25 @@
-"""Share fetches on the broker: which partitions one may read, and how long it waits for them (DelayedShareFetch).
+"""Share fetches on the broker: the partitions that a fetch may read, and its time in the purgatory (DelayedShareFetch).
 
 Theory of operation
 -------------------
-A ShareFetch reads share partitions of which it has the **fetch lock**: one fetch at a time reads a share partition, so
-that two members are not given the same records. It takes the lock of each that is active, that no other fetch reads and
-that has room for records in flight (acquirablePartitions). Where the log of one of these has a record, it reads them
-all, acquires what it read, releases the locks, and is answered. Else it gives the locks back and is **parked** in the
-purgatory, and tries again each time when something may have changed:
+A ShareFetch reads share partitions whose **fetch lock** it has: one fetch at a time reads a share partition, so that
+two members do not receive the same records. It takes the lock of each share partition that is active, that no other
+fetch reads and that has room for records in flight (acquirablePartitions). If the log of one of these has a record, the
+fetch reads them all, acquires what it read, releases the locks, and is answered. Otherwise it releases the locks and is
+**parked** in the purgatory, and tries again each time when something may have changed:
 
-* records come to the log of one of its partitions (the high watermark moves, or for read_committed the last stable
-  offset);
+* records are appended to the log of one of its partitions (the high watermark moves, or for read_committed the last
+  stable offset);
 * another fetch releases the fetch lock of one of them;
-* records of one are acknowledged, released or rejected, their lock runs out, or the write of such a change moved the
-  start offset;
+* records of one of them are acknowledged, released or rejected, their lock expires, or the write of such a change
+  moved the start offset;
 * a share partition has read its state and is active.
 
-After `fetch.max.wait.ms` it tries for the last time, and is answered with what there is, be it nothing. It is the
-share partitions of its arrival that it waits for: one that was fenced since gives it nothing.
+After `fetch.max.wait.ms` it tries for the last time, and is answered even if it acquired nothing. It waits for the
+share partitions that it found on its arrival: one that was fenced since gives it nothing.
 
-A parked fetch outlives its member, as in Kafka: where that dies meanwhile, the fetch still acquires records, and nobody
-acknowledges them until their lock runs out.
+A parked fetch outlives its member, as in Kafka: if the member dies in the meantime, the fetch still acquires records,
+and they stay acquired until their lock expires.
 
 Source: DelayedShareFetch, SharePartitionManager.processShareFetch, ShareFetchUtils.processFetchResponse.
 """
@@ -44,7 +44,7 @@ from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.topics import Topics
 
 BATCH_SIZE: Final = 500
-"""max.poll.records of the request is its batch size, too (ShareFetchRequest.batchSize)."""
+"""The batch size of the request is max.poll.records, too (ShareFetchRequest.batchSize)."""
 
 Acquired = dict[TopicPartition, tuple[AcquiredRecords, ...]]
 
@@ -61,7 +61,7 @@ class DelayedShareFetch:
     deadline_ms: int
     on_done: Callable[[Acquired], None]
     wake_ms: int = 0
-    """When it tries again, unless something makes it try before."""
+    """The time of its next try, unless an event triggers one earlier."""
     is_parked: bool = True
 
 
@@ -76,7 +76,9 @@ class ShareFetches:
         keep_up: Callable[[Served], None],
         on_acquired: Callable[[DataBroker, Served, Process, AcquiredRecords], None],
     ) -> None:
-        """`read_ms`: how long a broker reads the log of one partition. `keep_up`: the log may begin later by now."""
+        """`read_ms`: how long a broker reads the log of one partition. `keep_up`: is called because the start offset of
+        the log may have moved.
+        """
         self._loop = loop
         self._topics = topics
         self._read_ms = read_ms
@@ -84,7 +86,7 @@ class ShareFetches:
         self._on_acquired = on_acquired
 
     def fetch(self, broker: DataBroker, fetch: DelayedShareFetch) -> None:
-        """A fetch has arrived: it is answered now, or once there is something for it, or at its deadline."""
+        """A fetch has arrived: answer it now, or once it can acquire records, or at its deadline."""
         if not fetch.share_partitions or not fetch.request.max_records:
             fetch.on_done({})
             return
@@ -93,18 +95,18 @@ class ShareFetches:
         self._try(broker, fetch)
 
     def check(self, broker: DataBroker, group_id: str, at: TopicPartition) -> None:
-        """Something of a share partition has changed: fetches that wait for it try again."""
+        """A share partition has changed: the fetches that wait for it try again."""
         for fetch in tuple(broker.parked.get((group_id, at), ())):
             if fetch.is_parked:
                 self._try(broker, fetch)
 
     def check_partition(self, broker: DataBroker, at: TopicPartition) -> None:
-        """Records came to a partition of a topic."""
+        """Records were appended to a partition of a topic."""
         for group_id in [group_id for group_id, parked in broker.parked if parked == at]:
             self.check(broker, group_id, at)
 
     def check_all(self, broker: DataBroker) -> None:
-        """How the data grows has changed."""
+        """The rate of the data has changed."""
         for group_id, at in tuple(broker.parked):
             self.check(broker, group_id, at)
 
@@ -121,7 +123,7 @@ class ShareFetches:
                 continue
             fetch_offset = next_fetch_offset(partition)
             readable.append((served, fetch_offset))
-            # An offset beyond the end is answered at once, too: the log refuses it.
+            # A fetch from an offset beyond the end is answered at once, too: the log refuses it.
             end_offset = self._topics.readable_end_offset(served.at, now_ms, is_committed=fetch.is_committed)
             has_records = has_records or fetch_offset != end_offset
         if has_records or now_ms >= fetch.deadline_ms:
@@ -130,7 +132,8 @@ class ShareFetches:
             self._wait(broker, fetch, readable)
 
     def _wait(self, broker: DataBroker, fetch: DelayedShareFetch, readable: list[tuple[Served, int]]) -> None:
-        """Until records come to what it could read now, or to the deadline; what else may come calls `check`."""
+        """Wait until records are appended to what it could read now, or until the deadline; other changes call
+        `check`."""
         wake_ms = fetch.deadline_ms
         for served, offset in readable:
             wake_ms = self._topics.growth_ms(
@@ -196,12 +199,12 @@ class ShareFetches:
         for served, _ in fetched:
             served.fetch_lock = None
             if (served.group_id, served.at) in broker.parked:
-                # Later, as Kafka's action queue has it: no fetch is tried from within another.
+                # Scheduled, as with Kafka's action queue: no fetch is tried from within another.
                 self._loop.after(0, self.check, broker, served.group_id, served.at)
 
 
 def rotated(partitions: tuple[TopicPartition, ...], session_epoch: int) -> tuple[TopicPartition, ...]:
-    """The partitions in the order in which a fetch serves them: each is the first in its turn.
+    """The partitions in the order in which a fetch serves them: each is first in turn.
 
     Source: PartitionRotateStrategy.rotateRoundRobin.
     """

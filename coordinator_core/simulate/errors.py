@@ -1,7 +1,7 @@
-"""What is wrong with a scenario."""
+"""The error of a scenario."""
 
 from coordinator_core.errors import CoreError
 
 
 class ScenarioError(CoreError):
-    """A scenario file which cannot be simulated: names the file, the key, and what to do."""
+    """A scenario file that cannot be simulated: the text names the file, the key, and what to do."""

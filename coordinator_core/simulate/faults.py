@@ -1,4 +1,4 @@
-"""The scenario's faults, as events of the world: what strikes, when, whom, and for how long."""
+"""The scenario's faults as scheduled events: their kind, time, targets and duration."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -29,11 +29,11 @@ from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Truth
 
 METADATA_AGE_MS: Final = 5000
-"""Clients learn of changed topics at some time within so long: metadata.max.age.ms, shorter than Kafka's default."""
+"""Clients learn of changed topics at a random time within this: metadata.max.age.ms, shorter than Kafka's default."""
 
 
 class Stage(Protocol):
-    """What faults act upon."""
+    """What faults act on."""
 
     scenario: Scenario
     loop: EventLoop
@@ -47,14 +47,14 @@ class Stage(Protocol):
 
 
 class Faults:
-    """Schedules all faults, and lets them strike."""
+    """Schedules all faults and executes them."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._loop = stage.loop
 
     def schedule(self) -> None:
-        """Put all faults onto the clock."""
+        """Schedule all faults."""
         scenario = self._stage.scenario
         for spec in scenario.faults:
             at_ms = scenario.start_ms + spec.at_ms
@@ -72,7 +72,7 @@ class Faults:
         return self._stage.truth.tell("faults", self._loop.now_ms, {"fault": spec.kind, **facts, "until_ms": until_ms})
 
     def _targets(self, spec: FaultSpec) -> Iterator[list[Process]]:
-        """The members which are struck, group by group."""
+        """The members that the fault hits, group by group."""
         for group in self._stage.scenario.groups:
             for group_id in group.group_ids():
                 if spec.group in {group.name, group_id}:
@@ -131,7 +131,7 @@ class Faults:
             self._deploy(spec, members, 0)
 
     def _deploy(self, spec: FaultSpec, members: list[Process], index: int) -> None:
-        """Stop a member, restart it a while after, and then go on with the next one."""
+        """Stop a member, restart it after the fault's duration, and then go on with the next one."""
         if index == len(members):
             return
         process = members[index]
@@ -206,7 +206,7 @@ class Faults:
         self._stage.truth.tell("topics", self._loop.now_ms, facts)
 
     def _refresh_clients(self, topic: str, fault: int) -> None:
-        """Clients that read a topic learn that it changed when they refresh their metadata."""
+        """Clients that read a topic learn of the change when they refresh their metadata."""
         scenario = self._stage.scenario
         for group in scenario.groups:
             names = {group.name, *group.group_ids()}
@@ -272,7 +272,7 @@ class Faults:
         error_of: Callable[[Any], int],
         **facts: Any,
     ) -> None:
-        """The truth has the request once it is answered, with the error."""
+        """Send an admin request; the truth gets it once it is answered, with the error."""
 
         def done(response: Any) -> None:
             code = ErrorCode(error_of(response))
@@ -302,7 +302,7 @@ class Faults:
             self._refresh_racks(fault)
 
     def _refresh_racks(self, fault: int) -> None:
-        """Metadata has no rack of a fenced broker: to a leader that has a rack these are other partitions."""
+        """Metadata has no rack for a fenced broker: to a group leader with a rack the partitions have changed."""
         scenario = self._stage.scenario
         for group in scenario.groups if scenario.cluster.racks else ():
             if group.protocol == "classic" and group.racks:
@@ -332,4 +332,4 @@ STRIKES: Final = {
     "delete_topic": Faults._delete_topic,
     "broker_failover": Faults._broker_failover,
 }
-"""Kind of a fault -> what it does."""
+"""Kind of fault -> its method."""

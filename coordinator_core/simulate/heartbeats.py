@@ -1,13 +1,13 @@
-"""Heartbeats, and how to leave out those which change nothing.
+"""Heartbeats, and how to leave out those that change nothing.
 
-A member whose last heartbeat was answered without error, in a group which is quiet, is *parked*: its heartbeats are
+A member whose last heartbeat was answered without error, in a group that is quiet, is *parked*: its heartbeats are
 known to arrive at `first_ms + k * interval_ms + latency_ms`, and each would only restart its session. So its session
-timer is taken out of the coordinator (parked), and no heartbeat is sent. Before anything can look at the group, and
-when the member itself is about to change, it is unparked: the timer goes back with the deadline which the last
-heartbeat gave it, heartbeats under way arrive, and later ones are sent.
+timer is taken out of the coordinator (parked), and no heartbeat is sent. Before any request reads or changes the group,
+and before the member itself changes, it is unparked: the timer is restored with the deadline that the last heartbeat
+gave it, heartbeats under way arrive, and later ones are sent.
 
-Heartbeats which arrive at one time do so in the order of the clients, and after all else of that time: else a run
-which leaves them out could not know the order of a run which does not.
+Heartbeats that arrive at the same time do so in the order of the clients, and after all other actions of that time:
+otherwise a run that leaves them out could not know the order in a run that does not.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,14 +19,14 @@ from coordinator_core.simulate.clock import EventLoop
 
 
 class HeartbeatSender(Protocol):
-    """A process whose client sends heartbeats. `rank` is its own number, from 1."""
+    """A process whose client sends heartbeats. `rank` is the unique number of the process, from 1."""
 
     rank: int
     latency_ms: int
     group_id: str
 
     def heartbeat(self) -> Any:
-        """The request as it would be sent now."""
+        """The request that it would send now."""
         ...
 
     def session_key(self) -> str:
@@ -34,41 +34,41 @@ class HeartbeatSender(Protocol):
         ...
 
     def heartbeat_arrives(self, request: Any) -> None:
-        """One which was sent a latency ago reaches its broker now."""
+        """A heartbeat sent a latency ago reaches its broker now."""
         ...
 
 
 class Sessions(Protocol):
-    """The coordinators, as far as sessions go."""
+    """The coordinators, reduced to sessions."""
 
     def is_quiet(self, group_id: str) -> bool:
         """Whether heartbeats of the group's members change nothing."""
         ...
 
     def park_session(self, group_id: str, key: str) -> Timer | None:
-        """Take the session timer of a member out; None where there is none."""
+        """Take out the session timer of a member; None if there is none."""
         ...
 
     def restore_session(self, group_id: str, timer: Timer, deadline_ms: int) -> None:
-        """Set it again."""
+        """Set the timer again."""
         ...
 
 
 @dataclass(slots=True)
 class Heartbeat:
-    """Heartbeats of one process. `next_ms`: when the next one is to be sent."""
+    """The heartbeats of one process. `next_ms`: when the next one is due to be sent."""
 
     process: HeartbeatSender
     interval_ms: int
     next_ms: int
     token: int = 0
-    """Goes up when the sending which is scheduled becomes void."""
+    """Incremented when the scheduled sending becomes void."""
     parked: Timer | None = None
     """The session timer, while the member is parked."""
     signed_ms: int = 0
-    """When the sign of life arrived that set the parked timer."""
+    """The arrival time of the request that set the parked timer."""
     request: Any = None
-    """The heartbeat which it would send while it is parked."""
+    """The heartbeat that it would send while it is parked."""
 
 
 class Heartbeats:
@@ -86,7 +86,7 @@ class Heartbeats:
         self.skipped_count = 0
 
     def start(self, process: HeartbeatSender, interval_ms: int, first_ms: int | None = None) -> None:
-        """A heartbeat every so often from now on, the first at `first_ms`; interval 0: none."""
+        """Send a heartbeat every `interval_ms` from now on, the first at `first_ms`; interval 0: none."""
         self.stop(process)
         if interval_ms:
             first_ms = self._loop.now_ms + interval_ms if first_ms is None else first_ms
@@ -95,7 +95,7 @@ class Heartbeats:
             self._schedule(beat)
 
     def stop(self, process: HeartbeatSender) -> int:
-        """No heartbeat any more; the interval so far, 0 where there was none."""
+        """Send no more heartbeats; returns the interval so far, 0 if there was none."""
         self.wake_one(process)
         beat = self._heartbeats.pop(process.rank, None)
         if beat is None:
@@ -104,7 +104,7 @@ class Heartbeats:
         return beat.interval_ms
 
     def answered(self, process: HeartbeatSender) -> None:
-        """The answer to a heartbeat said that all is well: the process may be parked."""
+        """The answer to a heartbeat had no error: the process may be parked."""
         beat = self._heartbeats.get(process.rank)
         if beat is None or not self._skips or beat.parked is not None:
             return
@@ -125,7 +125,7 @@ class Heartbeats:
         return beat is not None and beat.parked is not None
 
     def signed(self, process: HeartbeatSender) -> None:
-        """A sleeper's commit has set its session timer: that is the one to keep now."""
+        """The commit of a parked process has set its session timer: park that timer now."""
         beat = self._heartbeats.get(process.rank)
         if beat is None or beat.parked is None:
             return
@@ -135,7 +135,7 @@ class Heartbeats:
             beat.parked = timer
 
     def wake(self, group_id: str) -> None:
-        """Something is about to look at the group: its sleepers send heartbeats again."""
+        """A request is about to use the group: its parked members send heartbeats again."""
         sleepers = self._parked.pop(group_id, None)
         if sleepers is not None:
             for beat in sorted(sleepers.values(), key=lambda beat: (self._last_sign_ms(beat), beat.process.rank)):
@@ -153,16 +153,16 @@ class Heartbeats:
         self._rouse(beat)
 
     def wake_where(self, is_wanted: Callable[[str], bool]) -> None:
-        """Wake the groups which are wanted, in the order of their ids."""
+        """Wake the wanted groups, in the order of their ids."""
         for group_id in self.sleeping_groups(is_wanted):
             self.wake(group_id)
 
     def sleeping_groups(self, is_wanted: Callable[[str], bool]) -> Iterable[str]:
-        """Groups with sleepers, by id."""
+        """The wanted groups that have parked members, by id."""
         return sorted(group_id for group_id in self._parked if is_wanted(group_id))
 
     def _last_sign_ms(self, beat: Heartbeat) -> int:
-        """When the last heartbeat arrived which did so before now; the commit after it, if there was one."""
+        """The arrival time of the last heartbeat before now, or of a commit after it."""
         first_arrival_ms = beat.next_ms + beat.process.latency_ms
         if first_arrival_ms >= self._loop.now_ms:
             return beat.signed_ms
@@ -170,7 +170,7 @@ class Heartbeats:
         return max(beat.signed_ms, first_arrival_ms + elapsed_ms // beat.interval_ms * beat.interval_ms)
 
     def _rouse(self, beat: Heartbeat) -> None:
-        """Give the member its session timer back, and its heartbeats which are under way or to come."""
+        """Restore the member's session timer, and its heartbeats that are under way or due later."""
         process, now_ms = beat.process, self._loop.now_ms
         parked, beat.parked = beat.parked, None
         assert parked is not None

@@ -1,8 +1,8 @@
-"""One internal topic of the cluster: its logs, who leads them, and the coordinators which the brokers run over them.
+"""One internal topic of the cluster: its logs, their leaders, and the coordinators that the brokers run on them.
 
-What arrives at a broker within one millisecond may share a batch. Followers fetch `REPLICATION_MS` after an append;
-then answers to what was written become available. A new leader loads its coordinator from its copy of the log: what no
-follower had is lost.
+Requests that arrive at a broker within one millisecond may share a batch. Followers fetch `REPLICATION_MS` after an
+append; then the answers for what was written become available. A new leader loads its coordinator from its copy of the
+log: records that no follower had are lost.
 """
 
 from collections.abc import Callable
@@ -15,17 +15,17 @@ from coordinator_core.runtime.runtime import CoordinatorRuntime
 from coordinator_core.simulate.clock import EventLoop
 
 REPLICATION_MS: Final = 1
-"""From an append to the fetches which commit it."""
+"""The time from an append to the fetches that commit it."""
 LOADING_MS: Final = 200
-"""How long a new leader loads a coordinator."""
+"""The time that a new leader takes to load a coordinator."""
 REPLICATION_FACTOR: Final = 3
 
 
 class Listener(Protocol):
-    """Callbacks for what the brokers do."""
+    """Callbacks for the events of the brokers."""
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether a broker is there."""
+        """Whether a broker is up."""
         ...
 
     def answered(self, broker_id: int, answer: Answer) -> None:
@@ -37,16 +37,16 @@ class Listener(Protocol):
         ...
 
     def elected(self, log: PartitionLog) -> None:
-        """Another broker leads, or none does."""
+        """Another broker leads the log, or none does."""
         ...
 
     def truncated(self, log: PartitionLog) -> None:
-        """Another leader may have less than the one before."""
+        """The new leader may have fewer records than the former one."""
         ...
 
 
 class InternalTopic:
-    """The topic. Brokers are named by their ids, 1 and up."""
+    """The topic. Broker ids begin with 1."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class InternalTopic:
             log.on_append = partial(self._replicate_soon, log.partition)
 
     def start(self) -> None:
-        """The topic is made: the brokers load their coordinators, at once."""
+        """Create the topic: the brokers load their coordinators at once."""
         if self.exists:
             return
         self.exists = True
@@ -89,33 +89,33 @@ class InternalTopic:
                 self.elect_after(broker_id)
 
     def leader(self, partition: int) -> int | None:
-        """Who leads and is there, or None."""
+        """The leader, if it is up, or None."""
         if not self.exists:
             return None
         leader = self.logs[partition].leader
         return leader if leader is not None and self._listener.is_alive(leader) else None
 
     def leader_runtime(self, partition: int) -> CoordinatorRuntime | None:
-        """The coordinators of the broker which leads, be it there or not."""
+        """The coordinators of the leader, whether that is up or not."""
         leader = self.logs[partition].leader
         return None if leader is None else self.runtimes[leader]
 
     # --- running ---
 
     def submit(self, broker_id: int, partition: int, request: Request | EndTransaction) -> None:
-        """A request reaches a broker, which is there."""
+        """A request reaches a broker that is up."""
         self.runtimes[broker_id].submit(partition, request)
         self.run_soon(broker_id)
 
     def touch(self, partition: int) -> None:
-        """A timer of the coordinator was set from outside."""
+        """Something outside the coordinator has set one of its timers."""
         leader = self.logs[partition].leader
         if leader is not None:
             self.runtimes[leader].touch(partition)
             self.run_soon(leader)
 
     def run_soon(self, broker_id: int) -> None:
-        """Let a broker run what it has to do, after all else of now that is scheduled already."""
+        """Let a broker run its pending work, after all actions that are already scheduled for now."""
         if broker_id not in self._due:
             self._due.add(broker_id)
             self._loop.at(self._loop.now_ms, self._run_due, broker_id)
@@ -145,7 +145,7 @@ class InternalTopic:
     # --- replication ---
 
     def _replicate_soon(self, partition: int) -> None:
-        """Every append is followed by fetches, whoever appended, and whatever else is queued or under way."""
+        """Schedule the fetches that follow every append, whatever else is queued or under way."""
         if partition not in self._replicating:
             self._replicating.add(partition)
             self._loop.after(REPLICATION_MS, self._replicate, partition)
@@ -157,7 +157,7 @@ class InternalTopic:
             self.note_commits(self.logs[partition])
 
     def fetch_all(self, log: PartitionLog) -> None:
-        """Two fetches of each follower: one copies, and the next one tells the leader so."""
+        """Let each follower fetch twice: the first fetch copies, the second one reports this to the leader."""
         followers = [
             broker_id for broker_id in log.replicas if broker_id != log.leader and self._listener.is_alive(broker_id)
         ]
@@ -165,23 +165,24 @@ class InternalTopic:
             log.fetch(broker_id)
 
     def note_commits(self, log: PartitionLog) -> None:
-        """The high watermark may have moved: what waited for it becomes true, and is answered."""
+        """The high watermark may have moved: report the committed records, and answer the requests that waited for
+        it."""
         if log.leader is None:
             return
         self._listener.committed(log)
         if self.runtimes[log.leader].has_work:
             self._run(log.leader)
 
-    # --- brokers that go and come ---
+    # --- brokers that fail and return ---
 
     def led_by(self, broker_id: int) -> frozenset[int]:
-        """Partitions which a broker leads."""
+        """The partitions that a broker leads."""
         if not self.exists:
             return frozenset()
         return frozenset(log.partition for log in self.logs if log.leader == broker_id)
 
     def elect_after(self, broker_id: int) -> None:
-        """The controller takes a dead broker out of sync, and others lead what it led."""
+        """Remove a failed broker from the in-sync replicas, and elect other leaders for its partitions."""
         for log in () if not self.exists else self.logs:
             was_leader = log.leader == broker_id
             log.shrink_isr(broker_id)
@@ -200,17 +201,17 @@ class InternalTopic:
                 self.note_commits(log)
 
     def revive(self, broker_id: int, loading_ms: int = LOADING_MS) -> None:
-        """A broker is back, with its logs and nothing else."""
+        """A broker is up again, with its logs and no other state."""
         self.runtimes[broker_id] = self._make_runtime(broker_id)
         self._deadlines.pop(broker_id, None)
         for log in () if not self.exists else self.logs:
             if log.leader == broker_id:
-                # It came back before anybody noticed: it leads on, from what its log has.
+                # It returned before the controller noticed: it keeps the leadership, from what its log has.
                 log.elect(broker_id)
                 self._load(log, loading_ms)
                 self._replicate_soon(log.partition)
             elif log.leader is None and broker_id in log.isr:
-                # Nobody who is in sync was there: the first who comes back leads.
+                # No in-sync replica was up: the first that returns leads.
                 log.elect(broker_id)
                 self._listener.elected(log)
                 self._listener.truncated(log)
@@ -221,14 +222,15 @@ class InternalTopic:
                 self.note_commits(log)
 
     def lead_offline(self) -> None:
-        """Let the last who was in sync lead each partition without a leader, as if it came back now."""
+        """Let the last in-sync replica lead each partition without a leader, as if it returned now."""
         for broker_id in sorted({log.isr[0] for log in self.logs if self.exists and log.leader is None}):
             self.revive(broker_id, loading_ms=0)
             for answer in self.runtimes[broker_id].run(self._loop.now_ms):
                 self._listener.answered(broker_id, answer)
 
     def preferred_of(self, broker_id: int) -> list[PartitionLog]:
-        """Logs which the broker led at first, is in sync with, and does not lead now."""
+        """The logs whose preferred leader the broker is, and with which it is in sync, but which it does not lead
+        now."""
         return [
             log
             for log in (() if not self.exists else self.logs)
@@ -236,7 +238,7 @@ class InternalTopic:
         ]
 
     def lead_again(self, log: PartitionLog, broker_id: int) -> None:
-        """The leader hands a log over to another one: nothing is lost, and pending requests are answered."""
+        """The leader hands a log over to another broker: nothing is lost, and pending requests are answered."""
         former = log.leader
         assert former is not None
         now_ms = self._loop.now_ms
@@ -259,6 +261,6 @@ class InternalTopic:
 
 
 def _replicas(partition: int, broker_count: int) -> tuple[int, ...]:
-    """Brokers of a partition, the one which leads first: round robin."""
+    """The brokers of a partition, the preferred leader first: round robin."""
     count = min(REPLICATION_FACTOR, broker_count)
     return tuple((partition + index) % broker_count + 1 for index in range(count))

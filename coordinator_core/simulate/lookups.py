@@ -1,7 +1,7 @@
-"""How a process finds the coordinators of its keys: FindCoordinator, asked of the least loaded broker, with back-off.
+"""Finds the coordinators of a process's keys: FindCoordinator, sent to the least loaded broker, with backoff.
 
-The states and the rules are those of `coordinator_core.find_coordinator.client`; here they meet the virtual clock. A
-request whose coordinator is not known waits until it is; requests for one key share one look-up.
+The states and the rules are those of `coordinator_core.find_coordinator.client`; this module connects them to the
+virtual clock. A request whose coordinator is not known waits until it is; requests for one key share one lookup.
 """
 
 import random
@@ -29,31 +29,31 @@ from coordinator_core.simulate.clients.machine import Service
 from coordinator_core.simulate.clock import EventLoop
 
 KEY_TYPES: Final = {Service.GROUP: CoordinatorType.GROUP, Service.TRANSACTION: CoordinatorType.TRANSACTION}
-"""Who coordinates a service's keys; leaders of data are in the metadata."""
+"""The type of coordinator of a service's keys; leaders of data are in the metadata."""
 RECONNECT_BACKOFF_MS: Final = 50
-"""`reconnect.backoff.ms`: a broker that did not answer is left alone for so long."""
+"""`reconnect.backoff.ms`: a broker that did not answer is not asked again for so long."""
 
 Key = tuple[Service, str]
 Found = Callable[[int], None]
 """Called with the broker that coordinates the key."""
 Failed = Callable[[ErrorCode], None]
-"""Called with an error after which asking again is no use."""
+"""Called with an error after which a retry is useless."""
 
 
 class Brokers(Protocol):
-    """The cluster, as clients look coordinators up in it."""
+    """The cluster, as the lookup of coordinators sees it."""
 
     def nodes(self) -> Sequence[int]:
-        """The brokers, as new metadata have them."""
+        """The brokers in the current metadata."""
         ...
 
     def find_coordinators(self, broker_id: int, request: FindCoordinatorRequest) -> Sequence[Coordinator] | None:
-        """What a broker answers; None where it is gone."""
+        """A broker's answer; None if the broker is down."""
         ...
 
 
 class Lookups:
-    """The coordinators that one process knows or looks for."""
+    """The coordinators that one process knows or is looking up."""
 
     def __init__(self, latency_ms: int, loop: EventLoop, brokers: Brokers, draws: random.Random) -> None:
         self._latency_ms = latency_ms
@@ -70,19 +70,19 @@ class Lookups:
         """Broker -> when it was found gone."""
 
     def clear(self) -> None:
-        """The client is gone, and with it all that it knew."""
+        """Forget everything: the client is gone."""
         self._life += 1
         self._nodes = ()
         for known in (self._lookups, self._waiting, self._in_flight, self._unanswered_ms):
             known.clear()
 
     def known(self, service: Service, key: str) -> int | None:
-        """The broker that the client takes for the coordinator."""
+        """The broker that the client believes to be the coordinator."""
         lookup = self._lookups.get((service, key))
         return None if lookup is None or lookup.coordinator is None else lookup.coordinator.node_id
 
     def find(self, service: Service, key: str, on_found: Found, on_failed: Failed) -> None:
-        """Call `on_found` once the coordinator is known: now, if it is."""
+        """Call `on_found` once the coordinator is known: at once, if it is known already."""
         broker_id = self.known(service, key)
         if broker_id is not None:
             on_found(broker_id)
@@ -91,7 +91,7 @@ class Lookups:
         self._poll((service, key), self._life)
 
     def lost(self, service: Service, key: str) -> None:
-        """The coordinator said that it is none, or did not answer."""
+        """The coordinator said that it is not the coordinator, or did not answer."""
         lookup = self._lookups.get((service, key))
         if lookup is not None:
             self._lookups[service, key] = step(lookup, Lost(self._loop.now_ms)).lookup
@@ -133,7 +133,7 @@ class Lookups:
                 on_failed(lookup.error_code)
 
     def _reach(self, key: Key, asked: AskBroker, life: int) -> None:
-        """The request is at the broker."""
+        """The request reaches the broker."""
         answers = self._brokers.find_coordinators(asked.node_id, asked.request)
         self._loop.after(self._latency_ms, self._answered, key, asked.node_id, answers, life)
 

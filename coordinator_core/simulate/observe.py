@@ -1,4 +1,4 @@
-"""Group coordinators under observation: callbacks for every operation before it runs, and every record once written."""
+"""Group coordinators with an observer: callbacks before every operation, and for every record once written."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -16,31 +16,31 @@ from coordinator_core.runtime.messages import Request
 
 
 class Observer(Protocol):
-    """Who looks on. `machine` says which partition it is, and holds the coordinator."""
+    """The callbacks. `machine` gives the partition and the coordinator."""
 
     def before(self, machine: "ObservedMachine", request: Request, now_ms: int) -> None:
-        """A request is about to be served."""
+        """The coordinator is about to handle a request."""
         ...
 
     def served(self, machine: "ObservedMachine", request: Request, outcome: Outcome, now_ms: int) -> None:
-        """It was served."""
+        """The coordinator has handled the request."""
         ...
 
     def fired(self, machine: "ObservedMachine", outcome: Outcome, now_ms: int) -> None:
-        """A timer ran, or tasks did, or an operation went on after its records were committed."""
+        """A timer or tasks ran, or an operation continued after its records were committed."""
         ...
 
     def marked(self, machine: "ObservedMachine", producer: Producer, *, is_commit: bool, offset: int) -> None:
-        """A transaction marker was written."""
+        """The coordinator wrote a transaction marker."""
         ...
 
     def reverted(self, machine: "ObservedMachine", from_offset: int) -> None:
-        """The log refused what had these offsets."""
+        """The log refused the records from this offset on."""
         ...
 
 
 class ObservedMachine(GroupMachine):
-    """A group coordinator whose observer sees all it does."""
+    """A group coordinator that reports everything to its observer."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class ObservedMachine(GroupMachine):
 
     @property
     def partition(self) -> int:
-        """The log partition which it coordinates."""
+        """The log partition of the coordinator."""
         if self._partition < 0:
             self._partition = self._locate(self)
         return self._partition
 
     def handle(self, request: Request, now_ms: int) -> Outcome:
-        """Serve a request."""
+        """Handle a request."""
         self.observer.before(self, request, now_ms)
         outcome = super().handle(request, now_ms)
         self.observer.served(self, request, outcome, now_ms)
@@ -82,7 +82,7 @@ class ObservedMachine(GroupMachine):
         return outcome
 
     def resume(self, parked: Parked, error: Refused | None, now_ms: int) -> Outcome:
-        """Go on with an operation whose records are committed."""
+        """Continue an operation whose records are committed."""
         outcome = super().resume(parked, error, now_ms)
         self.observer.fired(self, outcome, now_ms)
         return outcome
@@ -93,7 +93,7 @@ class ObservedMachine(GroupMachine):
         self.observer.marked(self, producer, is_commit=is_commit, offset=offset)
 
     def revert(self, state: CoordinatorShard) -> None:
-        """The log refused a batch, which the batcher still would have begun at its next offset."""
+        """The log refused a batch, which would have begun at the batcher's next offset."""
         super().revert(state)
         self.observer.reverted(self, self.batcher.next_offset)
 
@@ -121,5 +121,5 @@ class ObservedMachines(GroupMachines):
 
 
 def group_id_of(message: Any) -> str | None:
-    """The group which a request is about; None where it is about several or none."""
+    """The group of a request; None if it is about several groups or none."""
     return getattr(message, "group_id", None)

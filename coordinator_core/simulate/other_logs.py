@@ -1,8 +1,8 @@
-"""The two other internal logs of a cluster: `__cluster_metadata` and `__transaction_state`.
+"""The other two internal logs of a cluster: `__cluster_metadata` and `__transaction_state`.
 
-The controller's log has what topics are called, how many partitions they have, and how topics and groups are
-configured: who replays the coordinators' logs judges by it. What a scenario says of all brokers (`[cluster]`) is a
-config of each group here: brokers have theirs in files, which are in no log.
+The controller's log has the names of topics, their partition counts, and the configs of topics and groups: a replay of
+the coordinators' logs uses these. A setting that the scenario gives for all brokers (`[cluster]`) is written as a
+config of each group: real brokers have theirs in files, which no log contains.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,9 +24,9 @@ METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 """Uuid.METADATA_TOPIC_ID: the same in every cluster."""
 CONTROLLER_ID: Final = 1
 STREAMS_RELEASE: Final = KafkaVersion(4, 2)
-"""From here on new clusters have the streams protocol (StreamsVersion.LATEST_PRODUCTION)."""
+"""The first release whose new clusters have the streams protocol (StreamsVersion.LATEST_PRODUCTION)."""
 AGE_MS: Final = 60_000
-"""The cluster was set up so long before the scenario starts."""
+"""How long before the start of the scenario the cluster was set up."""
 BATCH_RECORDS_MAX: Final = 500
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 """transaction.timeout.ms of the producers."""
@@ -42,7 +42,7 @@ class MetadataLog:
         self._topic_ids: dict[str, str] = {}
 
     def set_up(self, groups: Sequence[GroupSpec]) -> None:
-        """What the cluster was configured to before anybody came: features, and the configs of groups."""
+        """Write the configuration of the cluster before its first client: features, and the configs of groups."""
         at_ms = self._loop.now_ms - AGE_MS
         levels = {
             METADATA_VERSION: production_level(self._spec.kafka_version),
@@ -80,7 +80,7 @@ class MetadataLog:
         *,
         at_ms: int | None = None,
     ) -> None:
-        """A topic; without a time, one that was there before the scenario starts."""
+        """Write a new topic; without a time, one created before the scenario starts."""
         at_ms = self._loop.now_ms - AGE_MS if at_ms is None else at_ms
         self._topic_ids[name] = topic_id
         records = [_record(metadata.TOPIC_RECORD, name=name, topic_id=topic_id)]
@@ -89,15 +89,15 @@ class MetadataLog:
         self._append(records, at_ms)
 
     def set_group_config(self, group_id: str, name: str, value: str) -> None:
-        """A group is configured otherwise from now on."""
+        """Write a new value of a group's config."""
         self._append([_config(metadata.ConfigResourceType.GROUP, group_id, name, value)], self._loop.now_ms)
 
     def add_partitions(self, name: str, topic_id: str, numbers: range) -> None:
-        """A topic gets more partitions now."""
+        """Write the new partitions of a topic."""
         self._append(self._partitions(name, topic_id, numbers), self._loop.now_ms)
 
     def elect(self, name: str, number: int, leader: int | None) -> None:
-        """Another broker leads a partition now, or none does."""
+        """Write the new leader of a partition; None if no broker leads it."""
         change = _record(
             metadata.PARTITION_CHANGE_RECORD,
             partition_id=number,
@@ -107,7 +107,7 @@ class MetadataLog:
         self._append([change], self._loop.now_ms)
 
     def remove_topic(self, topic_id: str) -> None:
-        """A topic is deleted now."""
+        """Write the deletion of a topic."""
         self._append([_record(metadata.REMOVE_TOPIC_RECORD, topic_id=topic_id)], self._loop.now_ms)
 
     def _partitions(self, name: str, topic_id: str, numbers: range) -> list[bytes]:
@@ -163,7 +163,7 @@ class MetadataLog:
 
 
 class TransactionLogs:
-    """`__transaction_state`: what the transaction coordinators write of each transactional id."""
+    """`__transaction_state`: the state of each transactional id, as the transaction coordinators write it."""
 
     def __init__(self, spec: ClusterSpec, loop: EventLoop) -> None:
         numbers = range(spec.transaction_state_partitions)
@@ -180,7 +180,7 @@ class TransactionLogs:
         partitions: Sequence[tuple[str, int]] = (),
         started_ms: int = -1,
     ) -> None:
-        """The state of a transactional id from now on."""
+        """Write the new state of a transactional id."""
         now_ms = self._loop.now_ms
         key = codec.make(transactions.TRANSACTION_LOG_KEY, transactional_id=transactional_id)
         of_topics = [
@@ -209,7 +209,7 @@ class TransactionLogs:
 
 
 def topic_configs(spec: TopicSpec) -> Iterator[tuple[str, str]]:
-    """The configs with which a topic of the scenario is made."""
+    """The configs with which a topic of the scenario is created."""
     if spec.retention_ms is not None:
         yield "retention.ms", str(spec.retention_ms)
     if spec.dead_letters:

@@ -1,4 +1,6 @@
-"""A process: one client, restarted after a crash or a deploy, with its timers, its requests and its network."""
+"""A process: one client, restarted after a crash or a deploy, with its timers, its requests and its network
+connections.
+"""
 
 import random
 from collections.abc import Callable
@@ -31,14 +33,14 @@ from coordinator_core.simulate.truth import Truth
 
 HEARTBEAT = "heartbeat"
 LOST_BROKER = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT})
-"""Errors after which a client looks for its coordinator again."""
+"""Errors after which a client looks up its coordinator again."""
 
 
 class Network(Brokers, Protocol):
-    """Where requests go. Answers come back by `Process.answered`."""
+    """Takes the requests. Answers are passed to `Process.answered`."""
 
     def deliver(self, process: "Process", broker_id: int, send: Send) -> None:
-        """The request reaches a broker now."""
+        """The request reaches a broker."""
         ...
 
     def disconnected(self, process: "Process", member_id: str) -> None:
@@ -47,7 +49,7 @@ class Network(Brokers, Protocol):
 
 
 class Process:
-    """A place where one client runs after another, all of the same name."""
+    """Runs one client after another, all with the same client id."""
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class Process:
         return self.client is not None
 
     def start(self) -> None:
-        """Start a client, unless one runs."""
+        """Start a client, unless one is running."""
         if self.client is None:
             self.incarnation += 1
             self.client = self._make(self._draws(self.incarnation))
@@ -126,7 +128,7 @@ class Process:
             self._hand(Stop())
 
     def crash(self) -> None:
-        """The client dies without a word. What it had sent is under way still."""
+        """Kill the client without a close. The requests that it had sent are still under way."""
         if self.client is not None:
             self._truth.gave(
                 self.group_id, self.client_id, self.client.positions(self._loop.now_ms), "CRASHED", self._loop.now_ms
@@ -135,13 +137,13 @@ class Process:
             self._gone()
 
     def pause(self) -> None:
-        """Stop the process, with all its threads, for a while."""
+        """Pause the process, with all its threads."""
         if self.client is not None and not self._is_paused:
             self._is_paused = True
             self._paused_interval_ms = self._heartbeats.stop(self)
 
     def resume(self) -> None:
-        """It goes on: it sees now what came meanwhile."""
+        """Continue the process: it now handles the events of the pause."""
         if not self._is_paused:
             return
         self._is_paused = False
@@ -150,13 +152,13 @@ class Process:
         buffered, self._buffered = self._buffered, []
         for event in buffered:
             self._hand(event)
-        # clients look at what came before they look at what is overdue (NetworkClient.poll)
+        # clients handle received responses before overdue timers (NetworkClient.poll)
         overdue, self._overdue = self._overdue, []
         for send in overdue:
             self._give_up(send, self.incarnation)
 
     def tell(self, event: Event) -> None:
-        """Something which the scenario makes happen to the client."""
+        """Pass an event of the scenario to the client."""
         self._hand(event)
 
     def _end(self) -> None:
@@ -207,7 +209,7 @@ class Process:
                 self._loop.after(send.timeout_ms, self._give_up, send, incarnation)
 
     def _give_up(self, send: Send, incarnation: int) -> None:
-        """The time of a request is over: the client closes the connection, and takes no answer any more."""
+        """The request timed out: the client closes the connection, and accepts no answer any more."""
         if incarnation != self.incarnation or id(send) not in self._unanswered:
             return
         if self._is_paused:
@@ -218,7 +220,7 @@ class Process:
         self.answered(incarnation, send, None, ErrorCode.REQUEST_TIMED_OUT)
 
     def heartbeat(self) -> Send:
-        """The heartbeat as it would be sent now."""
+        """The heartbeat that the client would send now."""
         assert self.client is not None
         return self.client.heartbeat()
 
@@ -228,7 +230,7 @@ class Process:
         return self.client.session_key()
 
     def heartbeat_arrives(self, send: Send) -> None:
-        """A heartbeat reaches the broker which the client takes for its coordinator."""
+        """A heartbeat reaches the broker that the client believes to be its coordinator."""
         known = self._lookups.known(send.service, send.key)
         if known is None:
             self._late = send
@@ -237,7 +239,7 @@ class Process:
             self._network.deliver(self, known, send)
 
     def answered(self, incarnation: int, send: Send, response: Any, error: ErrorCode | None) -> None:
-        """An answer reaches the client, if it is still the one which asked."""
+        """Pass an answer to the client, if this is still the one that sent the request."""
         if incarnation != self.incarnation or self.client is None:
             return
         if send.timeout_ms is not None and self._unanswered.pop(id(send), None) is None:
@@ -300,4 +302,4 @@ PERFORM: dict[type[Action], Callable[[Process, Any], None]] = {
     Tell: Process._tell_truth,
     Closed: Process._closed,
 }
-"""What the process does for each action of its client."""
+"""Action of the client -> the method that performs it."""

@@ -1,4 +1,4 @@
-"""Randomness of a simulation: one stream an actor, so that actors do not disturb one another."""
+"""Randomness of a simulation: one stream per actor, so that actors do not affect one another."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ def stream(seed: int, *names: object) -> random.Random:
 
 
 def java_uuid(draws: random.Random) -> str:
-    """A random UUID as java.util.UUID prints it: what member ids of classic groups end in."""
+    """A random UUID as java.util.UUID prints it: member ids of classic groups end in one."""
     return str(uuid.UUID(int=draws.getrandbits(128), version=4))
 
 

@@ -1,8 +1,8 @@
-"""Scenario files: what is simulated, as dataclasses, read from TOML and checked before anything runs.
+"""Scenario files: the content of a simulation as dataclasses, read from TOML and checked before a run.
 
 A file has `name`, `start` (a time with an offset), `duration`, and the tables `[cluster]`, `[[topic]]`, `[[group]]` and
-`[[fault]]`: each key is a field of the dataclass here, and the docstring there is its reference. Durations are texts as
-"250ms", "45s", "5m", "2h" or "1d", and fields of durations end in `_ms` here but not in the file.
+`[[fault]]`: each key is a field of the dataclass here, and the docstring there is its reference. Durations are strings
+such as "250ms", "45s", "5m", "2h" or "1d"; the names of their fields end in `_ms` here but not in the file.
 """
 
 import re
@@ -18,9 +18,9 @@ UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)", re.ASCII)
 
 LOCK_DURATION_MS: Final = (1000, 3_600_000)
-"""group.share.min.record.lock.duration.ms may be 1 s, and group.share.max.record.lock.duration.ms an hour."""
+"""group.share.min.record.lock.duration.ms may be 1 s, and group.share.max.record.lock.duration.ms 1 h."""
 RECORD_LOCKS: Final = (100, 10_000)
-"""share.partition.max.record.locks: from group.share.min.partition.max.record.locks on, up to the most that brokers may
+"""share.partition.max.record.locks: the least is group.share.min.partition.max.record.locks, the most what brokers may
 allow."""
 BY_DURATION: Final = re.compile(
     r"by_duration:P(?:([0-9]{1,6})D)?(?:T(?:([0-9]{1,6})H)?(?:([0-9]{1,6})M)?(?:([0-9]{1,6})(?:\.([0-9]{1,3}))?S)?)?",
@@ -29,7 +29,7 @@ BY_DURATION: Final = re.compile(
 CLIENT_TAGS_MAX: Final = 5
 TAG_KEY_MAX: Final = 20
 TAG_VALUE_MAX: Final = 30
-"""What Kafka Streams takes of client tags (StreamsConfig.MAX_RACK_AWARE_ASSIGNMENT_TAG_...)."""
+"""The limits of Kafka Streams for client tags (StreamsConfig.MAX_RACK_AWARE_ASSIGNMENT_TAG_...)."""
 STANDBY_REPLICAS_MAX: Final = 2
 """group.streams.max.standby.replicas."""
 PARTITIONS_MAX: Final = 10_000
@@ -41,25 +41,25 @@ BROKERS_MAX: Final = 64
 CLIENTS_MAX: Final = 500_000
 ALL_PARTITIONS_MAX: Final = 200_000
 STRIKES_MAX: Final = 1_000_000
-"""Far above any sensible scenario: a slip of a key, not the memory, should end a run."""
+"""Far above any sensible scenario: a typing error in a key should end with an error, not fill the memory."""
 DURATION_MS_MAX: Final = 3650 * UNIT_MS["d"]
-"""Ten years: the clock of a longer scenario would reach times that no calendar has."""
+"""Ten years: the clock of a longer scenario would reach dates that no calendar has."""
 CONFIG_MS_MAX: Final = 2**31 - 1
-"""Durations of clients and brokers that Kafka keeps in 32 bits."""
+"""The most of a duration of clients and brokers, which Kafka keeps in 32 bits."""
 LINGER_MS_MAX: Final = 4999
-"""offsets.commit.timeout.ms: a write that waits 5 s is given up, and with a longer linger every write would."""
+"""offsets.commit.timeout.ms: a write times out after 5 s, and with a longer linger every write would."""
 TEXT_BYTES_MAX: Final = 32_000
-"""Lengths of texts in records have 16 bits; names of members and transactional ids are a little longer than their
-group's."""
+"""The length of a string in a record has 16 bits; member names and transactional ids are a little longer than the group
+id."""
 TIME_MS: Final = (0, 253_402_300_799_999)
-"""1970-01-01T00:00:00Z to the end of the year 9999: Kafka has no times below 0, calendars none beyond."""
+"""1970-01-01T00:00:00Z to the end of the year 9999: Kafka has no times below 0, and calendars end there."""
 
 
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 def reset_duration_ms(text: str) -> int | None:
-    """The duration of `by_duration:...`, None for any other text."""
+    """The duration of `by_duration:...`; None for any other text."""
     match = BY_DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         return None
@@ -70,12 +70,12 @@ def reset_duration_ms(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """`[cluster]`: the brokers. The partition counts are those of the internal topics."""
+    """`[cluster]`: the brokers. The partition counts are for the internal topics."""
 
     brokers: int = 3
-    """How many; they lead the log partitions in turns."""
+    """The number of brokers; they lead the log partitions in turns."""
     racks: tuple[str, ...] = ()
-    """broker.rack of each broker, in turns; without it, they have none."""
+    """broker.rack of each broker, in turns; without it, brokers have no rack."""
     consumer_offsets_partitions: int = 5
     """offsets.topic.num.partitions: of `__consumer_offsets`."""
     share_group_state_partitions: int = 5
@@ -83,202 +83,211 @@ class ClusterSpec:
     transaction_state_partitions: int = 5
     """transaction.state.log.num.partitions: of `__transaction_state`."""
     new_cluster: bool = False
-    """Nobody has used the cluster before: each internal topic is made when the first FindCoordinator needs it, which is
-    answered COORDINATOR_NOT_AVAILABLE. Else the topics that the groups need are there."""
+    """No client has used the cluster before: each internal topic is created when the first FindCoordinator needs it,
+    which is answered with COORDINATOR_NOT_AVAILABLE. Otherwise the topics that the groups need exist from the start."""
     latency_ms: tuple[int, int] = (1, 5)
-    """`latency = ["1ms", "5ms"]`: one way between client and broker; each client draws its own from this range."""
+    """`latency = ["1ms", "5ms"]`: the one-way latency between client and broker; each client draws its own from this
+    range.
+    """
     append_linger_ms: int | None = None
-    """group.coordinator.append.linger.ms: how long a coordinator gathers records for one batch; without it, what comes
-    at one time goes together, as with Kafka's default of -1. Below 5 s: then brokers give a write up."""
+    """group.coordinator.append.linger.ms: how long a coordinator collects records for one batch; without it, requests
+    that arrive at one time share a batch, as with Kafka's default of -1. Below 5 s, after which brokers time out a
+    write."""
     segment_bytes: int = 104_857_600
-    """Size at which a log partition begins a new segment."""
+    """The size at which a log partition begins a new segment."""
     compression: str = "none"
     """offsets.topic.compression.codec: none, gzip, snappy, lz4 or zstd."""
     retention_check_interval_ms: int = 300_000
-    """log.retention.check.interval.ms: how often data beyond its retention is deleted."""
+    """log.retention.check.interval.ms: how often brokers delete data beyond its retention."""
     transaction_version: int = 2
-    """2: the producer epoch goes up with every transaction (KIP-890)."""
+    """2: the producer epoch increases with every transaction (KIP-890)."""
     share_record_lock_duration_ms: int = 30_000
     """group.share.record.lock.duration.ms: how long a member may hold a record that it acquired."""
     share_delivery_count_limit: int = 5
-    """group.share.delivery.count.limit: how often a record is delivered before it is given up."""
+    """group.share.delivery.count.limit: how often a record may be delivered; after that it is archived."""
     share_snapshot_update_records_per_snapshot: int = 500
     """share.coordinator.snapshot.update.records.per.snapshot."""
     share_sessions_max: int = 2000
-    """group.share.max.share.sessions: how many share sessions one broker has at most."""
+    """group.share.max.share.sessions: the most share sessions of one broker."""
     share_fetch_read_ms: int = 0
-    """How long a broker reads the log of one partition for a ShareFetch, as from slow disks. Meanwhile that fetch has
-    the fetch lock of the share partition (maybeAcquireFetchLock), and another one waits for it."""
+    """How long a broker reads the log of one partition for a ShareFetch, to model slow disks. During that time the
+    fetch has the fetch lock of the share partition (maybeAcquireFetchLock), and other fetches wait for it."""
     kafka_version: KafkaVersion = DEFAULT_VERSION
-    """`kafka_version = "4.4"`: the release whose rules the coordinators follow."""
+    """`kafka_version = "4.4"`: the release whose behaviour the coordinators have."""
     settings: GroupCoordinatorConfig = field(default_factory=GroupCoordinatorConfig)
-    """`[cluster.settings]`: settings of the group coordinator by Kafka's names, each in quotes."""
+    """`[cluster.settings]`: settings of the group coordinator under Kafka's names, each in quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """`[[topic]]`: a data topic. Producers fill it at a steady rate, in batches, evenly over its partitions."""
+    """`[[topic]]`: a data topic. Producers write to it at a steady rate, in batches, evenly over its partitions."""
 
     name: str
-    """As groups and faults call it."""
+    """Its name in groups and faults."""
     partitions: int = 1
-    """How many it begins with; see also the fault `add_partitions`."""
+    """Its number of partitions at the start; see also the fault `add_partitions`."""
     rate: float = 0.0
-    """Records a second, all partitions together."""
+    """Records per second, all partitions together."""
     batch_records: int = 1
-    """Records of one batch: they come at once."""
+    """Records per batch; a batch is appended at once."""
     transaction_records: int = 0
-    """Producers are transactional: so many records of a partition are a transaction, which a marker of one offset
-    follows; 0: they are not. A multiple of `batch_records`."""
+    """The number of records of one transaction in a partition; a marker of one offset follows them. 0: producers are
+    not transactional. A multiple of `batch_records`."""
     abort_every: int = 0
-    """Every so-many-th of these transactions is aborted; 0: none."""
+    """Every n-th of these transactions is aborted; 0: none."""
     retention_ms: int | None = None
-    """How long data is kept; none: for ever."""
+    """How long data is kept; without it, for ever."""
     poison_every: int = 0
-    """Every so-many-th record of a partition is poison; 0: none. See also the fault `poison`."""
+    """Every n-th record of a partition is poison; 0: none. See also the fault `poison`."""
     dead_letters: bool = False
-    """errors.deadletterqueue.group.enable: share groups may copy there what they give up. Of Kafka 4.4."""
+    """errors.deadletterqueue.group.enable: share groups may copy the records that they give up to this topic. Since
+    Kafka 4.4.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """`[[group]]`: a group and its members, or `count` groups alike, called `name-0`, `name-1` ..."""
+    """`[[group]]`: a group and its members, or `count` identical groups, called `name-0`, `name-1` and so on."""
 
     name: str
-    """Its group id."""
+    """The group id."""
     topics: tuple[str, ...]
-    """What its members subscribe to."""
+    """The topics to which its members subscribe."""
     member_topics: tuple[tuple[str, ...], ...] = ()
-    """`[["orders"], ["orders", "refunds"]]`: what each member subscribes to, in turns, together all of `topics`.
-    Without it, every member subscribes to all of them."""
+    """`[["orders"], ["orders", "refunds"]]`: the topics to which each member subscribes, in turns; together they must
+    be all of `topics`. Without it, every member subscribes to all of them."""
     protocol: str = "classic"
-    """classic, consumer, share, or streams: each member is then a thread of a Kafka Streams application, and its topics
-    are what the topology reads. Internal topics are made when the first member comes."""
+    """classic, consumer, share, or streams: each member of a streams group is a thread of a Kafka Streams application,
+    and its topics are the source topics of the topology. Internal topics are created when the first member joins."""
     count: int = 1
-    """How many groups alike."""
+    """The number of identical groups."""
     members: int = 1
-    """How many members each group has."""
+    """The number of members of each group."""
     assignors: tuple[str, ...] = ()
-    """Classic: range, roundrobin, sticky, cooperative-sticky, the favourite first; by default range and
-    cooperative-sticky, as in Kafka. Consumer: one of the server's; by default whatever the server prefers."""
+    """Classic: range, roundrobin, sticky, cooperative-sticky, the preferred one first; by default range and
+    cooperative-sticky, as in Kafka. Consumer: one of the server-side assignors; by default the broker's first."""
     member_assignors: tuple[tuple[str, ...], ...] = ()
-    """`[["range", "roundrobin"], ["roundrobin"]]`: the assignors of each member, in turns. The group takes one that all
-    support, by vote; a member that supports none of those is refused (INCONSISTENT_GROUP_PROTOCOL), and ends."""
+    """`[["range", "roundrobin"], ["roundrobin"]]`: the assignors of each member, in turns. The group selects one that
+    all support, by vote; a member that supports none of those is refused (INCONSISTENT_GROUP_PROTOCOL), and stops."""
     racks: tuple[str, ...] = ()
     """client.rack of each member, in turns. The client assignors range, sticky and cooperative-sticky prefer replicas
-    on a member's rack where brokers have racks, too; the assignors of brokers ignore it."""
+    on a member's rack if brokers have racks, too; the server-side assignors ignore it."""
     static: bool = False
-    """Members have a group instance id and come back as who they were. In streams groups since Kafka 4.4."""
+    """Members are static: they have a group instance id, and keep their assignment when they restart. In streams groups
+    since Kafka 4.4.
+    """
     stateful: bool = True
     """The application has a state store; its changelog topic is `NAME-counts-changelog`."""
     repartition: bool = False
-    """The application takes another key before it counts: a second subtopology reads `NAME-counts-repartition`."""
+    """The application changes the key before it counts: a second subtopology reads `NAME-counts-repartition`."""
     threads: int = 1
-    """num.stream.threads: so many members are of one process, and have one process id."""
+    """num.stream.threads: so many members belong to one process, and share its process id."""
     client_tags: tuple[tuple[tuple[str, str], ...], ...] = ()
-    """`[{ zone = "a" }, { zone = "b" }]`: client.tag.KEY of each member, in turns. Since Kafka 4.4 brokers ask for
+    """`[{ zone = "a" }, { zone = "b" }]`: client.tag.KEY of each member, in turns. Since Kafka 4.4 brokers require
     those that group.streams.rack.aware.assignment.tags names (MISSING_CLIENT_TAGS)."""
     standby_replicas: int | None = None
-    """streams.num.standby.replicas of this group: copies of each stateful task; without it, the brokers'."""
+    """streams.num.standby.replicas of this group: copies of each stateful task; without it, the brokers' setting."""
     start_after_ms: int = 0
-    """When its first member starts."""
+    """The start of its first member, after the start of the scenario."""
     stagger_ms: int = 1000
-    """Members start one after another, so far apart."""
+    """The time between the starts of two members."""
     session_timeout_ms: int = 45_000
-    """Classic groups; the others go by the broker's."""
+    """session.timeout.ms of members of classic groups; the other groups use the broker's."""
     heartbeat_interval_ms: int = 3000
     """heartbeat.interval.ms."""
     max_poll_interval_ms: int = 300_000
-    """max.poll.interval.ms: a member that does not poll for so long leaves."""
+    """max.poll.interval.ms: a member that does not poll for this long leaves."""
     member_max_poll_interval_ms: tuple[int, ...] = ()
     """`["30s", "5m"]`: max.poll.interval.ms of each member, in turns. In classic groups it is also the rebalance
-    time-out: the group waits for the longest of all, and JoinGroup of a member with a shorter one times out before."""
+    timeout: the group waits for the longest of all, and the JoinGroup of a member with a shorter one times out before
+    that."""
     request_timeout_ms: int = 30_000
-    """request.timeout.ms: a client gives up a SyncGroup after so long without an answer, a JoinGroup after its
-    rebalance time-out and 5 s, if that is longer; and it joins again."""
+    """request.timeout.ms: a client gives up a SyncGroup after this long without an answer, and a JoinGroup after its
+    rebalance timeout and 5 s, if that is longer; then it joins again."""
     commit_interval_ms: int = 5000
-    """auto.commit.interval.ms; for transactional groups the time between two transactions."""
+    """auto.commit.interval.ms; in transactional groups, the time between two transactions."""
     commits: str = "auto"
-    """auto, none, or transactional: offsets are committed within the producer's transactions."""
+    """auto, none, or transactional: the producer commits the offsets in its transactions."""
     abort_every: int = 0
-    """Transactional: every so-many-th transaction is aborted; 0: none."""
+    """Transactional: every n-th transaction is aborted; 0: none."""
     rate: float = 1000.0
-    """Records a second which one member handles."""
+    """Records per second that one member can process."""
     on_poison: str = "skip"
     """Classic and consumer: skip, or stuck (the partition makes no progress any more). Share: reject, release or
-    time_out (the member lets the lock run out)."""
+    time_out (the member lets the lock expire)."""
     acknowledge: str = "implicit"
     """Share: implicit or explicit."""
     max_poll_records: int = 500
-    """max.poll.records: how many records a poll gives at most."""
+    """max.poll.records: the most records that a poll returns."""
     acquire_mode: str = "batch_optimized"
-    """share.acquire.mode: batch_optimized, where batches of the log are not torn and a poll may give more, or
+    """share.acquire.mode: batch_optimized, which acquires whole batches of the log, so that a poll may return more, or
     record_limit."""
     fetch_max_wait_ms: int = 500
     """fetch.max.wait.ms: how long a ShareFetch that finds nothing is parked on the broker (DelayedShareFetch)."""
     poll_interval_ms: int = 1000
-    """Share: time between two polls of a member."""
+    """Share: the time between two polls of a member."""
     release_every: int = 0
-    """Share, explicit: every so-many-th record is released once; 0: none."""
+    """Share, explicit: every n-th record is released once; 0: none."""
     renew_every: int = 0
-    """Every so-many-th record takes two polls: at the first the member renews its lock (RENEW), in a ShareAcknowledge
-    of its own; 0: none."""
+    """Every n-th record takes two polls: at the first the member renews its lock (RENEW), in a separate
+    ShareAcknowledge; 0: none."""
     renew_acknowledge: bool = True
-    """share.renew.acknowledge.enable: without it the broker refuses RENEW."""
+    """share.renew.acknowledge.enable: if false, the broker refuses RENEW."""
     max_record_locks: int = 2000
-    """share.partition.max.record.locks: records in flight of one share partition."""
+    """share.partition.max.record.locks: the most records in flight of one share partition."""
     record_lock_duration_ms: int | None = None
-    """share.record.lock.duration.ms of this group; without it, the brokers'."""
+    """share.record.lock.duration.ms of this group; without it, the brokers' setting."""
     delivery_count_limit: int | None = None
-    """share.delivery.count.limit of this group; without it, the brokers'."""
+    """share.delivery.count.limit of this group; without it, the brokers' setting."""
     dead_letter_topic: str | None = None
-    """errors.deadletterqueue.topic.name: a topic without records of its own, where brokers of Kafka 4.4 copy what the
-    group gives up. They refuse to where that topic has no `dead_letters`."""
+    """errors.deadletterqueue.topic.name: a topic without other records, to which brokers of Kafka 4.4 copy the records
+    that the group gives up. They refuse this if the topic has no `dead_letters`."""
     isolation_level: str = "read_uncommitted"
-    """share.isolation.level: read_uncommitted, or read_committed: records up to the last stable offset, and none of
-    aborted transactions."""
+    """share.isolation.level: read_uncommitted, or read_committed: only records up to the last stable offset, and none
+    of aborted transactions."""
     offset_reset: str = "earliest"
-    """Where a group without an offset begins (auto.offset.reset, share.auto.offset.reset): earliest, latest, or in
-    share groups by_duration with an ISO 8601 duration, as "by_duration:PT5M"."""
+    """Where a group without a committed offset begins (auto.offset.reset, share.auto.offset.reset): earliest, latest,
+    or in share groups by_duration with an ISO 8601 duration, as "by_duration:PT5M"."""
 
     def group_ids(self) -> tuple[str, ...]:
-        """The groups of this table."""
+        """The ids of the groups of this table."""
         return (self.name,) if self.count == 1 else tuple(f"{self.name}-{index}" for index in range(self.count))
 
 
 @dataclass(frozen=True, slots=True)
 class FaultSpec:
-    """`[[fault]]`: what goes wrong, and when. Which keys a kind needs says `FAULT_KEYS`."""
+    """`[[fault]]`: what goes wrong, and when. `FAULT_KEYS` has the keys that each kind needs."""
 
     kind: str
     """See the list below."""
     at_ms: int
-    """Time since the start."""
+    """The time since the start."""
     every_ms: int | None = None
-    """Again and again, so far apart. Not for alter_config, delete_records and poison, which change nothing the
-    second time."""
+    """The time between repetitions; without it, the fault happens once. Not for alter_config, delete_records and
+    poison, which change nothing the second time."""
     group: str | None = None
-    """Name of a `[[group]]`: with `count`, of one of its groups, or of the table for all of them."""
+    """The name of a `[[group]]`: with `count`, the id of one of its groups, or the name of the table for all of
+    them."""
     member: int | None = None
-    """Index of the member, from 0; none: all of them."""
+    """The index of the member, from 0; without it, all members."""
     topic: str | None = None
-    """Name of a `[[topic]]`."""
+    """The name of a `[[topic]]`."""
     partition: int | None = None
-    """Of this topic, as it is at that time."""
+    """The number of a partition that this topic has at that time."""
     broker: int | None = None
-    """From 1."""
+    """The id of the broker, from 1."""
     duration_ms: int | None = None
-    """How long it takes, or how long it is until all is well again."""
+    """How long the fault lasts."""
     offset: int | None = None
-    """Of this partition."""
+    """An offset of this partition."""
     partitions: int | None = None
-    """How many the topic has then."""
+    """The new number of partitions of the topic."""
     topics: tuple[str, ...] | None = None
-    """What the members subscribe to then."""
+    """The new subscription of the members."""
     config: str | None = None
-    """Name of a group's config, as share.record.lock.duration.ms."""
+    """The name of a group config, such as share.record.lock.duration.ms."""
     value: int | None = None
-    """Of the config."""
+    """The new value of the config."""
 
 
 FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -300,21 +309,21 @@ FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "delete_share_offsets": ("group", "topic"),
     "delete_group": ("group",),
 }
-"""Fault -> the keys which it needs besides `kind` and `at`.
+"""Fault -> the keys that it needs besides `kind` and `at`.
 
-crash: the member dies without a word, and a new process starts after `duration` (without it, none does). stop: the
-same, but it leaves as a good client does. slow_poll: processing one poll takes `duration`. pause: the whole process
-pauses, heartbeats too. rolling_deploy: members are stopped and started again one after another; each is away for
-`duration`. poison: this record cannot be handled. broker_failover: the broker is gone for `duration`, others lead its
-partitions. producer_stall: nothing is produced. delete_records: the log starts at `offset` from now on. add_partitions:
-the topic has `partitions` from now on. create_topic: the topic is made, with a new id and empty logs; until its first
-`create_topic` it does not exist, unless a `delete_topic` comes before. delete_topic: the topic is deleted: coordinators
-delete its committed offsets, and members find out by their heartbeats (consumer groups) or as the leader refreshes its
-metadata (classic groups). subscribe: the members subscribe to `topics` from now on, until they are started
-again. alter_config: an admin sets a config of the group to `value`. alter_share_offsets: an admin sets the start offset
-of a share partition (AlterShareGroupOffsets). delete_share_offsets: the group forgets a topic
-(DeleteShareGroupOffsets). delete_group: the group goes (DeleteGroups). A group with members refuses these three; the
-truth has the `error`.
+crash: the member dies without leaving the group, and a new process starts after `duration` (without it, none does).
+stop: the same, but the member closes properly. slow_poll: processing one poll takes `duration`. pause: the whole
+process pauses, including its heartbeats. rolling_deploy: members are stopped and started again one after another; each
+is away for `duration`. poison: this record cannot be processed. broker_failover: the broker is down for `duration`, and
+others lead its partitions. producer_stall: nothing is produced. delete_records: the log starts at `offset` from now on.
+add_partitions: the topic has `partitions` from now on. create_topic: the topic is created, with a new id and empty
+logs; until its first `create_topic` it does not exist, unless a `delete_topic` comes before. delete_topic: the topic is
+deleted: coordinators delete its committed offsets, and members learn of it from their heartbeats (consumer groups) or
+when the leader refreshes its metadata (classic groups). subscribe: the members subscribe to `topics` from now on, until
+they are restarted. alter_config: an admin sets a config of the group to `value`. alter_share_offsets: an admin sets the
+start offset of a share partition (AlterShareGroupOffsets). delete_share_offsets: an admin deletes the group's offsets
+of a topic (DeleteShareGroupOffsets). delete_group: an admin deletes the group (DeleteGroups). A group with members
+refuses these three; the truth has the `error`.
 """
 
 
@@ -327,20 +336,20 @@ FAULT_KEYS_MORE: Final[Mapping[str, tuple[str, ...]]] = {
     "producer_stall": ("partition",),
     "create_topic": ("partitions",),
 }
-"""Fault -> the keys which it may have besides; any other key would do nothing."""
+"""Fault -> the optional keys; any other key would have no effect."""
 
 ONCE: Final = frozenset({"alter_config", "delete_records", "poison"})
-"""Faults that change nothing the second time: `every` would do nothing."""
+"""Faults that change nothing the second time: `every` would have no effect."""
 
 
 def occurrences(fault: FaultSpec, duration_ms: int) -> Iterator[int]:
-    """When a fault strikes, as times since the start."""
+    """The times of a fault, since the start."""
     step_ms = fault.every_ms or duration_ms
     return iter(range(fault.at_ms, duration_ms, step_ms))
 
 
 def topics_made_later(faults: Iterable[FaultSpec]) -> frozenset[str]:
-    """Topics that do not exist at the start: the first that happens to them is that they are made."""
+    """The topics that do not exist at the start: their first fault creates them."""
     first: dict[str, FaultSpec] = {}
     for fault in sorted(faults, key=attrgetter("at_ms")):
         if fault.kind in {"create_topic", "delete_topic"} and fault.topic is not None:
@@ -350,18 +359,17 @@ def topics_made_later(faults: Iterable[FaultSpec]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Where a key of a group does something."""
+    """The groups in which a key has an effect."""
 
     protocols: tuple[str, ...]
     why: str
-    """Why not elsewhere, as the end of a sentence."""
+    """Why it has no effect in other groups, as the end of a sentence."""
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Another key -> its values with which this one does something; `acknowledge` counts in share groups only."""
+    """Another key -> its values with which this one has an effect; `acknowledge` counts in share groups only."""
 
 
 def group_settings(groups: Iterable[GroupSpec]) -> dict[str, dict[str, int]]:
-    """Group id -> settings of the group coordinator that the group has of its own, as `Context.group_setting` names
-    them."""
+    """Group id -> the group's own settings for the group coordinator, as `Context.group_setting` names them."""
     return {
         group_id: {"streams_num_standby_replicas": group.standby_replicas}
         for group in groups
@@ -375,7 +383,7 @@ ALTERABLE: Final[Mapping[str, tuple[str, int, int]]] = {
     "share.delivery.count.limit": ("delivery_count_limit", 2, 25),
     "share.partition.max.record.locks": ("max_record_locks", *RECORD_LOCKS),
 }
-"""Config of a share group that may change while a scenario runs -> its field, and from what to what it may be."""
+"""Config of a share group that may change during a scenario -> its field, least and most value."""
 
 
 def with_config(group: GroupSpec, name: str, value: int) -> GroupSpec:
@@ -421,7 +429,7 @@ GROUP_KEYS: Final[Mapping[str, Use]] = {
     "delivery_count_limit": Use(SHARE_ONLY, "which counts no deliveries"),
     "dead_letter_topic": Use(SHARE_ONLY, "which gives no records up"),
 }
-"""Key of `[[group]]` -> where it does something; the other keys do in every group."""
+"""Key of `[[group]]` -> where it has an effect; the other keys have one in every group."""
 
 LEAST: Final[Mapping[str, int]] = {
     "group_consumer_assignment_interval_ms": 0,
@@ -435,9 +443,9 @@ LEAST: Final[Mapping[str, int]] = {
     "group_streams_num_warmup_replicas": 0,
     "offset_metadata_max_bytes": 0,
 }
-"""Setting of the group coordinator -> the least that it may be; of every other number that is 1."""
+"""Setting of the group coordinator -> its least value; that of every other number is 1."""
 MOST: Final[Mapping[str, int]] = {"group_share_max_size": 1000}
-"""Setting -> the most that it may be; of every other number that is what fits into 31 bits."""
+"""Setting -> its most value; that of every other number is what fits into 31 bits."""
 SERVER_ASSIGNORS: Final = ("uniform", "range")
 MIGRATION_POLICIES: Final = ("disabled", "downgrade", "upgrade", "bidirectional")
 BELOW: Final = (
@@ -454,15 +462,15 @@ class Scenario:
     """A whole scenario file."""
 
     name: str
-    """What the truth calls it."""
+    """The name of the scenario, in the truth as well."""
     start_ms: int
-    """The time on the clock of its brokers when it begins, from 1970 on."""
+    """The time on the clock of its brokers at its start, from 1970 on."""
     duration_ms: int
-    """How long it lasts: ten years at most."""
+    """The length of the scenario: ten years at most."""
     seed: int = 0
-    """Of all randomness: one file and one seed give the same bytes, always. `--seed` goes before it."""
+    """The seed of all randomness: one file with one seed always gives the same bytes. `--seed` takes precedence."""
     about: str = ""
-    """For people."""
+    """A description for readers."""
     cluster: ClusterSpec = field(default_factory=ClusterSpec)
     """See below."""
     topics: tuple[TopicSpec, ...] = ()
@@ -474,7 +482,7 @@ class Scenario:
 
     @property
     def end_ms(self) -> int:
-        """When the clock stops."""
+        """The time at which the clock stops."""
         return self.start_ms + self.duration_ms
 
 

@@ -1,4 +1,4 @@
-"""What is checked of a scenario once all its tables are read: whether they fit together."""
+"""Checks whether the tables of a scenario are consistent with one another, once all are read."""
 
 import heapq
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ POISON_OF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def check(scenario: Scenario, place: Place) -> None:
-    """Whether its tables fit together. Raises ScenarioError."""
+    """Check that the tables of the scenario are consistent. Raises ScenarioError."""
     if scenario.end_ms > TIME_MS[1]:
         raise place.key("duration").error("must end before the year 10000: begin earlier, or make it shorter")
     topics = {topic.name: topic for topic in scenario.topics}
@@ -109,7 +109,7 @@ def _check_dead_letters(scenario: Scenario, topics: Mapping[str, TopicSpec], pla
 
 
 def _check_size(scenario: Scenario, place: Place) -> None:
-    """A few keys make more than any memory has."""
+    """Refuse scenarios that a few keys make too large for any memory."""
     if sum(group.count * group.members for group in scenario.groups) > CLIENTS_MAX:
         raise place.key("group").error(f"count and members make more than {CLIENTS_MAX} members in all: lower them")
     counts = {topic.name: topic.partitions for topic in scenario.topics}
@@ -166,7 +166,7 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
 
 
 def _check_streams(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
-    """What an application and its brokers would not bear."""
+    """Refuse what a Streams application or its brokers would refuse."""
     if group.protocol != "streams":
         return
     version = scenario.cluster.kafka_version
@@ -303,11 +303,11 @@ def _check_topics_of_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping
 OF_TOPICS: Final = frozenset(
     {"create_topic", "delete_topic", "add_partitions", "poison", "producer_stall", "delete_records"}
 )
-"""Faults that need their topic to be there; `create_topic` needs it not to be."""
+"""Faults that need an existing topic, except `create_topic`, which needs the topic not to exist."""
 
 
 def _check_lives_of_topics(scenario: Scenario, topics: Mapping[str, TopicSpec], place: Place) -> None:
-    """Follow each topic through all that happens to it: nothing happens to one that is not there then."""
+    """Follow each topic through its faults: none may hit a topic that does not exist at that time."""
 
     def strikes(index: int, fault: FaultSpec) -> Iterator[tuple[int, int]]:
         return ((at_ms, index) for at_ms in occurrences(fault, scenario.duration_ms))

@@ -1,4 +1,4 @@
-"""Scenario files read from TOML, and checked before anything runs."""
+"""Scenario files read from TOML, and checked before a run."""
 
 import re
 import tomllib
@@ -54,7 +54,7 @@ T = TypeVar("T")
 Reader = Callable[[Any, Place], Any]
 
 BYTE_ORDER_MARK: Final = "\ufeff"
-"""Editors of Windows write it at the beginning."""
+"""Windows editors write it at the beginning of a file."""
 PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,60}", re.ASCII)
 
 
@@ -67,7 +67,7 @@ def parse_scenario(text: str, file_name: str) -> Scenario:
         raise ScenarioError(f"{file_name} is not valid TOML: {error}: correct it there") from error
     except RecursionError:
         raise ScenarioError(f"{file_name} is no scenario: lists or tables in it are nested too deeply") from None
-    except ValueError:  # Python reads no number of more than 4,300 digits
+    except ValueError:  # Python parses no number of more than 4,300 digits
         raise ScenarioError(f"{file_name} is no scenario: a number in it has thousands of digits") from None
     scenario: Scenario = _table(Scenario, document, place)
     check(scenario, place)
@@ -75,14 +75,16 @@ def parse_scenario(text: str, file_name: str) -> Scenario:
 
 
 def as_release(scenario: Scenario, version: KafkaVersion, file_name: str) -> Scenario:
-    """The scenario with other brokers. Raises ScenarioError where it needs what that release does not have."""
+    """The scenario with brokers of another release. Raises ScenarioError if it needs a feature that this release does
+    not have.
+    """
     changed = replace(scenario, cluster=replace(scenario.cluster, kafka_version=version))
     check(changed, Place(f"{file_name}: "))
     return changed
 
 
 def _table(kind: type[T], value: Any, place: Place) -> T:
-    """A dataclass of a TOML table: every key is one of its fields, and none which it needs is missing."""
+    """Read a TOML table into a dataclass: every key must be one of its fields, and no required one may be missing."""
     if not isinstance(value, dict):
         raise place.error(f"must be a table: {TABLE_OF[kind.__name__]}")
     known = {key_of(kind, name): name for name in (spec.name for spec in fields(kind))}  # type: ignore[arg-type]
@@ -103,7 +105,7 @@ def _table(kind: type[T], value: Any, place: Place) -> T:
 
 
 def _check_given(group: GroupSpec, given: Collection[str], place: Place) -> None:
-    """Every key that a group is given does something there: a key without effect is a misunderstanding."""
+    """Check that every key given to a group has an effect there: a key without effect is a misunderstanding."""
     if "max_poll_interval" in given and "member_max_poll_interval" in given:
         raise place.key("member_max_poll_interval").error("says that of each member: leave out max_poll_interval")
     for key, use in GROUP_KEYS.items():
@@ -300,7 +302,7 @@ def _settings(value: Any, place: Place) -> GroupCoordinatorConfig:
         raise place.error('put the names of settings in quotes, as "group.max.size" = 100')
     defaults = GroupCoordinatorConfig()
     known = {spec.name.replace("_", "."): getattr(defaults, spec.name) for spec in fields(defaults)}
-    del known["kafka.version"]  # of the cluster, not of its coordinators
+    del known["kafka.version"]  # a key of the cluster, not of its coordinators
     for name, given in value.items():
         if name not in known:
             raise place.error(f"no coordinator setting is called {shown(name)}: leave it out{near(name, known)}")
@@ -314,7 +316,7 @@ DIGITS: Final = re.compile(r" *-?[0-9]{1,19} *", re.ASCII)
 
 
 def _check_kind(value: Any, default: Any, place: Place) -> None:
-    """A setting is written as TOML has its kind, or as a text in the manner of a broker's properties."""
+    """Check that a setting is written in the matching TOML type, or as a string like in a broker's properties."""
     if isinstance(default, bool):
         if not isinstance(value, bool) and str(value).strip().lower() not in {"true", "false"}:
             raise place.error("must be true or false")
@@ -331,7 +333,7 @@ def _check_kind(value: Any, default: Any, place: Place) -> None:
 
 
 def _check_settings(config: GroupCoordinatorConfig, place: Place) -> None:
-    """A broker would not start with a setting out of its range."""
+    """Refuse settings out of their range, with which a broker would not start."""
     for spec in fields(config):
         number, name = getattr(config, spec.name), spec.name.replace("_", ".")
         if isinstance(number, bool) or not isinstance(number, int):
@@ -486,4 +488,4 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("FaultSpec", "config"): _one_of(*ALTERABLE),
     ("FaultSpec", "value"): _count(0, 2**31 - 1),
 }
-"""(dataclass, field) -> how its value is read and checked. A field without a line cannot be set."""
+"""(dataclass, field) -> the reader and checker of its value. A field without an entry cannot be set."""

@@ -1,4 +1,4 @@
-"""Where in a scenario file something is, and how an error says so."""
+"""A place in a scenario file, as errors name it."""
 
 import difflib
 from collections.abc import Iterable
@@ -8,31 +8,31 @@ from coordinator_core.simulate.errors import ScenarioError
 from coordinator_core.simulate.scenario import Scenario
 
 SHOWN_MAX: Final = 60
-"""Characters of a name in an error: the line is for people."""
+"""The number of characters of a name that an error shows."""
 
 
 def shown(name: str) -> str:
-    """A name of the file in one line, in quotes."""
+    """A name from the file on one line, in quotes."""
     return repr(name if len(name) <= SHOWN_MAX else name[:SHOWN_MAX] + "...")
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """What may have been meant, as the end of an error."""
+    """The known name that was probably meant, as the end of an error."""
     found = difflib.get_close_matches(name[:SHOWN_MAX], list(known), 1)
     return f" (did you mean {found[0]}?)" if found else ""
 
 
 class Place(str):
-    """Where in a file something is, as `deploy.toml: group[0].members`."""
+    """A place in a file, such as `deploy.toml: group[0].members`."""
 
     __slots__ = ()
 
     def key(self, name: str) -> "Place":
-        """A key below."""
+        """The place of a key below this one."""
         return Place(f"{self}{name}" if self.endswith(" ") else f"{self}.{name}")
 
     def item(self, index: int) -> "Place":
-        """An item of a list."""
+        """The place of an item of the list at this place."""
         return Place(f"{self}[{index}]")
 
     def error(self, what: str) -> ScenarioError:
@@ -41,7 +41,7 @@ class Place(str):
 
 
 def key_of(kind: type, name: str) -> str:
-    """The key of a field: durations go without their unit, lists of tables by one of them."""
+    """The key of a field: durations have no unit in their key, lists of tables have the singular."""
     if kind is Scenario and name in {"topics", "groups", "faults"}:
         return name[:-1]
     return name.removesuffix("_ms")

@@ -1,8 +1,8 @@
 """The leaders of the data: share sessions, share partitions in flight, and their persisters (SharePartitionManager).
 
-Each broker has its own sessions, its share partitions of the data which it leads, and a `Persister` through which they
-read and write their state at the share coordinators. A broker that dies takes all this with it: the next leader reads
-what was persisted. A member whose connection breaks gives up what it had acquired.
+Each broker has its own sessions, the share partitions of the data that it leads, and a `Persister` through which they
+read and write their state at the share coordinators. A broker that fails loses all this: the next leader reads what was
+persisted. A member whose connection breaks loses the records that it had acquired.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,15 +59,15 @@ from coordinator_core.simulate.truth import Truth
 
 GIVEN_UP_STATES: Final = frozenset({RecordState.ARCHIVING, RecordState.ARCHIVED})
 GIVEN_UP: Final = {(int(AcknowledgeType.REJECT),): "REJECTED", (int(AcknowledgeType.GAP),): "GAP"}
-"""Acknowledge types of a batch -> why its records are archived."""
+"""Acknowledge types of a batch -> the reason why its records are archived."""
 WITHOUT_RESPONSE: Final = frozenset({"initialize_share_group_state", "uninitialize_share_group_state"})
-"""Operations of the group coordinator which answer nothing where they go well."""
+"""Operations of the group coordinator that have no answer if they succeed."""
 WRITTEN_MS: Final = 2 * REPLICATION_MS
-"""So long after them what they wrote is committed."""
+"""How long after these operations their records are committed."""
 
 
 class ShareLeaders:
-    """All brokers' part in share groups."""
+    """The part of all brokers in share groups."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class ShareLeaders:
     # --- after heartbeats ---
 
     def _initialize(self, group_id: str, wanted: InitializeShareState) -> None:
-        """A heartbeat found partitions without state: the broker goes about to make it."""
+        """A heartbeat found partitions without state: the broker initializes it."""
         leader = self._cluster.groups.leader(self._cluster.partition_of(group_id))
         if leader is not None:
             flow = initialize_after_heartbeat(group_id, wanted)
@@ -111,8 +111,8 @@ class ShareLeaders:
     def administer(self, group_id: str, make_flow: Callable[[], Flow[Any]], on_done: Callable[[Any], None]) -> None:
         """An admin client's request reaches the group's coordinator; `on_done` is called with the response.
 
-        The group is empty, or refuses: leaders of its share partitions let go of them when its last session ended
-        (ShareGroupListener.onGroupEmpty), and read what is persisted when somebody comes again.
+        The group is empty, or it refuses. The leaders of its share partitions dropped them when the group's last
+        session ended (ShareGroupListener.onGroupEmpty), and read the persisted state when a member joins again.
         """
         leader = self._cluster.groups.leader(self._cluster.partition_of(group_id))
         if leader is None:
@@ -129,11 +129,11 @@ class ShareLeaders:
         self._step(self._broker(leader), group_id, make_flow(), None, done)
 
     def group(self, group_id: str) -> GroupSpec:
-        """As it is configured now."""
+        """The current configuration of a group."""
         return self._groups[group_id]
 
     def configure(self, group_id: str, group: GroupSpec) -> None:
-        """The configs of a group are others: leaders look them up whenever they need one (ShareGroupConfigProvider)."""
+        """Change the configs of a group: leaders look them up whenever they need one (ShareGroupConfigProvider)."""
         self._groups[group_id] = group
         for broker in self._brokers.values():
             for served in broker.served.values():
@@ -155,7 +155,7 @@ class ShareLeaders:
     def _step(
         self, broker: DataBroker, group_id: str, flow: Flow[Any], answer: Any, on_done: Callable[[Any], None]
     ) -> None:
-        """Go on with a flow until it waits again."""
+        """Continue a flow until it waits again."""
         if broker.is_gone:
             return
         try:
@@ -180,7 +180,7 @@ class ShareLeaders:
                 is_answered = True
                 self._step(broker, group_id, flow, outcome, on_done)
 
-        # What only this broker had begun nobody finishes: the next heartbeat finds it out.
+        # If this broker fails, nothing finishes its flow: the next heartbeat finds the partitions again.
         self._cluster.ask(
             broker.broker_id,
             group_id,
@@ -195,17 +195,17 @@ class ShareLeaders:
     # --- requests ---
 
     def serve(self, process: Process, broker_id: int, send: Send) -> None:
-        """A ShareFetch or ShareAcknowledge reaches a broker, which is there."""
+        """A ShareFetch or ShareAcknowledge reaches a broker that is up."""
         request: ShareFetchRequest = send.request
         broker = self._broker(broker_id)
         if not process.is_alive:
-            return  # the connection is gone: what it had acquired was given up already
+            return  # the connection is closed: the acquired records were released already
         respond = self._responder(broker, process, send)
         session = (request.group_id, request.member_id)
         if request.session_epoch == OPEN_EPOCH:
             is_full = len(broker.sessions.keys() - {session}) >= self._cluster.spec.share_sessions_max
             if is_full:
-                # Not at once: else the member would ask again and again.
+                # Not at once: otherwise the member would ask again and again.
                 full = ShareFetchResponse(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
                 self._loop.after(request.max_wait_ms, respond, full)
                 return
@@ -241,7 +241,7 @@ class ShareLeaders:
         self._pump(broker)
 
     def _responder(self, broker: DataBroker, process: Process, send: Send) -> Callable[[ShareFetchResponse], None]:
-        """Answers a request; where the broker dies before, the member finds its connection broken."""
+        """The callback that answers a request; if the broker fails first, the member's connection breaks."""
         self._request_id += 1
         request_id, incarnation = self._request_id, process.incarnation
 
@@ -276,12 +276,12 @@ class ShareLeaders:
         self._fetches.fetch(broker, fetch)
 
     def data_changed(self) -> None:
-        """Data grows at another rate from now on: fetches that wait for records look when those come."""
+        """The rate of the data has changed: fetches that wait for records compute again when those come."""
         for broker in self._brokers.values():
             self._fetches.check_all(broker)
 
     def _records_came(self, at: TopicPartition) -> None:
-        """A broker itself added records to a partition, as no rate tells."""
+        """A broker itself added records to a partition, which no rate shows."""
         for broker in self._brokers.values():
             self._fetches.check_partition(broker, at)
 
@@ -298,7 +298,9 @@ class ShareLeaders:
         respond()
 
     def _disconnected(self, process: Process, member_id: str) -> None:
-        """A member's connections broke: brokers give up what it had acquired (ClientConnectionDisconnectListener)."""
+        """A member's connections broke: brokers release the records that it had acquired
+        (ClientConnectionDisconnectListener).
+        """
         for broker in self._brokers.values():
             if broker.sessions.pop((process.group_id, member_id), None) is not None:
                 self._release_all(broker, process.group_id, member_id)
@@ -307,7 +309,7 @@ class ShareLeaders:
     # --- share partitions ---
 
     def _served(self, broker: DataBroker, group_id: str, at: TopicPartition) -> Served | None:
-        """The share partition, started if need be; None where another broker leads it."""
+        """The share partition, started if necessary; None if another broker leads it."""
         if self._cluster.data_leader(at) != broker.broker_id or not self._topics.exists(at):
             return None
         served = broker.served.get((group_id, at))
@@ -320,7 +322,7 @@ class ShareLeaders:
         return served
 
     def _move_log_start(self, served: Served) -> None:
-        """The log may begin later by now: what is below was given up."""
+        """The log start offset may have moved: records below it are archived."""
         start_offset = self._topics.start_offset(served.at, self._loop.now_ms)
         if start_offset > served.partition.start_offset:
             for given_up in undelivered_below(served.partition, start_offset):
@@ -423,13 +425,13 @@ class ShareLeaders:
             has_moved = served.partition.start_offset != served.seen_start_offset
             served.seen_start_offset = served.partition.start_offset
             if has_moved and write.cause is not WriteCause.LOCK_TIMEOUT:
-                # Only then: what was released, and does not move the start offset, waits for another reason to look.
+                # Only then: records that were released without moving the start offset wait for another trigger.
                 self._check(broker, served)
 
         broker.persister.write_of(served.partition, served.key, write, written)
 
     def _release_all(self, broker: DataBroker, group_id: str, member_id: str) -> None:
-        """The member's session ends: what it had acquired is available again."""
+        """The member's session ends: the records that it had acquired are available again."""
         for served in tuple(broker.served.values()):
             if served.group_id == group_id and served.partition.is_active:
                 self._persist(broker, served, release(served.partition, member_id))
@@ -450,7 +452,7 @@ class ShareLeaders:
         while (expired := expire_lock(served.partition, self._loop.now_ms)) is not None:
             lock, write = expired
             for batch in () if write is None else write.state_batches:
-                # Not the whole range of the lock: of the rest the member has said what became of it.
+                # Not the whole range of the lock: the member has acknowledged the rest.
                 facts = {
                     "first_offset": batch.first_offset,
                     "last_offset": batch.last_offset,
@@ -466,7 +468,7 @@ class ShareLeaders:
     # --- dead letters ---
 
     def _copy_due(self, broker: DataBroker, served: Served) -> None:
-        """What was persisted as ARCHIVING is copied, and ARCHIVED when that is done."""
+        """Copy the records that were persisted as ARCHIVING; they become ARCHIVED when that is done."""
         for copy in take_copies(served.partition):
             topic = self._groups[served.group_id].dead_letter_topic
             assert topic is not None
@@ -474,7 +476,7 @@ class ShareLeaders:
             broker.letters.copy(topic, served.group_id, served.at, copy, on_done)
 
     def _copied(self, broker: DataBroker, served: Served, copy_id: int) -> None:
-        # Who leads the partition no more leaves it as it is: the next leader goes on.
+        # A former leader of the partition leaves it as it is: the next leader continues.
         if broker.served.get((served.group_id, served.at)) is served:
             self._persist(broker, served, complete_copy(served.partition, copy_id))
             self._pump(broker)
@@ -502,7 +504,7 @@ class ShareLeaders:
         return self._cluster.shares.leader(share_partition_partition(key, len(self._cluster.shares.logs)))
 
     def _find(self, broker: DataBroker, key: SharePartitionKey) -> int | ErrorCode:
-        """FindCoordinator of a share partition, asked of any broker (PersisterStateManager)."""
+        """FindCoordinator for a share partition, sent to any broker (PersisterStateManager)."""
         nodes = self._cluster.nodes()
         request = FindCoordinatorRequest(CoordinatorType.SHARE, (key.as_coordinator_key(),))
         node_id = least_loaded_node([NodeLoad(node_id) for node_id in nodes], broker.draws.random())
@@ -512,7 +514,7 @@ class ShareLeaders:
         return answers[0].error_code or answers[0].node.node_id
 
     def _pump(self, broker: DataBroker) -> None:
-        """Send what the persister has to send, and come back when it wants to try again."""
+        """Send the requests of the persister, and schedule its next retry."""
         for request in broker.persister.requests():
             if isinstance(request, Lookup):
                 answer = self._find(broker, request.key)
@@ -536,7 +538,9 @@ class ShareLeaders:
             self._pump(broker)
 
     def _send_to_coordinator(self, broker: DataBroker, request: PersisterSend) -> None:
-        """One request of the persister is one operation for each share partition; the response waits for them all."""
+        """Turn one request of the persister into one operation for each share partition; the response waits for all of
+        them.
+        """
         if request.node_id not in self._cluster.alive:
             self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, ErrorCode.NETWORK_EXCEPTION)
             return
@@ -575,7 +579,7 @@ class ShareLeaders:
             self._pump(broker)
 
     def _on_broker_gone(self, broker_id: int) -> None:
-        """What the broker knew of share groups is lost; and others lead some of what it led."""
+        """The broker's state of share groups is lost, and other brokers lead its partitions."""
         broker = self._brokers.pop(broker_id, None)
         if broker is not None:
             broker.is_gone = True
@@ -584,7 +588,7 @@ class ShareLeaders:
                 on_lost()
 
     def _lead_again(self) -> None:
-        """Who leads which data has changed: what a broker leads no more is fenced there."""
+        """The leaders of the data have changed: a broker fences the share partitions that it no longer leads."""
         for broker in self._brokers.values():
             for place, served in tuple(broker.served.items()):
                 if self._cluster.data_leader(served.at) != broker.broker_id:
@@ -592,7 +596,7 @@ class ShareLeaders:
                     del broker.served[place]
 
     def topic_deleted(self, topic: str) -> None:
-        """Leaders let go of the share partitions of a deleted topic (SharePartitionListener.onDeleted)."""
+        """Leaders drop the share partitions of a deleted topic (SharePartitionListener.onDeleted)."""
         for broker in self._brokers.values():
             for place in [place for place in broker.served if place[1].topic == topic]:
                 fence(broker.served.pop(place).partition)
@@ -606,7 +610,7 @@ class ShareLeaders:
         self._truth.tell(file, self._loop.now_ms, {**line, **facts})
 
     def _tell_write(self, served: Served, write: WriteState, given_up: Mapping[int, str]) -> None:
-        """State that was persisted; what is ARCHIVED or ARCHIVING in it was given up for good."""
+        """Record the persisted state; the records that are ARCHIVED or ARCHIVING in it were given up for good."""
         batches = [
             [batch.first_offset, batch.last_offset, RecordState(batch.delivery_state).name, batch.delivery_count]
             for batch in write.state_batches
@@ -614,12 +618,12 @@ class ShareLeaders:
         facts = {"start_offset": write.start_offset, "cause": write.cause.value, "state_batches": batches}
         self._tell("share_writes", served, None, facts)
         for batch in write.state_batches:
-            # What is ARCHIVED after its copy was given up before.
+            # Records that become ARCHIVED after their copy were given up before.
             is_given_up = batch.delivery_state in GIVEN_UP_STATES and write.cause is not WriteCause.DEAD_LETTER
             if is_given_up:
                 why = given_up.get(batch.first_offset, "DELIVERY_LIMIT")
                 if why == "DELIVERY_LIMIT" and batch.delivery_count < served.partition.config.delivery_count_limit:
-                    # Acquired while retention took it, and given up since: nobody gets it again.
+                    # It was acquired when retention deleted it, and was released since: no member gets it again.
                     why = "RETENTION"
                 self._tell_archived(served, batch.first_offset, batch.last_offset, why, batch.delivery_count)
 
@@ -636,7 +640,7 @@ class ShareLeaders:
 
 
 class _Gathered:
-    """The errors of several acknowledgements, and what to do once all are there."""
+    """The errors of several acknowledgements, with a callback for when all are complete."""
 
     def __init__(self, expected_count: int) -> None:
         self.values: dict[TopicPartition, str | None] = {}
@@ -644,12 +648,12 @@ class _Gathered:
         self._on_done: Callable[[], None] | None = None
 
     def add(self, at: TopicPartition, error_class: str | None) -> None:
-        """One is there."""
+        """Add the result of one acknowledgement."""
         self.values[at] = error_class
         self._check()
 
     def when_done(self, on_done: Callable[[], None]) -> None:
-        """Call this when the last one is there, or now."""
+        """Call this when the last one is complete, or now."""
         self._on_done = on_done
         self._check()
 

@@ -1,4 +1,4 @@
-"""A whole simulation: the cluster, its data, its clients and what befalls them, from the start to the end."""
+"""A whole simulation: the cluster, its data, its clients and the faults, from the start to the end."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,7 @@ from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
 
 HOST_BLOCK = 250
-"""Clients have the addresses 10.0.<block>.<1..250>, as they come in the scenario."""
+"""Clients have the addresses 10.0.<block>.<1..250>, in the order of the scenario."""
 
 
 DEFAULT_ASSIGNORS: Final = {"classic": ("range", "cooperative-sticky"), "consumer": (), "share": (), "streams": ()}
@@ -48,7 +48,7 @@ DEFAULT_ASSIGNORS: Final = {"classic": ("range", "cooperative-sticky"), "consume
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a simulation did."""
+    """The counts of a simulation."""
 
     scenario: str
     seed: int
@@ -59,19 +59,19 @@ class Summary:
     event_count: int
     request_count: int
     heartbeat_count: int
-    """Heartbeats which were sent, and those which were left out."""
+    """The heartbeats that were sent; below, those that were left out."""
     skipped_heartbeat_count: int
     truth_lines: dict[str, int]
-    """Lines by file."""
+    """File -> number of lines."""
 
 
 class Simulation:
-    """One simulation. `run` once; then the logs are in `cluster`."""
+    """One simulation. Call `run` once; then the logs are in `cluster`."""
 
     def __init__(
         self, scenario: Scenario, sink: Sink, *, seed: int | None = None, skips_heartbeats: bool = True
     ) -> None:
-        """`seed` replaces the scenario's. `skips_heartbeats` changes how long a run takes, and nothing else."""
+        """`seed` replaces the scenario's. `skips_heartbeats` affects only the speed of a run."""
         self.scenario = scenario
         self.seed = scenario.seed if seed is None else seed
         self.loop = EventLoop(scenario.start_ms)
@@ -136,7 +136,7 @@ class Simulation:
         )
 
     def logs(self) -> Iterator[tuple[PartitionLog, str]]:
-        """The logs of the internal and dead letter topics which the cluster has, each with its topic's id."""
+        """The logs of the cluster's internal and dead letter topics, each with its topic's id."""
         yield self.cluster.metadata.log, METADATA_TOPIC_ID
         for topic, logs in self._internal_topics():
             topic_id = self._internal_topic_id(topic)
@@ -145,7 +145,7 @@ class Simulation:
         yield from self.share_leaders.dead_letters.logs()
 
     def _internal_topics(self) -> Iterator[tuple[str, list[PartitionLog]]]:
-        """Those which somebody has asked for: brokers make internal topics at their first use."""
+        """The internal topics in use: brokers create each of them when it is first needed."""
         cluster = self.cluster
         if cluster.groups.exists:
             yield OFFSETS_TOPIC, cluster.groups.logs
@@ -165,13 +165,13 @@ class Simulation:
             yield TRANSACTIONS_TOPIC
 
     def _note_topic(self, topic: InternalTopic) -> None:
-        """The controller writes an internal topic down as it is made, be it before the scenario starts."""
+        """Let the controller record an internal topic when it is created, even before the scenario starts."""
         topic_id = self._internal_topic_id(topic.name)
         at_ms = self.loop.now_ms if self.loop.event_count else None
         self.cluster.metadata.make_topic(topic.name, topic_id, topic.partition_count, topic.configs, at_ms=at_ms)
 
     def _write_metadata(self) -> None:
-        """What the controller has written before the scenario starts."""
+        """Write the controller's records from before the start of the scenario."""
         controller = self.cluster.metadata
         controller.set_up(self.scenario.groups)
         if not self.scenario.cluster.new_cluster:
@@ -217,7 +217,7 @@ class Simulation:
         )
 
     def _make_streams_topics(self, group_id: str, missing: Iterable[CreatableTopic]) -> None:
-        """The broker that served a heartbeat has the internal topics of an application made, those that still lack."""
+        """Create the missing internal topics of an application, as the broker that handled a heartbeat requests."""
         rates = {it.name: it.rate for it in self.scenario.topics}
         spec = next(it for it in self.scenario.groups if group_id in it.group_ids())
         made = []
@@ -292,7 +292,7 @@ class Simulation:
             return lambda draws: ConsumerMember(config, self.topics, draws, self.topics.names())
         return lambda draws: ClassicConsumer(config, self.topics, draws)
 
-    # --- the truth's frame ---
+    # --- the beginning and the end of the truth ---
 
     def _tell_topics(self, now_ms: int) -> None:
         for spec in self.scenario.topics:

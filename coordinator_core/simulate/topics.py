@@ -1,6 +1,6 @@
-"""The data topics of a simulation. Nobody reads a payload: how far each partition is follows from the time.
+"""The data topics of a simulation. Nothing reads payloads: the end offset of a partition follows from the time.
 
-Offsets are counted in units of a billionth of a record, so that no rounding of floats can make two machines differ.
+Offsets are counted in billionths of a record, so that no rounding of floats can make two machines differ.
 """
 
 from bisect import bisect_right
@@ -16,14 +16,15 @@ from coordinator_core.simulate.scenario import TopicSpec
 
 NANO: Final = 10**9
 REPLICAS_MAX: Final = 3
-"""default.replication.factor, where there are so many brokers."""
+"""default.replication.factor, if there are so many brokers."""
 FIRST_PRODUCER_ID: Final = 500
-"""Of who fills partition 0 of a topic in transactions; it is no transactional id of the groups."""
+"""The producer id of the producer that fills partition 0 of a topic in transactions; no group has its transactional
+id."""
 
 
 @dataclass(slots=True)
 class Phase:
-    """From `from_ms` on a partition grows at a steady rate, on top of what it had."""
+    """A phase of steady growth: from `from_ms` on, the partition grows from `nano_records` at this rate."""
 
     from_ms: int
     nano_records: int
@@ -32,19 +33,19 @@ class Phase:
 
 @dataclass(slots=True)
 class DataPartition:
-    """One partition: how fast it grew when, what was deleted, and what is poison."""
+    """One partition: its rates over time, its deletions, and its poison records."""
 
     spec: TopicSpec
     phases: list[Phase]
     deletions: list[tuple[int, int]] = field(default_factory=list)
     """(time, log start offset from then on), in the order of time."""
     poison: list[int] = field(default_factory=list)
-    """Offsets of single poison records, sorted."""
+    """The offsets of single poison records, sorted."""
     added_ms: list[int] = field(default_factory=list)
-    """When brokers themselves added a record, in order: dead letters."""
+    """The times at which brokers themselves added a record (dead letters), in order."""
 
     def end_offset(self, now_ms: int) -> int:
-        """The offset which the next record gets. Batches come whole."""
+        """The offset of the next record. Batches are appended whole."""
         growth_phase = self.phases[0]
         for later in reversed(self.phases):
             if later.from_ms <= now_ms:
@@ -58,27 +59,27 @@ class DataPartition:
         return produced + bisect_right(self.added_ms, now_ms)
 
     def _offset_after(self, record_count: int) -> int:
-        """The offset that follows so many records: each transaction has one more, for its marker."""
+        """The offset after so many records: each transaction takes one more, for its marker."""
         size = self.spec.transaction_records
         return record_count + (record_count // size if size else 0)
 
     def stable_offset(self, now_ms: int) -> int:
-        """The last stable offset: where the open transaction begins, else the end."""
+        """The last stable offset: the start of the open transaction, otherwise the end."""
         end, unit = self.end_offset(now_ms), self.spec.transaction_records + 1
         return end // unit * unit if self.has_markers else end
 
     @property
     def has_markers(self) -> bool:
-        """Are its records of transactions?"""
+        """Whether its records belong to transactions."""
         return self.spec.transaction_records > 0
 
     def is_marker(self, offset: int) -> bool:
-        """Is there the marker of a transaction?"""
+        """Whether this offset is the marker of a transaction."""
         size = self.spec.transaction_records
         return size > 0 and offset % (size + 1) == size
 
     def is_aborted(self, offset: int) -> bool:
-        """Is it of a transaction that is aborted, its marker included?"""
+        """Whether this offset belongs to a transaction that is aborted, its marker included."""
         every = self.spec.abort_every
         return every > 0 and offset // (self.spec.transaction_records + 1) % every == every - 1
 
@@ -90,7 +91,7 @@ class DataPartition:
 
 
 def replicas_of(topic: str, partition: int, broker_count: int) -> tuple[int, ...]:
-    """The brokers of a partition, the one which leads at first in front."""
+    """The brokers of a partition, the preferred leader first."""
     first = partition if topic.startswith("__") else sum(topic.encode()) + partition
     return tuple((first + index) % broker_count + 1 for index in range(min(REPLICAS_MAX, broker_count)))
 
@@ -100,7 +101,7 @@ def _per_ms(records_per_second: float) -> int:
 
 
 class Topics:
-    """All data topics: what clients, share partitions and coordinators ask of them."""
+    """All data topics, as clients, share partitions and coordinators see them."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Topics:
         brokers: int = 1,
         racks: Sequence[str] = (),
     ) -> None:
-        """`absent`: names of topics that are made later (`create`). `racks`: those of the brokers, in turns."""
+        """`absent`: names of topics that are created later (`create`). `racks`: those of the brokers, in turns."""
         self._brokers = brokers
         self._racks = tuple(racks)
         self.fenced: set[int] = set()
@@ -157,22 +158,22 @@ class Topics:
             )
         self._counts[spec.name] = numbers.stop
 
-    # --- what clients ask ---
+    # --- queries of clients ---
 
     def partition_count(self, topic: str, now_ms: int) -> int:
-        """Partitions of a topic; 0 where it does not exist."""
+        """The number of partitions of a topic; 0 if it does not exist."""
         return self._counts.get(topic, 0)
 
     def topic_id(self, topic: str) -> str:
-        """The id of a topic; of one that was deleted, the last that it had."""
+        """The id of a topic; for a deleted topic, its last id."""
         return self._ids[topic]
 
     def names(self) -> Mapping[str, str]:
-        """Topic id -> name: as it is at any time, with the deleted topics."""
+        """Topic id -> name: a live view, with the deleted topics."""
         return self._names
 
     def replica_racks(self, topic: str) -> tuple[frozenset[str], ...]:
-        """The racks of each partition's replicas, "" for that of a fenced broker; empty where brokers have none."""
+        """The racks of each partition's replicas, "" for that of a fenced broker; empty if brokers have none."""
         if not self._racks:
             return ()
         return tuple(
@@ -184,15 +185,15 @@ class Topics:
         return "" if broker_id in self.fenced else self._racks[(broker_id - 1) % len(self._racks)]
 
     def exists(self, at: TopicPartition) -> bool:
-        """Whether the partition is there."""
+        """Whether the partition exists."""
         return at.partition < self._counts.get(at.topic, 0)
 
     def made_since(self, topic: str, since_ms: int) -> bool:
-        """Whether this topic was made after a time: what was known of another one of its name is void."""
+        """Whether this topic was created at or after a time: state of an earlier topic of the same name is void."""
         return self.created_ms >= since_ms and self._created_ms.get(topic, -1) >= since_ms
 
     def end_offset(self, at: TopicPartition, now_ms: int) -> int:
-        """The offset which the next record gets."""
+        """The offset of the next record."""
         return self._partitions[at].end_offset(now_ms)
 
     def readable_end_offset(self, at: TopicPartition, now_ms: int, *, is_committed: bool) -> int:
@@ -201,7 +202,9 @@ class Topics:
         return partition.stable_offset(now_ms) if is_committed else partition.end_offset(now_ms)
 
     def growth_ms(self, at: TopicPartition, offset: int, now_ms: int, until_ms: int, *, is_committed: bool) -> int:
-        """The first time after now at which a fetch from an offset finds a record; `until_ms` if none before."""
+        """The first time after now at which a fetch from an offset finds a record; `until_ms` if there is none before
+        that.
+        """
         first_ms, last_ms = now_ms + 1, until_ms
         while first_ms < last_ms:
             middle_ms = (first_ms + last_ms) // 2
@@ -212,7 +215,7 @@ class Topics:
         return last_ms
 
     def start_offset(self, at: TopicPartition, now_ms: int) -> int:
-        """The first offset that is still there: retention counts from check to check."""
+        """The log start offset: retention takes effect at the checks."""
         partition = self._partitions[at]
         start = 0
         for deleted_ms, offset in partition.deletions:
@@ -225,7 +228,7 @@ class Topics:
         return min(start, partition.end_offset(now_ms))
 
     def is_poison(self, at: TopicPartition, offset: int) -> bool:
-        """Whether nobody can handle this record."""
+        """Whether this record is poison, which no client can process."""
         return self.next_poison_offset(at, offset, offset + 1) is not None
 
     def next_poison_offset(self, at: TopicPartition, from_offset: int, to_offset: int) -> int | None:
@@ -240,21 +243,21 @@ class Topics:
         return min(found, default=None)
 
     def has_markers(self, at: TopicPartition) -> bool:
-        """Whether its records are of transactions."""
+        """Whether its records belong to transactions."""
         return self._partitions[at].has_markers
 
     def is_marker(self, at: TopicPartition, offset: int) -> bool:
-        """Whether it is the marker of a transaction, which clients never see."""
+        """Whether this offset is the marker of a transaction, which clients never see."""
         return self._partitions[at].is_marker(offset)
 
     def is_aborted(self, at: TopicPartition, offset: int) -> bool:
-        """Whether it is of a transaction that is aborted."""
+        """Whether this offset belongs to a transaction that is aborted."""
         return self._partitions[at].is_aborted(offset)
 
     def log_batches(
         self, at: TopicPartition, from_offset: int, record_count_max: int, now_ms: int, *, is_committed: bool = False
     ) -> list[LogBatch]:
-        """The record batches from the one that holds an offset on, as a fetch of so many records finds them.
+        """The record batches from the one that contains an offset, as a fetch of so many records finds them.
 
         `is_committed`: up to the last stable offset only.
         """
@@ -280,7 +283,7 @@ class Topics:
         return batches
 
     def aborted_transactions(self, at: TopicPartition, batches: Sequence[LogBatch]) -> list[AbortedTransaction]:
-        """Those of which batches are, as a fetch names them."""
+        """The aborted transactions to which the batches belong, as a fetch response lists them."""
         data = self._partitions[at]
         if not data.has_markers:
             return []
@@ -296,40 +299,40 @@ class Topics:
             yield from (TopicPartition(name, number) for number in range(count))
 
     def image(self, version: int) -> MetadataImage:
-        """What coordinators know of the topics now."""
+        """The current metadata image, for coordinators."""
         return image_of((Topic(name, self._ids[name], count) for name, count in self._counts.items()), version)
 
     # --- dead letters ---
 
     def are_dead_letters_enabled(self, topic: str) -> bool:
-        """Whether share groups may copy there what they give up."""
+        """Whether share groups may copy dead letters to this topic."""
         return self.specs[topic].dead_letters
 
     def add_records(self, at: TopicPartition, count: int, now_ms: int) -> None:
-        """A broker adds records now."""
+        """A broker adds records."""
         self._partitions[at].added_ms += [now_ms] * count
 
-    # --- what faults do ---
+    # --- changes by faults ---
 
     def create(self, topic: str, now_ms: int, partition_count: int | None = None) -> int:
-        """The topic is made, with a new id and empty logs; how many partitions it has."""
+        """Create the topic, with a new id and empty logs; returns its number of partitions."""
         spec = self.specs[topic]
         count = spec.partitions if partition_count is None else partition_count
         self._make(spec, count, now_ms)
         return count
 
     def create_internal(self, spec: TopicSpec, now_ms: int) -> None:
-        """A topic that no scenario names is made for an application."""
+        """Create a topic of an application, which the scenario does not name."""
         self.specs[spec.name] = spec
         self._make(spec, spec.partitions, now_ms)
 
     def delete(self, topic: str, now_ms: int) -> None:
-        """The topic is gone. Who asks for its partitions still is given what they were."""
+        """Delete the topic. Queries for its partitions are still answered, from their last state."""
         for number in range(self._counts.pop(topic)):
             self._partitions[TopicPartition(topic, number)].set_rate(now_ms, 0.0)
 
     def stall(self, topic: str, partition: int | None, from_ms: int, until_ms: int) -> None:
-        """Nothing is produced for a while."""
+        """Stop production for a while."""
         for at, data in self._partitions.items():
             if at.topic == topic and partition in {None, at.partition}:
                 rate = data.phases[-1].nano_records_per_ms
@@ -337,20 +340,20 @@ class Topics:
                 data.phases.append(Phase(until_ms, data.phases[-1].nano_records, rate))
 
     def add_partitions(self, topic: str, count: int, now_ms: int) -> None:
-        """The topic has `count` partitions from now on, and its records are spread over all of them."""
+        """Let the topic have `count` partitions from now on, and spread its records over all of them."""
         spec = self.specs[topic]
         for number in range(self._counts[topic]):
             self._partitions[TopicPartition(topic, number)].set_rate(now_ms, spec.rate / count)
         self._add(spec, range(self._counts[topic], count), now_ms, spec.rate / count)
 
     def add_poison(self, at: TopicPartition, offset: int) -> None:
-        """This record cannot be handled."""
+        """Mark this record as poison."""
         poison = self._partitions[at].poison
         poison.append(offset)
         poison.sort()
 
     def delete_records(self, at: TopicPartition, offset: int, now_ms: int) -> int:
-        """The log begins at `offset` from now on, at most at its end; where it does."""
+        """Let the log begin at `offset` from now on, or at its end if that is lower; returns the log start offset."""
         start = min(offset, self.end_offset(at, now_ms))
         self._partitions[at].deletions.append((now_ms, start))
         return start

@@ -1,7 +1,8 @@
-"""The transaction coordinator, as far as offsets go: producer ids, epochs, time-outs, and markers in the groups' logs.
+"""The transaction coordinator, reduced to offsets: producer ids, epochs, timeouts, and markers in the groups' logs.
 
-`on_change` writes its log. With transaction version 2 a marker carries the epoch after the one of its records, and
-the producer goes on with that; a transaction that is fenced or timed out is aborted under a new epoch in any version.
+`on_change` writes its log. With transaction version 2 a marker carries the epoch after that of its records, and the
+producer continues with this epoch; a transaction that is fenced or timed out is aborted under a new epoch in any
+version.
 """
 
 from collections.abc import Callable
@@ -20,26 +21,26 @@ FIRST_PRODUCER_ID: Final = 1000
 
 Respond = Callable[[ProducerResponse], None]
 WriteMarker = Callable[[str, Producer, bool, Callable[[], None]], None]
-"""(group, producer, is it a commit, what to do once the marker is committed)."""
+"""(group, producer, whether it is a commit, callback once the marker is committed)."""
 OnChange = Callable[["Transaction", TransactionStatus], None]
 """Called with every new state of a transactional id."""
 
 
 @dataclass(slots=True)
 class Transaction:
-    """What is known of a transactional id."""
+    """The state of a transactional id."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int = 0
     group_id: str | None = None
-    """The group whose offsets the open transaction commits; None while none is open."""
+    """The group whose offsets the open transaction commits; None if none is open."""
     started_ms: int = -1
-    """When the open transaction, or the last one, began."""
+    """The start time of the open transaction, or of the last one."""
     token: int = 0
-    """Goes up with every end: an older time-out is void."""
+    """Incremented at every end: an older timeout is void."""
     waiting: list[Callable[[], None]] = field(default_factory=list)
-    """What goes on once the present transaction has its markers."""
+    """Callbacks for when the markers of the current transaction are written."""
     is_ending: bool = False
 
 
@@ -61,7 +62,7 @@ class Transactions:
         self._by_id: dict[str, Transaction] = {}
 
     def init_producer_id(self, request: InitProducerIdRequest, respond: Respond) -> None:
-        """InitProducerId: whoever had the id before is fenced, and what he had begun is aborted."""
+        """InitProducerId: the former producer with this id is fenced, and its open transaction is aborted."""
         transaction = self._by_id.get(request.transactional_id)
         if transaction is None:
             transaction = Transaction(request.transactional_id, FIRST_PRODUCER_ID + len(self._by_id))
@@ -83,7 +84,9 @@ class Transactions:
             fenced()
 
     def refusal(self, request: TxnOffsetCommitRequest) -> ErrorCode | None:
-        """Whether a TxnOffsetCommit is of a producer that was fenced; if not, its transaction is open from now on."""
+        """The error of a TxnOffsetCommit from a fenced producer; otherwise None, and its transaction is open from now
+        on.
+        """
         transaction = self._by_id[request.transactional_id]
         if request.producer_epoch != transaction.producer_epoch or transaction.is_ending:
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -95,7 +98,7 @@ class Transactions:
         return None
 
     def end_txn(self, request: EndTxnRequest, respond: Respond) -> None:
-        """EndTxn: the answer comes once the markers are committed."""
+        """EndTxn: it is answered once the markers are committed."""
         transaction = self._by_id[request.transactional_id]
         if request.producer_epoch != transaction.producer_epoch or transaction.is_ending:
             code = ErrorCode.PRODUCER_FENCED
@@ -133,6 +136,6 @@ class Transactions:
         self._write_marker(group_id, producer, is_commit, marked)
 
     def _time_out(self, transaction: Transaction, token: int) -> None:
-        """Nobody ended the transaction in time."""
+        """Abort a transaction that was not ended in time."""
         if transaction.token == token and transaction.group_id is not None:
             self._end(transaction, is_commit=False, bumps=True, on_done=lambda: None)

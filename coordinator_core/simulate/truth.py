@@ -1,4 +1,4 @@
-"""What truly happened: lines of JSON, as the docstring of the package has them."""
+"""What truly happened: lines of JSON, as the docstring of the package describes them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ Facts = dict[str, Any]
 
 
 class Sink(Protocol):
-    """Where lines go."""
+    """Takes the lines."""
 
     def write(self, file: str, facts: Facts) -> None:
-        """Add a line to a file, which is named without its ending."""
+        """Add a line to a file, named without its extension."""
         ...
 
 
@@ -37,16 +37,16 @@ class _Interval:
 
 
 class Truth:
-    """Writes lines, and keeps what is needed to write those which end something: who owns what, and the last fault."""
+    """Writes lines, and keeps the state needed for lines that end an interval: the current owners."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self.counts: Counter[str] = Counter()
-        """Lines by file."""
+        """File -> number of lines."""
         self._owned: dict[tuple[str, str, TopicPartition], _Interval] = {}
 
     def tell(self, file: str, now_ms: int, facts: Facts) -> int:
-        """Write a line; its number in its file, from 0."""
+        """Write a line; returns its index in its file, from 0."""
         self._sink.write(file, {"ts_ms": now_ms, **facts})
         self.counts[file] += 1
         return self.counts[file] - 1
@@ -71,7 +71,7 @@ class Truth:
         ended_by: str,
         now_ms: int,
     ) -> None:
-        """A client owns partitions no longer; what it was handed are the records between the two positions."""
+        """A client no longer owns partitions; it received the records between the two positions."""
         for at, position in positions:
             interval = self._owned.pop((group, client_id, at), None)
             if interval is None:

@@ -1,6 +1,6 @@
-"""Turns what coordinators do into lines of the truth, and says why groups rebalance.
+"""Turns the actions of coordinators into lines of the truth, with the causes of rebalances.
 
-What a coordinator writes is true once the log has committed it: until then its lines wait, and those of records which
+A record of a coordinator is true once the log has committed it: until then its lines wait, and lines for records that
 the log lost are never written.
 """
 
@@ -37,18 +37,18 @@ HEARTBEATS: Final = frozenset(
 )
 COMMITS: Final = frozenset({"commit_offset", "commit_transactional_offset"})
 OF_MANY_GROUPS: Final = {"delete_groups": "GROUP_DELETED", "on_topics_deleted": "TOPIC_DELETED"}
-"""Operations about several groups -> why they delete offsets."""
+"""Operations for several groups -> the reason why they delete offsets."""
 EXPIRY_TIMER: Final = "expire-group-metadata"
 MEMBERSHIP: Final = frozenset({"classic_join", "classic_sync", "classic_leave"})
 MODERN_HEARTBEATS: Final = HEARTBEATS - {"classic_heartbeat"}
 HARMLESS: Final = HEARTBEATS | COMMITS | {"fetch_offsets"}
-"""Operations which leave the sleepers of a quiet group alone; after a heartbeat it may be quiet no more."""
+"""Operations that do not wake the parked members of a quiet group; after a heartbeat it may no longer be quiet."""
 
 UUID_CHARACTERS: Final = 22
-"""The end of a member id which names the member: whole UUIDs are longer."""
+"""The length of the end of a member id that identifies the member: full UUIDs are longer."""
 
 ABSENT: Final = (None, -1)
-"""State and generation of a group which is not there."""
+"""State and generation of a group that does not exist."""
 
 REASONS: Final = {
     "cached metadata has changed": "TOPIC_CHANGED",
@@ -57,21 +57,21 @@ REASONS: Final = {
     "consumer poll timeout has expired.": "POLL_EXPIRED",
     "the consumer is being closed": "MEMBER_LEFT",
 }
-"""What a request says of its reason -> the reason in the truth."""
+"""The reason text of a request -> the reason in the truth."""
 
 EPOCH_REASONS: Final = {
     JOIN_GROUP_MEMBER_EPOCH: "MEMBER_JOINED",
     LEAVE_GROUP_MEMBER_EPOCH: "MEMBER_LEFT",
     LEAVE_GROUP_STATIC_MEMBER_EPOCH: "STATIC_MEMBER_AWAY",
 }
-"""Member epoch of a heartbeat which made a new group epoch -> the reason."""
+"""Member epoch of a heartbeat that caused a new group epoch -> the reason."""
 
 GROUP_TYPES: Final = {
     RecordType.CONSUMER_GROUP_METADATA: GroupType.CONSUMER,
     RecordType.SHARE_GROUP_METADATA: GroupType.SHARE,
     RecordType.STREAMS_GROUP_METADATA: GroupType.STREAMS,
 }
-"""Record of a new group epoch -> the type of the group."""
+"""Record of a new group epoch -> the group type."""
 
 TIMER_REASONS: Final = {
     "heartbeat": "SESSION_EXPIRED",
@@ -88,7 +88,7 @@ class TruthRecorder:
 
     def __init__(self, truth: Truth, processes: Callable[[str], Process | None], now_ms: Callable[[], int]) -> None:
         self.heartbeats: Heartbeats | None = None
-        """Set once there are any: heartbeats need the coordinators, and these their observer."""
+        """Set later: heartbeats need the coordinators, and these need their observer."""
         self._truth = truth
         self._process = processes
         self._now_ms = now_ms
@@ -108,7 +108,7 @@ class TruthRecorder:
     # --- the observer ---
 
     def before(self, machine: ObservedMachine, request: Request, now_ms: int) -> None:
-        """Wake the group where the request may change it."""
+        """Wake the group if the request may change it."""
         group_id = group_id_of(request.message)
         if group_id is not None and self.heartbeats is not None and request.operation not in HARMLESS:
             self.heartbeats.wake(group_id)
@@ -118,7 +118,7 @@ class TruthRecorder:
             self._clients[request.new_uuid[-UUID_CHARACTERS:]] = request.client.client_id
 
     def served(self, machine: ObservedMachine, request: Request, outcome: Outcome, now_ms: int) -> None:
-        """Note what was written, and why."""
+        """Record what the request wrote, and why."""
         group_id = group_id_of(request.message)
         if request.operation in OF_MANY_GROUPS:
             self._note_records(machine, outcome.records, OF_MANY_GROUPS[request.operation])
@@ -136,7 +136,7 @@ class TruthRecorder:
         self._note_records(machine, outcome.records)
 
     def fired(self, machine: ObservedMachine, outcome: Outcome, now_ms: int) -> None:
-        """A timer may have ended a session: groups which are quiet no more wake."""
+        """A timer may have ended a session: wake the groups that are no longer quiet."""
         for fired in outcome.fired:
             client_id = self._clients.get(fired.key[-UUID_CHARACTERS:])
             process = None if client_id is None else self._process(client_id)
@@ -150,7 +150,7 @@ class TruthRecorder:
         self._note_records(machine, outcome.records, "EXPIRED" if is_expiry else None)
 
     def marked(self, machine: ObservedMachine, producer: Producer, *, is_commit: bool, offset: int) -> None:
-        """A transaction was decided."""
+        """A transaction was committed or aborted."""
         facts = {
             "producer_id": producer.producer_id,
             "producer_epoch": producer.producer_epoch,
@@ -160,13 +160,13 @@ class TruthRecorder:
         self._wait(machine, offset, "transactions", facts)
 
     def reverted(self, machine: ObservedMachine, from_offset: int) -> None:
-        """The log refused what came from an offset on."""
+        """The log refused the records from an offset on."""
         self.forget(machine.partition, from_offset)
 
     # --- what the log commits ---
 
     def committed(self, partition: int, high_watermark: int) -> None:
-        """Lines of records below the high watermark are true."""
+        """Write the lines of records below the high watermark."""
         waiting = self._waiting.get(partition)
         while waiting and waiting[0][0] < high_watermark:
             _, now_ms, file, facts = waiting.popleft()
@@ -175,7 +175,7 @@ class TruthRecorder:
             self.dirty.pop(partition, None)
 
     def forget(self, partition: int, from_offset: int) -> None:
-        """The log lost what it had from an offset on."""
+        """Drop the lines of records that the log lost, from an offset on."""
         waiting = self._waiting.get(partition)
         while waiting and waiting[-1][0] >= from_offset:
             waiting.pop()
@@ -253,7 +253,7 @@ class TruthRecorder:
             self._wait(machine, entry.offset, "deletions", facts)
 
     def _note_epoch(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
-        """A group epoch of a consumer or share group."""
+        """Record a group epoch of a consumer, share or streams group."""
         group_id, value = entry.record.key.group_id, entry.record.value
         log = [machine.partition, entry.offset]
         if value is None:
@@ -273,7 +273,7 @@ class TruthRecorder:
         self._wait(machine, entry.offset, "generations", facts)
 
     def _note_current_assignment(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
-        """What a member of a consumer or share group owns from now on, as its coordinator sees it."""
+        """Record what a member of a consumer or share group owns from now on, according to its coordinator."""
         key, value = entry.record.key, entry.record.value
         pending = getattr(value, "partitions_pending_revocation", ())
         facts = {
@@ -287,7 +287,7 @@ class TruthRecorder:
         self._wait(machine, entry.offset, "assignments", facts)
 
     def _note_tasks(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
-        """The tasks of a member of a streams group from now on, as its coordinator sees it."""
+        """Record the tasks of a member of a streams group from now on, according to its coordinator."""
         key, value = entry.record.key, entry.record.value
         facts: Facts = {
             "group": key.group_id,
@@ -306,13 +306,13 @@ class TruthRecorder:
     def _after_modern_heartbeat(
         self, machine: ObservedMachine, group_id: str, request: Request, outcome: Outcome
     ) -> None:
-        """A heartbeat of the consumer or share protocol may be anything: who joins, leaves, or reconciles."""
+        """Handle a heartbeat of a modern protocol, with which a member may join, leave, or reconcile."""
         if request.client is not None:
             self._clients[request.message.member_id[-UUID_CHARACTERS:]] = request.client.client_id
         if not outcome.records:
             return
         is_share = request.operation == "share_group_heartbeat"
-        # A share group's partitions change once the share coordinators have their state.
+        # The partitions of a share group change once the share coordinators have their state.
         unasked = "PARTITIONS_CHANGED" if is_share else "TOPIC_CHANGED"
         if getattr(request.message, "subscribed_topic_names", None) is not None:
             unasked = "SUBSCRIPTION_CHANGED"
@@ -324,14 +324,14 @@ class TruthRecorder:
             self.heartbeats.wake(group_id)
 
     def _note_modern_cause(self, group_id: str, reason: str, process: Process | None, outcome: Outcome) -> None:
-        """A new group epoch is written in the step which made it."""
+        """Record the cause of a new group epoch, if this step wrote one."""
         if any(entry.record.record_type in GROUP_TYPES for entry in outcome.records):
             self._add_cause(group_id, reason, process)
 
     def _note_cause(
         self, machine: ObservedMachine, group_id: str, reason: str, process: Process | None, *, wrote: bool = False
     ) -> None:
-        """A group which has to rebalance since this step does so for this reason."""
+        """Record the cause if the group must rebalance since this step."""
         (state_before, generation_before), (state, generation) = (
             self._seen.get(group_id, ABSENT),
             _look(machine, group_id),
@@ -363,7 +363,7 @@ def _look(machine: ObservedMachine, group_id: str) -> tuple[ClassicGroupState | 
 
 
 def is_quiet(coordinator: GroupCoordinator, group_id: str) -> bool:
-    """Whether heartbeats of members which have nothing to say change nothing."""
+    """Whether heartbeats without news from members change nothing."""
     group = coordinator.group(group_id)
     if isinstance(group, LiveClassicGroup):
         return group.state is STABLE
@@ -393,7 +393,7 @@ def _by_topic_id(partitions: Sequence[Any]) -> list[list[Any]]:
 
 
 def _assignment(data: bytes) -> TopicPartitions | None:
-    """Partitions by topic of a consumer's assignment; None where it is none."""
+    """The partitions by topic in a consumer's assignment; None if the data is not an assignment."""
     try:
         decoded = decode_assignment(data)
     except DecodeError:
@@ -411,4 +411,4 @@ NOTES: Final = {
     RecordType.STREAMS_GROUP_METADATA: TruthRecorder._note_epoch,
     RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: TruthRecorder._note_tasks,
 }
-"""Record type -> how it becomes a line."""
+"""Record type -> the method that turns it into a line."""
