@@ -35,7 +35,7 @@ class Column(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A statement for DuckDB. Its columns are named `c0`, `c1`, ..., since names may be ambiguous."""
+    """A statement for DuckDB. Its columns are named `c0`, `c1`, ..., since names may occur twice."""
 
     text: str
     columns: tuple[Column, ...]

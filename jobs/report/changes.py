@@ -156,7 +156,7 @@ def _read(value: Mapping[str, Any]) -> Snapshot:
 
 
 def _carried(place: str) -> Any:
-    """The snapshot element of the report at a path or URI, unparsed; None where there is no report."""
+    """The snapshot element of the report at a path or URI, decoded from JSON; None where there is no report."""
     try:
         found = SNAPSHOT_TEXT.search(_bytes_at(place))
         return None if found is None else unpacked(found[1].decode("ascii"))

@@ -280,8 +280,8 @@ def group_pictures(groups: Sequence[GroupFacts], holes: Sequence[Hole], limits: 
 def span_of(times: Sequence[I64], window: tuple[int, int]) -> tuple[int, int]:
     """The time span that all pictures of a group share: from its first to its last event, with a margin.
 
-    Intervals without an end extend to the end of the report, but at most by a quarter of the span, so that no picture
-    is half empty.
+    Intervals without an end extend to the end of the report. If more than the span itself would follow the last event,
+    only a quarter of the span is added, so that no picture is half empty.
     """
     known = np.concatenate([*times, np.zeros(0, np.int64)])
     is_open = bool((known == OPEN).any())

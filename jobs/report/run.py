@@ -289,7 +289,7 @@ def _make(known: _Facts, made_at: datetime, options: Sequence[str], limits: Limi
 
 
 def _attention(known: _Facts) -> list[Attention]:
-    """Groups that need attention, the worst first, and since when, according to the last report."""
+    """Groups that need attention, the worst first, and since when, which the last report may know better."""
     since_ms = {} if known.changes is None else known.changes.since_ms
     return [
         Attention(it.group_id, it.verdict, it.why, time_text(since_ms.get(it.group_id, it.since_ms)) or "")

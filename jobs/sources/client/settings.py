@@ -59,7 +59,7 @@ class ClientSettings:
         return self.file.error(key, reason)
 
     def note(self, key: str, text: str) -> None:
-        """Add a note for the user, once."""
+        """Add a note for the user."""
         self.notes.append(f"{self.file.name}: {printable(key)}: {text}")
 
     def check_path(self, key: str) -> None:
