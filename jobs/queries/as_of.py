@@ -379,7 +379,7 @@ class SilverAt:
         return is_asked
 
     def end_offsets(self, sample_age_max_ms: int = SAMPLE_AGE_MAX_MS) -> dict[TopicPartition, SampledEnd]:
-        """End offsets of topics in the newest sample before the time, if it is recent enough."""
+        """End offsets of topics in the newest sample up to the time, if it is recent enough."""
         at_ms = epoch_ms(datetime.now(UTC)) if self.at_ms is None else self.at_ms
         oldest = pc.field("sampled_at") >= timestamp_scalar(max(at_ms - sample_age_max_ms, 0))
         names = ("topic", "partition", "sampled_at", "end_offset")

@@ -41,9 +41,6 @@ KNOW_OF_DELETIONS: Final = frozenset({"CLUSTER_METADATA", "ADMIN"})
 """Sources of topic names that would show the deletion of a topic."""
 
 
-"""Maximum number of partitions named in a remark."""
-
-
 class Change(StrEnum):
     """The change of a committed offset."""
 

@@ -128,8 +128,8 @@ def _scan_base(array: U8, from_offset: int) -> int:
     """The lowest possible base offset of a batch in a response.
 
     The first batch contains the requested offset, or is the next one that compaction kept, which may be further away
-    than a segment can span. The CRC does not cover the base offset, so it is accepted only if the following batch
-    agrees.
+    than a segment can span. The CRC does not cover the base offset, so it is not accepted if it contradicts the batch
+    after it.
     """
     second = _batch_end(array, 0)
     columns, is_true, *_ = kernels.frame_batches(array, 0, min(_batch_end(array, second), len(array)))
