@@ -151,7 +151,6 @@ class Settings:
     batch_decompressed_bytes_max: int
     inference: InferenceSettings
     """Assumptions of the inference that no log contains."""
-    """auto, arrow or spark."""
     codec: str
     codecs: Mapping[str, str]
     """Parquet codec by full table name, where it differs from `codec`."""
