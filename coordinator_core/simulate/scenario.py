@@ -165,7 +165,7 @@ class GroupSpec:
     """The number of members of each group."""
     assignors: tuple[str, ...] = ()
     """Classic: range, roundrobin, sticky, cooperative-sticky, the preferred one first; by default range and
-    cooperative-sticky, as in Kafka. Consumer: one of the server-side assignors; by default the broker's first."""
+    cooperative-sticky, as in Kafka. Consumer: one of the server-side assignors; by default the broker's own choice."""
     member_assignors: tuple[tuple[str, ...], ...] = ()
     """`[["range", "roundrobin"], ["roundrobin"]]`: the assignors of each member, in turns. The group selects one that
     all support, by vote; a member that supports none of those is refused (INCONSISTENT_GROUP_PROTOCOL), and stops."""
@@ -173,8 +173,8 @@ class GroupSpec:
     """client.rack of each member, in turns. The client assignors range, sticky and cooperative-sticky prefer replicas
     on a member's rack if brokers have racks, too; the server-side assignors ignore it."""
     static: bool = False
-    """Members are static: they have a group instance id, and keep their assignment when they restart. In streams groups
-    since Kafka 4.4.
+    """Members are static: they have a group instance id, and return as the same members after a restart. In streams
+    groups since Kafka 4.4.
     """
     stateful: bool = True
     """The application has a state store; its changelog topic is `NAME-counts-changelog`."""
@@ -277,7 +277,7 @@ class FaultSpec:
     broker: int | None = None
     """The id of the broker, from 1."""
     duration_ms: int | None = None
-    """How long the fault lasts."""
+    """How long the fault lasts, or the time until recovery."""
     offset: int | None = None
     """An offset of this partition."""
     partitions: int | None = None
@@ -312,18 +312,19 @@ FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 """Fault -> the keys that it needs besides `kind` and `at`.
 
 crash: the member dies without leaving the group, and a new process starts after `duration` (without it, none does).
-stop: the same, but the member closes properly. slow_poll: processing one poll takes `duration`. pause: the whole
-process pauses, including its heartbeats. rolling_deploy: members are stopped and started again one after another; each
-is away for `duration`. poison: this record cannot be processed. broker_failover: the broker is down for `duration`, and
-others lead its partitions. producer_stall: nothing is produced. delete_records: the log starts at `offset` from now on.
-add_partitions: the topic has `partitions` from now on. create_topic: the topic is created, with a new id and empty
-logs; until its first `create_topic` it does not exist, unless a `delete_topic` comes before. delete_topic: the topic is
-deleted: coordinators delete its committed offsets, and members learn of it from their heartbeats (consumer groups) or
-when the leader refreshes its metadata (classic groups). subscribe: the members subscribe to `topics` from now on, until
-they are restarted. alter_config: an admin sets a config of the group to `value`. alter_share_offsets: an admin sets the
-start offset of a share partition (AlterShareGroupOffsets). delete_share_offsets: an admin deletes the group's offsets
-of a topic (DeleteShareGroupOffsets). delete_group: an admin deletes the group (DeleteGroups). A group with members
-refuses these three; the truth has the `error`.
+stop: as with crash, but the member leaves the group properly. slow_poll: processing one poll takes `duration`. pause:
+the whole process pauses, including its heartbeats. rolling_deploy: members are stopped and started again one after
+another; each is away for `duration`. poison: this record cannot be processed. broker_failover: the broker is down for
+`duration`, and others lead its partitions. producer_stall: nothing is produced. delete_records: the log starts at
+`offset` from now on. add_partitions: the topic has `partitions` from now on. create_topic: the topic is created, with a
+new id and empty logs; until its first `create_topic` it does not exist, unless a `delete_topic` comes before.
+delete_topic: the topic is deleted: coordinators delete its committed offsets, and members learn of it from their
+heartbeats (consumer groups) or when the leader refreshes its metadata (classic groups). subscribe: the members
+subscribe to `topics` from now on, until they are restarted. alter_config: an admin sets a config of the group to
+`value`. alter_share_offsets: an admin sets the start offset of a share partition (AlterShareGroupOffsets).
+delete_share_offsets: an admin deletes the group's offsets of a topic (DeleteShareGroupOffsets). delete_group: an admin
+deletes the group (DeleteGroups). A group with members refuses this, alter_share_offsets and delete_share_offsets; the
+truth has the `error`.
 """
 
 

@@ -1,15 +1,19 @@
 """A consumer of the classic protocol: join, assign as leader, sync, heartbeat, poll interval; eager or cooperative.
 
-States, as those of AbstractCoordinator.MemberState:
+States, as in AbstractCoordinator.MemberState:
 
 * UNJOINED: no generation. A join follows at the next poll.
-* LEAVING_OLD: before it joins again it commits what it has read (onJoinPrepare); eager members then give up all. A
-  commit that may succeed later is tried again, for the rebalance time-out at most.
-* JOINING: JoinGroup is under way. * SYNCING: SyncGroup is. * STABLE: it has its assignment, and reads.
-* CLOSING: the last commit, then LeaveGroup. * CLOSED: gone.
+* LEAVING_OLD: before it joins again it commits its positions (onJoinPrepare); eager members then give up all
+  partitions. A commit that may still succeed is tried again, for the rebalance timeout at most.
+* JOINING: JoinGroup is under way.
+* SYNCING: SyncGroup is under way.
+* STABLE: it has its assignment, and reads.
+* CLOSING: the last commit, then LeaveGroup.
+* CLOSED: it has left.
 
-The client's own thread may be busy (`SlowPoll`): it then neither commits nor rejoins, while its heartbeats go on, until
-`max_poll_interval_ms` after the last poll, when the heartbeat thread leaves the group on its behalf (dynamic members).
+The client's own thread may be busy (`SlowPoll`): it then neither commits nor rejoins, while its heartbeats continue,
+until `max_poll_interval_ms` after the last poll, when the heartbeat thread leaves the group on its behalf (dynamic
+members).
 
 Source: ConsumerCoordinator and AbstractCoordinator of Kafka's clients.
 """
@@ -70,7 +74,7 @@ JOIN_VERSION: Final = 9
 SYNC_VERSION: Final = 5
 HEARTBEAT_VERSION: Final = 4
 LEAVE_VERSION: Final = 5
-"""The versions which 4.3 clients and brokers agree on."""
+"""The request versions on which 4.3 clients and brokers agree."""
 
 PROTOCOL_TYPE: Final = "consumer"
 NO_MEMBER_EPOCH: Final = -1
@@ -78,25 +82,25 @@ NO_MEMBER_EPOCH: Final = -1
 FATAL: Final = frozenset(
     {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED}
 )
-"""Errors which the application sees, and which end it."""
+"""Errors that the application sees, and that end it."""
 FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-"""The group went on without this member."""
+"""Errors that mean: the group continued without this member."""
 
 SUBSCRIPTION_CHANGED: Final = "group subscription has changed"
-"""The reason of a join, as Kafka's consumers say it."""
+"""The reason of a join, in the words of Kafka's consumers."""
 
 METADATA_CHANGED: Final = "cached metadata has changed"
 
 JOIN_GROUP_TIMEOUT_LAPSE_MS: Final = 5000
-"""A JoinGroup may take the rebalance time-out and so long (AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE)."""
+"""A JoinGroup may take the rebalance timeout and this time (AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE)."""
 CLOSE_TIMEOUT_MS: Final = 30_000
-"""Consumer.close() takes so long at most (DEFAULT_CLOSE_TIMEOUT_MS)."""
+"""The most time that Consumer.close() takes (DEFAULT_CLOSE_TIMEOUT_MS)."""
 COMMITTED_AGAIN: Final = RETRIABLE | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-"""Errors after which a commit is tried again before the member joins or leaves: that of a deleted topic is one of them,
-so the member stays until its time is up (onJoinPrepare, maybeAutoCommitOffsetsSync)."""
+"""Errors after which a commit is tried again before the member joins or leaves. The error of a deleted topic is one of
+them, so the member then stays until its time is up (onJoinPrepare, maybeAutoCommitOffsetsSync)."""
 
 POLL, RETRY, RETRY_COMMIT = "poll", "retry", "retry-commit"
-"""Timers, besides those of the reader."""
+"""The timers, besides those of the reader."""
 
 
 class MemberState(StrEnum):
@@ -123,7 +127,7 @@ VALID_PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
     CLOSING: frozenset({UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE}),
     CLOSED: frozenset(MemberState) - {CLOSED},
 }
-"""New state -> the states it may follow."""
+"""New state -> the states that it may follow."""
 
 
 @dataclass(slots=True)
@@ -139,25 +143,27 @@ class ClassicConsumer:
     is_leader: bool = False
     protocol_name: str | None = None
     assigned: tuple[TopicPartition, ...] = ()
-    """What the group gave it, sorted; it reads those of them whose positions it knows."""
+    """Its assignment, sorted; it reads those partitions whose positions it knows."""
     reader: Reader = field(init=False)
     sticky_assignment: tuple[TopicPartition, ...] | None = None
-    """What the sticky assignor remembers of the last assignment."""
+    """The last assignment, as the sticky assignor remembers it."""
     is_lost: bool = False
-    """The group went on without it, and its thread has not noticed."""
+    """The group continued without it, and its thread has not noticed."""
     rejoin_reason: str = ""
-    """Why it is to join again; empty from a successful SyncGroup on, as rejoinReason and rejoinNeeded of Kafka's."""
+    """The reason why it has to join again; empty after a successful SyncGroup, like Kafka's rejoinReason and
+    rejoinNeeded.
+    """
 
     subscribed: tuple[str, ...] = field(init=False)
-    """The topics that the application wants now."""
+    """The current subscription of the application."""
     joined_with: tuple[str, ...] = ()
-    """Those of its last JoinGroup (joinedSubscription)."""
+    """The subscription of its last JoinGroup (joinedSubscription)."""
     commit_until_ms: int = 0
-    """How long the commit before it joins or leaves is tried again."""
+    """Until when the commit before a join or leave is tried again."""
     group_topics: frozenset[str] = frozenset()
     """As leader: all topics of the group."""
     snapshot: Snapshot = field(default_factory=dict)
-    """As leader: the metadata by which it assigned (assignmentSnapshot)."""
+    """As leader: the metadata from which it computed the assignment (assignmentSnapshot)."""
     has_new_metadata: bool = False
     """Its metadata has changed since it last compared it with `snapshot`."""
 
@@ -167,13 +173,13 @@ class ClassicConsumer:
 
     @property
     def client_id(self) -> str:
-        """As in the configuration."""
+        """The client id of the configuration."""
         return self.config.client_id
 
     # --- the contract ---
 
     def handle(self, event: Event, now_ms: int) -> Actions:
-        """Take an event; what to do."""
+        """Handle an event; returns the actions."""
         if self.state is CLOSED:
             return []
         match event:
@@ -196,22 +202,22 @@ class ClassicConsumer:
                 return self._subscribe(topics)
 
     def heartbeat(self) -> Send:
-        """The heartbeat request as it is now."""
+        """The current heartbeat request."""
         request = HeartbeatRequest(self.config.group_id, self.generation_id, self.member_id, self.config.instance_id)
         return self._send("classic_heartbeat", request, "heartbeat", HEARTBEAT_VERSION)
 
     def session_key(self) -> str:
-        """Key of its session timer in the coordinator."""
+        """The key of its session timer in the coordinator."""
         return heartbeat_key(self.config.group_id, self.member_id)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """What it owns, and its positions."""
+        """The partitions that it owns, with its positions."""
         return self.reader.positions(now_ms)
 
     # --- joining ---
 
     def _rejoin(self, reason: str, now_ms: int) -> Actions:
-        """Join at the present poll: what it has is committed first, and given up by eager members."""
+        """Join at the current poll: first commit the positions; eager members then give up their partitions."""
         if self.reader.is_busy:
             self.rejoin_reason = reason
             return []
@@ -329,7 +335,7 @@ class ClassicConsumer:
         self.assigned = self.sticky_assignment = assigned
         actions = self.reader.give(revoked, "REVOKED", now_ms)
         if revoked and self.config.is_cooperative:
-            # Only in the next generation may another have what this member has just given up.
+            # Another member may get the partitions that this one has just given up only in the next generation.
             self.rejoin_reason = "need to revoke partitions and re-join"
             actions.append(SetTimer(POLL, 0))
         added = self.reader.missing(assigned)
@@ -353,7 +359,9 @@ class ClassicConsumer:
         return self.reader.commit(tag, self.generation_id, self.member_id, now_ms)
 
     def _on_producer(self, answer: Answered, now_ms: int) -> Actions:
-        """An answer to the transactional producer; it may end a commit. Who is fenced does not survive it."""
+        """Handle an answer to the transactional producer, which may end a commit. A member whose producer is fenced
+        stops.
+        """
         actions, done = self.reader.on_producer(answer, now_ms)
         if done is None:
             return actions
@@ -403,7 +411,7 @@ class ClassicConsumer:
         return self._on_group_error(code, now_ms)
 
     def _is_of_present(self, answer: Answered) -> bool:
-        """Whether a request was sent in the current generation: answers of older ones are ignored."""
+        """Whether a request was sent in the current generation: answers to older ones are ignored."""
         request = answer.request
         generation_id = getattr(request, "generation_id", None)
         if generation_id is None:
@@ -411,7 +419,7 @@ class ClassicConsumer:
         return bool(generation_id == self.generation_id)
 
     def _on_group_error(self, code: ErrorCode, now_ms: int) -> Actions:
-        """What a heartbeat or a commit tells of the group."""
+        """Handle an error of the group in the answer to a heartbeat or a commit."""
         if code in FATAL:
             return self._fail(code)
         if code in FORGOTTEN:
@@ -424,20 +432,20 @@ class ClassicConsumer:
         return []
 
     def _at_next_poll(self, reason: str) -> Actions:
-        """Polls are `poll_interval_ms` apart, and the present one began at some time."""
+        """Rejoin at the next poll: polls are `poll_interval_ms` apart, and the current one began at a random time."""
         self.rejoin_reason = reason
         return [SetTimer(POLL, self.draws.randrange(self.config.poll_interval_ms))]
 
     def _poll(self, now_ms: int) -> Actions:
-        """A poll at which there is something to do: the group is joined again."""
+        """Poll, and join the group again."""
         if self.state not in {STABLE, UNJOINED} or self.reader.is_busy:
             return []
         return self._rejoin(self.rejoin_reason, now_ms)
 
-    # --- what the scenario makes it do ---
+    # --- events of the scenario ---
 
     def _compare_metadata(self, now_ms: int) -> Actions:
-        """A leader joins again where its metadata shows other partitions than those that it assigned.
+        """As leader, join again if the metadata shows other partitions than those that it assigned.
 
         It looks at a poll, as rejoinNeededOrPending does: once it is stable, and its thread is free.
         """
@@ -463,13 +471,15 @@ class ClassicConsumer:
         return self._at_next_poll(SUBSCRIPTION_CHANGED)
 
     def _work(self, duration_ms: int, now_ms: int) -> Actions:
-        """The thread is busy; the heartbeat thread watches the poll interval."""
+        """Make the thread busy; the heartbeat thread watches the poll interval."""
         if self.reader.is_busy or self.state not in {STABLE, UNJOINED}:
             return []
         return self.reader.work(duration_ms, now_ms)
 
     def _poll_expired(self, now_ms: int) -> Actions:
-        """The heartbeat thread gives up on the application (maybeLeaveGroup). Static members fall silent only."""
+        """The heartbeat thread leaves the group because the application did not poll (maybeLeaveGroup). Static members
+        only stop their heartbeats.
+        """
         if not self.reader.is_busy or self.state is not STABLE:
             return []
         actions: Actions = [Heartbeat(0), CancelTimer(COMMIT)]
@@ -515,14 +525,14 @@ class ClassicConsumer:
         return self._gone("STOPPED")
 
     def _fail(self, code: ErrorCode) -> Actions:
-        """An error which the application does not survive."""
+        """Stop with an error that ends the application."""
         return self._gone(code.name)
 
     def _gone(self, reason: str) -> Actions:
         self._enter(CLOSED)
         return [Closed(reason)]
 
-    # --- small things ---
+    # --- helpers ---
 
     def _enter(self, state: MemberState) -> None:
         if self.state not in VALID_PREVIOUS[state]:
@@ -543,7 +553,7 @@ class ClassicConsumer:
 
 
 def _commit_error(answer: Answered) -> ErrorCode:
-    """The error of a commit: of the whole, or the first of a partition that is the group's."""
+    """The error of a commit: that of the whole request, or the first error of a partition that concerns the group."""
     if answer.error is not None:
         return answer.error
     codes = (partition.error_code for topic in answer.response.topics for partition in topic.partitions)
@@ -561,7 +571,7 @@ ANSWERS: Final = {
     "leave": ClassicConsumer._on_leave,
     "leave-poll-expired": ClassicConsumer._ignore,
 }
-"""Tag of a request -> what its answer does."""
+"""Tag of a request -> the method for its answer."""
 
 TIMERS: Final = {
     POLL: ClassicConsumer._poll,
@@ -574,4 +584,4 @@ TIMERS: Final = {
     END_TRANSACTION: ClassicConsumer._end_transaction,
     FETCH: ClassicConsumer._fetch_again,
 }
-"""Timer -> what it does."""
+"""Timer -> its method."""

@@ -1,15 +1,18 @@
-"""A member of the consumer protocol (KIP-848): heartbeats carry all, and the broker assigns.
+"""A member of the consumer protocol (KIP-848): all group requests are heartbeats, and the broker assigns.
 
 States, after MemberState of Kafka's client:
 
-* JOINING: the heartbeat of epoch 0 is under way. * STABLE: it owns its target.
-* RECONCILING: its target is another one. At the next poll it commits, gives up what it has to, takes what is
-  new, and says so at once in a heartbeat which names all that it owns.
-* STALE: it left because the application did not poll in time. * LEAVING: the last commit, then the last heartbeat.
-* CLOSED: gone.
+* JOINING: the heartbeat of epoch 0 is under way.
+* STABLE: it owns its target assignment.
+* RECONCILING: its target assignment is another one. At the next poll it commits, gives up the revoked partitions,
+  takes the new ones, and reports this at once in a heartbeat with all partitions that it owns.
+* STALE: it left because the application did not poll in time.
+* LEAVING: the last commit, then the last heartbeat.
+* CLOSED: it has left.
 
-An error that fences the member (FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID) makes it give up all and join again under its
-own id, which it made itself. Source: ConsumerMembershipManager, ConsumerHeartbeatRequestManager of Kafka's clients.
+An error that fences the member (FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID) makes it give up all partitions and join again
+with the same member id, which it generated itself. Source: ConsumerMembershipManager, ConsumerHeartbeatRequestManager
+of Kafka's clients.
 """
 
 import random
@@ -62,7 +65,7 @@ HEARTBEAT_VERSION: Final = 1
 FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 POLL, RETRY = "poll", "retry"
-"""Timers, besides those of the reader."""
+"""The timers, besides those of the reader."""
 
 
 class MemberState(StrEnum):
@@ -95,17 +98,17 @@ class ConsumerMember:
     interval_ms: int = 0
     owned: tuple[TopicPartition, ...] = ()
     target: tuple[TopicPartition, ...] = ()
-    """Its target: what the coordinator assigned to it."""
+    """Its target assignment: what the coordinator assigned to it."""
     target_ids: tuple[TopicPartitions, ...] = ()
-    """The same by topic id."""
+    """The target assignment by topic id."""
     reader: Reader = field(init=False)
     is_committing: bool = False
-    """The commit before it gives something up is under way."""
+    """The commit before a revocation is under way."""
 
     subscribed: tuple[str, ...] = field(init=False)
-    """The topics that the application wants now."""
+    """The current subscription of the application."""
     sent: tuple[str, ...] = ()
-    """Those that the last heartbeat said."""
+    """The subscription that it last sent in a heartbeat."""
 
     def __post_init__(self) -> None:
         self.subscribed = self.config.topics
@@ -114,13 +117,13 @@ class ConsumerMember:
 
     @property
     def client_id(self) -> str:
-        """As in the configuration."""
+        """The client id of the configuration."""
         return self.config.client_id
 
     # --- the contract ---
 
     def handle(self, event: Event, now_ms: int) -> Actions:
-        """Take an event; what to do."""
+        """Handle an event; returns the actions."""
         if self.state is CLOSED:
             return []
         match event:
@@ -137,20 +140,20 @@ class ConsumerMember:
             case SlowPoll(duration_ms):
                 return self._work(duration_ms, now_ms)
             case TopicsChanged():
-                return []  # the coordinator knows of its own accord
+                return []  # the coordinator learns of it by itself
             case Subscribe(topics):
                 return self._subscribe(topics)
 
     def heartbeat(self) -> Send:
-        """A heartbeat which says nothing new."""
+        """A heartbeat without news."""
         return self._plain_beat("heartbeat", self.member_epoch)
 
     def session_key(self) -> str:
-        """Key of its session timer in the coordinator."""
+        """The key of its session timer in the coordinator."""
         return session_key(self.config.group_id, self.member_id)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """What it owns, and its positions."""
+        """The partitions that it owns, with its positions."""
         return self.reader.positions(now_ms)
 
     # --- heartbeats ---
@@ -162,11 +165,11 @@ class ConsumerMember:
         return self._send("consumer_group_heartbeat", request, tag, HEARTBEAT_VERSION)
 
     def _plain_beat(self, tag: str, member_epoch: int) -> Send:
-        """A heartbeat which says nothing but the epoch."""
+        """A heartbeat with the epoch alone."""
         return self._beat(tag, member_epoch)
 
     def _full_beat(self, tag: str) -> Send:
-        """All that the member has to say: when it joins, and after an error."""
+        """A heartbeat with all fields: when the member joins, and after an error."""
         assignor = self.config.assignors[0] if self.config.assignors else None
         self.sent = self.subscribed
         return self._beat(
@@ -197,7 +200,7 @@ class ConsumerMember:
         return self._gone(code.name)
 
     def _subscribe(self, topics: tuple[str, ...]) -> Actions:
-        """A heartbeat says it at once, if the member is in the group."""
+        """Change the subscription: if the member is in the group, a heartbeat reports it at once."""
         self.subscribed = topics
         return self._say_topics() if self.state in {STABLE, RECONCILING} else []
 
@@ -233,7 +236,7 @@ class ConsumerMember:
         return [SetTimer(POLL, self.draws.randrange(self.config.poll_interval_ms))]
 
     def _target_of(self, response: Any) -> tuple[TopicPartition, ...] | None:
-        """The target that a response brings; None for the one which the member knows."""
+        """The target assignment in a response; None if it is unchanged."""
         if response.assignment is None:
             return None
         self.target_ids = response.assignment.topic_partitions
@@ -242,7 +245,7 @@ class ConsumerMember:
     # --- reconciling ---
 
     def _poll(self, now_ms: int) -> Actions:
-        """At a poll: what has to go is committed first."""
+        """Reconcile at a poll: commit first if partitions are revoked."""
         if self.state is not RECONCILING or self.reader.is_busy or self.is_committing:
             return []
         revoked = [at for at in self.owned if at not in set(self.target)]
@@ -266,7 +269,7 @@ class ConsumerMember:
         return [*actions, *self._fetch_missing(now_ms)]
 
     def _acknowledgement(self) -> Send:
-        """The heartbeat which says all that the member owns now."""
+        """The heartbeat with all partitions that the member owns now."""
         return self._beat(
             "heartbeat",
             self.member_epoch,
@@ -291,7 +294,9 @@ class ConsumerMember:
         return self.reader.commit(tag, self.member_epoch, self.member_id, now_ms)
 
     def _on_producer(self, answer: Answered, now_ms: int) -> Actions:
-        """An answer to the transactional producer; it may end a commit. Who is fenced does not survive it."""
+        """Handle an answer to the transactional producer, which may end a commit. A member whose producer is fenced
+        stops.
+        """
         actions, done = self.reader.on_producer(answer, now_ms)
         if done is None:
             return actions
@@ -312,10 +317,10 @@ class ConsumerMember:
         return [*commit, *self.reader.commit_later()]
 
     def _ignore(self, answer: Answered, now_ms: int) -> Actions:
-        """A commit that failed is followed by the next one; heartbeats tell of what is worse."""
+        """Ignore a failed commit: the next one follows, and heartbeats report worse errors."""
         return []
 
-    # --- what the scenario makes it do ---
+    # --- events of the scenario ---
 
     def _work(self, duration_ms: int, now_ms: int) -> Actions:
         if self.reader.is_busy or self.state not in {STABLE, RECONCILING}:
@@ -323,7 +328,7 @@ class ConsumerMember:
         return self.reader.work(duration_ms, now_ms)
 
     def _poll_expired(self, now_ms: int) -> Actions:
-        """The member leaves on behalf of an application that does not poll."""
+        """Leave the group because the application did not poll."""
         if not self.reader.is_busy or self.state not in {STABLE, RECONCILING}:
             return []
         self.state = STALE
@@ -354,14 +359,14 @@ class ConsumerMember:
 
     @property
     def _leave_epoch(self) -> int:
-        """Static members leave for a while only."""
+        """The epoch for leaving: static members leave temporarily."""
         return LEAVE_GROUP_MEMBER_EPOCH if self.config.instance_id is None else LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
     def _gone(self, reason: str) -> Actions:
         self.state = CLOSED
         return [Closed(reason)]
 
-    # --- small things ---
+    # --- helpers ---
 
     def _rejoin(self, now_ms: int) -> Actions:
         return [self._full_beat("join")] if self.state is JOINING else []
@@ -393,7 +398,7 @@ ANSWERS: Final = {
     "leave": ConsumerMember._on_leave,
     "leave-poll-expired": ConsumerMember._ignore,
 }
-"""Tag of a request -> what its answer does."""
+"""Tag of a request -> the method for its answer."""
 
 TIMERS: Final = {
     POLL: ConsumerMember._poll,
@@ -405,4 +410,4 @@ TIMERS: Final = {
     END_TRANSACTION: ConsumerMember._end_transaction,
     FETCH: ConsumerMember._fetch_missing,
 }
-"""Timer -> what it does."""
+"""Timer -> its method."""

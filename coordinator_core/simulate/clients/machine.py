@@ -1,4 +1,4 @@
-"""The events a client gets and the actions it asks for: the contract is the docstring of the package."""
+"""The events that a client gets and the actions that it returns: the docstring of the package has the contract."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from coordinator_core.coordinator.errors import ErrorCode
 
 
 class Service(StrEnum):
-    """Which coordinator, or which leader, serves a request."""
+    """The coordinator, or the leader, that serves a request."""
 
     GROUP = "group"
     """The coordinator of the group `Send.key`."""
@@ -29,7 +29,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
-"""Errors after which a client asks again, of the coordinator which it then finds."""
+"""Errors after which a client retries, at the coordinator that it finds then."""
 
 RETRY_BACKOFF_MS: Final = 100
 """retry.backoff.ms of all clients."""
@@ -40,12 +40,12 @@ RETRY_BACKOFF_MS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The process is up."""
+    """The process has started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer to the request of this tag; `error` in its place where the request as a whole was refused.
+    """The answer to the request with this tag; `error` replaces the response if the request as a whole was refused.
 
     REQUEST_TIMED_OUT also means an answer that never came.
     """
@@ -54,7 +54,7 @@ class Answered:
     response: Any
     error: ErrorCode | None = None
     request: Any = None
-    """What was asked."""
+    """The request that this answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,19 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Close, as a good client does: the world waits until the client says `Closed`."""
+    """Close properly: the simulation waits until the client returns `Closed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowPoll:
-    """What the last poll gave takes `duration_ms` to process: the client's own thread is busy until then."""
+    """The records of the last poll take `duration_ms` to process: the client's own thread is busy until then."""
 
     duration_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """The client's metadata shows that topics were made or deleted, or have grown."""
+    """The client's metadata shows that topics were created or deleted, or have grown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ Event = Started | Answered | TimerFired | Stop | SlowPoll | TopicsChanged | Subs
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A request. `api_version` is that of the request's kind."""
+    """A request. `api_version` is the version of its API."""
 
     service: Service
     key: Any
@@ -105,13 +105,13 @@ class Send:
     tag: str
     api_version: int
     timeout_ms: int | None = None
-    """The client gives the answer up after so long, which it then takes for a broken connection. None: of requests that
-    wait for nobody and are answered, or lost with their broker, in less."""
+    """After this time the client gives up the request, and treats the connection as broken. None: for requests that
+    wait for no other member, and are answered, or lost with their broker, in less time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """`TimerFired(name)` in `delay_ms`; a timer of this name which runs is replaced."""
+    """`TimerFired(name)` in `delay_ms`; this replaces a running timer of that name."""
 
     name: str
     delay_ms: int
@@ -119,21 +119,21 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """Forget the timer of this name. Absence is fine."""
+    """Cancel the timer of this name, if there is one."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """From now on a heartbeat (`Client.heartbeat`) every `interval_ms`, the first in `interval_ms`; 0: no more."""
+    """Send a heartbeat (`Client.heartbeat`) every `interval_ms` from now on, the first in `interval_ms`; 0: no more."""
 
     interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """The client believes from now on that it owns these partitions, and reads on from these offsets."""
+    """The client believes from now on that it owns these partitions, and reads from these offsets on."""
 
     positions: Sequence[tuple[TopicPartition, int]]
     generation: int
@@ -141,7 +141,9 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class Gave:
-    """It no longer does; each with the next offset that it would have read. `ended_by`: REVOKED, LOST or CLOSED."""
+    """It no longer believes so; each partition has the next offset that it would have read. `ended_by`: REVOKED, LOST
+    or CLOSED.
+    """
 
     positions: Sequence[tuple[TopicPartition, int]]
     ended_by: str
@@ -149,7 +151,7 @@ class Gave:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """A line of the truth which only the client knows: `file` without its ending."""
+    """A line of the truth that only the client knows: `file` without its extension."""
 
     file: str
     facts: dict[str, Any]
@@ -157,7 +159,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The client is gone for good: after `Stop`, or because of an error from which clients do not recover."""
+    """The client has ended: after `Stop`, or because of an error from which clients do not recover."""
 
     reason: str = "STOPPED"
 
@@ -167,42 +169,42 @@ Actions = list[Action]
 
 
 class Topics(Protocol):
-    """What a client can find out about the data."""
+    """The data topics, as far as clients can see them."""
 
     def partition_count(self, topic: str, now_ms: int) -> int:
-        """Partitions of a topic; 0 where it does not exist."""
+        """The number of partitions of a topic; 0 if it does not exist."""
         ...
 
     def topic_id(self, topic: str) -> str:
-        """The id of a topic; of one that was deleted, the last that it had."""
+        """The id of a topic; for a deleted topic, its last id."""
         ...
 
     def replica_racks(self, topic: str) -> tuple[frozenset[str], ...]:
-        """The racks of each partition's replicas, "" for that of a fenced broker; empty where brokers have none."""
+        """The racks of each partition's replicas, "" for that of a fenced broker; empty if brokers have none."""
         ...
 
     def exists(self, at: TopicPartition) -> bool:
-        """Whether the partition is there."""
+        """Whether the partition exists."""
         ...
 
     def made_since(self, topic: str, since_ms: int) -> bool:
-        """Whether this topic was made after a time."""
+        """Whether this topic was created at or after a time."""
         ...
 
     def start_offset(self, at: TopicPartition, now_ms: int) -> int:
-        """The first offset that is still there."""
+        """The log start offset."""
         ...
 
     def has_markers(self, at: TopicPartition) -> bool:
-        """Whether its records are of transactions."""
+        """Whether its records belong to transactions."""
         ...
 
     def is_marker(self, at: TopicPartition, offset: int) -> bool:
-        """Whether it is the marker of a transaction, which clients never see."""
+        """Whether this offset is the marker of a transaction, which clients never see."""
         ...
 
     def end_offset(self, at: TopicPartition, now_ms: int) -> int:
-        """The offset which the next record gets."""
+        """The offset of the next record."""
         ...
 
     def next_poison_offset(self, at: TopicPartition, from_offset: int, to_offset: int) -> int | None:
@@ -214,10 +216,10 @@ class Client(Protocol):
     """A client of any kind."""
 
     member_id: str
-    """Empty while it has none."""
+    """Empty while the client has none."""
 
     def handle(self, event: Event, now_ms: int) -> Actions:
-        """Take an event; what to do."""
+        """Handle an event; returns the actions."""
         ...
 
     def heartbeat(self) -> Send:
@@ -225,22 +227,22 @@ class Client(Protocol):
         ...
 
     def session_key(self) -> str:
-        """Key of its session timer in the coordinator."""
+        """The key of its session timer in the coordinator."""
         ...
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """What it owns, and its positions, for a client which is about to die."""
+        """The partitions that it owns, with its positions, for a client that is about to die."""
         ...
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a consumer is in each partition it owns.
+    """How far a consumer is in each partition that it owns.
 
-    Each partition gets an even share of what the consumer can handle, and is read as far as there is data. Where data
-    went away (retention) it goes on at the first offset that is left. A poison record ends a partition's progress where
-    the consumer cannot pass it. Where the topic is deleted there is no progress; where it was made again the position
-    is out of range (OFFSET_OUT_OF_RANGE), and the consumer begins at the start of the new log.
+    Each partition gets an equal share of the consumer's rate, and is read as far as there is data. If data was deleted
+    (retention), the consumer continues at the log start offset. A poison record ends a partition's progress if the
+    consumer cannot pass it. If the topic was deleted, there is no progress; if it was created again, the position is
+    out of range (OFFSET_OUT_OF_RANGE), and the consumer begins at the start of the new log.
     """
 
     topics: Topics
@@ -251,7 +253,7 @@ class Progress:
     since_ms: int = 0
 
     def advance(self, now_ms: int) -> None:
-        """Read on until now."""
+        """Advance the positions to now."""
         since_ms, self.since_ms = self.since_ms, now_ms
         elapsed_ms = now_ms - since_ms
         if not self.offsets or elapsed_ms <= 0:
@@ -269,15 +271,15 @@ class Progress:
             self.offsets[at] = following
 
     def take(self, positions: Sequence[tuple[TopicPartition, int]], now_ms: int) -> None:
-        """Own these partitions, too, from these offsets on."""
+        """Add these partitions, from these offsets on."""
         self.advance(now_ms)
         self.offsets.update(positions)
 
     def give(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """Own these no longer: returns their positions. Those which are not owned are passed over."""
+        """Remove these partitions; returns their positions. Partitions that are not owned are ignored."""
         self.advance(now_ms)
         return [(at, self.offsets.pop(at)) for at in partitions if at in self.offsets]
 
     def stay_until(self, now_ms: int) -> None:
-        """Nothing was read since the last look: the consumer's thread was busy."""
+        """Move the time without progress: the consumer's thread was busy."""
         self.since_ms = now_ms

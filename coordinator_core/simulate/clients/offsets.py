@@ -1,4 +1,4 @@
-"""Positions of consumers: their settings, their progress, and what they say of offsets in requests."""
+"""Positions of consumers: their settings, their progress, and their requests for offsets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,20 +19,22 @@ from coordinator_core.simulate.clients.producer import Commit, TransactionalProd
 
 COMMIT_VERSION: Final = 10
 FETCH_VERSION: Final = 10
-"""The versions which 4.3 clients and brokers agree on."""
+"""The request versions on which 4.3 clients and brokers agree."""
 
 COOPERATIVE: Final = "cooperative-sticky"
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """A consumer's settings. `records_per_second` is what it can handle."""
+    """A consumer's settings. `records_per_second` is the rate at which it can process records."""
 
     group_id: str
     client_id: str
     topics: tuple[str, ...]
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
-    """Classic: the favourite first. Consumer protocol: the first is the server's assignor to ask for; none: any."""
+    """Classic: the preferred one first. Consumer protocol: the first is the server-side assignor to request; empty:
+    any.
+    """
     instance_id: str | None = None
     rack_id: str | None = None
     """client.rack."""
@@ -42,23 +44,23 @@ class ConsumerConfig:
     request_timeout_ms: int = 30_000
     poll_interval_ms: int = 1000
     auto_commit_interval_ms: int | None = 5000
-    """None: it never commits by itself."""
+    """None: no automatic commits."""
     records_per_second: float = 1000.0
     stops_at_poison: bool = False
     offset_reset: str = "earliest"
     transactional_id: str | None = None
-    """Commits go through a transactional producer; None: through the consumer."""
+    """A transactional producer with this id makes the commits; None: the consumer makes them."""
     abort_every: int = 0
-    """Every so-many-th transaction is aborted; 0: none."""
+    """Every n-th transaction is aborted; 0: none."""
 
     @property
     def is_cooperative(self) -> bool:
-        """The rebalance protocol which all the assignors support: COOPERATIVE only where none is eager."""
+        """Whether the rebalance protocol that all assignors support is COOPERATIVE: only if none is eager."""
         return all(name == COOPERATIVE for name in self.assignors)
 
 
 def by_topic(partitions: Sequence[TopicPartition]) -> TopicPartitions:
-    """By topic, in the order in which the topics come."""
+    """The partitions by topic, in the order of the first partition of each topic."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)
@@ -66,7 +68,7 @@ def by_topic(partitions: Sequence[TopicPartition]) -> TopicPartitions:
 
 
 def committed_topics(topics: Topics, offsets: Mapping[TopicPartition, int]) -> tuple[OffsetCommitTopic, ...]:
-    """All positions, as a commit gives them."""
+    """All positions, as a commit has them."""
     return tuple(
         OffsetCommitTopic(
             tuple(OffsetCommitPartition(number, offsets[TopicPartition(topic, number)], 0, "") for number in numbers),
@@ -78,19 +80,19 @@ def committed_topics(topics: Topics, offsets: Mapping[TopicPartition, int]) -> t
 
 
 def fetched_topics(partitions: Sequence[TopicPartition]) -> tuple[OffsetFetchTopic, ...]:
-    """Partitions, as OffsetFetch names them."""
+    """The partitions, as OffsetFetch lists them."""
     return tuple(OffsetFetchTopic(topic, numbers) for topic, numbers in by_topic(partitions))
 
 
 def has_fetch_error(answer: Answered) -> bool:
-    """Whether OffsetFetch has to be sent again: also where an open transaction may still change an offset."""
+    """Whether OffsetFetch must be sent again: also if an open transaction may still change an offset."""
     return answer.error is not None or any(
         partition.error_code for topic in answer.response.topics for partition in topic.partitions
     )
 
 
 def committed_offsets(answer: Answered) -> dict[TopicPartition, int]:
-    """What OffsetFetch gave; -1 where nothing is committed."""
+    """The offsets in the response to OffsetFetch; -1 if nothing is committed."""
     return {
         TopicPartition(topic.name, partition.partition_index): partition.committed_offset
         for topic in answer.response.topics
@@ -99,7 +101,8 @@ def committed_offsets(answer: Answered) -> dict[TopicPartition, int]:
 
 
 def first_position(topics: Topics, config: ConsumerConfig, at: TopicPartition, committed: int, now_ms: int) -> int:
-    """Where a consumer begins: at the committed offset if it is still there, else as auto.offset.reset says."""
+    """The first position of a consumer: the committed offset if it still exists, otherwise as auto.offset.reset
+    says."""
     if committed >= 0:
         return max(committed, topics.start_offset(at, now_ms))
     if config.offset_reset == "latest":
@@ -108,7 +111,7 @@ def first_position(topics: Topics, config: ConsumerConfig, at: TopicPartition, c
 
 
 class OffsetCommitter:
-    """How a consumer's offsets get committed: by itself, or in transactions of a producer."""
+    """Commits a consumer's offsets: with OffsetCommit, or in transactions of a producer."""
 
     def __init__(self, config: ConsumerConfig, topics: Topics, progress: Progress) -> None:
         self._config = config
@@ -121,7 +124,7 @@ class OffsetCommitter:
         """What an aborted transaction goes back to."""
 
     def commit(self, tag: str, generation_id: int, member_id: str) -> Actions:
-        """Commit all positions; the result comes as the answer to `tag`."""
+        """Commit all positions; the result arrives as the answer to `tag`."""
         config = self._config
         topics = committed_topics(self._topics, self._progress.offsets)
         if self._producer is not None:
@@ -130,11 +133,11 @@ class OffsetCommitter:
         return [Send(Service.GROUP, config.group_id, "commit_offset", request, tag, COMMIT_VERSION)]
 
     def began_at(self, positions: Sequence[tuple[TopicPartition, int]]) -> None:
-        """Partitions were taken at these positions."""
+        """The consumer has taken partitions at these positions."""
         self._committed.update(positions)
 
     def handle(self, answer: Answered) -> tuple[Actions, Answered | None]:
-        """Take an answer to the producer: what to do, and the result of a commit if there is one."""
+        """Handle an answer to the producer; returns the actions, and the result of a commit if one ended."""
         assert self._producer is not None
         actions, ended = self._producer.handle(answer)
         if ended is None:
@@ -157,5 +160,5 @@ class OffsetCommitter:
         return [] if self._producer is None else self._producer.retry()
 
     def end(self) -> Actions:
-        """What the transaction produced is written: end it."""
+        """The records of the transaction are written: end it."""
         return [] if self._producer is None else self._producer.end()

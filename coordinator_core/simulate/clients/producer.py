@@ -1,11 +1,10 @@
-"""A transactional producer, as far as offsets go: what a consume-transform-produce application commits with.
+"""A transactional producer, reduced to offsets: with it a consume-transform-produce application commits.
 
-UNKNOWN (no producer id) -> INITIALIZING -> READY -> COMMITTING_OFFSETS (TxnOffsetCommit is under way) -> ENDING
-(EndTxn is) -> READY. One transaction at a time: a commit that is asked for meanwhile follows when the present one
-has ended.
-Every so-many-th transaction is aborted on purpose; one whose offsets were refused is aborted, too.
+UNKNOWN (no producer id) -> INITIALIZING -> READY -> COMMITTING_OFFSETS (TxnOffsetCommit is under way) -> ENDING (EndTxn
+is under way) -> READY. There is one transaction at a time: a commit requested in the meantime follows when the current
+one has ended. Every n-th transaction is aborted on purpose; one whose offsets were refused is aborted, too.
 
-With transaction version 2 the epoch goes up with every transaction (KIP-890). Source: TransactionManager.
+With transaction version 2 the epoch increases with every transaction (KIP-890). Source: TransactionManager.
 """
 
 from dataclasses import dataclass, field
@@ -29,12 +28,12 @@ INIT_PRODUCER_ID_VERSION: Final = 5
 END_TXN_VERSION: Final = 5
 
 INIT, OFFSETS, END = "txn-init", "txn-offsets", "txn-end"
-"""Tags of its requests."""
+"""The tags of its requests."""
 TAGS: Final = frozenset({INIT, OFFSETS, END})
 RETRY_TRANSACTION, END_TRANSACTION = "txn-retry", "txn-flush"
-"""Timers: the last request is sent again; what was produced is flushed, and the transaction may end."""
+"""Timers: send the last request again; the produced records are flushed, and the transaction may end."""
 FLUSH_MS: Final = 200
-"""From the commit of the offsets to the end of the transaction."""
+"""The time from the commit of the offsets to the end of the transaction."""
 
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
@@ -51,7 +50,7 @@ class ProducerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdRequest:
-    """Give the transactional id a producer id, or its next epoch."""
+    """Request a producer id for the transactional id, or its next epoch."""
 
     transactional_id: str
 
@@ -68,7 +67,7 @@ class EndTxnRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProducerResponse:
-    """The producer id and the epoch which the producer has from now on."""
+    """The producer id and the epoch that the producer has from now on."""
 
     producer_id: int
     producer_epoch: int
@@ -77,7 +76,7 @@ class ProducerResponse:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Offsets to commit, for which group, and the tag under which the result is reported."""
+    """Offsets to commit for a member of the group, and the tag for the result."""
 
     tag: str
     topics: tuple[OffsetCommitTopic, ...]
@@ -88,7 +87,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A commit has ended: aborted (on purpose or not), or not, and with which error."""
+    """The end of a commit: whether it was aborted (on purpose or not), and its error."""
 
     commit: Commit
     is_aborted: bool
@@ -109,11 +108,11 @@ class TransactionalProducer:
     present: Commit | None = None
     following: Commit | None = None
     refusal: ErrorCode = ErrorCode.NONE
-    """Why the offsets of the present transaction were refused."""
+    """The error with which the offsets of the current transaction were refused."""
     last_sent: list[Send] = field(default_factory=list)
 
     def commit(self, commit: Commit) -> Actions:
-        """Commit offsets in a transaction of their own, now or after the present one."""
+        """Commit offsets in a separate transaction, now or after the current one."""
         if self.present is not None:
             self.following = commit
             return []
@@ -126,7 +125,7 @@ class TransactionalProducer:
         )
 
     def handle(self, answer: Answered) -> tuple[Actions, Committed | None]:
-        """Take the answer to a request of its own: what to do, and which commit has ended."""
+        """Handle the answer to one of its requests; returns the actions, and the commit that ended, if any."""
         code = ErrorCode(getattr(answer.response, "error_code", 0) or 0) if answer.error is None else answer.error
         if self.present is None:
             return [], None
@@ -147,7 +146,7 @@ class TransactionalProducer:
         return [], self._ended(is_aborted=is_aborted, error=self.refusal)
 
     def follow(self) -> Actions:
-        """Begin the commit that was asked for meanwhile, if there is one."""
+        """Begin the commit that was requested in the meantime, if there is one."""
         following, self.following = self.following, None
         return [] if following is None else self.commit(following)
 
@@ -156,7 +155,7 @@ class TransactionalProducer:
         return list(self.last_sent) if self.present is not None else []
 
     def end(self) -> Actions:
-        """What was produced is written: end the transaction."""
+        """The produced records are written: end the transaction."""
         return self._send_end() if self.present is not None else []
 
     def _ended(self, *, is_aborted: bool, error: ErrorCode) -> Committed:

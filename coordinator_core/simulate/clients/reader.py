@@ -1,6 +1,7 @@
-"""What consumers of both protocols do with partitions that they own: find their positions, read, commit, be busy.
+"""How consumers of both protocols handle the partitions that they own: find positions, read, commit, be busy.
 
-The protocol decides what is owned and when; a `Reader` is the consumer's thread and what that knows of the partitions.
+The protocol decides which partitions the consumer owns at which time; a `Reader` is the consumer's thread and its state
+of the partitions.
 """
 
 from collections.abc import Sequence
@@ -30,11 +31,11 @@ from coordinator_core.simulate.clients.offsets import (
 )
 
 COMMIT, FETCH, BUSY, POLL_EXPIRED = "commit", "fetch", "busy", "poll-expired"
-"""Timers: the next commit, the next OffsetFetch; the thread is free again, or was busy for longer than it may be."""
+"""Timers: the next commit; the next OffsetFetch; the thread is free again; it was busy for longer than allowed."""
 
 
 class Reader:
-    """See above. While `is_busy` the thread works on what the last poll gave and reads nothing."""
+    """See above. While `is_busy`, the thread processes the records of the last poll and reads nothing."""
 
     def __init__(self, config: ConsumerConfig, topics: Topics) -> None:
         self._config = config
@@ -47,32 +48,34 @@ class Reader:
 
     @property
     def has_positions(self) -> bool:
-        """Whether it reads anything."""
+        """Whether it reads any partition."""
         return bool(self._progress.offsets)
 
     @property
     def commits_by_itself(self) -> bool:
-        """Whether there is something to commit before partitions are given up, and nobody else does it."""
+        """Whether it must commit before it gives up partitions: it has positions, and automatic commits are on."""
         return self.has_positions and self._config.auto_commit_interval_ms is not None
 
     def read_on(self, now_ms: int) -> None:
-        """Read until now, or stay at the position where the thread was busy."""
+        """Read until now, or stay at the position if the thread was busy."""
         if self.is_busy or self.is_pending_revocation:
             self._progress.stay_until(now_ms)
         else:
             self._progress.advance(now_ms)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """What it reads, and its positions."""
+        """The partitions that it reads, with its positions."""
         self.read_on(now_ms)
         return list(self._progress.offsets.items())
 
     def missing(self, owned: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Those of the partitions whose positions are not known."""
+        """The partitions whose positions are not known."""
         return [at for at in owned if at not in self._progress.offsets]
 
     def fetch(self, partitions: Sequence[TopicPartition], member_id: str, member_epoch: int) -> Send:
-        """Ask where these were committed; the answer is for `on_fetch`. Classic members have epoch -1."""
+        """Request the committed offsets of these partitions; the answer is for `on_fetch`. Classic members have epoch
+        -1.
+        """
         request = OffsetFetchRequest(
             self._config.group_id,
             fetched_topics(partitions),
@@ -83,7 +86,7 @@ class Reader:
         return Send(Service.GROUP, self._config.group_id, "fetch_offsets", request, "fetch", FETCH_VERSION)
 
     def on_fetch(self, answer: Answered, owned: Sequence[TopicPartition], generation: int, now_ms: int) -> Actions:
-        """Begin with those of the owned partitions which the answer tells of."""
+        """Begin to read those owned partitions that the answer has."""
         missing = self.missing(owned)
         if has_fetch_error(answer):
             return [SetTimer(FETCH, RETRY_BACKOFF_MS)] if missing else []
@@ -99,28 +102,30 @@ class Reader:
         return [*([Took(took, generation)] if took else []), *self.commit_later()]
 
     def give(self, partitions: Sequence[TopicPartition], ended_by: str, now_ms: int) -> Actions:
-        """Read them no longer. `ended_by`: REVOKED, LOST or CLOSED."""
+        """Stop reading these partitions. `ended_by`: REVOKED, LOST or CLOSED."""
         self.read_on(now_ms)
         given = self._progress.give(partitions, now_ms)
         return [Gave(given, ended_by)] if given else []
 
     def commit(self, tag: str, generation: int, member_id: str, now_ms: int) -> Actions:
-        """Commit all positions; the result comes as the answer to `tag`."""
+        """Commit all positions; the result arrives as the answer to `tag`."""
         self.read_on(now_ms)
         return self.committer.commit(tag, generation, member_id)
 
     def commit_later(self) -> Actions:
-        """The next commit, where it commits by itself."""
+        """Schedule the next automatic commit, if these are on."""
         interval_ms = self._config.auto_commit_interval_ms
         return [] if interval_ms is None else [SetTimer(COMMIT, interval_ms)]
 
     def on_producer(self, answer: Answered, now_ms: int) -> tuple[Actions, Answered | None]:
-        """An answer to the transactional producer: what to do, and the result of a commit if it ended one."""
+        """Handle an answer to the transactional producer; returns the actions, and the result of a commit if it ended
+        one.
+        """
         self.read_on(now_ms)
         return self.committer.handle(answer)
 
     def work(self, duration_ms: int, now_ms: int) -> Actions:
-        """The thread is busy from now on; somebody else watches the poll interval."""
+        """Make the thread busy from now on; timers watch the poll interval."""
         self.read_on(now_ms)
         self.is_busy = True
         actions: Actions = [SetTimer(BUSY, duration_ms)]

@@ -1,20 +1,21 @@
 """A share consumer (KIP-932): heartbeats to the coordinator, fetches and acknowledgements to the leaders of the data.
 
 * JOINING: the heartbeat of epoch 0 is under way.
-* STABLE: it polls every `poll_interval_ms`; a poll is one ShareFetch to each broker which leads partitions of its
-  assignment, and brings along the acknowledgements of what the poll before gave.
+* STABLE: it polls every `poll_interval_ms`; a poll is one ShareFetch to each broker that leads partitions of its
+  assignment, and carries the acknowledgements for the records of the poll before.
 * STALE: it left because the application did not poll within `max_poll_interval_ms`; it joins again at the next poll.
-  What it had fetched stays acquired until then, or until the locks run out.
-* CLOSING: it gives up what it holds (session epoch -1), then leaves. * CLOSED: gone.
+  The records that it had fetched stay acquired until then, or until the locks expire.
+* CLOSING: it releases the records that it has (session epoch -1), then leaves.
+* CLOSED: it has left.
 
-Implicit acknowledgement: the next poll accepts all records of the one before. Explicit: the application says of each
-record whether it accepts, releases or rejects it; of a poison record it may say nothing, and lets the lock run out.
+Implicit acknowledgement: the next poll accepts all records of the one before. Explicit: the application accepts,
+releases or rejects each record; it may leave a poison record unacknowledged, until the lock expires.
 
-RENEW: a record that takes longer than one poll has its lock renewed, in a ShareAcknowledge: a request which renews
-locks fetches nothing.
+RENEW: if a record takes longer than one poll, its lock is renewed, in a ShareAcknowledge: a request that renews locks
+fetches nothing.
 
-Sessions: one with each broker. A broker which does not know the session, or came back without it, says so: the member
-opens a new one, and what it had acquired there is lost to it.
+Sessions: one with each broker. A broker that does not know the session, or that restarted without it, reports this: the
+member opens a new one, and the records that it had acquired there are lost to it.
 
 Source: ShareConsumerImpl, ShareConsumeRequestManager, ShareSessionHandler, ShareMembershipManager.
 """
@@ -67,10 +68,10 @@ HEARTBEAT_VERSION: Final = 1
 FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 POLL, RETRY, BUSY, POLL_EXPIRED = "poll", "retry", "busy", "poll-expired"
-"""Timers."""
+"""The timers."""
 
 POISON_TYPES: Final = {"reject": AcknowledgeType.REJECT, "release": AcknowledgeType.RELEASE}
-"""What is said of a poison record; of any other way nothing is said."""
+"""`on_poison` -> the acknowledgement of a poison record; other values acknowledge nothing."""
 
 
 class MemberState(StrEnum):
@@ -89,7 +90,7 @@ CLOSING, CLOSED = MemberState.CLOSING, MemberState.CLOSED
 
 @dataclass(frozen=True, slots=True)
 class ShareConfig:
-    """A share consumer's settings. `on_poison`: skip (accept all the same), reject, release or time_out."""
+    """A share consumer's settings. `on_poison`: skip (accept it all the same), reject, release or time_out."""
 
     group_id: str
     client_id: str
@@ -99,10 +100,10 @@ class ShareConfig:
     is_explicit: bool = False
     on_poison: str = "skip"
     release_every: int = 0
-    """Every so-many-th record is released once; 0: none."""
+    """Every n-th record is released once; 0: none."""
     max_poll_interval_ms: int = 300_000
     renew_every: int = 0
-    """Every so-many-th record takes two polls, and its lock is renewed; 0: none."""
+    """Every n-th record takes two polls, and its lock is renewed; 0: none."""
     is_record_limit: bool = False
     """share.acquire.mode=record_limit."""
     rack_id: str | None = None
@@ -113,18 +114,18 @@ class ShareConfig:
 
 @dataclass(slots=True)
 class Session:
-    """The session with one broker, and what was fetched in it and is not acknowledged yet."""
+    """The session with one broker, and the records fetched in it that are not acknowledged yet."""
 
     epoch: int = OPEN_EPOCH
     partitions: tuple[TopicPartition, ...] = ()
-    """What the broker has in it, once the request under way is answered."""
+    """The partitions of the session on the broker, once the request under way is answered."""
     request: ShareFetchRequest | None = None
-    """What is under way; an answer to any other request, of a session before this one, comes too late."""
+    """The request under way; an answer to any other request, from an earlier session, is too late."""
     owned: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
     renewed: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
-    """Whose locks the request under way renews: they are acknowledged at the poll after it."""
+    """The records whose locks the request under way renews: they are acknowledged at the poll after it."""
     is_renewed: bool = False
-    """What it has now are those."""
+    """The records that it has now are the renewed ones."""
 
 
 @dataclass(slots=True)
@@ -137,7 +138,7 @@ class ShareConsumer:
     names: Mapping[str, str]
     """Topic id -> name."""
     data_leader: Callable[[TopicPartition], int | None]
-    """The broker which leads a data partition, as the metadata have it."""
+    """The leader of a data partition, according to the metadata."""
     state: MemberState = JOINING
     member_id: str = ""
     member_epoch: int = JOIN_GROUP_MEMBER_EPOCH
@@ -147,9 +148,9 @@ class ShareConsumer:
     is_busy: bool = False
     interval_ms: int = 0
     subscribed: tuple[str, ...] = field(init=False)
-    """The topics that the application wants now."""
+    """The current subscription of the application."""
     sent: tuple[str, ...] = ()
-    """Those that the last heartbeat said."""
+    """The subscription that it last sent in a heartbeat."""
 
     def __post_init__(self) -> None:
         self.subscribed = self.config.topics
@@ -158,7 +159,7 @@ class ShareConsumer:
     # --- the contract ---
 
     def handle(self, event: Event, now_ms: int) -> Actions:
-        """Take an event; what to do."""
+        """Handle an event; returns the actions."""
         if self.state is CLOSED:
             return []
         match event:
@@ -178,11 +179,11 @@ class ShareConsumer:
                 return self._subscribe(topics)
 
     def heartbeat(self) -> Send:
-        """A heartbeat which says nothing new."""
+        """A heartbeat without news."""
         return self._beat("heartbeat", self.member_epoch, None)
 
     def session_key(self) -> str:
-        """Key of its session timer in the coordinator."""
+        """The key of its session timer in the coordinator."""
         return session_key(self.config.group_id, self.member_id)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
@@ -198,7 +199,9 @@ class ShareConsumer:
         return Send(Service.GROUP, self.config.group_id, "share_group_heartbeat", request, tag, HEARTBEAT_VERSION)
 
     def _fenced(self) -> Actions:
-        """The coordinator does not know it any more: it starts over, and what it had acquired is lost to it."""
+        """The coordinator does not know the member any more: it joins again, and loses the records that it had
+        acquired.
+        """
         self.sessions.clear()
         return self._join()
 
@@ -228,7 +231,7 @@ class ShareConsumer:
         return self._gone(code.name)
 
     def _subscribe(self, topics: tuple[str, ...]) -> Actions:
-        """A heartbeat says it at once, if the member is in the group."""
+        """Change the subscription: if the member is in the group, a heartbeat reports it at once."""
         self.subscribed = topics
         return self._say_topics() if self.state is STABLE else []
 
@@ -264,7 +267,9 @@ class ShareConsumer:
     # --- polling ---
 
     def _poll(self) -> Actions:
-        """Ask each broker which leads something of ours, or with which we still have something to settle."""
+        """Send a request to each broker that leads assigned partitions, or with which the member has a session to
+        settle.
+        """
         if self.state is not STABLE:
             return []
         actions: Actions = [SetTimer(POLL, self.config.poll_interval_ms)]
@@ -314,7 +319,7 @@ class ShareConsumer:
     def _acknowledge(
         self, at: TopicPartition, acquired: tuple[AcquiredRecords, ...], may_renew: bool
     ) -> tuple[AcknowledgementBatch, ...]:
-        """What the application says of the records: runs of one type each."""
+        """The application's acknowledgement of the records, in runs of one type each."""
         if not self.config.is_explicit and not self.topics.has_markers(at):
             accept = (int(AcknowledgeType.ACCEPT),)
             return tuple(
@@ -356,7 +361,7 @@ class ShareConsumer:
         request, session.request = session.request, None
         if self.state is CLOSING:
             if request.session_epoch != CLOSE_EPOCH and _error_of(answer) is ErrorCode.NONE:
-                # A fetch was under way when the application closed: what it gave is released with the session.
+                # A fetch was under way when the application closed: its records are released with the session.
                 return [self._fetch(broker_id, session, (), CLOSE_EPOCH)]
             del self.sessions[broker_id]
             return self._leave_if_done()
@@ -373,7 +378,7 @@ class ShareConsumer:
     # --- the end ---
 
     def _close(self) -> Actions:
-        """Acknowledge what was processed, give up the rest, then leave."""
+        """Acknowledge the processed records, release the rest, then leave."""
         was_joined = self.state is STABLE
         self.state = CLOSING
         actions: Actions = [CancelTimer(POLL)]
@@ -382,7 +387,7 @@ class ShareConsumer:
         for broker_id in sorted(self.sessions):
             session = self.sessions[broker_id]
             if session.epoch == OPEN_EPOCH and session.request is None:
-                # Not opened: the broker has nothing to give up.
+                # Not opened: the broker has no records to release.
                 del self.sessions[broker_id]
             elif session.request is None:
                 actions.append(self._fetch(broker_id, session, (), CLOSE_EPOCH))
@@ -401,13 +406,13 @@ class ShareConsumer:
         self.state = CLOSED
         return [Closed(reason)]
 
-    # --- small things ---
+    # --- helpers ---
 
     def _rejoin(self) -> Actions:
         return self._join() if self.state is JOINING else []
 
     def _work(self, duration_ms: int) -> Actions:
-        """The application is busy with what it has, and the heartbeats' thread watches for how long."""
+        """Make the application busy with its records; the heartbeat thread watches the poll interval."""
         if self.is_busy or self.state is not STABLE:
             return []
         self.is_busy = True
@@ -417,7 +422,7 @@ class ShareConsumer:
         return actions
 
     def _poll_expired(self) -> Actions:
-        """The member leaves on behalf of an application that does not poll (ShareMembershipManager.transitionToStale).
+        """Leave the group because the application did not poll (ShareMembershipManager.transitionToStale).
 
         The sessions with the brokers are not closed: the records fetched stay acquired.
         """
@@ -438,7 +443,7 @@ def _renewed(
     said: Mapping[TopicPartition, tuple[AcknowledgementBatch, ...]],
     owned: Mapping[TopicPartition, tuple[AcquiredRecords, ...]],
 ) -> dict[TopicPartition, tuple[AcquiredRecords, ...]]:
-    """The records which are renewed, with the delivery count under which each was acquired."""
+    """The records whose locks are renewed, with the delivery count with which each was acquired."""
     found: dict[TopicPartition, tuple[AcquiredRecords, ...]] = {}
     for at, batches in said.items():
         renewals = [batch for batch in batches if batch.acknowledge_types == (AcknowledgeType.RENEW,)]
@@ -462,7 +467,7 @@ ANSWERS: Final[dict[str, Callable[[ShareConsumer, Answered], Actions]]] = {
     "leave": ShareConsumer._on_leave,
     "leave-poll-expired": ShareConsumer._ignore,
 }
-"""Tag of a request -> what its answer does."""
+"""Tag of a request -> the method for its answer."""
 
 TIMERS: Final[dict[str, Callable[[ShareConsumer], Actions]]] = {
     POLL: ShareConsumer._poll,
@@ -470,4 +475,4 @@ TIMERS: Final[dict[str, Callable[[ShareConsumer], Actions]]] = {
     BUSY: ShareConsumer._busy_no_more,
     POLL_EXPIRED: ShareConsumer._poll_expired,
 }
-"""Timer -> what it does."""
+"""Timer -> its method."""

@@ -1,7 +1,8 @@
-"""ShareFetch, as far as a simulation needs it: what to fetch, what came of the records fetched before, and the session.
+"""ShareFetch, as far as a simulation needs it: the fetch, the acknowledgements of records fetched before, and the
+session.
 
-Names are those of ShareFetchRequest.json. A session lives on one broker, for one member of one group. Its epoch is 0 in
-the request that opens it, then goes up by one with every request; -1 closes it, and gives up what is acquired.
+Names are those of ShareFetchRequest.json. A session belongs to one member of one group, on one broker. Its epoch is 0
+in the request that opens it, then increases by one with every request; -1 closes it, and releases the acquired records.
 """
 
 from collections.abc import Mapping
@@ -24,8 +25,8 @@ Acknowledgements = Mapping[TopicPartition, tuple[AcknowledgementBatch, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ShareFetchRequest:
-    """`partitions` are new in the session, `forgotten` are no more in it: the broker keeps the others (incremental
-    fetches). The request that opens a session has all partitions."""
+    """A fetch: it adds `partitions` to the session and removes `forgotten` from it; the broker keeps the others
+    (incremental fetches). The request that opens a session has all partitions."""
 
     group_id: str
     member_id: str
@@ -35,14 +36,16 @@ class ShareFetchRequest:
     max_records: int = 500
     forgotten: tuple[TopicPartition, ...] = ()
     is_record_limit: bool = False
-    """ShareAcquireMode RECORD_LIMIT: no more than `max_records`, though that tears a batch of the log."""
+    """ShareAcquireMode RECORD_LIMIT: no more than `max_records`, even if that splits a batch of the log."""
     max_wait_ms: int = 0
-    """How long it waits on the broker where there is nothing to fetch; one byte ends that (MinBytes 1)."""
+    """How long it waits on the broker if there is nothing to fetch; one byte ends the wait (MinBytes 1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareFetchResponse:
-    """`error_code` of the whole; else what was acquired, and errors of acknowledgements (Kafka's class, or None)."""
+    """The answer: the `error_code` of the whole, or the acquired records and the errors of acknowledgements (Kafka's
+    class, or None).
+    """
 
     error_code: int = ErrorCode.NONE
     acquired: Mapping[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)

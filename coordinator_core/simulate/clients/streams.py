@@ -1,9 +1,9 @@
 """A member of the streams protocol (KIP-1071): a thread of a Kafka Streams application, to which brokers assign tasks.
 
-It lives as a member of the consumer protocol does, with the same states; it says its topology when it joins, and tasks
-where a consumer says partitions. The partitions that it owns are those which its active tasks read; standby tasks read
-changelogs, of which no group knows. Where the group cannot assign yet (its internal topics are being made, its initial
-delay runs) the member has no tasks and waits.
+It works as a member of the consumer protocol does, with the same states; it sends its topology when it joins, and tasks
+where a consumer sends partitions. It owns the partitions that its active tasks read; standby tasks read changelogs,
+which no group knows. While the group cannot assign yet (its internal topics are being created, or its initial delay
+runs), the member has no tasks and waits.
 
 Source: StreamsMembershipManager, StreamsGroupHeartbeatRequestManager of Kafka's clients.
 """
@@ -27,7 +27,7 @@ from coordinator_core.streams.messages import (
 
 HEARTBEAT_VERSION: Final = 0
 HEARTBEAT_VERSION_44: Final = 1
-"""From Kafka 4.4 on."""
+"""The version since Kafka 4.4."""
 
 REPARTITION_CONFIGS: Final = (
     KeyValue("cleanup.policy", "delete"),
@@ -39,15 +39,15 @@ CHANGELOG_CONFIGS: Final = (
     KeyValue("cleanup.policy", "compact"),
     KeyValue("message.timestamp.type", "CreateTime"),
 )
-"""Configs of internal topics, as Streams asks for them (RepartitionTopicConfig, UnwindowedChangelogTopicConfig)."""
+"""The configs of internal topics that Streams requests (RepartitionTopicConfig, UnwindowedChangelogTopicConfig)."""
 
 READING, COUNTING = "0", "1"
-"""Subtopologies."""
+"""The ids of the subtopologies."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsConfig:
-    """What the members of one application have in common, and which process a member is a thread of."""
+    """The settings that the members of one application share, and the process of the member's thread."""
 
     process_id: str
     topology: RequestTopology
@@ -68,7 +68,9 @@ def changelog_topic(application_id: str) -> str:
 def topology_of(
     application_id: str, topics: Iterable[str], *, is_stateful: bool, has_repartition: bool
 ) -> RequestTopology:
-    """The topology of an application that reads topics: with a state store, and a new key before it, if it has them."""
+    """The topology of an application that reads topics: with a state store, and a repartition before it, if it has
+    them.
+    """
     changelogs = (TopicInfo(changelog_topic(application_id), topic_configs=CHANGELOG_CONFIGS),) if is_stateful else ()
     sources = tuple(sorted(topics))
     if not has_repartition:
@@ -107,7 +109,7 @@ class StreamsMember(ConsumerMember):
         return self._beat_now(tag, request)
 
     def _full_beat(self, tag: str) -> Send:
-        """The heartbeat with which it joins: its topology, and no tasks."""
+        """The heartbeat with which the member joins: its topology, and no tasks."""
         self.sent, self.active, self.standby, self.warmup = self.subscribed, (), (), ()
         config = self.config
         request = StreamsGroupHeartbeatRequest(
@@ -127,7 +129,7 @@ class StreamsMember(ConsumerMember):
         return self._beat_now(tag, request)
 
     def _acknowledgement(self) -> Send:
-        """All tasks that it has now."""
+        """The heartbeat with all tasks that the member has now."""
         config = self.config
         request = StreamsGroupHeartbeatRequest(
             config.group_id,
@@ -141,7 +143,7 @@ class StreamsMember(ConsumerMember):
         return self._beat_now("heartbeat", request)
 
     def _target_of(self, response: StreamsGroupHeartbeatResponse) -> tuple[TopicPartition, ...] | None:
-        """The partitions that its new tasks read; None where they are as before."""
+        """The partitions that its new tasks read; None if the tasks are unchanged."""
         if response.active_tasks is None:
             return None
         self.active = response.active_tasks

@@ -1,4 +1,4 @@
-"""What members of a classic group tell one another through the coordinator: subscriptions, and the leader's assignment.
+"""What members of a classic group exchange through the coordinator: subscriptions, and the leader's assignment.
 
 Source: ConsumerCoordinator.metadata, onLeaderElected.
 """
@@ -38,7 +38,9 @@ def subscription_bytes(
     sticky_assignment: Sequence[TopicPartition] | None,
     rack_id: str | None = None,
 ) -> bytes:
-    """A member's metadata for one assignor. `sticky_assignment`: what that assignor remembers, None for nothing."""
+    """A member's metadata for one assignor. `sticky_assignment`: the last assignment, which that assignor remembers;
+    None if there is none.
+    """
     user_data = None
     if assignor == STICKY and sticky_assignment is not None:
         user_data = encode_sticky_user_data(StickyUserData(by_topic(sticky_assignment), generation_id))
@@ -50,16 +52,16 @@ def subscription_bytes(
 
 
 Snapshot = dict[str, tuple[frozenset[str], ...]]
-"""Topic -> what a leader compares of each of its partitions: the racks of the replicas, where it has a rack itself."""
+"""Topic -> what a leader compares for each partition: the racks of the replicas, if it has a rack itself."""
 
 
 def topics_of_group(response: JoinGroupResponse) -> frozenset[str]:
-    """All topics to which members of the group subscribe."""
+    """All topics to which the members of the group subscribe."""
     return frozenset(topic for member in response.members for topic in decode_subscription(member.metadata).topics)
 
 
 def metadata_snapshot(names: Iterable[str], topics: Topics, now_ms: int, *, has_rack: bool) -> Snapshot:
-    """What a leader compares of the topics (ConsumerCoordinator.MetadataSnapshot)."""
+    """The part of the metadata that a leader compares (ConsumerCoordinator.MetadataSnapshot)."""
     counts = {name: topics.partition_count(name, now_ms) for name in names}
     return {
         name: (topics.replica_racks(name) if has_rack else ()) or (frozenset(),) * count
@@ -90,7 +92,7 @@ def assign_as_leader(
 
 
 def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
-    """What SyncGroup gives a member, sorted."""
+    """The partitions that SyncGroup assigns to a member, sorted."""
     decoded = decode_assignment(data)
     pairs = () if decoded is None else decoded.assigned_partitions
     return tuple(sorted(TopicPartition(topic, number) for topic, numbers in pairs for number in numbers))
