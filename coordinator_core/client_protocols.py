@@ -1,16 +1,14 @@
-"""What clients put into the bytes fields of group records: subscriptions, assignments and assignors' user
-data.
+"""What clients write into the bytes fields of group records: subscriptions, assignments and assignors' user data.
 
 Consumers: ConsumerProtocol, StickyAssignor, CooperativeStickyAssignor. Connect workers: ConnectProtocol and
-IncrementalCooperativeConnectProtocol. Streams (protocol "stream") keeps its own format in the user data:
-opaque here.
+IncrementalCooperativeConnectProtocol. Streams (protocol "stream") has its own format in the user data: opaque here.
 
-All decoders give frozen dataclasses and raise only DecodeError. A version above the highest known one is
-read as the highest, as Kafka's readers do: later versions only append. A negative version is an error.
+All decoders return frozen dataclasses and raise only DecodeError. A version above the highest known one is read as the
+highest, as Kafka's readers do: later versions only append fields. A negative version is an error.
 
-What a log holds is read as far as it goes (`read_subscription`, `read_assignment`, `read_connect`). Brokers store
-these bytes unread, many clients write a version whose fields they do not write, and where the coordinator itself
-reads them (ClassicGroup.computeSubscribedTopics) it takes version 0 whatever the bytes say.
+`read_subscription`, `read_assignment` and `read_connect` read the bytes in a log as far as possible. Brokers store
+these bytes unread, many clients write a version without the fields of that version, and where the coordinator itself
+reads them (ClassicGroup.computeSubscribedTopics) it assumes version 0 whatever the bytes say.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,15 +45,15 @@ GENERATION_NONE: Final = -1
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """ConsumerProtocolSubscription. `version` is the one in the bytes, also where it is above 3."""
+    """ConsumerProtocolSubscription. `version` is the one in the bytes, even if it is above 3."""
 
     version: int
     topics: tuple[str, ...] = ()
     user_data: bytes | None = None
     owned_partitions: TopicPartitions = ()
-    """From version 1: what the member owned when it joined."""
+    """From version 1: the partitions that the member owned when it joined."""
     generation_id: int = GENERATION_NONE
-    """From version 2: the generation it owned that in."""
+    """From version 2: the generation in which it owned them."""
     rack_id: str | None = None
     """From version 3."""
 
@@ -72,7 +70,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class StickyUserData:
-    """StickyAssignorUserData: a member's last assignment. `generation` is None where version 0 wrote it."""
+    """StickyAssignorUserData: a member's last assignment. `generation` is None in version 0."""
 
     previous_assignment: TopicPartitions = ()
     generation: int | None = None
@@ -100,7 +98,7 @@ class ConnectMetadata:
     url: str = ""
     config_offset: int = 0
     allocation: ConnectAssignment | None = None
-    """From version 1: what the worker runs now; None for nothing."""
+    """From version 1: the connectors and tasks that the worker runs now; None if there are none."""
 
 
 # --- consumers ---
@@ -133,7 +131,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_assignment(data: Buffer) -> Assignment | None:
-    """ConsumerProtocol.deserializeAssignment. None for no bytes at all: the leader left the member out."""
+    """ConsumerProtocol.deserializeAssignment. None if there are no bytes: the leader left the member out."""
     if not data:
         return None
     version, fields = _decode_versioned(CONSUMER_PROTOCOL_ASSIGNMENT, data)
@@ -151,9 +149,9 @@ def encode_assignment(assignment: Assignment) -> bytes:
 
 
 def decode_sticky_user_data(data: Buffer) -> StickyUserData:
-    """User data of the assignor "sticky": version 1, else version 0, for the bytes do not say which.
+    """User data of the assignor "sticky": version 1, otherwise version 0, since the bytes do not say which.
 
-    Kafka's assignor takes what is neither for an empty assignment; here it is a DecodeError.
+    Kafka's assignor treats other bytes as an empty assignment; here they are a DecodeError.
     """
     try:
         fields = decode(STICKY_ASSIGNOR_USER_DATA, data, 1)
@@ -164,7 +162,7 @@ def decode_sticky_user_data(data: Buffer) -> StickyUserData:
 
 
 def encode_sticky_user_data(user_data: StickyUserData) -> bytes:
-    """Version 1, or version 0 where there is no generation."""
+    """Version 1, or version 0 if there is no generation."""
     previous_assignment = _structs(TOPIC_ASSIGNMENT, user_data.previous_assignment)
     if user_data.generation is None:
         return encode(
@@ -181,7 +179,7 @@ def decode_cooperative_sticky_user_data(data: Buffer) -> int:
 
 
 def encode_cooperative_sticky_user_data(generation: int) -> bytes:
-    """The opposite of `decode_cooperative_sticky_user_data`."""
+    """The inverse of `decode_cooperative_sticky_user_data`."""
     return encode(
         COOPERATIVE_STICKY_ASSIGNOR_USER_DATA, make(COOPERATIVE_STICKY_ASSIGNOR_USER_DATA, generation=generation), 0
     )
@@ -198,7 +196,7 @@ def decode_connect_metadata(data: Buffer) -> ConnectMetadata:
 
 
 def encode_connect_metadata(metadata: ConnectMetadata) -> bytes:
-    """The opposite of `decode_connect_metadata`, in the metadata's version (0..2)."""
+    """The inverse of `decode_connect_metadata`, in the metadata's version (0..2)."""
     allocation = None if metadata.allocation is None else encode_connect_assignment(metadata.allocation)
     return _encode_versioned(
         CONNECT_PROTOCOL_METADATA,
@@ -210,7 +208,7 @@ def encode_connect_metadata(metadata: ConnectMetadata) -> bytes:
 
 
 def decode_connect_assignment(data: Buffer) -> ConnectAssignment | None:
-    """deserializeAssignment of either protocol; fields missing at the end have their default. None for no
+    """deserializeAssignment of either protocol; fields missing at the end have their default. None if there are no
     bytes."""
     if not data:
         return None
@@ -228,7 +226,7 @@ def decode_connect_assignment(data: Buffer) -> ConnectAssignment | None:
 
 
 def encode_connect_assignment(assignment: ConnectAssignment) -> bytes:
-    """The opposite of `decode_connect_assignment`, in the assignment's version (0..2)."""
+    """The inverse of `decode_connect_assignment`, in the assignment's version (0..2)."""
     return _encode_versioned(
         CONNECT_PROTOCOL_ASSIGNMENT,
         assignment.version,
@@ -242,26 +240,26 @@ def encode_connect_assignment(assignment: ConnectAssignment) -> bytes:
     )
 
 
-# --- as far as the bytes go ---
+# --- as far as possible ---
 
 
 class Oddity(NamedTuple):
-    """Why bytes are not what their protocol says. `text` is one for all bytes with the same fault."""
+    """Why bytes do not match their protocol. `text` is the same for all bytes with the same fault."""
 
     is_unread: bool
-    """Not even the topics or the partitions can be read."""
+    """Not even the topics or partitions can be read."""
     text: str
 
 
 class SubscriptionRead(NamedTuple):
-    """`subscription` is None where its topics cannot be read; other fields that cannot be have their default."""
+    """`subscription` is None if its topics cannot be read; other unreadable fields have their default."""
 
     subscription: Subscription | None
     oddity: Oddity | None = None
 
 
 class AssignmentRead(NamedTuple):
-    """What a member has by its assignment: topics and partitions, or connectors and tasks; None where that cannot be
+    """The content of a member's assignment: topics and partitions, or connectors and tasks; None if it cannot be
     read."""
 
     assigned: TopicPartitions | None
@@ -269,20 +267,22 @@ class AssignmentRead(NamedTuple):
 
 
 class ConnectRound(NamedTuple):
-    """What the assignments of one generation of Connect workers say, apart from what each has."""
+    """What the assignments of one generation of Connect workers have in common."""
 
     config_offset: int
-    """Offset of the config topic that the leader assigned by."""
+    """The offset of the config topic at which the leader computed the assignment."""
     revoked_count: int
-    """Connectors and tasks that workers had to give up."""
+    """The number of connectors and tasks that workers had to revoke."""
     delay_ms: int
-    """How long the leader waits for a worker to come back before it assigns what that one had (KIP-415)."""
+    """How long the leader waits for a worker to return before it assigns that worker's connectors and tasks to others
+    (KIP-415).
+    """
     has_error: bool
-    """The leader did not know the newest configs, and assigned nothing."""
+    """Whether the leader did not know the newest configs, and assigned nothing."""
 
 
 def read_subscription(data: Buffer) -> SubscriptionRead:
-    """A subscription in whatever version and layout."""
+    """Read a subscription in any version and layout."""
     version, fields, oddity = _read_versioned(CONSUMER_PROTOCOL_SUBSCRIPTION, data)
     if not fields:
         return SubscriptionRead(None, oddity)
@@ -299,7 +299,7 @@ def read_subscription(data: Buffer) -> SubscriptionRead:
 
 
 def read_assignment(data: Buffer) -> AssignmentRead:
-    """An assignment in whatever version and layout. Nothing for no bytes at all: the leader left the member out."""
+    """Read an assignment in any version and layout. Empty if there are no bytes: the leader left the member out."""
     if not data:
         return AssignmentRead(())
     _, fields, oddity = _read_versioned(CONSUMER_PROTOCOL_ASSIGNMENT, data)
@@ -307,9 +307,9 @@ def read_assignment(data: Buffer) -> AssignmentRead:
 
 
 def read_connect(assignment: Buffer, metadata: Buffer) -> AssignmentRead:
-    """What a worker runs once it has its assignment (WorkerCoordinator.onJoinComplete): in version 0 what it was
-    assigned; from version 1 on what it ran when it joined, as its metadata say, less what was revoked, and what was
-    assigned."""
+    """The connectors and tasks that a worker runs after it gets its assignment (WorkerCoordinator.onJoinComplete): in
+    version 0 the assigned ones; from version 1 on those that it ran when it joined, according to its metadata, without
+    the revoked ones, plus the assigned ones."""
     try:
         given = decode_connect_assignment(assignment)
     except DecodeError as error:
@@ -332,7 +332,7 @@ def read_connect(assignment: Buffer, metadata: Buffer) -> AssignmentRead:
 
 
 def connect_round(assignments: Iterable[Buffer]) -> ConnectRound | None:
-    """What the assignments of one generation say; None where none can be read."""
+    """The common content of the assignments of one generation; None if none can be read."""
     read = []
     for data in assignments:
         try:
@@ -352,8 +352,8 @@ def connect_round(assignments: Iterable[Buffer]) -> ConnectRound | None:
 
 
 def _read_versioned(message: wire.Message, data: Buffer) -> tuple[int, Mapping[str, Any], Oddity | None]:
-    """The version that the bytes name, the fields that can be read, and what is odd. No fields where not even the
-    first one can be read."""
+    """The version in the bytes, the fields that can be read, and the oddity. There are no fields if not even the first
+    one can be read."""
     if len(data) < 2:
         return 0, {}, Oddity(True, f"{message.name} of {len(data)} bytes: too short for a version")
     said = int.from_bytes(data[:2], "big", signed=True)

@@ -1,9 +1,9 @@
-"""Frozen, slotted dataclasses, made and changed at little cost; and named tuples, made at little cost.
+"""Frozen, slotted dataclasses that are created and changed at low cost, and named tuples created at low cost.
 
-`dataclass(frozen=True)` pays a call a field to fill an object in, and `dataclasses.replace` pays that again with a walk
-over all fields: a replay, which changes a state a record, spends more on these than on its rules. Here an object is
-filled in as one of an *open* class, of the same slots, where to set an attribute is one step of the interpreter; when
-it is whole, it becomes one of the frozen class.
+A `dataclass(frozen=True)` needs one call per field to initialize an object, and `dataclasses.replace` does this as well
+and iterates over all fields: a replay, which changes a state per record, spends more time on these than on its rules.
+Here an object is initialized as an instance of an *open* class with the same slots, where setting an attribute is one
+step of the interpreter; when it is complete, it becomes an instance of the frozen class.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 def maker_of(kind: type[Row]) -> Callable[[tuple[Any, ...]], Row]:
-    """A function that makes a named tuple of a tuple: as `kind._make`, without a call of Python's own."""
+    """A function that makes a named tuple from a tuple: like `kind._make`, without a Python function call."""
     return partial(tuple.__new__, kind)
 
 
 def with_fields(state: State, /, **changes: Any) -> State:
-    """As `dataclasses.replace`, for frozen dataclasses with slots and without `__post_init__`.
+    """Like `dataclasses.replace`, for frozen dataclasses with slots and without `__post_init__`.
 
     Raises AttributeError for a field that the class does not have.
     """
@@ -36,9 +36,9 @@ def with_fields(state: State, /, **changes: Any) -> State:
 
 
 def quickly_made(kind: type[State]) -> type[State]:
-    """Decorator of a frozen dataclass with slots and without `__post_init__`: an `__init__` of the same arguments, to
-    the same effect, at a quarter of the cost. Python makes a dictionary of arguments by name: give them by place where
-    it counts."""
+    """Decorator of a frozen dataclass with slots and without `__post_init__`: an `__init__` with the same arguments and
+    the same effect, at a quarter of the cost. Python creates a dictionary for keyword arguments: pass them by position
+    where speed matters."""
     assert not hasattr(kind, "__post_init__"), "it would not be run"
     changed: Any = kind
     slow, every = changed.__init__, fields(changed)
@@ -63,14 +63,15 @@ def quickly_made(kind: type[State]) -> type[State]:
 
 @cache
 def open_class(kind: type) -> type:
-    """The class in which objects of a frozen one are filled in: make one, set all of its slots, give it `kind` as its
-    `__class__`."""
+    """The open class of a frozen one: create an instance, set all of its slots, and set its `__class__` to `kind`."""
     return type(f"Open{kind.__name__}", kind.__bases__, {"__slots__": kind.__dict__["__slots__"]})
 
 
 @cache
 def _opened(kind: type) -> Callable[[Any], Any]:
-    """A function that copies an object of `kind` into an open one; what is no argument of the class has its default."""
+    """A function that copies an object of `kind` into an open one; fields that are no arguments of the class have their
+    default.
+    """
     assert not hasattr(kind, "__post_init__"), "a copy would not run it"
     source = Source("opened(state)")
     source.add(f"new = {source.name('make', object.__new__)}({source.name('Open', open_class(kind))})")

@@ -1,8 +1,8 @@
-"""What the replay of consumer, share and streams groups has in common (ModernGroup, StreamsGroup).
+"""What the replays of consumer, share and streams groups have in common (ModernGroup, StreamsGroup).
 
-The three write the same kinds of record: group metadata, member metadata, target assignment (its epoch and
-one record a member) and current assignment. A group is deleted from the leaves up, so each tombstone may only
-come when what hangs below is gone; Kafka's loader throws where it is not, and these helpers report that.
+The three write the same kinds of record: group metadata, member metadata, target assignment (its epoch and one record
+per member) and current assignment. A group is deleted from the leaves up, so each tombstone may be written only when
+everything below it is gone; otherwise Kafka's loader throws, and these helpers report it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,10 +26,11 @@ from coordinator_core.share.state import ShareGroup
 from coordinator_core.streams.state import StreamsGroup
 
 NO_ASSIGNMENT_EPOCH: Final = -1
-"""Assignment epoch of a group whose target assignment was deleted."""
+"""The assignment epoch of a group whose target assignment was deleted."""
 
 NOT_VALIDATED: Final = -1
-"""Validated topology epoch of a streams group whose topology does not fit the cluster, or was not looked at yet."""
+"""The validated topology epoch of a streams group whose topology does not match the cluster, or was not validated
+yet."""
 
 ModernGroup = TypeVar("ModernGroup", ConsumerGroup, ShareGroup, StreamsGroup)
 
@@ -37,7 +38,7 @@ V = TypeVar("V")
 
 
 def fresh_group(kind: type[ModernGroup], group_id: str, version: KafkaVersion) -> ModernGroup:
-    """A group of which no record was replayed yet, as the coordinator of a release has it."""
+    """A group before its first record, in its initial state in a release."""
     group = kind(group_id)
     if not Since.EPOCHS_BEGIN_AT_1.holds_in(version):
         group = with_fields(group, group_epoch=0, assignment_epoch=0)
@@ -47,12 +48,12 @@ def fresh_group(kind: type[ModernGroup], group_id: str, version: KafkaVersion) -
 
 
 def without(mapping: Map[str, V], key: str) -> Map[str, V]:
-    """The mapping without a key. Compaction may have removed the record which made it, so absence is fine."""
+    """The mapping without a key. Compaction may have removed the record that added it, so it may be absent."""
     return mapping.delete(key) if key in mapping else mapping
 
 
 def target_partitions(topics: Iterable[Struct]) -> Mapping[str, tuple[int, ...]]:
-    """Topic id -> partitions, ascending. A topic that comes twice counts as one."""
+    """Topic id -> partitions, ascending. A topic that occurs twice counts as one."""
     partitions: dict[str, tuple[int, ...]] = {}
     for topic in topics:
         so_far, more = partitions.get(topic.topic_id), topic.partitions
@@ -67,7 +68,7 @@ def partition_epochs(
 ) -> dict[int, int]:
     """Partition -> assignment epoch, by ascending partition.
 
-    Records from before the `assignmentEpochs` tag (4.3) have none: the member's epoch counts for all, zero at least
+    Records from before the `assignmentEpochs` tag (4.3) have none: the member's epoch applies to all, at least zero
     (Utils.topicPartitionsWithEpochsFromRecord).
     """
     if assignment_epochs is None or len(assignment_epochs) != len(partitions):
@@ -81,9 +82,10 @@ def partition_epochs(
 
 
 def replay_target_metadata(group: ModernGroup, value: Struct | None, report: Report) -> ModernGroup:
-    """Set the assignment epoch and the time of the target (ms since the epoch, 0 unknown), or forget both.
+    """Set the assignment epoch and the time of the target assignment (epoch ms, 0 if unknown), or remove both.
 
-    A tombstone while targets are left: Kafka throws; best effort forgets the epoch and keeps the targets.
+    On a tombstone while target assignments are left, Kafka throws; best effort removes the epoch and keeps the target
+    assignments.
     """
     if value is not None:
         return with_fields(
@@ -98,8 +100,7 @@ def replay_target_metadata(group: ModernGroup, value: Struct | None, report: Rep
 
 
 def check_group_tombstone(group: ModernGroup, report: Report) -> None:
-    """Report what is left of a group whose metadata is deleted. Best effort: the group goes, with all
-    that."""
+    """Report what is left of a group whose metadata is deleted. Best effort: all of it is deleted with the group."""
     left = []
     if group.members:
         left.append(f"{len(group.members)} members")
@@ -112,7 +113,7 @@ def check_group_tombstone(group: ModernGroup, report: Report) -> None:
 
 
 def check_member_tombstone(group: ModernGroup, member_id: str, member_epoch: int, report: Report) -> None:
-    """Report what is left of a deleted member. Best effort: the member goes, its target stays."""
+    """Report what is left of a deleted member. Best effort: the member is deleted, its target assignment stays."""
     if member_epoch != LEAVE_GROUP_MEMBER_EPOCH:
         report(
             Anomaly(
@@ -127,9 +128,9 @@ def check_member_tombstone(group: ModernGroup, member_id: str, member_epoch: int
 def without_former_instance_id(
     static_members: Map[str, str], former: str | None, instance_id: str | None, version: KafkaVersion
 ) -> Map[str, str]:
-    """Group instance ids without the one that a member had, where it has another one now, or none.
+    """The group instance ids without a member's former one, if the member now has another one or none.
 
-    Releases before left the former one to the member for good.
+    Earlier releases kept the former one for the member.
     """
     if former is None or former == instance_id or not Since.MEMBER_UPDATE_DROPS_INSTANCE_ID.holds_in(version):
         return static_members
@@ -137,7 +138,7 @@ def without_former_instance_id(
 
 
 def without_static_member(static_members: Map[str, str], instance_id: str | None, member_id: str) -> Map[str, str]:
-    """Group instance ids without that of a removed member, unless another member took it over."""
+    """The group instance ids without that of a removed member, unless another member took it over."""
     if instance_id is not None and static_members.get(instance_id) == member_id:
         return static_members.delete(instance_id)
     return static_members

@@ -1,4 +1,4 @@
-"""What a coordinator knows of a classic group (ClassicGroup, ClassicGroupMember)."""
+"""The state of a classic group in its coordinator (ClassicGroup, ClassicGroupMember)."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,17 +9,16 @@ from coordinator_core.frozen import quickly_made
 
 
 class ClassicGroupState(StrEnum):
-    """States of ClassicGroup. A log holds only EMPTY and STABLE: the others are never written."""
+    """States of ClassicGroup. A log contains only EMPTY and STABLE: the others are never written."""
 
     EMPTY = "Empty"
-    """No members; lives on for its offsets. Join -> PREPARING_REBALANCE; last offset expires -> DEAD."""
+    """No members; the group exists for its offsets. Join -> PREPARING_REBALANCE; last offset expires -> DEAD."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Waits for members to rejoin. All joined or time-out -> COMPLETING_REBALANCE, or EMPTY if nobody is
-    left."""
+    """Waits for members to rejoin. All joined, or timeout -> COMPLETING_REBALANCE, or EMPTY if no member is left."""
     COMPLETING_REBALANCE = "CompletingRebalance"
     """Waits for the leader's SyncGroup. Assignment written -> STABLE; join, leave -> PREPARING_REBALANCE."""
     STABLE = "Stable"
-    """Everybody has an assignment. Join, leave, expiry -> PREPARING_REBALANCE."""
+    """All members have an assignment. Join, leave, expiry -> PREPARING_REBALANCE."""
     DEAD = "Dead"
     """Removed."""
 
@@ -27,7 +26,7 @@ class ClassicGroupState(StrEnum):
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """A member as GroupMetadataValue tells it."""
+    """A member, as in GroupMetadataValue."""
 
     member_id: str
     group_instance_id: str | None
@@ -38,9 +37,11 @@ class ClassicMember:
     subscription: bytes
     """Metadata of the chosen protocol: ConsumerProtocolSubscription, Connect metadata, or opaque."""
     assignment: bytes
-    """ConsumerProtocolAssignment, Connect assignment, or opaque; empty = missing from the leader's answer."""
+    """ConsumerProtocolAssignment, Connect assignment, or opaque; empty if the leader's SyncGroup did not include the
+    member.
+    """
     place: int = field(default=0, compare=False)
-    """Where the record has it: after a load, Kafka's hash map was filled in this order."""
+    """The member's position in the record: a load fills Kafka's hash map in this order."""
 
 
 @quickly_made
@@ -58,10 +59,10 @@ class ClassicGroup:
 
     @property
     def state(self) -> ClassicGroupState:
-        """Loaded state: a log tells no more than whether there are members (GroupMetadataManager.replay)."""
+        """The state after a load: the log shows only whether there are members (GroupMetadataManager.replay)."""
         return ClassicGroupState.STABLE if self.members else ClassicGroupState.EMPTY
 
     @property
     def is_simple(self) -> bool:
-        """A group of offsets only, which a modern group may replace (ClassicGroup.isSimpleGroup)."""
+        """Whether the group has only offsets, so that a modern group may replace it (ClassicGroup.isSimpleGroup)."""
         return self.protocol_type is None and not self.members

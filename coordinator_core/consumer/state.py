@@ -1,4 +1,4 @@
-"""What a coordinator knows of a consumer group (ConsumerGroup, ConsumerGroupMember)."""
+"""The state of a consumer group in its coordinator (ConsumerGroup, ConsumerGroupMember)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ConsumerGroupState(StrEnum):
     EMPTY = "Empty"
     """No members."""
     ASSIGNING = "Assigning"
-    """The group epoch is ahead of the assignment epoch: a target is due."""
+    """The group epoch is ahead of the assignment epoch: a new target assignment is due."""
     RECONCILING = "Reconciling"
-    """A member has not reached the target yet."""
+    """A member has not reached its target assignment yet."""
     STABLE = "Stable"
     """All members stable at the assignment epoch."""
 
@@ -37,7 +37,7 @@ class MemberState(IntEnum):
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class ClassicMemberMetadata:
-    """What a classic-protocol member inside a consumer group brings along."""
+    """The additional state of a member of a consumer group that uses the classic protocol."""
 
     session_timeout_ms: int = 0
     supported_protocols: tuple[tuple[str, bytes], ...] = ()
@@ -66,13 +66,13 @@ class ConsumerMember:
     assigned: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     pending_revocation: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     place: int = field(default=0, compare=False)
-    """How many members came before it; see `ConsumerGroup.members_in_table_order`."""
+    """How many members were added before it; see `ConsumerGroup.members_in_table_order`."""
 
 
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """What a subscription pattern resolved to."""
+    """The topics that a subscription pattern matched."""
 
     topics: tuple[str, ...]
     version: int
@@ -82,7 +82,7 @@ class ResolvedRegex:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """A consumer group. A fresh object starts at epoch 1 and assignment epoch 1 (ModernGroup, 4.3)."""
+    """A consumer group. A new object has group epoch 1 and assignment epoch 1 (ModernGroup, 4.3)."""
 
     group_id: str
     group_epoch: int = 1
@@ -99,22 +99,23 @@ class ConsumerGroup:
     subscription_regexes: Map[str, ResolvedRegex] = field(default_factory=Map)
     """`resolved_regexes` as they were when a member last changed: Kafka infers its subscription type only then."""
     owners: Map[tuple[str, int], str] = field(default_factory=Map)
-    """(topic id, partition) -> member id which holds it, pending revocation included
-    (currentPartitionEpoch)."""
+    """(topic id, partition) -> id of the member that owns it, or still has to revoke it (currentPartitionEpoch)."""
     members_ever: int = field(default=0, compare=False)
-    """How many members ever came: the place of the next one."""
+    """How many members were ever added: the place of the next one."""
     table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
-    """Slots of Kafka's hash table of members, which decide its order."""
+    """The number of slots of Kafka's hash table of members, which determines its order."""
     subscriptions: object = field(default=None, init=False, compare=False, repr=False)
-    """Counts over the members, made when first asked for (`subscriptions.subscriptions_of`)."""
+    """Counts over the members, computed when first needed (`subscriptions.subscriptions_of`)."""
 
     def members_in_table_order(self) -> list[ConsumerMember]:
-        """Members as Kafka's TimelineHashMap gives them: the first one leads the classic group that comes of this."""
+        """The members in the order of Kafka's TimelineHashMap: after a downgrade, the first one leads the classic
+        group.
+        """
         return in_timeline_order(self.members, self.table_capacity)
 
     @property
     def state(self) -> ConsumerGroupState:
-        """ConsumerGroup.maybeUpdateGroupState. A pass over the members: ask per interval, not per record."""
+        """ConsumerGroup.maybeUpdateGroupState. It iterates over the members: use it per interval, not per record."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:

@@ -1,4 +1,4 @@
-"""What the group coordinator knows of a share group (ShareGroup, ShareGroupMember)."""
+"""The state of a share group in the group coordinator (ShareGroup, ShareGroupMember)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,13 +34,13 @@ class ShareMember:
     state: int = 0
     assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     place: int = field(default=0, compare=False)
-    """How many members came before it; see `ShareGroup.members_in_table_order`."""
+    """How many members were added before it; see `ShareGroup.members_in_table_order`."""
 
 
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class ShareGroup:
-    """A share group. A fresh object starts at epoch 1 and assignment epoch 1 (ModernGroup, 4.3)."""
+    """A share group. A new object has group epoch 1 and assignment epoch 1 (ModernGroup, 4.3)."""
 
     group_id: str
     group_epoch: int = 1
@@ -50,14 +50,14 @@ class ShareGroup:
     members: Map[str, ShareMember] = field(default_factory=Map)
     target_assignment: Map[str, Mapping[str, tuple[int, ...]]] = field(default_factory=Map)
     name_counts: Map[str, int] = field(default_factory=Map, compare=False)
-    """Topic name -> how many members are subscribed to it, as replay keeps it (subscribedTopicNames)."""
+    """Topic name -> how many members subscribe to it, as the replay counts them (subscribedTopicNames)."""
     members_ever: int = field(default=0, compare=False)
-    """How many members ever came: the place of the next one."""
+    """How many members were ever added: the place of the next one."""
     table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
-    """Slots of Kafka's hash table of members, which decide its order."""
+    """The number of slots of Kafka's hash table of members, which determines its order."""
 
     def members_in_table_order(self) -> list[ShareMember]:
-        """Members as Kafka's TimelineHashMap gives them, and as the assignor comes to know them."""
+        """The members in the order of Kafka's TimelineHashMap, in which the assignor gets them."""
         return in_timeline_order(self.members, self.table_capacity)
 
     @property
@@ -68,10 +68,10 @@ class ShareGroup:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupStatePartitions:
-    """Type 15: the states of the share partitions of a group. Lives on its own: the group need not exist.
+    """Record type 15: the states of the share partitions of a group. It is independent: the group need not exist.
 
-    `initializing` and `initialized`: topic id -> (topic name, partitions ascending); `deleting`: topic id ->
-    topic name.
+    `initializing` and `initialized`: topic id -> (topic name, partitions ascending); `deleting`: topic id -> topic
+    name.
     """
 
     initializing: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)

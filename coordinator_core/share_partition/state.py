@@ -1,8 +1,8 @@
-"""What a share partition holds in memory, what goes in, and what comes out.
+"""The state of a share partition in memory, and the types of its commands and their results.
 
-Time is epoch milliseconds and comes in with each command. A command which must persist something gives back a
-`WriteState`; its result comes in later through `complete_write`. The order of commands and results is the whole input:
-the same order gives the same state.
+Times are epoch milliseconds; each command carries the time. A command that must persist a change returns a
+`WriteState`; the result of the write is passed to `complete_write` later. The order of commands and results is the
+whole input: the same order gives the same state.
 """
 
 from collections.abc import Sequence
@@ -24,32 +24,34 @@ RECORD_LOCK_DURATION_MS_DEFAULT: Final = 30_000
 DELIVERY_COUNT_MAX: Final = 32_767
 """The count is persisted as an int16."""
 THROTTLE_DELIVERY_COUNT_MIN: Final = 2
-"""Throttling begins at the third delivery at the earliest (MINIMUM_THROTTLE_RECORDS_DELIVERY_LIMIT)."""
+"""Throttling begins with the third delivery at the earliest (MINIMUM_THROTTLE_RECORDS_DELIVERY_LIMIT)."""
 BATCH_OFFSETS_MAX: Final = 2**22
-"""Offsets of one batch, from the log or persisted. A batch may be split into one state an offset, so a lie about its
-last offset must not get in; as many of the smallest records take 28 MiB, and brokers take 1 MiB by default."""
+"""The most offsets of one batch, from the log or persisted. A batch may be split into one state per offset, so a batch
+with a wrong last offset must be refused; this many of the smallest records take 28 MiB, and brokers accept 1 MiB by
+default."""
 NO_PRODUCER_ID: Final = -1
-"""Producer id of a batch whose producer is neither idempotent nor transactional."""
+"""The producer id of a batch whose producer is neither idempotent nor transactional."""
 
 
 class AcquireMode(StrEnum):
-    """How exactly a fetch keeps to its number of records (ShareAcquireMode)."""
+    """How strictly a fetch observes its number of records (ShareAcquireMode)."""
 
     BATCH_OPTIMIZED = "batch_optimized"
-    """Whole log batches: more than asked where the last one is longer."""
+    """Whole log batches: more records than requested if the last batch is longer."""
     RECORD_LIMIT = "record_limit"
-    """Never more than asked: the rest of the last log batch stays AVAILABLE."""
+    """Never more than requested: the rest of the last log batch stays AVAILABLE."""
 
 
 class IsolationLevel(StrEnum):
-    """What of transactions a share group sees (share.isolation.level)."""
+    """Which transactional records a share group reads (share.isolation.level)."""
 
     READ_UNCOMMITTED = "READ_UNCOMMITTED"
     READ_COMMITTED = "READ_COMMITTED"
 
 
 class PersisterError(StrEnum):
-    """Errors with which a write of share state can fail, by Kafka's names (SharePartition.fetchPersisterError)."""
+    """The errors with which a write of share state can fail, under Kafka's names
+    (SharePartition.fetchPersisterError)."""
 
     NOT_COORDINATOR = "NOT_COORDINATOR"
     COORDINATOR_NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
@@ -81,17 +83,17 @@ _ERROR_CLASS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionConfig:
-    """What is fixed for the life of a share partition. Raises ValueError where it cannot be."""
+    """The configuration of a share partition. Raises ValueError for invalid values."""
 
     leader_epoch: int = 0
-    """Of the data partition, when this broker became its leader."""
+    """The leader epoch of the data partition, from when this broker became its leader."""
     in_flight_records_max: int = IN_FLIGHT_RECORDS_MAX_DEFAULT
     delivery_count_limit: int = DELIVERY_COUNT_LIMIT_DEFAULT
     record_lock_duration_ms: int = RECORD_LOCK_DURATION_MS_DEFAULT
     is_renew_acknowledge_enabled: bool = True
     """share.renew.acknowledge.enable: a group may forbid RENEW."""
     kafka_version: KafkaVersion = DEFAULT_VERSION
-    """The release whose rules the broker follows."""
+    """The release whose behaviour the broker has."""
     has_dead_letter_topic: bool = False
     """errors.deadletterqueue.topic.name of the group is set, and share.version is 2: since Kafka 4.4."""
 
@@ -107,18 +109,20 @@ class SharePartitionConfig:
 
     @property
     def knows_archiving(self) -> bool:
-        """Whether records may be ARCHIVING."""
+        """Whether records can have the state ARCHIVING."""
         return Since.ARCHIVING_IS_A_STATE.holds_in(self.kafka_version)
 
     @property
     def throttle_delivery_count(self) -> int:
-        """From this delivery count on a batch is delivered in ever smaller parts (throttleRecordsDeliveryLimit)."""
+        """From this delivery count on, a batch is delivered in smaller and smaller parts
+        (throttleRecordsDeliveryLimit).
+        """
         return max(THROTTLE_DELIVERY_COUNT_MIN, (self.delivery_count_limit + 1) // 2)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """What the share coordinator knows of the share partition (ReadShareGroupState)."""
+    """The state of the share partition from the share coordinator (ReadShareGroupState)."""
 
     start_offset: int
     """-1: never written; then the group's share.auto.offset.reset decides."""
@@ -128,7 +132,7 @@ class ReadState:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """A record batch as it was read from the log, `last_offset` inclusive. Raises ValueError where it cannot be."""
+    """A record batch read from the log, `last_offset` inclusive. Raises ValueError for an invalid range."""
 
     first_offset: int
     last_offset: int
@@ -142,7 +146,7 @@ class LogBatch:
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction which was aborted: where its records may begin."""
+    """An aborted transaction, with the offset from which on its records may be."""
 
     producer_id: int
     first_offset: int
@@ -150,9 +154,10 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """What a read of the log at `fetch_offset` gave.
+    """The result of a read of the log at `fetch_offset`.
 
-    The first batch may begin before the fetch offset, or after it where the log has a hole. Batches ascend.
+    The first batch may begin before the fetch offset, or after it if the log has a hole. Batches are in ascending
+    order.
     """
 
     fetch_offset: int
@@ -161,7 +166,7 @@ class FetchedBatches:
 
 
 class AcquiredRecords(NamedTuple):
-    """Records handed to a member, `last_offset` inclusive, all with the same delivery count."""
+    """Records delivered to a member, `last_offset` inclusive, all with the same delivery count."""
 
     first_offset: int
     last_offset: int
@@ -169,29 +174,29 @@ class AcquiredRecords(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """What an acquire gives the member (ShareAcquiredRecords)."""
+    """The result of an acquire, for the member (ShareAcquiredRecords)."""
 
     records: tuple[AcquiredRecords, ...]
     record_count: int
 
 
 class AcknowledgementBatch(NamedTuple):
-    """What a member says of a range of offsets, `last_offset` inclusive (ShareAcknowledgementBatch)."""
+    """A member's acknowledgement of a range of offsets, `last_offset` inclusive (ShareAcknowledgementBatch)."""
 
     first_offset: int
     last_offset: int
     acknowledge_types: tuple[int, ...]
-    """One for the whole range, or one for each offset."""
+    """One type for the whole range, or one for each offset."""
 
 
 class WriteCause(StrEnum):
-    """Why state is written. After a lock time-out nobody waits for the result, and a failure changes nothing."""
+    """Why state is written. After a lock timeout no request waits for the result, and a failure changes nothing."""
 
     ACKNOWLEDGE = "ACKNOWLEDGE"
     RELEASE = "RELEASE"
     LOCK_TIMEOUT = "LOCK_TIMEOUT"
     DEAD_LETTER = "DEAD_LETTER"
-    """The copy for the dead letter topic is done with. Nobody waits, and a failure changes nothing."""
+    """The copy to the dead letter topic has ended. No request waits for the result, and a failure changes nothing."""
 
 
 class DeadLetterCause(StrEnum):
@@ -203,22 +208,23 @@ class DeadLetterCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteState:
-    """State which the share coordinator shall persist (WriteShareGroupState). `write_id` counts from 0."""
+    """State that the share coordinator must persist (WriteShareGroupState). `write_id` counts from 0."""
 
     write_id: int
     cause: WriteCause
     start_offset: int
-    """As it was before the changes of this write."""
+    """The start offset before the changes of this write."""
     state_epoch: int
     leader_epoch: int
     delivery_complete_count: int
-    """As it is after them."""
+    """The count after the changes of this write."""
     state_batches: StateBatches
 
 
 @dataclass(slots=True)
 class GapWindow:
-    """Offsets below the last persisted one which nobody knows of: fetched by the leader before, and lost with it.
+    """Offsets below the last persisted one without a known state: the former leader fetched them, and their state was
+    lost with it.
 
     In force as long as the share partition's end offset is `end_offset`. Source: SharePartition.GapWindow.
     """
@@ -229,17 +235,17 @@ class GapWindow:
 
 
 class Change(NamedTuple):
-    """A change of state which is under way, and the batch that persists it (SharePartition.PersisterBatch)."""
+    """A change of state that is under way, and the batch that persists it (SharePartition.PersisterBatch)."""
 
     state: InFlightState
     state_batch: StateBatch
     cause: DeadLetterCause = DeadLetterCause.DELIVERY_LIMIT
-    """Of a change to ARCHIVING."""
+    """The cause of a change to ARCHIVING."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterCopy:
-    """Records which the broker shall copy to the dead letter topic, `last_offset` inclusive. Ids count from 0."""
+    """Records that the broker must copy to the dead letter topic, `last_offset` inclusive. Ids count from 0."""
 
     copy_id: int
     first_offset: int
@@ -250,7 +256,7 @@ class DeadLetterCopy:
 
 @dataclass(slots=True, eq=False)
 class SharePartition:
-    """The records of a partition which a share group has in flight, from `start_offset` to `end_offset`.
+    """The records of a partition that a share group has in flight, from `start_offset` to `end_offset`.
 
     Change it through the commands of this package only.
     """
@@ -258,23 +264,23 @@ class SharePartition:
     config: SharePartitionConfig
     partition_state: SharePartitionState = SharePartitionState.EMPTY
     start_offset: int = 0
-    """The first offset not yet dealt with (SPSO)."""
+    """The first offset that is not completed yet (SPSO)."""
     end_offset: int = 0
-    """The last offset in flight, inclusive (SPEO); the next one to fetch while nothing is in flight."""
+    """The last offset in flight, inclusive (SPEO); the next offset to fetch while nothing is in flight."""
     state_epoch: int = 0
     delivery_complete_count: int = 0
-    """Terminal offsets from `start_offset` on."""
+    """The number of offsets in a terminal state from `start_offset` on."""
     find_next_fetch_offset: bool = False
-    """Something between start and end offset may have become fetchable."""
+    """Records between start and end offset may have become fetchable."""
     gap_window: GapWindow | None = None
     cached: CachedState = field(default_factory=CachedState)
     locks: LockTimers = field(default_factory=LockTimers)
     writes_under_way: dict[int, tuple[WriteCause, tuple[Change, ...]]] = field(default_factory=dict)
     next_write_id: int = 0
     copies_due: list[DeadLetterCopy] = field(default_factory=list)
-    """To be taken (`dead_letters.take_copies`)."""
+    """Copies for the broker to take (`dead_letters.take_copies`)."""
     copies_under_way: dict[int, tuple[DeadLetterCopy, InFlightState]] = field(default_factory=dict)
-    """By id: those that are not done with, due ones included."""
+    """Copy id -> copy that has not ended, due ones included."""
     next_copy_id: int = 0
 
     @property
@@ -288,7 +294,7 @@ class SharePartition:
 
     @property
     def in_flight_record_count(self) -> int:
-        """Offsets from start to end, natural gaps included (numInFlightRecords)."""
+        """The number of offsets from start to end, natural gaps included (numInFlightRecords)."""
         return self.end_offset - self.start_offset + 1 if len(self.cached) else 0
 
     def record_count_from_start(self, first_offset: int, last_offset: int) -> int:
@@ -298,5 +304,5 @@ class SharePartition:
         return last_offset - first_offset + 1 if last_offset >= first_offset else 0
 
     def is_start_inside(self, first_offset: int, last_offset: int) -> bool:
-        """The start offset has moved into the range (checkForStartOffsetWithinBatch)."""
+        """Whether the start offset has moved into the range (checkForStartOffsetWithinBatch)."""
         return first_offset < self.start_offset <= last_offset

@@ -1,4 +1,4 @@
-"""What a coordinator knows of a streams group (StreamsGroup, StreamsGroupMember)."""
+"""The state of a streams group in its coordinator (StreamsGroup, StreamsGroupMember)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY, in_timeline_or
 
 
 class StreamsGroupState(StrEnum):
-    """States of StreamsGroup, derived (StreamsGroup.maybeUpdateGroupState)."""
+    """States of StreamsGroup, all derived (StreamsGroup.maybeUpdateGroupState)."""
 
     EMPTY = "Empty"
     """No members."""
@@ -23,7 +23,7 @@ class StreamsGroupState(StrEnum):
     ASSIGNING = "Assigning"
     """The group epoch is ahead of the assignment epoch."""
     RECONCILING = "Reconciling"
-    """A member has not reached the target yet."""
+    """A member has not reached its target assignment yet."""
     STABLE = "Stable"
     """All members stable at the assignment epoch."""
 
@@ -35,7 +35,7 @@ Tasks = Mapping[str, tuple[int, ...]]
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class TaskAssignment:
-    """Target tasks of a member."""
+    """The target assignment of a member: its tasks."""
 
     active: Tasks = field(default_factory=dict)
     standby: Tasks = field(default_factory=dict)
@@ -47,25 +47,25 @@ TaskId = tuple[str, int]
 
 
 STABLE_MEMBER: Final = 1
-"""MemberState STABLE of streams, which counts from 1 where consumer groups count from 0."""
+"""MemberState STABLE of streams groups, which number from 1 (consumer groups number from 0)."""
 
 UNREVOKED_TASKS: Final = 2
-"""The member has to give up tasks before it may move on."""
+"""The member must revoke tasks before its epoch can advance."""
 
 UNRELEASED_TASKS: Final = 3
-"""The member is at the target's epoch, but others still have some of its tasks."""
+"""The member is at the epoch of the target assignment, but others still have some of its tasks."""
 
 UNKNOWN_STATE: Final = 127
-"""Written by a later Kafka."""
+"""Written by a later release of Kafka."""
 
 NO_MEMBER_STATE: Final = -1
-"""State of a member without a current assignment value: Kafka holds null until the first one."""
+"""The state of a member without a current assignment value: Kafka has null until the first one."""
 
 
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
-    """A member. Current active tasks carry assignment epochs: subtopology id -> partition -> epoch."""
+    """A member. Current active tasks have assignment epochs: subtopology id -> partition -> epoch."""
 
     member_id: str
     member_epoch: int = 0
@@ -88,22 +88,22 @@ class StreamsMember:
     standby_pending_revocation: Tasks = field(default_factory=dict)
     warmup_pending_revocation: Tasks = field(default_factory=dict)
     has_current_assignment: bool = False
-    """A current assignment record was seen; without one Kafka knows no epochs and no tasks."""
+    """Whether there was a current assignment record; without one Kafka knows no epochs and no tasks."""
     place: int = field(default=0, compare=False)
-    """How many members came before it; see `StreamsGroup.members_in_table_order`."""
+    """How many members were added before it; see `StreamsGroup.members_in_table_order`."""
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether the member has all that the target of this epoch gives it."""
+        """Whether the member has reached the target assignment of this epoch."""
         return self.state == STABLE_MEMBER and self.member_epoch == assignment_epoch
 
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A topic which belongs to the application: it is made for it where it is missing."""
+    """An internal topic of the application: it is created if it is missing."""
 
     name: str
     partition_count: int = 0
-    """0: as many as the topics that go into it ask for."""
+    """0: derived from the topics that feed it."""
     replication_factor: int = 0
     """0: the broker's default."""
     configs: tuple[tuple[str, str], ...] = ()
@@ -111,7 +111,7 @@ class InternalTopic:
 
 @dataclass(frozen=True, slots=True)
 class CopartitionGroup:
-    """Topics which must have one number of partitions; indices into the lists of the subtopology."""
+    """Topics that must have the same number of partitions; indices into the lists of the subtopology."""
 
     source_topics: tuple[int, ...] = ()
     source_topic_regex: tuple[int, ...] = ()
@@ -120,7 +120,7 @@ class CopartitionGroup:
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """One subtopology as the group's topology record tells it."""
+    """One subtopology, as in the group's topology record."""
 
     subtopology_id: str
     source_topics: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class Subtopology:
 
     @property
     def input_topics(self) -> tuple[str, ...]:
-        """What its tasks read: the source topics, then the repartition topics."""
+        """The topics that its tasks read: the source topics, then the repartition topics."""
         return (*self.source_topics, *(topic.name for topic in self.repartition_source_topics))
 
 
@@ -150,7 +150,7 @@ class Topology:
         return self.epoch == other.epoch and mine == theirs
 
     def in_hash_order(self) -> list[Subtopology]:
-        """Subtopologies as Kafka's HashMap of them gives them: what one decides may hang on those before."""
+        """The subtopologies in the order of Kafka's HashMap: the result for one may depend on those before it."""
         by_id = {subtopology.subtopology_id: subtopology for subtopology in self.subtopologies}
         return [by_id[subtopology_id] for subtopology_id in in_hash_order(by_id, string_hash_code)]
 
@@ -163,7 +163,7 @@ class Topology:
         )
 
     def subtopology_of(self, topic: str) -> str | None:
-        """Id of the subtopology which reads a topic, or None; the last one where there are several."""
+        """The id of the subtopology that reads a topic, or None; the last one if there are several."""
         found = None
         for subtopology in self.in_hash_order():
             if topic in subtopology.input_topics:
@@ -173,9 +173,9 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class TaskProcesses:
-    """Which processes have which tasks, those pending revocation included (StreamsGroup.current*TaskToProcessId*).
+    """The processes of each task, with tasks that are pending revocation (StreamsGroup.current*TaskToProcessId*).
 
-    Members of one process share the state on its disk, so it is the process that may have a task once only.
+    Members of one process share the state on its disk, so a process may have a task only once.
     """
 
     active: Map[TaskId, str] = field(default_factory=Map)
@@ -186,7 +186,7 @@ class TaskProcesses:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class StreamsGroup:
-    """A streams group. A fresh object starts at epoch 1, assignment epoch 1, validated topology epoch 0."""
+    """A streams group. A new object has group epoch 1, assignment epoch 1, validated topology epoch 0."""
 
     group_id: str
     group_epoch: int = 1
@@ -197,20 +197,20 @@ class StreamsGroup:
     topology: Topology | None = None
     last_assignment_configs: Mapping[str, str] = field(default_factory=dict)
     stored_description_topology_epoch: int = -1
-    """Topology epoch that the description plugin has (KIP-1331); -1 none, -2 uncertain."""
+    """The topology epoch that the description plugin has (KIP-1331); -1 none, -2 uncertain."""
     failed_description_topology_epoch: int = -1
-    """Topology epoch whose description the plugin refused for good; -1 none."""
+    """The topology epoch whose description the plugin refused permanently; -1 none."""
     members: Map[str, StreamsMember] = field(default_factory=Map)
     static_members: Map[str, str] = field(default_factory=Map)
     target_assignment: Map[str, TaskAssignment] = field(default_factory=Map)
     processes: TaskProcesses = field(default_factory=TaskProcesses, compare=False)
     members_ever: int = field(default=0, compare=False)
-    """How many members ever came: the place of the next one."""
+    """How many members were ever added: the place of the next one."""
     table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
-    """Slots of Kafka's hash table of members, which decide its order."""
+    """The number of slots of Kafka's hash table of members, which determines its order."""
 
     def members_in_table_order(self) -> list[StreamsMember]:
-        """Members as Kafka's TimelineHashMap gives them; assignors go by it where members are equal."""
+        """The members in the order of Kafka's TimelineHashMap; assignors use this order if members are equal."""
         return in_timeline_order(self.members, self.table_capacity)
 
     @property

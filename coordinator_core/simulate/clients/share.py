@@ -71,7 +71,7 @@ POLL, RETRY, BUSY, POLL_EXPIRED = "poll", "retry", "busy", "poll-expired"
 """The timers."""
 
 POISON_TYPES: Final = {"reject": AcknowledgeType.REJECT, "release": AcknowledgeType.RELEASE}
-"""`on_poison` -> the acknowledgement of a poison record; other values acknowledge nothing."""
+"""`on_poison` -> the acknowledgement of a poison record; "skip" is not looked up, "time_out" has none."""
 
 
 class MemberState(StrEnum):
