@@ -28,10 +28,10 @@ from tools.state_pictures import picture
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 LAYERS: Final = {
-    "bronze": "The log itself, and what is known of its completeness. Byte for byte what Kafka wrote.",
-    "silver": "What the coordinators knew, and when: certain, as far as the log is whole.",
-    "gold": "Answers. What is inferred says by which rule (`method`) and how sure it is (`confidence`).",
-    "state": "The project's own: finished runs, and what the next run goes on from. Its layout may change.",
+    "bronze": "The log itself, byte for byte as Kafka wrote it, and what is known of its completeness.",
+    "silver": "What the coordinators knew, and when: certain where the log is complete.",
+    "gold": "The answers. Inferred rows say by which rule (`method`), and how sure the rule is (`confidence`).",
+    "state": "The project's own tables: finished runs, and what the next run continues from. Their layout may change.",
 }
 GENERATED: Final = "<!-- Made by `make reference`: change the declarations, not this page. -->"
 
@@ -59,12 +59,12 @@ def tables_page() -> str:
     parts = [
         GENERATED,
         "# Tables",
-        "Every table is a Delta table in the folder `warehouse/<layer>/<table>`, and carries these comments itself: "
-        "`describe table silver.offset_commits`. **Key** columns together never appear twice. **Personal** columns may "
-        "name a person or a machine; they are left out of the statistics in Delta's log.",
-        "Times are UTC, intervals half open: an open one has null in `valid_to` and `to_log_offset`. The tables of the "
-        "layers `bronze`, `silver` and `gold`, their columns, and the views and functions are the public interface: "
-        "columns may be added, never renamed or dropped.",
+        "Every table is a Delta table in the folder `warehouse/<layer>/<table>`, and has these comments itself: "
+        "`describe table silver.offset_commits`. The **key** columns are unique together. **Personal** columns "
+        "may name a person or a machine; Delta's log has no statistics of them.",
+        "Times are UTC. Intervals are half open; an open interval has null in `valid_to` and `to_log_offset`. "
+        "The tables of the layers `bronze`, `silver` and `gold`, their columns, and the views and functions are "
+        "the public interface: columns may be added, never renamed or dropped.",
         *views(),
     ]
     for layer, about in LAYERS.items():
@@ -79,7 +79,7 @@ def views() -> Iterator[str]:
     """The views and functions, by name."""
     yield "## Views and functions"
     yield (
-        "In `sql`, and in a metastore for everybody. A function is asked like a table: "
+        "They are available in `sql`, and in a metastore for all its users. Query a function like a table: "
         "`select * from owner_at('orders', 17, timestamp '2026-11-20T03:12:00Z')`."
     )
     rows = []
@@ -114,8 +114,8 @@ def options_page() -> str:
     parts = [
         GENERATED,
         "# Jobs and options",
-        "What `./spark-submit.sh JOB --help` says, in one place. What the jobs print is in [Jobs](jobs.md). Options "
-        "before the job's name are Spark's own.",
+        "The output of `./spark-submit.sh JOB --help` in one place. [Jobs](jobs.md) shows what the jobs print. "
+        "Options before the job's name are Spark's own.",
     ]
     for name in group.list_commands(None):
         command = group.commands[name]
@@ -153,8 +153,9 @@ def option_row(parameter: Any, context: typer.Context) -> str | None:
 def settings() -> Iterable[str]:
     """The keys of the settings file and their environment variables."""
     yield (
-        "Each has one place, `conf/groupledger.toml`, where a comment explains it. A file of your own (only with what "
-        "should differ) is named by `GROUPLEDGER_CONFIG`; the environment overrides files, options override both."
+        "All settings are in `conf/groupledger.toml`, where a comment explains each. `GROUPLEDGER_CONFIG` names "
+        "your own file, with only the settings that differ. The environment overrides files; options override "
+        "both."
     )
     rows = [f"| `{key}` | `{environment_name(key)}` |" for key in KEYS if KEYS[key] not in MAPPING_FIELDS]
     yield "\n".join(["| setting | in the environment |", "| --- | --- |", *rows])

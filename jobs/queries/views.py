@@ -201,7 +201,7 @@ def _share_partitions(condition: str, batches_condition: str, time: str | None) 
 CURRENT_GROUPS: Final = Definition(
     Kind.VIEW,
     "current_groups",
-    "Every group that is there, with its newest generation or epoch.",
+    "Every group that exists, with its newest generation or epoch.",
     "",
     (GROUP_GENERATIONS,),
     _groups(f"g.{NEWEST}", None),
@@ -228,7 +228,7 @@ CURRENT_SHARE_PARTITIONS: Final = Definition(
 GROUP_AT: Final = Definition(
     Kind.FUNCTION,
     "group_at",
-    "Every group that was there, with its generation or epoch then; `state` is that at the end of it.",
+    "Every group that existed then, with its generation or epoch; `state` is the state at the end of that generation.",
     "(time TIMESTAMP)",
     (GROUP_GENERATIONS,),
     _groups(_holds_at("group_at.time", "g."), "group_at.time"),
@@ -252,7 +252,7 @@ OWNER_AT: Final = Definition(
 OFFSETS_AT: Final = Definition(
     Kind.FUNCTION,
     "offsets_at",
-    "The committed offsets of a group which were in force.",
+    "The committed offsets of a group that were in force.",
     "(`group` STRING, time TIMESTAMP)",
     (OFFSET_COMMITS,),
     _offsets(

@@ -16,31 +16,31 @@ GROUP_TYPE = key("group_type", STRING, "CLASSIC, CONSUMER, SHARE or STREAMS.")
 MEMBER_ID = key("member_id", STRING, "The member.", is_personal=True)
 INSTANCE_ID = Column("instance_id", STRING, "Static member's group.instance.id, else null.", is_personal=True)
 CLIENT_ID = Column("client_id", STRING, "The member's client.id.", is_personal=True)
-CLIENT_HOST = Column("client_host", STRING, "The member's host as the broker saw it.", is_personal=True)
-LOG_PARTITION = Column("log_partition", INT, "Partition of the coordinator topic which holds the record.")
+CLIENT_HOST = Column("client_host", STRING, "The member's host, as the broker saw it.", is_personal=True)
+LOG_PARTITION = Column("log_partition", INT, "Partition of the coordinator topic that has the record.")
 IS_FORMER_LOG_PARTITION = Column(
     "is_former_log_partition",
     BOOLEAN,
-    "The group is in another log partition now, since __consumer_offsets got more partitions: the row is of before "
-    "that, and an interval that is open in it holds no more.",
+    "The group is in another log partition now, because __consumer_offsets got more partitions: the row is from "
+    "before that, and an open interval in it is not valid any more.",
 )
 IS_FORMER_SHARE_LOG_PARTITION = Column(
     "is_former_log_partition",
     BOOLEAN,
-    "The share partition is in another log partition now, since __share_group_state got more partitions: the row is of "
-    "before that.",
+    "The share partition is in another log partition now, because __share_group_state got more partitions: the "
+    "row is from before that.",
 )
 FROM_LOG_OFFSET = Column("from_log_offset", BIGINT, "Last record of the operation that began the interval.")
 TO_LOG_OFFSET = Column("to_log_offset", BIGINT, "Last record of the operation that ended it; null while open.")
 VALID_FROM = Column("valid_from", TIMESTAMP, "When the interval began (inclusive).")
 VALID_TO = Column("valid_to", TIMESTAMP, "When it ended (exclusive); null while open.")
-INCARNATION = Column("incarnation", INT, "How often the group had been created again before; starts at 0.")
+INCARNATION = Column("incarnation", INT, "How often the group id had been created again before; starts at 0.")
 FROM_GENERATION = Column("from_generation", INT, "Group generation or epoch in which the interval began, inclusive.")
 TO_GENERATION = Column(
     "to_generation", INT, "Last generation or epoch of the interval, inclusive; the newest known while open."
 )
 IS_SETTLED = Column(
-    "is_settled", BOOLEAN, "False: a later run may still change the row, since it is open, or its outcome pending."
+    "is_settled", BOOLEAN, "False: a later run may still change the row, because it is open or its outcome is pending."
 )
 IS_COMPLETE = Column("is_complete", BOOLEAN, "False until a snapshot of the share partition has been seen.")
 
@@ -50,7 +50,7 @@ SHARE_KEY = (
     key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
     key("partition", INT, "Partition of the topic."),
 )
-TOPIC_OF_ID = Column("topic", STRING, "Name of the topic id; null while no name is known.")
+TOPIC_OF_ID = Column("topic", STRING, "Name of the topic; null while no name is known for the topic id.")
 
 
 def as_key(column: Column) -> Column:

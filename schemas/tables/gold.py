@@ -37,10 +37,10 @@ from schemas.tables.declare import (
 
 GROUP_COLUMNS = (CLUSTER_ID, GROUP_ID, GROUP_TYPE)
 METHOD = Column("method", STRING, "The rule by which it was inferred.")
-CONFIDENCE = Column("confidence", STRING, "CERTAIN LIKELY GUESS; CERTAIN only where the log proves it.")
+CONFIDENCE = Column("confidence", STRING, "CERTAIN LIKELY GUESS; CERTAIN only if the log proves it.")
 AT = Column("at", TIMESTAMP, "When it happened.")
 LOG_OFFSET = key("log_offset", BIGINT, "Offset of the coordinator record.")
-TOPIC_ID = key("topic_id", STRING, "Topic id; null where the log does not hold it.")
+TOPIC_ID = key("topic_id", STRING, "Topic id; null if it is not in the log.")
 PARTITION = key("partition", INT, "Partition of the topic.")
 FIRST_OFFSET = key("first_offset", BIGINT, "First offset of the range.")
 LAST_OFFSET = Column("last_offset", BIGINT, "Last offset of the range, inclusive.")
@@ -66,19 +66,22 @@ PARTITION_OWNERS = Table(
         VALID_FROM,
         VALID_TO,
         Column("gap_before_ms", BIGINT, "Time without an owner before this interval, in ms; null where none is known."),
-        Column("is_double", BOOLEAN, "Another member owned it as well for a time: no log of Kafka's own shows this."),
+        Column(
+            "is_double", BOOLEAN, "Another member also owned it for a time; no log that Kafka itself writes shows this."
+        ),
         Column(
             "gap_cause",
             STRING,
-            "Why there was no owner before: NOT_ASSIGNED (the owner before went, or a new assignment took the "
-            "partition away), REVOKED_IN_EPOCH (it gave the partition up without a new epoch, since it no longer "
-            "subscribed to the topic); null without a gap.",
+            "Why there was no owner before: NOT_ASSIGNED (the previous owner went, or a new assignment removed "
+            "the partition from it), REVOKED_IN_EPOCH (it revoked the partition without a new epoch, because it "
+            "no longer subscribed to the topic); null without a gap.",
         ),
         Column(
             "unowned_partition_ms",
             BIGINT,
-            "Time without an owner while the group had members, in ms: in the gap before it, and in sync phases of "
-            "eager rebalances within it. A group's rows sum up to those of gold.rebalances and gold.group_summary.",
+            "Time without an owner while the group had members, in ms: in the gap before this interval, and in "
+            "sync phases of eager rebalances within it. The sum over a group equals the sums in gold.rebalances "
+            "and gold.group_summary.",
         ),
         LOG_PARTITION,
         IS_FORMER_LOG_PARTITION,
@@ -88,47 +91,53 @@ PARTITION_OWNERS = Table(
 REBALANCES = Table(
     layer="gold",
     name="rebalances",
-    comment="One row a rebalance: why, how long, what moved.",
+    comment="One row per rebalance: its cause, its duration, and what moved.",
     partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
-        key("to_generation", INT, "Generation or group epoch it led to."),
+        key("to_generation", INT, "Generation or group epoch after the rebalance."),
         as_key(INCARNATION),
-        Column("from_generation", INT, "Generation or group epoch before."),
+        Column("from_generation", INT, "Generation or group epoch before the rebalance."),
         Column(
             "started_at",
             TIMESTAMP,
-            "When it began. Classic: the end of the join phase, since the log does not hold its beginning.",
+            "When it began. Classic: the end of the join phase, because its beginning is not in the log.",
         ),
-        Column("completed_at", TIMESTAMP, "When everybody had arrived; null while it goes on."),
-        Column("duration_ms", BIGINT, "completed_at less started_at, in ms."),
+        Column(
+            "completed_at",
+            TIMESTAMP,
+            "When all members had reached the generation or group epoch; null while it is in progress.",
+        ),
+        Column("duration_ms", BIGINT, "completed_at minus started_at, in ms."),
         Column("cause", STRING, "The main cause."),
         Column("causes", ArrayOf(STRING), "All causes, the main one first."),
         METHOD,
         CONFIDENCE,
-        Column("members_joined", ArrayOf(STRING), "Members that came.", is_personal=True),
+        Column("members_joined", ArrayOf(STRING), "Members that joined.", is_personal=True),
         Column("members_left", ArrayOf(STRING), "Members that went.", is_personal=True),
-        Column("member_count", INT, "Members after it."),
-        Column("partitions_total", INT, "Partitions assigned after it; null where an assignment cannot be read."),
-        Column("partitions_moved", INT, "Partitions that changed owner; null where an assignment cannot be read."),
+        Column("member_count", INT, "Number of members after it."),
+        Column("partitions_total", INT, "Partitions assigned after it; null if an assignment cannot be read."),
+        Column("partitions_moved", INT, "Partitions that changed owner; null if an assignment cannot be read."),
         Column("stickiness", DOUBLE, "Share of the partitions that stayed with their owner, 0 to 1."),
         Column(
             "unowned_partition_ms",
             BIGINT,
-            "Sum over partitions of the time without an owner until the next rebalance, in ms; a lower bound for "
-            "classic groups, whose join phases the log does not hold. Null where started_at is.",
+            "Sum over partitions of the time without an owner until the next rebalance, in ms; a lower bound "
+            "for classic groups, whose join phases are not in the log. Null if started_at is null.",
         ),
         Column(
             "revoked_partition_ms",
             BIGINT,
-            "Of unowned_partition_ms, what no rebalance caused: a member no longer subscribed to a topic, and lost its "
-            "partitions without a new epoch (partition_owners.gap_cause REVOKED_IN_EPOCH).",
+            "The part of unowned_partition_ms that no rebalance caused: a member no longer subscribed to a "
+            "topic, and lost its partitions without a new epoch (partition_owners.gap_cause REVOKED_IN_EPOCH).",
         ),
-        Column("in_storm", BOOLEAN, "Of a storm: members flap, are thrown out or only join again, many times."),
+        Column(
+            "in_storm", BOOLEAN, "Part of a storm: many rebalances in which members flap, expire, or only join again."
+        ),
         Column(
             "flapping_members",
             ArrayOf(STRING),
-            "Who came and went again and again in the storm: group instance ids, else client ids.",
+            "Members that joined and went repeatedly in the storm: group instance ids, else client ids.",
             is_personal=True,
         ),
         Column("cause_methods", ArrayOf(STRING), "The rule by which each of `causes` was inferred, in their order."),
@@ -136,10 +145,10 @@ REBALANCES = Table(
         Column(
             "rollout_id",
             STRING,
-            "Which rolling deployment of the group it is of: incarnation/to_generation of its first rebalance; null "
-            "where it is of none.",
+            "The group's rolling deployment that it belongs to: incarnation/to_generation of its first "
+            "rebalance; null without one.",
         ),
-        Column("rollout_confidence", STRING, "Of the rolling deployment: LIKELY GUESS; null without one."),
+        Column("rollout_confidence", STRING, "Confidence of the rolling deployment: LIKELY GUESS; null without one."),
         LOG_PARTITION,
         IS_FORMER_LOG_PARTITION,
     ),
@@ -148,7 +157,7 @@ REBALANCES = Table(
 REDELIVERIES = Table(
     layer="gold",
     name="redeliveries",
-    comment="An offset range of a share partition that was handed back, or given out again.",
+    comment="An offset range of a share partition that was released, or delivered again.",
     partition_by=("cluster_id", "is_settled"),
     columns=(
         *GROUP_COLUMNS,
@@ -159,13 +168,13 @@ REDELIVERIES = Table(
         LAST_OFFSET,
         LOG_OFFSET,
         AT,
-        Column("from_delivery_count", INT, "Delivery count before; null where none was known."),
+        Column("from_delivery_count", INT, "Delivery count before; null if unknown."),
         Column("to_delivery_count", INT, "Delivery count after."),
         Column("cause", STRING, "HANDED_BACK RETRIED COUNT_LOST."),
         Column("likely_cause", STRING, "RELEASED LOCK_TIMEOUT SESSION_CLOSED, or null."),
         METHOD,
         CONFIDENCE,
-        Column("leader_changed", BOOLEAN, "A leader reload came in between."),
+        Column("leader_changed", BOOLEAN, "A new leader loaded the state in between."),
         LOG_PARTITION,
         IS_FORMER_SHARE_LOG_PARTITION,
         IS_SETTLED,
@@ -186,24 +195,24 @@ ARCHIVED_RECORDS = Table(
         LAST_OFFSET,
         LOG_OFFSET,
         AT,
-        Column("delivery_count", INT, "Deliveries counted; null where never seen."),
-        Column("delivery_count_limit", INT, "Delivery limit in force then."),
+        Column("delivery_count", INT, "Delivery count; null if it was never seen."),
+        Column("delivery_count_limit", INT, "Delivery limit in force at that time."),
         Column("cause", STRING, "REJECT_OR_GAP LIMIT_OR_REJECT UNSEEN START_OFFSET_MOVED."),
         Column(
             "likely_cause",
             STRING,
-            "REJECTED GAP DELIVERY_LIMIT AGED_OUT ABORTED_TRANSACTION TRANSACTION_MARKER (no record: the end of a "
-            "transaction takes an offset), or null.",
+            "REJECTED GAP DELIVERY_LIMIT AGED_OUT ABORTED_TRANSACTION TRANSACTION_MARKER (not a record: the end "
+            "of a transaction takes an offset), or null.",
         ),
         METHOD,
         CONFIDENCE,
         Column(
             "dead_letter",
             STRING,
-            "What the log says of a copy on a dead letter topic: TRIED (the broker archives the record whatever came "
-            "of it) REFUSED (the topic is not enabled for groups, or its name lacks the brokers' prefix) NOT_TRIED "
-            "(the group has such a topic, and it was given up without); null where the group has none or the log does "
-            "not tell.",
+            "What the log shows of a copy on a dead letter topic: TRIED (the broker archives the record "
+            "whatever the result), REFUSED (the topic is not enabled for groups, or its name lacks the brokers' "
+            "prefix), NOT_TRIED (the group has such a topic, and the record was given up without a copy); null "
+            "if the group has none or the log does not show it.",
         ),
         LOG_PARTITION,
         IS_FORMER_SHARE_LOG_PARTITION,
@@ -225,15 +234,15 @@ COMMIT_ANOMALIES = Table(
         Column("kind", STRING, "REWIND SKIP STALLED DELETED ABORTED EMPTY_GROUP_RESET."),
         Column("from_offset", BIGINT, "Committed offset before."),
         Column("to_offset", BIGINT, "Committed offset after."),
-        Column("delta", BIGINT, "to_offset less from_offset."),
-        Column("owner_member_id", STRING, "Who owned the partition then.", is_personal=True),
-        Column("owner_client_host", STRING, "From which host.", is_personal=True),
-        Column("was_group_empty", BOOLEAN, "Nobody was in the group then; null where a hole in the log hides it."),
+        Column("delta", BIGINT, "to_offset minus from_offset."),
+        Column("owner_member_id", STRING, "The member that owned the partition then.", is_personal=True),
+        Column("owner_client_host", STRING, "The host of that member.", is_personal=True),
+        Column("was_group_empty", BOOLEAN, "The group had no members then; null if a hole in the log hides it."),
         Column(
             "likely_cause",
             STRING,
-            "Of DELETED: TOPIC_DELETED GROUP_DELETED OFFSETS_DELETED EXPIRED; of REWIND: TOPIC_RECREATED; null where "
-            "the log does not show it.",
+            "For DELETED: TOPIC_DELETED GROUP_DELETED OFFSETS_DELETED EXPIRED; for REWIND: TOPIC_RECREATED; "
+            "null if the log does not show it.",
         ),
         METHOD,
         CONFIDENCE,
@@ -245,7 +254,8 @@ COMMIT_ANOMALIES = Table(
 LAG_HISTORY = Table(
     layer="gold",
     name="lag_history",
-    comment="How far behind the end of its topic a group was at a commit, where the end was sampled about then.",
+    comment="How far a group was behind the log end offset of its topic at a commit, if the end was sampled "
+    "around that time.",
     partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
@@ -253,15 +263,21 @@ LAG_HISTORY = Table(
         PARTITION,
         LOG_OFFSET,
         AT,
-        Column("committed_offset", BIGINT, "What was committed."),
-        Column("end_offset", BIGINT, "The topic's end then, between the samples before and after; null with one only."),
-        Column("lag", BIGINT, "end_offset less committed_offset; below 0 where that is beyond the end."),
+        Column("committed_offset", BIGINT, "The committed offset."),
+        Column(
+            "end_offset",
+            BIGINT,
+            "The log end offset at that time, between the samples before and after; null with only one sample.",
+        ),
+        Column("lag", BIGINT, "end_offset minus committed_offset; below 0 if the commit is beyond the end."),
         Column("lag_min", BIGINT, "Lower bound, from the sample before."),
         Column("lag_max", BIGINT, "Upper bound, from the sample after; null without one."),
         Column(
-            "time_behind_ms", BIGINT, "Since when the end was past it, in ms; null where no sample goes so far back."
+            "time_behind_ms",
+            BIGINT,
+            "Time since the end passed the committed offset, in ms; null if no sample is that old.",
         ),
-        Column("sampled_at", TIMESTAMP, "The sample nearest in time."),
+        Column("sampled_at", TIMESTAMP, "Time of the nearest sample."),
         METHOD,
         CONFIDENCE,
         LOG_PARTITION,
@@ -271,34 +287,36 @@ LAG_HISTORY = Table(
 LOG_ANOMALIES = Table(
     layer="gold",
     name="log_anomalies",
-    comment="Where a log breaks the coordinators' own rules, how clients and the log are odd, and what that means.",
+    comment="Where a log breaks the coordinators' own rules, what is odd about clients and the log, and what "
+    "that means.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("log_topic", STRING, "The coordinator topic."),
-        key("log_partition", INT, "Partition of it."),
+        key("log_partition", INT, "Partition of this topic."),
         LOG_OFFSET,
-        key("rule", STRING, "The rule that is broken, or what is odd."),
-        key("ordinal", INT, "Which of several in one record."),
+        key("rule", STRING, "The broken rule, or what is odd."),
+        key("ordinal", INT, "Number of the anomaly among several in one record."),
         Column("group_id", STRING, "The group."),
-        Column("group_type", STRING, "CLASSIC, CONSUMER, SHARE or STREAMS; null where not known."),
+        Column("group_type", STRING, "CLASSIC, CONSUMER, SHARE or STREAMS; null if unknown."),
         AT,
         Column("topic", STRING, "The source topic it concerns, if any."),
-        Column("topic_id", STRING, "Its id, where the log holds it."),
+        Column("topic_id", STRING, "Its topic id, if it is in the log."),
         Column("partition", INT, "Its partition, if any."),
         Column("member_id", STRING, "The member it concerns, if any.", is_personal=True),
-        Column("details", STRING, "What the log says.", is_personal=True),
+        Column("details", STRING, "What the log shows.", is_personal=True),
         Column("meaning", STRING, "What it means."),
-        Column("known_defects", ArrayOf(STRING), "Kafka's issues that show like this."),
+        Column("known_defects", ArrayOf(STRING), "Kafka issues that look like this in the log."),
         METHOD,
         CONFIDENCE,
         Column("remedy", STRING, "What to do."),
         Column(
             "category",
             STRING,
-            "COORDINATOR: a rule of the coordinators is broken; CLIENT: how a kind of client writes, once a group; "
-            "LOG: the log itself is odd; GROUP: how a group is used, as TWO_APPLICATIONS under one group.id; AUDIT: a "
-            "group, or a log partition, could not be judged, or an input not be read, so gold lacks it.",
+            "COORDINATOR: a rule of the coordinators is broken; CLIENT: what a kind of client writes, one row "
+            "per group; LOG: the log itself is odd; GROUP: how a group is used, such as TWO_APPLICATIONS under "
+            "one group.id; AUDIT: a group or log partition could not be judged, or an input could not be read, "
+            "so it is missing from gold.",
         ),
     ),
 )
@@ -306,8 +324,8 @@ LOG_ANOMALIES = Table(
 HANGING_TRANSACTIONS = Table(
     layer="gold",
     name="hanging_transactions",
-    comment="Transactions that committed offsets and that nobody ended for longer than any may take, at the end of the "
-    "log: since when, whose, and what they hold back.",
+    comment="Transactions with offset commits that are still open at the end of the log, for longer than a "
+    "transaction may take: since when, by which producer, and what they block.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -316,12 +334,14 @@ HANGING_TRANSACTIONS = Table(
         key("producer_id", BIGINT, "The producer whose transaction it is."),
         Column("since", TIMESTAMP, "When its first commit that is still pending was written."),
         Column("first_log_offset", BIGINT, "Offset of that record."),
-        Column("last_log_offset", BIGINT, "Offset of its last pending commit of the group."),
-        Column("commit_count", BIGINT, "Its pending commits of the group."),
+        Column("last_log_offset", BIGINT, "Offset of its last pending commit for the group."),
+        Column("commit_count", BIGINT, "Number of its pending commits for the group."),
         Column("log_end_at", TIMESTAMP, "When the last record of the log partition was written."),
-        Column("open_ms", BIGINT, "log_end_at less since, in ms."),
+        Column("open_ms", BIGINT, "log_end_at minus since, in ms."),
         Column(
-            "uncleanable_count", BIGINT, "Offsets of the log partition that are not cleaned, from its first one on."
+            "uncleanable_count",
+            BIGINT,
+            "Offsets of the log partition that cannot be cleaned, from its first record on.",
         ),
         Column("meaning", STRING, "What it means."),
         METHOD,
@@ -335,14 +355,14 @@ DAY = key("day", TIMESTAMP, "The day, its first instant in UTC.")
 GROUP_SUMMARY = Table(
     layer="gold",
     name="group_summary",
-    comment="A group and day.",
+    comment="One row per group and day.",
     partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         DAY,
         Column("generation_count", INT, "Generations or group epochs begun."),
         Column("rebalance_count", INT, "Rebalances begun."),
-        Column("member_count_max", INT, "Most members at one time."),
+        Column("member_count_max", INT, "Highest number of members at one time."),
         Column("commit_count", BIGINT, "Offset commits applied."),
         Column("commit_anomaly_count", BIGINT, "Rows in gold.commit_anomalies."),
         Column("not_stable_ms", BIGINT, "Time in a state other than Stable and Empty, in ms."),
@@ -352,8 +372,8 @@ GROUP_SUMMARY = Table(
             BIGINT,
             "Sum over partitions of the time without an owner, in ms.",
         ),
-        Column("worst_topic", STRING, "Topic of the partition with most time unowned."),
-        Column("worst_partition", INT, "The partition with most time unowned."),
+        Column("worst_topic", STRING, "Topic of the partition with the most unowned time."),
+        Column("worst_partition", INT, "The partition with the most unowned time."),
         LOG_PARTITION,
     ),
 )
@@ -361,18 +381,18 @@ GROUP_SUMMARY = Table(
 SHARE_GROUP_SUMMARY = Table(
     layer="gold",
     name="share_group_summary",
-    comment="A share group and day.",
+    comment="One row per share group and day.",
     partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         DAY,
         Column("acknowledged_count", BIGINT, "Offsets acknowledged."),
-        Column("redelivered_count", BIGINT, "Offsets handed back or given out again, counted each time."),
-        Column("archived_count", BIGINT, "Offsets given up, those of transaction markers included."),
+        Column("redelivered_count", BIGINT, "Offsets released or delivered again, counted each time."),
+        Column("archived_count", BIGINT, "Offsets given up, including those of transaction markers."),
         Column("generation_count", INT, "Group epochs begun."),
-        Column("member_count_max", INT, "Most members at one time."),
-        Column("worst_topic", STRING, "Topic of the partition with most offsets given up."),
-        Column("worst_partition", INT, "The partition with most offsets given up."),
+        Column("member_count_max", INT, "Highest number of members at one time."),
+        Column("worst_topic", STRING, "Topic of the partition with the most offsets given up."),
+        Column("worst_partition", INT, "The partition with the most offsets given up."),
     ),
 )
 

@@ -41,7 +41,7 @@ LOG_OFFSET = key("log_offset", BIGINT, "Offset of the record in the log partitio
 OFFSET_COMMITS = Table(
     layer="silver",
     name="offset_commits",
-    comment="One row an offset-commit record or its tombstone, with what became of it.",
+    comment="One row per offset-commit record or tombstone, with its outcome.",
     partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
@@ -60,9 +60,9 @@ OFFSET_COMMITS = Table(
         Column(
             "producer_id",
             BIGINT,
-            "Transactional producer, -1 where none; null where a dump does not tell.",
+            "Transactional producer, -1 for none; null if a dump does not contain it.",
         ),
-        Column("is_transactional", BOOLEAN, "Written in a transactional batch; null where a dump does not tell."),
+        Column("is_transactional", BOOLEAN, "Written in a transactional batch; null if a dump does not contain it."),
         Column(
             "outcome",
             STRING,
@@ -77,11 +77,11 @@ OFFSET_COMMITS = Table(
         Column(
             "applied_at",
             TIMESTAMP,
-            "When it took effect; commit_time where a plain record bears no time; null unless APPLIED.",
+            "When it took effect; commit_time if a plain record has no timestamp; null unless APPLIED.",
         ),
         Column("change", STRING, "FIRST ADVANCE REPEAT REWIND DELETE; null unless APPLIED."),
-        Column("previous_offset", BIGINT, "Offset in force before it was applied; null where none."),
-        Column("delta", BIGINT, "committed_offset less previous_offset; null without either."),
+        Column("previous_offset", BIGINT, "Offset in force before it was applied; null if there was none."),
+        Column("delta", BIGINT, "committed_offset minus previous_offset; null if either is null."),
         IS_SETTLED,
     ),
 )
@@ -89,14 +89,14 @@ OFFSET_COMMITS = Table(
 GROUP_GENERATIONS = Table(
     layer="silver",
     name="group_generations",
-    comment="One row a generation (classic) or group epoch (consumer, share, streams).",
+    comment="One row per generation (classic) or group epoch (consumer, share, streams).",
     partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
         GROUP_ID,
         GROUP_TYPE,
         as_key(INCARNATION),
-        key("generation", INT, "Generation of a classic group, group epoch of the others."),
+        key("generation", INT, "Generation of a classic group, group epoch of other groups."),
         LOG_PARTITION,
         FROM_LOG_OFFSET,
         TO_LOG_OFFSET,
@@ -107,7 +107,7 @@ GROUP_GENERATIONS = Table(
         Column(
             "protocol_name",
             STRING,
-            "Classic: the voted protocol; others: the assignor where members name one.",
+            "Classic: the voted protocol; others: the assignor, if members name one.",
         ),
         Column("leader_member_id", STRING, "Classic: the leader.", is_personal=True),
         Column("member_count", INT, "Members at the end of the interval."),
@@ -115,17 +115,17 @@ GROUP_GENERATIONS = Table(
         Column("topology_epoch", INT, "Streams: epoch of the topology."),
         Column("metadata_hash", BIGINT, "Hash of the subscribed topics' metadata; null for classic."),
         Column("previous_generation", INT, "The generation before, null for the first."),
-        Column("is_contiguous", BOOLEAN, "False where generations before this one are not in the log."),
+        Column("is_contiguous", BOOLEAN, "False if generations before this one are not in the log."),
         Column(
             "current_state_at",
             TIMESTAMP,
-            "Classic: when the group entered the state in which the generation was written: with members, the end of "
-            "the join phase; null for others.",
+            "Classic: when the group entered the state in which the generation was written (with members: the "
+            "end of the join phase); null for others.",
         ),
         Column(
             "unread_members",
             ArrayOf(STRING),
-            "Classic: members whose assignment cannot be read, sorted: nobody can say what they have.",
+            "Classic: members whose assignment cannot be read, sorted. What they own is unknown.",
             is_personal=True,
         ),
         IS_SETTLED,
@@ -150,12 +150,12 @@ MEMBER_COLUMNS = (
     Column(
         "subscribed_topics",
         ArrayOf(STRING),
-        "Topic names it subscribed to, sorted; null where not known.",
+        "Topic names it subscribed to, sorted; null if unknown.",
     ),
     Column("subscribed_regex", STRING, "Its subscription pattern; null for none."),
     Column("server_assignor", STRING, "The server assignor it asked for; null for none."),
-    Column("rebalance_timeout_ms", INT, "Its rebalance time-out; null for share groups."),
-    Column("session_timeout_ms", INT, "Its session time-out; null where the log does not hold it."),
+    Column("rebalance_timeout_ms", INT, "Its rebalance timeout; null for share groups."),
+    Column("session_timeout_ms", INT, "Its session timeout; null if it is not in the log."),
     FROM_GENERATION,
     TO_GENERATION,
 )
@@ -178,7 +178,8 @@ GROUP_MEMBERS = Table(
 MEMBER_ATTRIBUTES = Table(
     layer="silver",
     name="member_attributes",
-    comment="One row an interval in which a member had the same attributes; silver.group_members has those at its end.",
+    comment="One row per interval in which a member had the same attributes; silver.group_members has those at "
+    "the end of its membership.",
     partition_by=("cluster_id", "is_settled"),
     columns=(
         *MEMBER_COLUMNS,
@@ -228,16 +229,16 @@ GROUP_EVENTS = Table(
         CLUSTER_ID,
         as_key(LOG_PARTITION),
         LOG_OFFSET,
-        key("event_index", INT, "Counts the events of one record from 0; at a marker, from its group's commit."),
+        key("event_index", INT, "Number of the event within one record, from 0; at a marker, from its group's commit."),
         Column("group_id", STRING, "The group."),
-        Column("group_type", STRING, "CLASSIC CONSUMER SHARE STREAMS, after the event; null where not known."),
+        Column("group_type", STRING, "CLASSIC CONSUMER SHARE STREAMS, after the event; null if unknown."),
         Column("event_type", STRING, "GROUP_CREATED, MEMBER_JOINED, ... ANOMALY."),
         Column("at", TIMESTAMP, "The record's timestamp."),
         Column("generation", INT, "Generation or group epoch after it; MEMBER_RECONCILED: the member epoch."),
-        Column("member_id", STRING, "The member concerned, if one is.", is_personal=True),
-        Column("topic", STRING, "The topic concerned, if one is."),
-        Column("partition", INT, "The partition concerned, if one is."),
-        Column("details", MapOf(STRING, STRING), "More, by name.", is_personal=True),
+        Column("member_id", STRING, "The member concerned, if any.", is_personal=True),
+        Column("topic", STRING, "The topic concerned, if any."),
+        Column("partition", INT, "The partition concerned, if any."),
+        Column("details", MapOf(STRING, STRING), "Further details, by name.", is_personal=True),
         IS_SETTLED,
     ),
 )
@@ -245,7 +246,7 @@ GROUP_EVENTS = Table(
 SHARE_PARTITION_STATES = Table(
     layer="silver",
     name="share_partition_states",
-    comment="One row a ShareSnapshot, ShareUpdate or tombstone, with the merged state after it.",
+    comment="One row per ShareSnapshot, ShareUpdate or tombstone, with the merged state after it.",
     partition_by=("cluster_id", "is_settled"),
     columns=(
         *SHARE_KEY,
@@ -255,15 +256,19 @@ SHARE_PARTITION_STATES = Table(
         Column("record_kind", STRING, "SNAPSHOT COLD_SNAPSHOT UPDATE TOMBSTONE RESET."),
         VALID_FROM,
         VALID_TO,
-        Column("to_log_offset", BIGINT, "The next record of the share partition; null while open."),
+        Column("to_log_offset", BIGINT, "Offset of the next record of the share partition; null while open."),
         Column("snapshot_epoch", INT, "Snapshot epoch in force; null in a tombstone."),
         Column("state_epoch", INT, "State epoch in force; null in a tombstone."),
         Column("leader_epoch", INT, "Leader epoch in force; null in a tombstone."),
         Column("start_offset", BIGINT, "Start offset as persisted; -1: not yet set."),
-        Column("effective_start_offset", BIGINT, "Moved over the terminal batches that follow it: a lower bound."),
+        Column(
+            "effective_start_offset",
+            BIGINT,
+            "The start offset, moved over the terminal batches that follow it: a lower bound of the true one.",
+        ),
         Column("delivery_complete_count", INT, "Terminal offsets from the start offset on; null for -1."),
-        Column("create_time", TIMESTAMP, "Create time of the snapshot in force; null where not known."),
-        Column("write_time", TIMESTAMP, "Write time of the snapshot in force; null where not known."),
+        Column("create_time", TIMESTAMP, "Create time of the snapshot in force; null if unknown."),
+        Column("write_time", TIMESTAMP, "Write time of the snapshot in force; null if unknown."),
         Column(
             "changed_batches",
             ArrayOf(
@@ -276,7 +281,7 @@ SHARE_PARTITION_STATES = Table(
                     )
                 )
             ),
-            "What this record says, combined; AVAILABLE ACKNOWLEDGED ARCHIVING ARCHIVED.",
+            "The batches in this record, combined; AVAILABLE ACKNOWLEDGED ARCHIVING ARCHIVED.",
         ),
         Column("batch_count", INT, "Batches in the merged state."),
         Column("available_count", BIGINT, "Offsets AVAILABLE in the merged state."),
@@ -305,8 +310,8 @@ SHARE_STATE_BATCHES = Table(
         TOPIC_OF_ID,
         Column("last_offset", BIGINT, "Last offset of the batch, inclusive."),
         Column("delivery_state", STRING, "AVAILABLE ACKNOWLEDGED ARCHIVING ARCHIVED."),
-        Column("delivery_state_code", INT, "Kafka's code of it: 0 2 3 4."),
-        Column("delivery_count", INT, "Deliveries counted."),
+        Column("delivery_state_code", INT, "Kafka's code for the delivery state: 0 2 3 4."),
+        Column("delivery_count", INT, "Delivery count."),
         VALID_FROM,
         VALID_TO,
         TO_LOG_OFFSET,
@@ -328,16 +333,16 @@ SHARE_BATCH_TRANSITIONS = Table(
         TOPIC_OF_ID,
         Column("last_offset", BIGINT, "Last offset of the range, inclusive."),
         Column("at", TIMESTAMP, "The record's timestamp."),
-        Column("from_state", STRING, "Delivery state before; null where no batch was known."),
-        Column("from_delivery_count", INT, "Delivery count before; null where no batch was known."),
-        Column("to_state", STRING, "Delivery state after; null where no batch is known."),
-        Column("to_delivery_count", INT, "Delivery count after; null where no batch is known."),
-        Column("leader_changed", BOOLEAN, "This record brought another leader epoch."),
+        Column("from_state", STRING, "Delivery state before; null if no batch was known."),
+        Column("from_delivery_count", INT, "Delivery count before; null if no batch was known."),
+        Column("to_state", STRING, "Delivery state after; null if no batch is known."),
+        Column("to_delivery_count", INT, "Delivery count after; null if no batch is known."),
+        Column("leader_changed", BOOLEAN, "This record has another leader epoch."),
         Column(
             "kind",
             STRING,
-            "FIRST_SEEN REDELIVERABLE RETRIED ACKNOWLEDGED ARCHIVING ARCHIVED PASSED RESET. ARCHIVING: the broker "
-            "copies it to a dead letter topic first, and then comes ARCHIVED.",
+            "FIRST_SEEN REDELIVERABLE RETRIED ACKNOWLEDGED ARCHIVING ARCHIVED PASSED RESET. ARCHIVING: the "
+            "broker first copies it to a dead letter topic; ARCHIVED follows.",
         ),
         IS_SETTLED,
     ),
@@ -352,8 +357,8 @@ TOPICS = Table(
         CLUSTER_ID,
         key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
         Column("topic", STRING, "Its name."),
-        Column("valid_from", TIMESTAMP, "Earliest time at which the name is known; null where no time is."),
-        Column("valid_to", TIMESTAMP, "When the topic was deleted; null while not known to be."),
+        Column("valid_from", TIMESTAMP, "Earliest time at which the name is known; null if no time is known."),
+        Column("valid_to", TIMESTAMP, "When the topic was deleted; null if no deletion is known."),
         Column(
             "learned_from",
             STRING,
@@ -365,16 +370,18 @@ TOPICS = Table(
 PARTITION_COUNTS = Table(
     layer="silver",
     name="partition_counts",
-    comment="How many partitions topics had over time, internal ones included: one row for each number of partitions, "
-    "where the metadata log or Admin tells it.",
+    comment="How many partitions topics had over time, including internal ones: one row per number of "
+    "partitions, if the metadata log or the Admin API gives it.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
         Column("topic", STRING, "Its name; null while no name is known."),
         key("partition_count", INT, "Number of its partitions."),
-        Column("valid_from", TIMESTAMP, "Earliest time at which it is known to have so many; null where no time is."),
-        Column("valid_to", TIMESTAMP, "When it got more, or was deleted; null while not known to be."),
+        Column(
+            "valid_from", TIMESTAMP, "Earliest time at which it is known to have this number; null if no time is known."
+        ),
+        Column("valid_to", TIMESTAMP, "When it got more, or was deleted; null if neither is known."),
         Column(
             "learned_from", STRING, "CLUSTER_METADATA: PartitionRecords of the metadata log; ADMIN: a live cluster."
         ),
@@ -384,31 +391,32 @@ PARTITION_COUNTS = Table(
 COORDINATOR_PARTITIONS = Table(
     layer="silver",
     name="coordinator_partitions",
-    comment="In which partition of its coordinator topic Kafka looked for a group or a share partition, and when: one "
-    "row an interval, for those alone that have records in several partitions of the topic, since it got more of them.",
+    comment="In which partition of its coordinator topic Kafka looked for a group or a share partition, and "
+    "when: one row per interval, only for those with records in several partitions of the topic, "
+    "because it got more partitions.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("log_topic", STRING, "The coordinator topic: __consumer_offsets for groups, __share_group_state."),
         GROUP_ID,
-        key("topic_id", STRING, "Of a share partition, the id of its topic; null for a group."),
-        key("partition", INT, "Of a share partition, the partition of its topic; null for a group."),
+        key("topic_id", STRING, "For a share partition, the id of its topic; null for a group."),
+        key("partition", INT, "For a share partition, the partition of its topic; null for a group."),
         key("valid_from", TIMESTAMP, "Since when (inclusive); null: from the beginning."),
         Column("valid_to", TIMESTAMP, "Until when (exclusive); null: Kafka looks for it there now."),
         Column("log_partition", INT, "Partition of the coordinator topic where Kafka looked for it."),
         Column(
             "former_log_partitions",
             ArrayOf(INT),
-            "Partitions of the coordinator topic with older records of it: they say nothing of this interval.",
+            "Partitions of the coordinator topic with older records of it, which do not apply to this interval.",
         ),
-        Column("partition_count", INT, "The number of partitions by which it is there; null for BEGAN_LAST."),
+        Column("partition_count", INT, "The number of partitions that puts it there; null for BEGAN_LAST."),
         Column(
             "learned_from",
             STRING,
-            "What tells that number: CLUSTER_METADATA; ADMIN; SETTING: --partitions, or the partitions that a live "
-            "capture read; HIGHEST_SEEN: the highest partition that was found; EARLIER_COUNT: the newest one says a "
-            "partition without records of it, so an earlier one. BEGAN_LAST: no number explains it, and its records "
-            "there begin last.",
+            "Where that number comes from: CLUSTER_METADATA; ADMIN; SETTING: --partitions, or the partitions "
+            "that a live capture read; HIGHEST_SEEN: the highest partition found; EARLIER_COUNT: the newest "
+            "number gives a partition without records of it, so an earlier number is used. BEGAN_LAST: no "
+            "number explains it, and its records there begin last.",
         ),
     ),
 )
@@ -416,9 +424,9 @@ COORDINATOR_PARTITIONS = Table(
 CONFIGS = Table(
     layer="silver",
     name="configs",
-    comment="How groups, topics and brokers were configured, where the metadata log or Admin tells it: one row per "
-    "interval of a value. Only configs of groups, offsets and retention are kept, and levels of the cluster's "
-    "features.",
+    comment="How groups, topics and brokers were configured, if the metadata log or the Admin API gives it: one "
+    "row per interval of a value. Only configs of groups, offsets and retention are kept, and levels of "
+    "the cluster's features.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,

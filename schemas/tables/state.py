@@ -18,7 +18,7 @@ from schemas.tables.declare import (
 RUNS = Table(
     layer="state",
     name="runs",
-    comment="One row a finished run and internal topic, written last: the ledger of the ledger.",
+    comment="One row per finished run and internal topic, written last: the ledger of each run.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -31,45 +31,50 @@ RUNS = Table(
         Column("decoded_count", BIGINT, "Values decoded."),
         Column("tombstone_count", BIGINT, "Tombstones."),
         Column("control_count", BIGINT, "Control records."),
-        Column("unknown_type_count", BIGINT, "Records of a type no declaration knows: skipped, as Kafka does."),
-        Column("quarantined_count", BIGINT, "Records which could not be read."),
-        Column("silver_format", INT, "Format of the silver tables that the run made; null: older than any number."),
+        Column("unknown_type_count", BIGINT, "Records of an undeclared type: skipped, as Kafka does."),
+        Column("quarantined_count", BIGINT, "Records that could not be read."),
+        Column(
+            "silver_format",
+            INT,
+            "Format of the silver tables that the run wrote; null: from before formats had numbers.",
+        ),
         Column(
             "admin_version",
             BIGINT,
-            "Versions of bronze.topics and bronze.configs together; null: none was there.",
+            "Versions of bronze.topics and bronze.configs together; null: neither existed.",
             former_name="told_version",
         ),
         Column("replay_version", BIGINT, "Number of the run: the version of its commits."),
         Column(
             "table_versions",
             MapOf(STRING, BIGINT),
-            "Delta version of each table of silver and state as the run left it: read at these, they fit together.",
+            "Delta version of each table of silver and state after the run: at these versions the tables are "
+            "consistent.",
         ),
         Column(
             "is_renamed",
             BOOLEAN,
-            "Rows of earlier runs were rewritten, under names of topic ids learned since, or because everything was "
-            "replayed.",
+            "Rows of earlier runs were rewritten, with names of topic ids learned since, or because everything "
+            "was replayed.",
         ),
         Column(
             "not_used_count",
             BIGINT,
-            "Records of a known type that tells nothing of what is kept: most of __cluster_metadata. Null: counted as "
-            "of an unknown type.",
+            "Records of a known type that the ledger does not use: most of __cluster_metadata. Null: counted as "
+            "unknown type.",
         ),
         Column("bronze_versions", MapOf(STRING, BIGINT), "Delta version of tables of bronze when the run ended."),
         Column(
             "unknown_field_count",
             BIGINT,
-            "Of the values decoded: those with tagged fields that no declaration knows, as a later release of Kafka "
-            "writes them. Bronze has them byte for byte. Null: not counted yet.",
+            "Decoded values with undeclared tagged fields, as a later release of Kafka writes them. Bronze has "
+            "them byte for byte. Null: not counted yet.",
         ),
         Column(
             "foreign_versions",
             MapOf(STRING, BIGINT),
-            "Tables that somebody else than the project's jobs wrote into since the last rebuild, each with the Delta "
-            "version of the last such write.",
+            "Tables that anyone other than the project's jobs has written to since the last rebuild, with the "
+            "Delta version of the last such write.",
         ),
     ),
 )
@@ -77,26 +82,26 @@ RUNS = Table(
 AUDITS = Table(
     layer="state",
     name="audits",
-    comment="One row a finished audit, written last: from which replay, and by which settings, gold was made.",
+    comment="One row per finished audit, written last: from which replay, and with which settings, gold was made.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("run_id", STRING, "The run."),
         Column("started_at", TIMESTAMP, "Start of the run."),
         Column("replay_version", BIGINT, "The replay whose silver tables were audited: version of its commits."),
-        Column("settings", STRING, "What inference went by, as JSON."),
+        Column("settings", STRING, "The settings of inference, as JSON."),
         Column("row_count", BIGINT, "Rows of all gold tables."),
         Column("audit_version", BIGINT, "Number of the audit: the version of its commits."),
         Column(
             "table_versions",
             MapOf(STRING, BIGINT),
-            "Delta version of each table of gold as the audit left it: read at these, they fit together.",
+            "Delta version of each table of gold after the audit: at these versions the tables are consistent.",
         ),
         Column(
             "foreign_versions",
             MapOf(STRING, BIGINT),
-            "Tables that somebody else than the project's jobs wrote into since the last rebuild, each with the Delta "
-            "version of the last such write.",
+            "Tables that anyone other than the project's jobs has written to since the last rebuild, with the "
+            "Delta version of the last such write.",
         ),
     ),
 )
@@ -104,7 +109,7 @@ AUDITS = Table(
 AUDIT_STARTS = Table(
     layer="state",
     name="audit_starts",
-    comment="One row an audit, written before all else: one without a row in state.audits broke off.",
+    comment="One row per audit, written first: an audit without a row in state.audits was interrupted.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -118,22 +123,22 @@ AUDIT_STARTS = Table(
 AUDITED_LOGS = Table(
     layer="state",
     name="audited_logs",
-    comment="One row a log partition, or a bucket of its groups where several tasks audited it: how far gold is of it, "
-    "and what the next audit needs of what it was made from.",
+    comment="One row per log partition, or per bucket of its groups if several tasks audited it: how far it is "
+    "audited, and what the next audit needs to continue.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
         key("log_partition", INT, "Partition of the internal topic."),
-        key("bucket", INT, "Number of the bucket; 0 where one task audited all groups."),
-        Column("next_offset", BIGINT, "The first offset which is not audited."),
+        key("bucket", INT, "Number of the bucket; 0 if one task audited all groups."),
+        Column("next_offset", BIGINT, "The first offset that is not audited."),
         Column(
             "replayed",
             ArrayOf(StructOf((("first_offset", BIGINT), ("last_offset", BIGINT)))),
-            "Ranges of offsets of bronze which had been replayed, both ends inclusive.",
+            "Ranges of offsets of bronze that had been replayed, both ends inclusive.",
         ),
-        Column("state", BINARY, "What an audit left for the next one of the same version.", is_personal=True),
-        Column("capture_version", BIGINT, "As in state.watermarks, of the silver that was audited."),
+        Column("state", BINARY, "What an audit saved for the next one of the same version.", is_personal=True),
+        Column("capture_version", BIGINT, "As in state.watermarks, for the silver that was audited."),
     ),
 )
 
@@ -141,7 +146,7 @@ REPLAY_STARTS = Table(
     layer="state",
     name="replay_starts",
     former_name="starts",
-    comment="One row a run of replay, written before all else: what a run that broke off is repeated with.",
+    comment="One row per run of replay, written first: the inputs with which an interrupted run is repeated.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -162,12 +167,12 @@ REPLAY_STARTS = Table(
             former_name="told_configs_version",
         ),
         Column("is_rebuild", BOOLEAN, "It replays everything from the beginning."),
-        Column("silver_format", INT, "Format of the silver tables that it makes."),
-        Column("state_format", INT, "Format of the state that it leaves."),
+        Column("silver_format", INT, "Format of the silver tables that it writes."),
+        Column("state_format", INT, "Format of the state that it saves."),
         Column(
             "capture_version",
             BIGINT,
-            "Number of the last capture whose changes of bronze (state.rewrites) it takes in; null: of none.",
+            "Number of the last capture whose changes to bronze (state.rewrites) it includes; null: none.",
         ),
     ),
 )
@@ -175,23 +180,23 @@ REPLAY_STARTS = Table(
 WATERMARKS = Table(
     layer="state",
     name="watermarks",
-    comment="One row a log partition: how far it is replayed.",
+    comment="One row per log partition: how far it is replayed.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
         key("partition", INT, "Partition of the internal topic."),
-        Column("next_offset", BIGINT, "The first offset which is not replayed."),
+        Column("next_offset", BIGINT, "The first offset that is not replayed."),
         Column(
             "replayed",
             ArrayOf(StructOf((("first_offset", BIGINT), ("last_offset", BIGINT)))),
-            "Ranges of offsets of bronze which were replayed, both ends inclusive.",
+            "Ranges of offsets of bronze that were replayed, both ends inclusive.",
         ),
         Column("state_format", INT, "Format of the state in state.log_checkpoints and state.group_checkpoints."),
         Column(
             "capture_version",
             BIGINT,
-            "Number of the last capture whose changes of bronze (state.rewrites) are in it; null: of none.",
+            "Number of the last capture whose changes to bronze (state.rewrites) are included; null: none.",
         ),
     ),
 )
@@ -201,14 +206,16 @@ LOG_CHECKPOINTS = Table(
     name="log_checkpoints",
     former_name="logs",
     takes_former_rows=False,
-    comment="One row a log partition, or a bucket of its keys where several tasks replayed it: the "
-    "state of its replay, groups aside.",
+    comment="One row per log partition, or per bucket of its keys if several tasks replayed it: the state of "
+    "its replay, except groups.",
     partition_by=("cluster_id", "log"),
     columns=(
         CLUSTER_ID,
         key("log", STRING, "The log partition, as its folder is named: topic-partition."),
-        key("bucket", INT, "Number of the bucket; 0 where one task replayed all keys."),
-        Column("state", BINARY, "The state of its replay; read by the replay of one version only.", is_personal=True),
+        key("bucket", INT, "Number of the bucket; 0 if one task replayed all keys."),
+        Column(
+            "state", BINARY, "The state of its replay; only the replay of the same version reads it.", is_personal=True
+        ),
     ),
 )
 
@@ -217,14 +224,16 @@ GROUP_CHECKPOINTS = Table(
     name="group_checkpoints",
     former_name="groups",
     takes_former_rows=False,
-    comment="One row a group id of a log partition, deleted groups too: the state of its replay.",
+    comment="One row per group id of a log partition, including deleted groups: the state of its replay.",
     partition_by=("cluster_id", "log"),
     columns=(
         CLUSTER_ID,
         key("log", STRING, "The log partition, as its folder is named: topic-partition."),
         key("group_id", STRING, "The group."),
-        Column("state", BINARY, "The state of its replay; read by the replay of one version only.", is_personal=True),
-        Column("changed_version", BIGINT, "Number of the run that changed it last."),
+        Column(
+            "state", BINARY, "The state of its replay; only the replay of the same version reads it.", is_personal=True
+        ),
+        Column("changed_version", BIGINT, "Number of the run that last changed it."),
     ),
 )
 
@@ -232,18 +241,18 @@ TOPIC_NAMES = Table(
     layer="state",
     name="topic_names",
     former_name="names",
-    comment="What was learned of topic ids: their names, from where and when; deletions; numbers of partitions; which "
-    "ids rows carry.",
+    comment="What is known about topic ids: their names, from where and when; deletions; numbers of partitions; "
+    "which ids silver uses.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
-        key("topic", STRING, "A name that it had; null in rows that tell no name."),
+        key("topic", STRING, "A name that it had; null in rows without a name."),
         key(
             "learned_from",
             STRING,
-            "Where the name was read; DELETED: when its topic went; IN_USE: silver has rows of it; PARTITIONS: its "
-            "partitions became so many.",
+            "Where the name was read; DELETED: its topic was deleted; IN_USE: silver has rows with it; "
+            "PARTITIONS: its number of partitions changed.",
         ),
         Column("at", TIMESTAMP, "The earliest time it was learned there."),
         key("partition_count", INT, "Number of partitions from then on, in rows of PARTITIONS; null in all others."),
@@ -253,21 +262,21 @@ TOPIC_NAMES = Table(
 COORDINATOR_KEYS = Table(
     layer="state",
     name="coordinator_keys",
-    comment="One row a group or share partition and log partition that has records of it, deleted ones too: what "
-    "silver.coordinator_partitions is made of.",
+    comment="One row per group or share partition, including deleted ones, and log partition that has records "
+    "of it: the input of silver.coordinator_partitions.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("log_topic", STRING, "The coordinator topic."),
-        key("log_partition", INT, "Partition of it."),
+        key("log_partition", INT, "Partition of this topic."),
         key("group_id", STRING, "The group."),
-        key("topic_id", STRING, "Of a share partition, the id of its topic; null for a group."),
-        key("partition", INT, "Of a share partition, the partition of its topic; null for a group."),
+        key("topic_id", STRING, "For a share partition, the id of its topic; null for a group."),
+        key("partition", INT, "For a share partition, the partition of its topic; null for a group."),
         Column(
             "began_at",
             TIMESTAMP,
-            "The earliest time of a generation, a committed offset in force or a share state there; null where one of "
-            "these has no time.",
+            "The earliest time of a generation, a committed offset in force or a share state there; null if one "
+            "of these has no time.",
         ),
     ),
 )
@@ -275,7 +284,7 @@ COORDINATOR_KEYS = Table(
 CONFIG_CHANGES = Table(
     layer="state",
     name="config_changes",
-    comment="Changes of configs in the metadata log: silver.configs is made of these and of bronze.configs.",
+    comment="Changes of configs in the metadata log: silver.configs is made from these and from bronze.configs.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -292,8 +301,8 @@ DELETED_RANGES = Table(
     layer="state",
     name="deleted_ranges",
     former_name="dropped",
-    comment="Ranges of offsets that retention deleted from bronze.record_batches, after they were replayed. They are "
-    "not captured again, and replay --rebuild cannot restore what silver has of them.",
+    comment="Ranges of offsets that retention deleted from bronze.record_batches after they were replayed. They "
+    "are not captured again, and replay --rebuild cannot restore their rows in silver.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -314,7 +323,7 @@ DELETED_RANGES = Table(
 RUN_METRICS = Table(
     layer="state",
     name="run_metrics",
-    comment="One row a job of a run, failed ones too: how long it took, and what it did.",
+    comment="One row per job of a run, including failed ones: how long it took, and what it did.",
     partition_by=("cluster_id",),
     age_column="started_at",
     columns=(
@@ -328,11 +337,11 @@ RUN_METRICS = Table(
         Column("record_count", BIGINT, "Records in them."),
         Column("size_bytes", BIGINT, "Bytes captured, as on Kafka's disk."),
         Column("row_count", BIGINT, "Rows written, all tables together."),
-        Column("gap_count", BIGINT, "Ranges of the log which are missing or damaged, in all that is captured."),
+        Column("gap_count", BIGINT, "Missing or damaged ranges of the log, in everything that is captured."),
         Column("quarantined_row_count", BIGINT, "Rows in bronze.quarantine."),
         Column("deleted_file_count", BIGINT, "Files deleted."),
         Column("row_counts", MapOf(STRING, BIGINT), "Rows written, by table."),
-        Column("ledger", MapOf(STRING, BIGINT), "Records replayed, by what became of them."),
+        Column("ledger", MapOf(STRING, BIGINT), "Records replayed, by outcome."),
         Column("lag_records", MapOf(STRING, BIGINT), "Records not captured yet at the end, by topic; live logs only."),
     ),
 )
@@ -340,7 +349,7 @@ RUN_METRICS = Table(
 LEADER_EPOCHS = Table(
     layer="state",
     name="leader_epochs",
-    comment="At which offset each leader epoch of a log partition begins, as the copies of it that were read show it.",
+    comment="At which offset each leader epoch of a log partition begins, according to the copies that were read.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -348,15 +357,17 @@ LEADER_EPOCHS = Table(
         key("partition", INT, "Partition of the internal topic."),
         key("leader_epoch", INT, "The leader epoch."),
         key("is_checkpoint", BOOLEAN, "From the leader-epoch-checkpoint of a replica; false: from record batches."),
-        Column("start_offset", BIGINT, "The first offset of the epoch, or of its first batch that was seen."),
+        Column(
+            "start_offset", BIGINT, "The start offset of the epoch, or the offset of its first batch that was seen."
+        ),
     ),
 )
 
 DUMP_OFFSETS = Table(
     layer="state",
     name="dump_offsets",
-    comment="At which offsets dumps of rows had records: such a record stays in bronze where other batches replace the "
-    "one that has it.",
+    comment="At which offsets dumps of rows had records: such a record stays in bronze if other batches replace "
+    "the one that contains it.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -371,7 +382,8 @@ DUMP_OFFSETS = Table(
 READ_FILES = Table(
     layer="state",
     name="read_files",
-    comment="One row a file of a source that was read and compared with bronze: while it is the same, it is not again.",
+    comment="One row per source file that was read and compared with bronze: while the file is unchanged, it is "
+    "not read again.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -379,18 +391,18 @@ READ_FILES = Table(
         key("partition", INT, "Partition of the internal topic."),
         key("path", STRING, "The file."),
         Column("size_bytes", BIGINT, "Its size then."),
-        Column("modified_at_ns", BIGINT, "When it was last changed, epoch nanoseconds; null where the store has none."),
-        Column("base_offset", BIGINT, "Base offset of its last batch; null where it has none."),
+        Column("modified_at_ns", BIGINT, "Modification time, in epoch nanoseconds; null if the store has none."),
+        Column("base_offset", BIGINT, "Base offset of its last batch; null if it has none."),
         Column("last_offset", BIGINT, "Last offset of its last batch."),
-        Column("end_position", BIGINT, "Byte position behind its last batch."),
+        Column("end_position", BIGINT, "Byte position after its last batch."),
     ),
 )
 
 REWRITES = Table(
     layer="state",
     name="rewrites",
-    comment="Offsets whose record batches a capture changed in bronze, where they had been captured before: what was "
-    "replayed of them is replayed again.",
+    comment="Offsets whose record batches a capture changed in bronze after they had been captured: they are "
+    "replayed again.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
@@ -405,19 +417,19 @@ REWRITES = Table(
 REPLAY_FAILURES = Table(
     layer="state",
     name="replay_failures",
-    comment="One row a group, share partition or log partition that the last run could not replay, through a fault of "
-    "our own: the next run tries again.",
+    comment="One row per group, share partition or log partition that the last run could not replay, because of "
+    "a fault in Groupledger: the next run tries again.",
     partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("log_topic", STRING, "Internal topic."),
         key("log_partition", INT, "Partition of the internal topic."),
         key("group_id", STRING, "The group; null: all of the log partition."),
-        key("topic_id", STRING, "Of a share partition, the id of its topic; null for a group."),
-        key("partition", INT, "Of a share partition, the partition of its topic; null for a group."),
-        Column("from_offset", BIGINT, "From this offset of the log partition on, silver has nothing of it."),
+        key("topic_id", STRING, "For a share partition, the id of its topic; null for a group."),
+        key("partition", INT, "For a share partition, the partition of its topic; null for a group."),
+        Column("from_offset", BIGINT, "From this offset of the log partition on, silver has no rows of it."),
         Column("log_offset", BIGINT, "The record at which it failed; null: at none."),
-        Column("error", STRING, "The exception, and where in the code it came up.", is_personal=True),
+        Column("error", STRING, "The exception, and where in the code it was raised.", is_personal=True),
     ),
 )
 
