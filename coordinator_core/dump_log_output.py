@@ -258,7 +258,7 @@ class _Reader:
         self._batch: _Batch | None = None
         self._open: _RecordLine | None = None
         self._next_offset: int | None = None
-        """Behind what was printed last of the file."""
+        """The offset after the last one printed from the file."""
 
     def feed(self, line_number: int, line: str) -> Iterator[Dumped]:
         """Read one line."""

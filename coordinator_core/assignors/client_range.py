@@ -48,7 +48,7 @@ class _TopicRanges:
     def __init__(self, name: str, topic: Topic, members: Mapping[str, str | None]) -> None:
         self.name = name
         self.members = members
-        """Member id -> rack, in line."""
+        """Member id -> rack, in the order of the members."""
         member_racks = frozenset(rack for rack in members.values() if rack is not None)
         self.partition_count = topic.partition_count
         self.is_rack_aware = is_rack_aware(member_racks, map(topic.racks, range(topic.partition_count)))

@@ -186,7 +186,7 @@ class _Racks:
         self._of_partition = partitions if is_aware else {}
         member_racks = list(members.values())
         self._near_counts = {p: sum(map(member_racks.count, racks)) for p, racks in partitions.items() if members}
-        """Partition -> how many members are near it: also where racks do not matter otherwise."""
+        """Partition -> how many members are on a rack with a replica, even if racks do not matter otherwise."""
 
     def is_far(self, member_id: str, partition: TopicPartition) -> bool:
         """Whether the member is on a rack without a replica (racksMismatch)."""
@@ -228,11 +228,11 @@ class _Constrained:
         self._below_min: list[str] = []
         """Members with less than the smaller quota."""
         self._at_min: list[str] = []
-        """Members with the smaller quota, who may get one more."""
+        """Members with the smaller quota, which may get one more."""
         self._given_up: dict[TopicPartition, str] = {}
-        """Partition -> who had it and does not keep it at first."""
+        """Partition -> the member that had it and does not keep it at first."""
         self.transferring: dict[TopicPartition, str] = {}
-        """Partition -> new owner, of what another owned until now."""
+        """Partition -> new owner, for partitions that another member owned until now."""
 
     def assignment(self) -> Lists:
         """Keep owned partitions, then fill up."""

@@ -85,7 +85,7 @@ def _assign_topic_by_topic(spec: GroupSpec) -> GroupAssignment:
         for had in spec.members.values()
     ]
     given: dict[int, list[str]] = {}
-    """Member -> topics of which it got partitions, in the order of getting, or nothing where it lost some only."""
+    """Member -> the topics of which it got partitions, in that order; empty if it only lost partitions."""
     for topic_id in in_hash_order(subscribers, uuid_hash_code):
         members = subscribers[topic_id]
         sharing = _Sharing(members, _targets(spec, topic_id), integer_hash_code)
@@ -137,14 +137,14 @@ class _Sharing(Generic[P]):
         self._members_of: HashMap[P, HashSet[int]] = HashMap(hash_code, capacity_for(len(targets)))
         self._partitions_of: dict[int, HashSet[P]] = {}
         self._sharing = -(-len(members) // len(targets)) if targets else 0
-        """How many members each partition is to have."""
+        """How many members share each partition."""
         part = self._sharing * len(targets) / len(members)
         self.wanted = {member: ceil(part * (place + 1)) - ceil(part * place) for place, member in enumerate(members)}
-        """Member -> how many partitions it is to have."""
+        """Member -> its target number of partitions."""
         self.given: dict[int, list[P]] = {}
-        """Member -> what it got, in that order."""
+        """Member -> the partitions that it got, in that order."""
         self.changed: set[int] = set()
-        """Members who got or lost something."""
+        """Members that got or lost partitions."""
 
     def keep(self, member: int, partition: P) -> None:
         """Keep a place from the last assignment, for any member and partition; later steps remove wrong ones."""

@@ -8,9 +8,9 @@ A member:
 
     (unknown)     epoch 0 -> joins, and is reconciled at once
     any state     -> see `reconciliation`
-    any state     epoch -1, session time-out, rebalance time-out -> gone; the group epoch goes up
+    any state     epoch -1, session timeout, rebalance timeout -> gone; the group epoch goes up
     any state     epoch -2, static members only -> away: its partitions stay with the instance id
-    away          epoch 0 under any member id -> back, with all it had; session time-out -> gone
+    away          epoch 0 under any member id -> back, with all it had; session timeout -> gone
 """
 
 from collections.abc import Iterable, Mapping

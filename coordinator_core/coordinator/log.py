@@ -28,7 +28,7 @@ class CountingLog:
     def __init__(self, next_offset: int = 0) -> None:
         self.next_offset = next_offset
         self.entries: list[AppendedRecord | tuple[int, bool]] = []
-        """Records, and (producer id, committed) for a marker."""
+        """The records, and (producer id, committed) for each marker."""
 
     def append(self, records: Sequence[CoordinatorRecord], producer: Producer, timestamp_ms: int) -> int:
         first_offset = self.next_offset

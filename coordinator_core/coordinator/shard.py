@@ -61,7 +61,8 @@ class GroupCoordinator:
     ) -> None:
         self.modules = tuple(modules)
         self.is_deferring = is_deferring
-        """`on_append` is not called here but parked in the outcome: who replicates the log calls `resume`."""
+        """`on_append` is not called here but parked in the outcome: the caller that replicates the log calls
+        `resume`."""
         self.config = config or GroupCoordinatorConfig()
         self.group_settings: dict[str, Mapping[str, int]] = {}
         """Group id -> dynamic settings of the group (GroupConfig), named as the broker's without `group_`."""
@@ -69,14 +70,14 @@ class GroupCoordinator:
         self.log: Log = log or CountingLog()
         self.shard = shard or CoordinatorShard()
         self.now_ms = now_ms
-        """The latest time that any call gave: a timer which is overdue runs then, not in the past."""
+        """The latest time of any call: an overdue timer runs at that time, not in the past."""
         self.classic_groups: dict[str, LiveClassicGroup] = {}
         self.timers = Timers()
         self.tasks: dict[str, Task] = {}
         self._live: dict[type, object] = {}
         self._forgotten: dict[str, Group] = {}
         self._replaced: dict[str, LiveClassicGroup] = {}
-        """Live groups whose records went last: they come back as they were where those records are lost."""
+        """Live groups whose records were deleted last: they are restored as they were if those records are lost."""
         self._commands = _merged(module.commands for module in self.modules)
         self._timers = _merged(module.timers for module in self.modules)
         self._tasks = _merged(module.tasks for module in self.modules)

@@ -68,7 +68,7 @@ class GroupHistory:
         self._open_intervals: dict[str, OpenIntervals] = {}
         self._serialized: dict[str, bytes] = dict(saved or {})
         self._serialized_types: dict[str, _TypeAndGeneration] = {}
-        """By serialized group, what is needed for deletions of its offsets."""
+        """Serialized group -> the type and generation that deletions of its offsets need."""
         self._rows = GroupRows()
         self._topics = LearnedTopics()
         self._subscriptions = Subscriptions()

@@ -161,7 +161,7 @@ class OffsetsLogReplay:
         self._columnar = ColumnarOffsetReplay(None if state is None else state.columnar)
         self._history = GroupHistory(saved=None if state is None else state.groups)
         self._named_at_ms = np.zeros(0, np.int64)
-        """By topic id, the time of the earliest commit that names it."""
+        """The time of the earliest commit with each topic id."""
         self._decode_key = lru_cache(KEY_CACHE_SIZE)(_decode_key)
 
     def export_state(self) -> OffsetsLogState:

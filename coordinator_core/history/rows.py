@@ -157,11 +157,11 @@ class AssignmentRows:
     def __init__(self) -> None:
         self.runs: list[AssignmentRun] = []
         self.lengths: list[int] = []
-        """Topics of each run."""
+        """The number of topics in each run."""
         self.keys: list[TopicKey] = []
-        """Of each topic."""
+        """The key of each topic."""
         self.partitions: list[tuple[int, ...]] = []
-        """Of each topic: a row each."""
+        """The partitions of each topic, one row for each topic."""
 
     def append(self, run: AssignmentRun, assigned: Assigned) -> None:
         """Append the rows of a run, in the order of `assigned`."""

@@ -228,7 +228,7 @@ class _InForce:
     def __init__(self, commits: GroupCommits) -> None:
         self._commits = commits
         self._applied: dict[tuple[int, int], I32] | None = None
-        """Topic and partition -> the rows that took effect, in the order in which they did."""
+        """Topic and partition -> the rows that took effect, in the order of taking effect."""
 
     def before(self, row: int) -> int | None:
         """The row in force when the record of this row was written."""

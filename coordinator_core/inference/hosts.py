@@ -23,13 +23,13 @@ class HostsNow:
         self, owners: Iterable[OwnerRow], changed: Set[str], moved: Mapping[str, Moved], settled_at: int
     ) -> None:
         self.changed = changed
-        """Member ids."""
+        """The ids of the members whose hosts changed."""
         self._owners = OwnersAt(owner for owner in owners if owner.member_id in changed)
-        """Of what is not settled."""
+        """The owners in the part of the log that is not settled."""
         self.moved = moved
-        """Those of them, by id, that are of the settled past as well."""
+        """Member id -> those of them that are in the settled part as well."""
         self.settled_at = settled_at
-        """Up to this place in the log the past is settled."""
+        """The log is settled up to this offset."""
 
     def of(self, topic: str, partition: int, log_offset: int, member_id: str | None, host: str | None) -> str | None:
         """The host of the member that owned a partition at a log offset. `host`: the earlier value."""

@@ -84,7 +84,7 @@ def _with_handovers(
     """
     marked = list(rows)
     latest: dict[tuple[str, int], int] = {}
-    """By partition, the interval so far that ends last."""
+    """Partition -> the interval so far with the latest end."""
     for index in sorted(range(len(rows)), key=lambda index: (rows[index].from_log_offset, index)):
         row = rows[index]
         key = partition_of(row)
@@ -150,7 +150,7 @@ class MembersAt:
 
     def __init__(self, members: Iterable[MemberRow]) -> None:
         self._intervals: dict[str, tuple[list[int], list[MemberRow]]] = {}
-        """By member id: where its intervals begin, and the intervals."""
+        """Member id -> the starts of its intervals, and the intervals."""
         for member in sorted(members, key=lambda row: row.from_log_offset):
             begins, intervals = self._intervals.setdefault(member.member_id, ([], []))
             begins.append(member.from_log_offset)

@@ -84,13 +84,13 @@ class Plans:
         self._next = 0
         self._holders: dict[PlanKey, set[str]] = {}
         self._owners: dict[PlanKey, frozenset[str]] = {}
-        """The last owners each partition had."""
+        """The last owners of each partition."""
         self._planned: set[PlanKey] = set()
-        """Partitions with an owner in the last plan."""
+        """The partitions with an owner in the last plan."""
         self._topics: Counter[str] = Counter()
-        """How many partitions of each topic those are."""
+        """The number of these partitions by topic."""
         self._lost: set[PlanKey] = set()
-        """Partitions that lost their owner by the last plan."""
+        """The partitions that lost their owner in the last plan."""
         self._touched: set[PlanKey] = set()
         self._targets: dict[int | None, list[EventRow]] = {}
         for event in life.events:
@@ -117,7 +117,7 @@ class Plans:
         lost: set[PlanKey] = set()
         more: Counter[str] = Counter()
         identities: dict[str, str] = {}
-        """Of members that hold something then."""
+        """Member id -> identity, for the members that own partitions then."""
         for key in self._touched:
             holders = self._holders.get(key)
             came += holders is not None and key not in self._planned

@@ -182,15 +182,15 @@ class _Exchange:
 
     def __init__(self, present: Iterable[str], placed: set[Membership]) -> None:
         self._waiting = set(present)
-        """Old members that are still there."""
+        """The old members that have not left yet."""
         self._placed = placed
         self._size = len(self._waiting)
         self._half = self._size // 2
         self.old: list[MemberRow] = []
-        """The old members that went."""
+        """The old members that left."""
         self.new: list[MemberRow] = []
         self._went: list[int] = []
-        """Steps in which members went."""
+        """The steps in which members left."""
         self._came: list[int] = []
 
     def end(self, steps: Sequence[_FamilyChange], first: int, pause_ms: int) -> int:

@@ -110,7 +110,7 @@ class _Changes:
         self._starts_ms = [row.started_at for row in rebalances]
         self._by_time = sorted(zip(self._starts_ms, log_offsets, strict=True))
         self._of: list[list[tuple[str, tuple[str, ...]]]] = []
-        """By rebalance, name and family of each that came or went."""
+        """For each rebalance, name and family of each member that joined or left."""
         self._times: dict[Name, list[int]] = defaultdict(list)
         for row, place, known in zip(rebalances, log_offsets, explained, strict=True):
             changed = [names.at(member_id, place + 1) for member_id in row.members_joined if member_id not in known]

@@ -62,7 +62,7 @@ def unowned_time(
     days: dict[int, Counter[tuple[str, int]]] = {}
     begins_ms = [window.begin_ms for window in windows]
     changes = [0] * (len(windows) + 1)
-    """Difference of how many ownership intervals a sync phase lies in, by window."""
+    """For each window, the change in the number of ownership intervals that contain its sync phase."""
     for index, row in enumerate(owners):
         kept = None if past is None else past.get(place_of(row))
         if kept is not None:

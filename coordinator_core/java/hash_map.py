@@ -43,7 +43,7 @@ class HashMap(Generic[K, V]):
         self._hash_code = hash_code
         self._values: dict[K, V] = {}
         self._places: dict[K, int] = {}
-        """Key -> its place among those of its bucket."""
+        """Key -> its position in its bucket."""
         self._first_place = 0
         self._next_place = 0
         self._table_size = _power_of_two_from(initial_capacity)

@@ -203,7 +203,7 @@ class _Sections:
     ) -> None:
         self.data = array
         self.legacy: list[tuple[int, int, int, int, int, int, int]] = []
-        """Rows of `RecordColumns`, from batches of magic 0 and 1."""
+        """The rows of `RecordColumns` from batches of magic 0 and 1."""
         is_v2 = batches.magic == 2
         rows = np.flatnonzero(is_readable & is_v2)
         needs_work = is_readable & ((is_v2 & (batches.codec != 0) & (batches.record_count > 0)) | ~is_v2)

@@ -192,7 +192,7 @@ class ColumnarOffsetReplay:
         self._carried = RowArrays._make(column.copy() for column in start.carried)
         self._carried_metadata = start.carried_metadata
         self.writer = start.writer
-        """Kept for who reads the batches."""
+        """Kept for the reader of the batches."""
         self._fit()
         self._name()
 

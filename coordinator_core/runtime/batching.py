@@ -90,11 +90,11 @@ class Batcher:
         """
         self.batch: PendingBatch | None = None
         self.next_offset = next_offset
-        """Where the next batch begins."""
+        """The offset of the next batch."""
         self.delete_records = delete_records
-        """Moves the log's start offset up; gives where it is then."""
+        """Moves the log start offset up; returns the new one."""
         self.coordinator_epoch = 0
-        """Of the transaction coordinator whose marker is written next."""
+        """The epoch of the transaction coordinator whose marker is written next."""
         self._write = write
         self._encode = encode
         self._state = state

@@ -92,14 +92,14 @@ class PartitionCoordinator:
         self.machine: StateMachine | None = None
         self.image = image
         self.load_error: CoreError | None = None
-        """Why loading failed, or None."""
+        """The error with which loading failed, or None."""
         self.queue: deque[Item] = deque()
         self.has_commit_news = False
-        """The high watermark moved since the last look."""
+        """The high watermark moved since the last check."""
         self.written_offset = 0
-        """Exclusive end of what is in the log."""
+        """The exclusive end of the records in the log."""
         self.committed = Snapshot(0, kind.empty_state())
-        """The latest state that is committed: what reads see."""
+        """The latest committed state, which reads see."""
         self._kind = kind
         self._broker_id = broker_id
         self._on_work = on_work
@@ -110,9 +110,9 @@ class PartitionCoordinator:
         self._batcher: Batcher | None = None
         self._answers: list[Answer] = []
         self._open: dict[int, Waiting] = {}
-        """Operations which wait for their records, and whose answers may come first, from the machine."""
+        """Operations that wait for their records, and whose answers may come earlier, from the machine."""
         self._given_up: set[int] = set()
-        """Requests answered with an error of the log which the machine may still answer: the first answer counts."""
+        """Requests answered with an error of the log, which the machine may still answer: the first answer counts."""
         self._loading_until_ms: int | None = None
         self._now_ms = 0
         self._handlers: dict[type, Callable[[Any], None]] = {

@@ -38,7 +38,7 @@ class PartitionLog:
         self.partition = partition
         self.replicas = {broker_id: Replica(broker_id, start_offset) for broker_id in replicas}
         self.min_insync_replicas = min(min_insync_replicas, len(self.replicas))
-        """Kafka's effective one: not more than there are replicas."""
+        """Kafka's effective value: at most the number of replicas."""
         self.message_bytes_max = message_bytes_max
         self.log_start_offset = start_offset
         self.isr: tuple[int, ...] = tuple(self.replicas)
@@ -46,9 +46,9 @@ class PartitionLog:
         self.leader: int | None = None
         self.leader_epoch = leader_epoch - 1
         self.on_high_watermark: Callable[[], None] | None = None
-        """Called when the high watermark moved: the coordinator on the leader listens."""
+        """Called when the high watermark moved; the coordinator on the leader sets it."""
         self.on_append: Callable[[], None] | None = None
-        """Called after every append: whoever moves the followers listens."""
+        """Called after every append; the code that moves the followers sets it."""
         self._follower_ends: dict[int, int] = {}
         self._follower_epochs: dict[int, int] = {}
         self.elect(next(iter(self.replicas)))

@@ -32,7 +32,7 @@ class Replica:
         self.broker_id = broker_id
         self.epochs: list[EpochStart] = []
         self.high_watermark = start_offset
-        """As far as this broker knows: a follower learns of the leader's with its next fetch."""
+        """The high watermark that this broker knows: a follower learns the leader's with its next fetch."""
         self._batches: list[StoredBatch] = []
         self._base_offsets: list[int] = []
         self._start_offset = start_offset

@@ -34,7 +34,7 @@ class CoordinatorRuntime:
         self.coordinators: dict[int, PartitionCoordinator] = {}
         self._answers: list[Answer] = []
         self._deadlines: list[tuple[int, int]] = []
-        """Heap of (deadline, partition); an entry counts while it is the partition's in `_deadline_of`."""
+        """Heap of (deadline, partition); an entry is valid while it is the partition's in `_deadline_of`."""
         self._deadline_of: dict[int, int] = {}
         self._touched: dict[int, None] = {}
 

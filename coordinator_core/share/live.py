@@ -48,7 +48,7 @@ class ShareLive:
 
     def __init__(self) -> None:
         self.loaded_ms = 0
-        """When the coordinator was loaded; earlier times are unknown."""
+        """The time at which the coordinator was loaded; earlier times are unknown."""
         self.refreshes: dict[str, Refresh] = {}
         self.pictures: dict[str, PictureNote] = {}
         self.derived: dict[str, Derived] = {}

@@ -111,7 +111,7 @@ class _Acquisition:
         self.first_offset = fetched.log_batches[0].first_offset
         self.last_offset = fetched.log_batches[-1].last_offset
         self.limit = 0
-        """How many records may be acquired at the most; with BATCH_OPTIMIZED, after how many it stops."""
+        """The most records to acquire; with BATCH_OPTIMIZED, the number after which it stops."""
         self.records: list[AcquiredRecords] = []
         self.acquired_count = 0
 

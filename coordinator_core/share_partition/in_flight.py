@@ -114,11 +114,11 @@ class InFlightState:
         self.member_id = member_id
         self.lock = lock
         self.rollback: tuple[RecordState, str] | None = None
-        """State and member before the change which is under way; None while none is."""
+        """State and member before the change that is under way; None if none is."""
         self.is_archived_silently = False
-        """Archived while a change was under way: that change has nothing left to roll back."""
+        """The record was archived while a change was under way: that change has nothing left to roll back."""
         self.parts: list[InFlightState] | None = None
-        """The states of the offsets, once the batch of this one was split."""
+        """The states of the offsets, once this batch was split."""
 
     @property
     def is_under_way(self) -> bool:

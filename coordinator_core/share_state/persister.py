@@ -150,10 +150,10 @@ class Persister:
     ) -> None:
         self._coordinator_node = coordinator_node
         self._random = random
-        """Gives numbers from 0 to below 1, for the jitter of back-offs."""
+        """Returns numbers from 0 to below 1, for the jitter of backoffs."""
         self._queue: list[Call] = []
         self._gathered: dict[tuple[int, str], dict[str, list[Call]]] = {}
-        """(broker, operation) -> group -> calls to be sent."""
+        """(broker, operation) -> group -> calls to send."""
         self._in_flight: set[tuple[int, str]] = set()
         self._pending: dict[int, _Pending] = {}
         self._backing_off: list[tuple[int, int, Call]] = []

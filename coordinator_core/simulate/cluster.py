@@ -152,19 +152,19 @@ class Cluster:
         self.request_count = 0
         self.serve_data: DataServer | None = None
         self.on_initialize: Callable[[str, InitializeShareState], None] | None = None
-        """Called for share partitions without state that a heartbeat of a group found."""
+        """Called with the share partitions without state that a heartbeat of a group found."""
         self.on_streams_topics: Callable[[str, Sequence[StreamsTopic]], None] | None = None
-        """Called for the internal topics that an application lacks, when the controller has made up its mind."""
+        """Called with the missing internal topics of an application, when the controller creates them."""
         self.on_disconnect: Callable[[Process, str], None] | None = None
         """Called when the connections of a process break, with the id of its member."""
         self.on_broker_gone: Callable[[int], None] | None = None
         self.on_leaders_changed: Callable[[], None] | None = None
-        """Called when others lead some of the data."""
+        """Called when leaders of data partitions have changed."""
         self._loop = loop
         self._topics = topics
         self._request_id = 0
         self._asked: dict[int, tuple[int, OnAnswer, Callable[[], None]]] = {}
-        """Request id -> (broker, what to do with the answer, what to do where the broker dies)."""
+        """Request id -> (broker, callback for the answer, callback for the failure of the broker)."""
         self._group_partitions: dict[str, int] = {}
         self.groups = InternalTopic(
             OFFSETS_TOPIC,
@@ -191,7 +191,7 @@ class Cluster:
             on_change=self._write_transaction,
         )
         self.has_transactions = False
-        """`__transaction_state` was made."""
+        """Whether `__transaction_state` was created."""
         self.on_topic_made: Callable[[CreatableTopic], None] | None = None
         """Called for each internal topic, as it is created."""
         self._topics_config = InternalTopicsConfig(

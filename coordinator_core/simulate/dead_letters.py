@@ -50,7 +50,7 @@ class DeadLetterLogs:
         self._loop = loop
         self._on_append = on_append
         self._logs: dict[tuple[str, int], PartitionLog] = {}
-        """By topic id and partition."""
+        """(topic id, partition) -> log."""
 
     def logs(self) -> Iterator[tuple[PartitionLog, str]]:
         """The logs of all dead letter topics, each with its topic's id."""
@@ -108,7 +108,7 @@ class DeadLetterSender:
         self._truth = truth
         self._draws = draws
         self._waiting: dict[TopicPartition, list[_Letter]] = {}
-        """Dead letter partition -> what is to be sent there."""
+        """Dead letter partition -> the copies to send there."""
         self._in_flight: set[TopicPartition] = set()
         self._is_stopped = False
 
@@ -135,7 +135,7 @@ class DeadLetterSender:
         if self._is_stopped or at in self._in_flight or at not in self._waiting:
             return
         letters: list[tuple[_Letter, int]] = []
-        """With the source offset after the last that goes along."""
+        """The copies of this request, each with the source offset after its last record in it."""
         left = BATCH_RECORDS_MAX
         waiting = self._waiting.pop(at)
         while waiting and left:

@@ -79,9 +79,9 @@ class Heartbeats:
         self._sessions = sessions
         self._skips = skips
         self._heartbeats: dict[int, Heartbeat] = {}
-        """By rank of the process."""
+        """Rank of the process -> its heartbeats."""
         self._parked: dict[str, dict[int, Heartbeat]] = {}
-        """Group id -> sleepers by rank."""
+        """Group id -> parked heartbeats by rank."""
         self.sent_count = 0
         self.skipped_count = 0
 

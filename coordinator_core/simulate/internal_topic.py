@@ -64,16 +64,16 @@ class InternalTopic:
         ]
         self.runtimes = {broker_id: make_runtime(broker_id) for broker_id in range(1, broker_count + 1)}
         self.exists = False
-        """Made by its first user (`start`)."""
+        """Whether the topic was created (`start`)."""
         self._loop = loop
         self._listener = listener
         self._make_runtime = make_runtime
         self._due: set[int] = set()
-        """Brokers of which a run is scheduled for now."""
+        """Brokers with a run scheduled for now."""
         self._deadlines: dict[int, int] = {}
-        """Broker -> the earliest run that is scheduled for later."""
+        """Broker -> the time of the earliest run scheduled for later."""
         self._replicating: set[int] = set()
-        """Partitions whose followers are about to fetch."""
+        """Partitions with a scheduled fetch of their followers."""
         for log in self.logs:
             log.on_append = partial(self._replicate_soon, log.partition)
 

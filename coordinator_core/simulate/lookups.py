@@ -61,13 +61,13 @@ class Lookups:
         self._brokers = brokers
         self._draws = draws
         self._life = 0
-        """Goes up with `clear`: what an earlier client had asked is nobody's."""
+        """Incremented by `clear`: answers to an earlier client are ignored."""
         self._nodes: Sequence[int] = ()
         self._lookups: dict[Key, Lookup] = {}
         self._waiting: dict[Key, list[tuple[Found, Failed]]] = {}
         self._in_flight: Counter[int] = Counter()
         self._unanswered_ms: dict[int, int] = {}
-        """Broker -> when it was found gone."""
+        """Broker -> the time at which it was found to be down."""
 
     def clear(self) -> None:
         """Forget everything: the client is gone."""

@@ -74,10 +74,10 @@ class Process:
         self.host = host
         self.latency_ms = latency_ms
         self.uuids = uuids
-        """Ends of the member ids which coordinators make for it."""
+        """Random numbers for the ends of the member ids that coordinators generate for it."""
         self.client: Client | None = None
         self.fault: int | None = None
-        """Number of the last fault that hit it, in faults.jsonl."""
+        """The index of the last fault that hit it, in faults.jsonl."""
         self.incarnation = 0
         self._make = make
         self._draws = draws
@@ -90,17 +90,17 @@ class Process:
         self._token = 0
         self._lookups = Lookups(latency_ms, loop, network, lookup_draws)
         self._late: Send | None = None
-        """A heartbeat that waited for its coordinator: of when it arrives nobody else knows."""
+        """A heartbeat that waited for its coordinator, and whose arrival time is not known in advance."""
         self._unanswered: dict[int, Send] = {}
-        """Requests with a time-out that are under way, by `id`."""
+        """Requests under way that have a timeout, by `id`."""
         self._is_paused = False
         self._buffered: list[Event] = []
         self._overdue: list[Send] = []
-        """Requests whose time ran out while it was paused."""
+        """Requests that timed out while the process was paused."""
         self._paused_interval_ms = 0
         self._is_closing = False
         self._when_gone: list[Callable[[], None]] = []
-        """To be called when the client is no more, however it ends."""
+        """Callbacks for the end of the client, however it ends."""
 
     # --- life ---
 

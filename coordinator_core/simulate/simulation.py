@@ -87,7 +87,7 @@ class Simulation:
             racks=scenario.cluster.racks,
         )
         self.processes: dict[str, Process] = {}
-        """By client id."""
+        """Client id -> process."""
         self.members: dict[str, list[Process]] = {}
         """Group id -> processes, by index."""
         self.truth_recorder = TruthRecorder(self.truth, self.processes.get, lambda: self.loop.now_ms)

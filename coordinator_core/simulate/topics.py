@@ -118,19 +118,19 @@ class Topics:
         self._brokers = brokers
         self._racks = tuple(racks)
         self.fenced: set[int] = set()
-        """Brokers of which clients learn no rack."""
+        """Fenced brokers, whose racks are not in the metadata."""
         self.start_ms = start_ms
         self.retention_check_interval_ms = retention_check_interval_ms
         self.specs = {spec.name: spec for spec in specs}
         self._seed = seed
         self._ids: dict[str, str] = {}
-        """By name: the id of the topic, or of the last one of that name where it was deleted."""
+        """Name -> the id of the topic, or of the last topic of that name if it was deleted."""
         self._names: dict[str, str] = {}
-        """Topic id -> name, of deleted topics, too."""
+        """Topic id -> name, including deleted topics."""
         self._incarnations: dict[str, int] = {}
-        """How often a topic of this name was made."""
+        """Name -> how often a topic of this name was created."""
         self.created_ms = start_ms
-        """When the last topic was made."""
+        """The time at which the last topic was created."""
         self._created_ms: dict[str, int] = {}
         self._partitions: dict[TopicPartition, DataPartition] = {}
         self._counts: dict[str, int] = {}

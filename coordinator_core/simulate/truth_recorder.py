@@ -95,15 +95,15 @@ class TruthRecorder:
         self._waiting: dict[int, deque[tuple[int, int, str, Facts]]] = {}
         """Partition -> (last offset, time, file, facts), in the order of the log."""
         self._causes: dict[str, list[Facts]] = {}
-        """Group -> why it rebalances, since its last generation was written."""
+        """Group -> the causes of its rebalance, since its last generation was written."""
         self._seen: dict[str, tuple[ClassicGroupState | None, int]] = {}
-        """Group -> its state and generation when it was looked at last."""
+        """Group -> its state and generation at the last check."""
         self._clients: dict[str, str] = {}
         """End of a member id -> client id."""
         self._deleted_by: str | None = None
-        """Why the operation whose records are noted deletes offsets and groups."""
+        """The reason why the current operation deletes offsets and groups."""
         self.dirty: dict[int, None] = {}
-        """Partitions with lines that wait."""
+        """The partitions with waiting lines, as an ordered set."""
 
     # --- the observer ---
 

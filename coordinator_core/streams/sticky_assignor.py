@@ -101,7 +101,7 @@ class _Process:
 
     def __init__(self) -> None:
         self.task_counts: HashMap[str, int] = HashMap(string_hash_code)
-        """Member id -> tasks."""
+        """Member id -> number of tasks."""
         self.tasks: set[TaskId] = set()
         self._task_count = 0
         self._by_load: PriorityQueue[str] | None = None

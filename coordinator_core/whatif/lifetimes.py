@@ -220,7 +220,7 @@ def _slots(
     slots: dict[int, int] = {}
     twins: set[int] = set()
     running: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    """Identity -> the last life of each of its slots."""
+    """Identity -> the last lifetime in each of its slots."""
     for number, member in sorted(enumerate(members), key=lambda item: item[1].from_log_offset):
         by_name = (member.client_id, member.client_host)
         identity = (member.instance_id,) if member.instance_id is not None else by_name

@@ -164,7 +164,7 @@ class _Runner:
         self._simulation = Simulation(scenario, self._sink)
         self._processes = [self._process(slot) for slot in range(1 + max(life.slot for life in timeline.lifetimes))]
         self._coming: dict[int, Lifetime] = {}
-        """Slot -> the life which its next client lifetimes."""
+        """Slot -> the lifetime that its next client plays."""
 
     def run(self) -> Play:
         """Play to the end."""

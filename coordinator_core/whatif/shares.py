@@ -535,7 +535,7 @@ def _most_in_flight(rows: Sequence[Transition]) -> tuple[int, int]:
     """
     most, most_at_ms = 0, rows[0].at
     available: dict[int, int] = {}
-    """First offset of what was handed back and is not settled -> its last one."""
+    """First offset of a range that was returned and is not settled -> its last offset."""
     for _, together in groupby(sorted(rows, key=attrgetter("log_offset")), key=attrgetter("log_offset")):
         changes = [row for row in together if row.kind not in {"RESET", "PASSED"} and row.to_state is not None]
         if not changes:

@@ -253,7 +253,7 @@ def _topics(
     """
     first: dict[str, int] = {}
     known: dict[str, tuple[int, int]] = {}
-    """Topic -> (partitions, log offset of the assignment which showed them)."""
+    """Topic -> (partitions, log offset of the assignment that showed them)."""
     growths: list[tuple[int, Growth]] = []
     for row in sorted(life.assignments, key=lambda row: (row.from_log_offset, -row.partition)):
         topic = row.topic or row.topic_id

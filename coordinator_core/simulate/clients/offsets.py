@@ -121,7 +121,7 @@ class OffsetCommitter:
         if config.transactional_id is not None:
             self._producer = TransactionalProducer(config.group_id, config.transactional_id, config.abort_every)
         self._committed: dict[TopicPartition, int] = {}
-        """What an aborted transaction goes back to."""
+        """The positions to which an aborted transaction returns."""
 
     def commit(self, tag: str, generation_id: int, member_id: str) -> Actions:
         """Commit all positions; the result arrives as the answer to `tag`."""

@@ -44,7 +44,7 @@ class Reader:
         self.committer = OffsetCommitter(config, topics, self._progress)
         self.is_busy = False
         self.is_pending_revocation = False
-        """What it owns is about to be given up: it reads nothing more (maybeMarkPartitionsPendingRevocation)."""
+        """Its partitions are about to be revoked: it reads nothing more (maybeMarkPartitionsPendingRevocation)."""
 
     @property
     def has_positions(self) -> bool:
