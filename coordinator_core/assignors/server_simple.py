@@ -210,8 +210,8 @@ class _Sharing(Generic[P]):
                 self._partitions_of.setdefault(member, HashSet(self._hash_code)).add(partition)
                 self.given.setdefault(member, []).append(partition)
                 self.changed.add(member)
-                # a member that comes round again at the same partition counts again: Kafka does not track new members
-                # here
+                # a member that reaches the same partition in its turn again counts again: Kafka does not track new
+                # members here
                 wanted_count -= 1
                 is_helped = True
                 if not self._is_unfilled(member):

@@ -167,7 +167,7 @@ def _join_existing_member(context: Context, request: JoinGroupRequest, group: Li
     member_id = request.member_id
     if member_id in group.pending_join_members:
         if request.group_instance_id is not None:
-            # Only dynamic members get an id to come back with; Kafka fails here.
+            # Only dynamic members get an id with which to join again; Kafka fails here.
             return _refuse_join(context, member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
         return _add_member(context, request, group, member_id)
     try:

@@ -371,7 +371,7 @@ def _member_that_leaves(group: ConsumerGroup, identity: MemberIdentity) -> Consu
     return static_member_of(group, member_id, instance_id)
 
 
-# --- who it is ---
+# --- the identity of the member ---
 
 
 def _validate_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:

@@ -1,4 +1,4 @@
-"""Membership of a consumer group: who is a member, who may join, and how members leave."""
+"""Membership of a consumer group: the members, the conditions for joining, and how members leave."""
 
 from collections import Counter
 from dataclasses import replace
@@ -29,7 +29,7 @@ from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_
 Owned = tuple[TopicPartitions, ...] | None
 
 
-# --- who joins ---
+# --- joining ---
 
 
 def check_not_full(context: Context, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
@@ -165,7 +165,7 @@ def _is_subset(owned: Owned, member: ConsumerMember) -> bool:
     )
 
 
-# --- who leaves ---
+# --- leaving ---
 
 
 def fence_members(context: Context, group: ConsumerGroup, members: tuple[ConsumerMember, ...], response: Any) -> Result:

@@ -1,4 +1,4 @@
-"""Timers of members of all modern groups: their keys, which are Kafka's (GroupMetadataManager), and the back-off."""
+"""Timers of members of all modern groups: their keys, which are Kafka's (GroupMetadataManager), and the backoff."""
 
 from typing import Final
 

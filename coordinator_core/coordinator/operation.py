@@ -190,7 +190,7 @@ class Coordinator(Protocol):
         ...
 
     def retry(self, timer: Timer) -> None:
-        """Run a timer again after its back-off, if it has one."""
+        """Run a timer again after its backoff, if it has one."""
         ...
 
 

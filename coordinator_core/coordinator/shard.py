@@ -321,7 +321,7 @@ class GroupCoordinator:
                     del self._replaced[next(iter(self._replaced))]
 
     def retry(self, timer: Timer) -> None:
-        """Run a timer again after its back-off, if it has one (CoordinatorTimerImpl)."""
+        """Run a timer again after its backoff, if it has one (CoordinatorTimerImpl)."""
         if timer.retry_backoff_ms is not None:
             self.timers.schedule(
                 timer.key,

@@ -4,7 +4,7 @@ A pure state machine: `step(lookup, event)` returns the next state and the actio
 events. The states, with their transitions:
 
 * UNKNOWN: no broker is asked yet, or again after `not_before_ms`. `Poll` -> FINDING.
-* FINDING: a broker is asked. It names a coordinator -> KNOWN; it cannot, or does not answer -> UNKNOWN, with back-off
+* FINDING: a broker is asked. It names a coordinator -> KNOWN; it cannot, or does not answer -> UNKNOWN, with backoff
   and new metadata; a fatal error -> FAILED.
 * KNOWN: the coordinator serves. It is no longer the coordinator, or the connection breaks (`Lost`) -> UNKNOWN.
 * FAILED: an error that retries do not fix. `Restarted` -> UNKNOWN.
@@ -70,7 +70,7 @@ class NodeLoad(NamedTuple):
     """Connected, with room for one more request in flight."""
     is_connecting: bool = False
     may_connect: bool = True
-    """Not connected, and the back-off after the last attempt is over."""
+    """Not connected, and the backoff after the last attempt is over."""
     last_attempt_ms: int = 0
     """Time of the last connection attempt."""
 
@@ -253,7 +253,7 @@ def _try_again(lookup: Lookup, error_code: ErrorCode, now_ms: int, random: float
 
 
 def _forget(lookup: Lookup, event: Lost | Restarted) -> LookupTransition:
-    """Ask immediately: the back-off restarts with each search."""
+    """Ask immediately: the backoff restarts with each search."""
     lookup = replace(lookup, state=LookupState.UNKNOWN, coordinator=None, attempts=0, not_before_ms=event.now_ms)
     return LookupTransition(lookup, (PollAt(event.now_ms),))
 

@@ -107,7 +107,7 @@ def _split(assigned: Assigned, other: Mapping[TopicKey, Collection[int]]) -> tup
 
 
 def _together(parts: Iterable[Assigned]) -> Mapping[TopicKey, frozenset[int]]:
-    """The union of the parts, as sets for look-up."""
+    """The union of the parts, as sets for lookup."""
     partitions: dict[TopicKey, set[int]] = {}
     for assigned in parts:
         for key, some in assigned.items():

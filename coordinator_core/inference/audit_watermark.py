@@ -11,7 +11,7 @@ one and everything before it are final, provided that nothing was open between t
 The next audit reads the rows of silver that were open at the watermark or came after it. In addition it needs what
 those rows do not contain: the last events of the members at that time (`words`), and the ownership before it (`owned`,
 `lost`). New records may still show that the watermark was wrong; then PastTooShort is raised, and the group is judged
-from its beginning. One thing in this past can still change: if a member comes back from another host, earlier rows get
+from its beginning. One thing in this past can still change: if a member returns from another host, earlier rows get
 that host, too (`moved_members`).
 """
 
@@ -57,7 +57,7 @@ from schemas.group_types import GroupType
 
 TOPOLOGY_CHANGED: Final = "TOPOLOGY_CHANGED"
 OFFSETS_DELETED: Final = "OFFSETS_DELETED"
-"""No inference about generations, members or owners uses this event, so it may come at any time."""
+"""No inference about generations, members or owners uses this event, so it may occur at any time."""
 
 Client = tuple[str | None, str, str]
 """Group instance id, client id and host of a member, as in gold rows."""
@@ -168,7 +168,7 @@ def unowned_before(watermark: AuditWatermark | None) -> tuple[Mapping[OwnerPlace
 
 
 def moved_members(life: GroupLife, watermark: AuditWatermark) -> Mapping[str, Moved]:
-    """Members of the settled past that came back from another host, by member id. `life`: the result of `since`.
+    """Members of the settled past that returned from another host, by member id. `life`: the result of `since`.
 
     Raises PastTooShort where other attributes of a member changed, or where earlier results depend on its host.
     """

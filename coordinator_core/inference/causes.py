@@ -1,20 +1,20 @@
 """Why a group rebalanced.
 
 The log has the result of a rebalance. A cause is certain where the operation that wrote the generation shows it: a
-member joined, a subscription changed, the metadata hash changed. That a member went is just as certain, but not why
+member joined, a subscription changed, the metadata hash changed. That a member departed is just as certain, but not why
 (`leave_reasons`). A classic generation without any such change was triggered by a member that joined again: its leader,
 which saw the partitions of its topics change; a cooperative member that had revoked partitions for the next round; or a
 client that simply asked for it (Consumer.enforceRebalance). The first two show in the assignments, the last does not. A
 leader may also learn late of partitions that existed before, so that "new partitions" is certain only where the
 metadata log shows that the topic grew between the two generations. Some clients (of other languages) ask for the
-metadata of a topic when a member subscribes to it, and meanwhile assign without it. Their leader joins again once it
-knows the topic, and that rebalance only follows up the generation before. A static member that comes back triggers no
+metadata of a topic when a member subscribes to it, and assign without it in the meantime. Their leader joins again once
+it knows the topic, and that rebalance only follows up the generation before. A static member that returns triggers no
 rebalance by itself (KIP-345): the coordinator only gives it another member id. A group that was converted to the
 classic protocol rebalances after that: the coordinator triggers it (convertToClassicGroup), and the partitions of the
 last member that left are assigned then.
 
 Connect workers rebalance in steps (KIP-415). Workers that had to revoke something join again at once; the tasks of a
-worker that went are assigned after the leader has waited for it to come back; and the leader assigns what the config
+worker that departed are assigned after the leader has waited for its return; and the leader assigns what the config
 topic contains at that time. The details of a generation's event show which of these it was.
 """
 
@@ -98,7 +98,7 @@ class GenerationStart(NamedTuple):
     since_previous: tuple[EventRow, ...]
     """Events since the previous generation, including that of the previous and of this one."""
     leave_reasons: tuple[LeaveReason, ...]
-    """Why each member went."""
+    """Why each member departed."""
     member_count: int
     """Number of members after it."""
     has_pattern: bool
@@ -134,7 +134,8 @@ class GenerationStart(NamedTuple):
 
     @property
     def is_waited_out(self) -> bool:
-        """Whether members went only because they did not join again. Then something else triggered the rebalance."""
+        """Whether members departed only because they did not join again. Then something else triggered the
+        rebalance."""
         return bool(self.leave_reasons) and {reason.method for reason in self.leave_reasons} == {REBALANCE_TIMEOUT}
 
     def has(self, event_type: str) -> bool:
@@ -311,7 +312,7 @@ def _by_pattern(step: GenerationStart) -> Cause:
 
 
 def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
-    """Classic groups: no member joined, went or changed its topics, and yet other partitions are assigned."""
+    """Classic groups: no member joined, departed or changed its topics, and yet other partitions are assigned."""
     previous = step.previous
     if previous is None or previous.group_type != GroupType.CLASSIC or not step.had_members or not step.member_count:
         return

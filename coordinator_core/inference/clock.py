@@ -3,7 +3,7 @@
 Records of Kafka before 0.10 have no timestamp, nor do many dumps, and a damaged record may have an impossible one.
 Inference compares times, and needs them in log order. So a row without a time gets one just after the last known time
 (`with_times`); `GroupLife.timeless` has the log offsets of such rows. No result depends on a substitute: it is not
-evidence of why a member went, it gives no duration and counts for no day, and rows of gold have null instead
+evidence of why a member departed, it gives no duration and counts for no day, and rows of gold have null instead
 (`shown_at`).
 """
 

@@ -9,7 +9,7 @@ A commit has at most one row, of the most significant kind:
   itself. In a group that never had members such a consumer is the rule, and its commits are no sign of a reset.
 * REWIND: the committed offset went back.
 * SKIP: it jumped ahead, by far more and far faster than this partition usually moves.
-* STALLED: commits went on for long, and the offset stayed. The partition may simply have no new records, which the
+* STALLED: commits continued for long, and the offset stayed. The partition may simply have no new records, which the
   coordinator's log does not show, so it is a guess.
 
 The coordinator accepts a plain commit in two cases only: from a member of the current generation or epoch, or, without

@@ -159,8 +159,8 @@ class Configs:
         return (GROUP, group_id, name) in self._timelines or (BROKER, ALL_BROKERS, f"group.{name}") in self._timelines
 
     def session_timeout_ms(self, group_type: str, group_id: str, ended_at_ms: int) -> int | None:
-        """The session timeout (ms) of a member that went at `ended_at_ms`, by its group's config. None where the log
-        does not have it, or where the group is classic, since classic members send their own.
+        """The session timeout (ms) of a member that departed at `ended_at_ms`, by its group's config. None where the
+        log does not have it, or where the group is classic, since classic members send their own.
 
         The coordinator sets a session's end at each heartbeat, by the config in force at that time
         (GroupMetadataManager.scheduleConsumerGroupSessionTimeout and similar methods). So if the config changed while

@@ -1,13 +1,13 @@
-"""What an audit keeps of groups, so that the next one reads only the commits that came since.
+"""What an audit keeps of groups, so that the next one reads only the later commits.
 
 A night has few commits compared with all commits, and few earlier ones are needed to judge them: for each partition the
 commit in force, and the one by which it reached its offset; the times of members' last commits (`last_commit_times`);
-why members went; and a few facts about everything before (`GroupFacts`). With these a group is judged from where the
-last audit stopped, and earlier results about commits stay. Where these may change, the group is judged from its
+why members departed; and a few facts about everything before (`GroupFacts`). With these a group is judged from where
+the last audit stopped, and earlier results about commits stay. Where these may change, the group is judged from its
 beginning (`PastTooShort`):
 
 * its commits jump ahead: what is usual depends on all of them;
-* it was set only once so far, and now again; or it is empty, and commits went on in spite of that and still do;
+* it was set only once so far, and now again; or it is empty, and commits continued in spite of that and still do;
 * a generation is missing after its last one, that lost its members step by step, or it had no generation before;
 * an offset that outlived the group is committed for the first time again: then it did not outlive it;
 * offsets were deleted, and new records show more about the reason: a classic generation whose join phase had ended by
@@ -64,7 +64,9 @@ Piece = tuple[GroupCommits, I64, Sequence[str]]
 
 
 class Gone(NamedTuple):
-    """Why the members went that one generation left behind. Few member ids are kept: kept ids would accumulate."""
+    """Why the members departed that one generation no longer has. Few member ids are kept: kept ids would
+    accumulate.
+    """
 
     member_count: int
     why: LeaveReason
@@ -93,7 +95,7 @@ class GroupFacts(NamedTuple):
     emptied_since: int
     """Log offset since which it has no members, after it had some; -1: it has members, or never had any."""
     has_committed_empty: bool
-    """Plain commits came since then."""
+    """Whether there were plain commits since then."""
     newest_since: int
     """`from_log_offset` of its newest generation; -1: it has none."""
     is_memberless: bool
@@ -105,7 +107,7 @@ class GroupFacts(NamedTuple):
     tombstone_ms: int
     """When the last tombstone of its offsets was written; -1: unknown; NO_TOMBSTONE: there was none."""
     changed_ms: int
-    """When a member joined or went last; -1: never."""
+    """When a member joined or departed last; -1: never."""
     member_count: int
     """Number of members since."""
     typed_ms: int
@@ -115,7 +117,7 @@ class GroupFacts(NamedTuple):
     is_over: bool
     """All of its rebalances are over, except those of a share group, which have no duration."""
     gone: Mapping[int, Gone]
-    """By `to_log_offset` of the members that went with a generation."""
+    """By `to_log_offset` of the members that departed with a generation."""
 
     @property
     def is_watched(self) -> bool:
@@ -138,7 +140,7 @@ class GroupBefore:
     """Nothing of the group before it is needed."""
 
     def leave_reasons(self, life: GroupLife) -> LeaveReasons:
-        """Why members went before. Raises PastTooShort where the members that went do not match."""
+        """Why members departed before. Raises PastTooShort if the departed members do not match."""
         ended = _ended(life)
         if any(len(ended.get(place, ())) != gone.member_count for place, gone in self.past.gone.items()):
             raise PastTooShort("other members went than had gone")
@@ -218,7 +220,7 @@ def group_facts(
     before: GroupBefore | None = None,
     watermark: AuditWatermark | None = None,
 ) -> GroupFacts:
-    """What to keep of a group, judged from its beginning or from `before` on. Of members that went, only those after
+    """What to keep of a group, judged from its beginning or from `before` on. Of departed members, only those after
     `watermark`."""
     commits, past = life.commits, None if before is None else before.past
     groups = GenerationsAt(life.generations, life.events, life.unread_from)

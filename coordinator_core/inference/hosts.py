@@ -1,4 +1,4 @@
-"""Hosts of members that come back from another host: gold rows name a member by its last host, also earlier rows."""
+"""Hosts of members that return from another host: gold rows name a member by its last host, also earlier rows."""
 
 from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from coordinator_core.inference.rows import OwnerRow
 
 
 class Moved(NamedTuple):
-    """A member that came back from another host."""
+    """A member that returned from another host."""
 
     from_log_offset: int
     """Where its membership interval begins."""

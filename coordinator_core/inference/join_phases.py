@@ -5,9 +5,9 @@ members; then the coordinator drops the others (GroupMetadataManager.completeCla
 where a join phase begins. But clients commit nothing while they wait for an assignment, so of members that stay and
 commit often, the first one stops committing when it joins: one rebalance timeout before the end.
 
-A member that went although it had committed meanwhile, longer than a heartbeat after the beginning, was alive and was
-asked to join. A client that stopped polling would have left by itself before the end, because its last poll was before
-it was asked. One that closed just then looks the same.
+A member that departed although it had committed in the meantime, more than a heartbeat after the beginning, was alive
+and was asked to join. A client that stopped polling would have left by itself before the end, because its last poll was
+before it was asked. One that closed just then looks the same.
 """
 
 from collections import deque
@@ -56,7 +56,7 @@ class JoinPhases:
     def has_run_out(
         self, member: MemberRow, previous: GenerationRow, now: GenerationRow, last_commit_ms: int, ended_at_ms: int
     ) -> bool:
-        """Whether the join phase of `now` ended at the rebalance timeout, while a member that then went kept
+        """Whether the join phase of `now` ended at the rebalance timeout, while a member that then departed kept
         committing.
         """
         committed_ago_ms = ended_at_ms - last_commit_ms + HEARTBEAT_MS

@@ -1,6 +1,6 @@
-"""Left or expired: why a member went.
+"""Left or expired: why a member departed.
 
-The log shows that a member went, never why (GroupMetadataManager writes the same records for a leave and an expired
+The log shows that a member departed, never why (GroupMetadataManager writes the same records for a leave and an expired
 session). Other evidence in the log:
 
 * Signs of life. A session expires one full session timeout after the last sign that reached the coordinator. For a
@@ -11,7 +11,7 @@ session). Other evidence in the log:
   brokers: the metadata log has them where they were set at run time, otherwise only settings do. The name of a method
   says which one it used: `..._CONFIGURED_SESSION` the metadata log, `..._USUAL_SESSION` the setting.
 * A static member of a consumer or streams group that leaves temporarily says so (member epoch -2). It is dropped when
-  its session expires meanwhile.
+  its session expires before it returns.
 
 * Epochs. A member of a consumer or streams group takes a new epoch in its next heartbeat. A member that did not for a
   third of a session sent no heartbeat: it expired.
@@ -63,7 +63,7 @@ COMMIT_INTERVAL_MS: Final = 5_000
 
 
 class LeaveReason(NamedTuple):
-    """Why a member went: MEMBER_LEFT, MEMBER_EXPIRED or UNKNOWN, by which rule, with which confidence."""
+    """Why a member departed: MEMBER_LEFT, MEMBER_EXPIRED or UNKNOWN, by which rule, with which confidence."""
 
     cause: str
     method: str
@@ -71,7 +71,7 @@ class LeaveReason(NamedTuple):
 
 
 LeaveReasons = Mapping[Membership, LeaveReason]
-"""Why members went, by membership interval."""
+"""Why members departed, by membership interval."""
 
 
 class LastSeen(NamedTuple):
@@ -98,7 +98,7 @@ def find_leave_reasons(
     configs: Configs = NO_CONFIGS,
     known_reasons: LeaveReasons | None = None,
 ) -> dict[Membership, LeaveReason]:
-    """Why each member of one group went that left or expired with a generation.
+    """Why each member of one group departed that left or expired with a generation.
 
     `last_seen`: commit times (`last_commit_times.last_commit_times`); `known_reasons`: the reasons that are already
     known.
@@ -125,7 +125,7 @@ def membership_of(member: MemberRow) -> Membership:
 
 
 class _LeaveReasons:
-    """Finds why members of one group went."""
+    """Finds why members of one group departed."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class _LeaveReasons:
         ]
 
     def why(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> LeaveReason:
-        """Why a member went that was in generation `previous` (None where the log has none) and is not in `now`."""
+        """Why a member departed that was in generation `previous` (None where the log has none) and is not in `now`."""
         ended_at_ms = self._ended_at_ms(now)
         if ended_at_ms is None:
             return _unknown_reason(member)
@@ -268,7 +268,7 @@ class _LeaveReasons:
         return False
 
     def _is_away(self, member: MemberRow, ended_at_ms: int) -> bool:
-        """Whether this static member left temporarily and did not come back."""
+        """Whether this static member left temporarily and did not return."""
         newest = self._newest_assignment(member, ended_at_ms)
         return newest is not None and newest.generation == STATIC_MEMBER_AWAY_EPOCH
 
@@ -298,7 +298,7 @@ class _LeaveReasons:
 
     def _of(self, member: MemberRow, to_log_offset: int | None) -> Sequence[EventRow]:
         """The events that its requests caused in this membership interval, up to a log offset. The same member id may
-        have been in the group before, and may come again."""
+        have been in the group before, and may join again."""
         events = self._events.get(member.member_id, ())
         end = len(events) if to_log_offset is None else bisect_right(events, to_log_offset, key=_place)
         begin = bisect_right(events, member.from_log_offset, key=_place, hi=end)

@@ -433,7 +433,7 @@ RULE_OF_EVENT: Final[Mapping[str, str]] = {
 
 
 def _of_applications(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAnomalyRow]:
-    """Where members come to have no topic in common, and where that ends. The log proves this; that they are two
+    """Where members begin to have no topic in common, and where that ends. The log proves this; that they are two
     applications is inferred."""
     for event in events:
         rule = RULE_OF_EVENT.get(event.event_type)

@@ -109,7 +109,7 @@ def find_rebalances(
 def _steps(
     life: GroupLife, leave_reasons: LeaveReasons, configs: Configs
 ) -> Iterator[tuple[GenerationStart, list[MemberRow]]]:
-    """Each generation with its context, and the members that went."""
+    """Each generation with its context, and the members that departed."""
     plans = Plans(life)
     offsets = [event.log_offset for event in life.events]
     present = _Present(life.members)

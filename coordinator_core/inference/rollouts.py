@@ -3,19 +3,19 @@
 No record marks a deployment. It is recognized, among members whose client ids are of one family (`client_family`), by
 these conditions from some moment on:
 
-* all current members go, and as many join, under new member ids; a replaced static member does both at once;
-* no member goes that joined meanwhile, and none joins again under its old member id: that is a crash loop, or a client
-  that was removed and is still the same process;
-* they go one after the other: never is more than half of them away, and no step replaces more than half. A restart of
-  all at once takes all of them away;
-* old and new ones mix: the first new one joins before the last old one goes. The first old one also goes before the
-  last new one joins, unless the new ones take the exact places of the old ones. Otherwise a group was scaled out, and
-  then in;
+* all current members depart, and as many join, under new member ids; a replaced static member does both at once;
+* no member departs that joined in the meantime, and none joins again under its old member id: that is a crash loop, or
+  a client that was removed and is still the same process;
+* they depart one after the other: never is more than half of them away, and no step replaces more than half. A restart
+  of all at once takes all of them away;
+* old and new ones mix: the first new one joins before the last old one departs. The first old one also departs before
+  the last new one joins, unless the new ones take the exact places of the old ones. Otherwise a group was scaled out,
+  and then in;
 * all keep their names or none does, if each member has a name of its own (`_have_some_same`);
 * there is never more than `rollout_pause_ms` between two steps.
 
 The result is LIKELY at best, and a GUESS where only two were replaced and one of them seems to have expired. It is no
-deployment if half of them had stopped polling: their clients left for them, and came again.
+deployment if half of them had stopped polling: their clients left on their behalf, and joined again.
 
 The members of a deployment stop in the same way. So if other evidence shows that some of them left (or expired), and
 none shows the opposite, the same holds for those without evidence.
@@ -62,7 +62,7 @@ class Rollout(NamedTuple):
     """A rolling deployment of one group."""
 
     log_offsets: tuple[int, ...]
-    """Of the operations in which a member went or joined, in order."""
+    """The log offsets of the operations in which a member departed or joined, in order."""
     old: frozenset[Membership]
     new: frozenset[Membership]
     confidence: str
@@ -133,7 +133,7 @@ def with_rollouts(
 
 @dataclass(slots=True)
 class _FamilyChange:
-    """The members of a family that joined and went in one operation."""
+    """The members of a family that joined and departed in one operation."""
 
     log_offset: int
     at_ms: int
@@ -163,7 +163,7 @@ def _rollouts_of(
         exchange = _Exchange(present, placed)
         end = exchange.end(steps, index, settings.rollout_pause_ms)
         if end > index:
-            # members that joined before any went may belong to it, or may be additions: then it begins later
+            # members that joined before any departed may belong to it, or may be additions: then it begins later
             later = next(place for place in range(index, end) if steps[place].went)
             came = {member.member_id for step in steps[index:later] for member in step.came}
             if later > index and _Exchange(present | came, placed).end(steps, later, settings.rollout_pause_ms) > later:
@@ -182,15 +182,15 @@ class _Exchange:
 
     def __init__(self, present: Iterable[str], placed: set[Membership]) -> None:
         self._waiting = set(present)
-        """The old members that have not left yet."""
+        """The old members that have not departed yet."""
         self._placed = placed
         self._size = len(self._waiting)
         self._half = self._size // 2
         self.old: list[MemberRow] = []
-        """The old members that left."""
+        """The old members that departed."""
         self.new: list[MemberRow] = []
         self._went: list[int] = []
-        """The steps in which members left."""
+        """The steps in which members departed."""
         self._came: list[int] = []
 
     def end(self, steps: Sequence[_FamilyChange], first: int, pause_ms: int) -> int:

@@ -21,7 +21,7 @@ class InferenceSettings:
     rollout_pause_ms: int = 10 * 60_000
     """Longest pause within a rolling deployment: members that join or go later do not belong to it."""
     stalled_ms: int = 60 * 60_000
-    """A partition is STALLED if its committed offset stays for this long while commits go on."""
+    """A partition is STALLED if its committed offset stays for this long while commits continue."""
     skip_offset_count: int = 10_000
     """A commit is a SKIP if it jumps ahead by this much, and by far more than its neighbours."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000

@@ -13,7 +13,7 @@ audit needs
 A log that is too large to be judged at once is judged in slices in the same way, one after another. What the whole log
 shows about the delivery limits of its groups is computed first (`shown_by`), so that it is known in each slice.
 
-Earlier results also depend on data outside of the share log: configs, and who was a member when.
+Earlier results also depend on data outside of the share log: configs, and the members at each time.
 `SharePast.fingerprint` shows whether these are unchanged. Where they changed, or where a group's past now reads
 differently, `PastDiffers` is raised and the whole log has to be judged again.
 """

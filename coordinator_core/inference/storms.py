@@ -2,14 +2,14 @@
 
 A rebalance is restless if
 
-* a member joined or went in it that joined and went before or afterwards: under one name (group instance id, else
-  client id) `CHANGES_MIN` times within `storm_window_ms`, or under changing names (pods that crash) that often for each
-  member that the family of client ids has at most;
+* a member joined or departed in it that joined and departed before or afterwards: under one name (group instance id,
+  else client id) `CHANGES_MIN` times within `storm_window_ms`, or under changing names (pods that crash) that often for
+  each member that the family of client ids has at most;
 * or a member expired in it, with more than a GUESS;
-* or no member joined or went, and no topic grew: members only joined again.
+* or no member joined or departed, and no topic grew: members only joined again.
 
 `storm_generation_count` restless rebalances within `storm_window_ms` are a storm. Not restless, however many rebalances
-they take, are members that join or go one after the other, rolling deployments, restarts of a whole group, and
+they take, are members that join or depart one after the other, rolling deployments, restarts of a whole group, and
 follow-ups.
 """
 
@@ -27,9 +27,9 @@ from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 
 CHANGES_MIN: Final = 4
-"""To join, go and join again is a restart; to go once more is flapping."""
+"""To join, depart and join again is a restart; to depart once more is flapping."""
 EXPLAINED: Final = frozenset({"FIRST", "PARTITIONS_CHANGED", "GROUP_CONVERTED", "GROUP_EMPTIED"})
-"""Causes of rebalances in which members do not join or go by themselves."""
+"""Causes of rebalances in which members do not join or depart by themselves."""
 
 Name = str | tuple[str, ...]
 """The name of a member, or the family of its client id."""
@@ -45,7 +45,7 @@ def with_storms(
     """The rebalances of one group, in order, marked where they belong to a storm, including the follow-ups within it.
 
     `log_offsets`: of the generations that they led to. `explained`: for each rebalance, ids of members that joined or
-    went in a rolling deployment.
+    departed in a rolling deployment.
     """
     marked = list(rebalances)
     timed = [index for index, row in enumerate(rebalances) if is_time(row.started_at)]
@@ -95,7 +95,7 @@ def _storms(starts_ms: Sequence[int], settings: InferenceSettings) -> list[tuple
 
 
 class _Changes:
-    """The members that joined and went in the rebalances of one group, except in rolling deployments."""
+    """The members that joined and departed in the rebalances of one group, except in rolling deployments."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class _Changes:
         self._starts_ms = [row.started_at for row in rebalances]
         self._by_time = sorted(zip(self._starts_ms, log_offsets, strict=True))
         self._of: list[list[tuple[str, tuple[str, ...]]]] = []
-        """For each rebalance, name and family of each member that joined or left."""
+        """For each rebalance, name and family of each member that joined or departed."""
         self._times: dict[Name, list[int]] = defaultdict(list)
         for row, place, known in zip(rebalances, log_offsets, explained, strict=True):
             changed = [names.at(member_id, place + 1) for member_id in row.members_joined if member_id not in known]
@@ -123,7 +123,7 @@ class _Changes:
             times.sort()
 
     def is_flapping(self, index: int) -> bool:
-        """Whether a member joined or went in a rebalance that did so again and again around it."""
+        """Whether a member joined or departed in a rebalance that did so again and again around it."""
         at_ms = self._starts_ms[index]
         if any(self._is_often(name, CHANGES_MIN, at_ms) for name, _ in self._of[index]):
             return True
@@ -152,14 +152,13 @@ class _Changes:
         )
 
     def flapping(self, storm: Iterable[int]) -> tuple[str, ...]:
-        """The names that joined and went `CHANGES_MIN` times or more in some rebalances."""
+        """The names that joined and departed `CHANGES_MIN` times or more in some rebalances."""
         counts = Counter(name for index in storm for name, _ in self._of[index])
         return tuple(sorted(name for name, count in counts.items() if name and count >= CHANGES_MIN))
 
 
 class _Names:
-    """Group instance ids, or client ids, of members, and their families. A member id may come back under another
-    name."""
+    """Group instance ids, or client ids, of members, and their families. A member id may return under another name."""
 
     def __init__(self, members: Iterable[MemberRow]) -> None:
         self._begins: dict[str, list[tuple[int, str]]] = defaultdict(list)

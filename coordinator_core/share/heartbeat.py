@@ -285,7 +285,7 @@ def _assignment(member: ShareMember) -> Assignment:
     return Assignment(tuple(TopicPartitions(topic_id, numbers) for topic_id, numbers in member.assigned.items()))
 
 
-# --- who goes ---
+# --- leaving ---
 
 
 def _leave(context: Context, request: ShareGroupHeartbeatRequest) -> Result:

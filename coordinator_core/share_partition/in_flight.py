@@ -160,7 +160,7 @@ class InFlightState:
         return following
 
     def _check(self, following: RecordState) -> None:
-        # The look-up is repeated in the function: this is the hottest path, and a call costs more than a look-up.
+        # The lookup is repeated in the function: this is the hottest path, and a call costs more than a lookup.
         if self.state not in VALID_PREVIOUS[following]:
             check_transition(self.state, following)
         if self.rollback is not None:
@@ -185,8 +185,8 @@ class InFlightState:
     def roll_back(self, delivery_count_limit: int, timers: LockTimers) -> None:
         """Roll the pending change back to the state before (completeStateTransition).
 
-        If the lock expired meanwhile, the record cannot return to its member: it becomes AVAILABLE, or ARCHIVED at the
-        delivery limit. A record that was archived meanwhile stays so.
+        If the lock expired in the meantime, the record cannot return to its member: it becomes AVAILABLE, or ARCHIVED
+        at the delivery limit. A record that was archived in the meantime stays so.
         """
         before = self.rollback
         if before is None:

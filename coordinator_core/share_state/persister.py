@@ -9,8 +9,8 @@ A pure state machine: no sockets, no clock, no random numbers of its own.
 * If the metadata do not have the coordinator of a call, it is looked up first.
 * While a request of an operation to a broker is in flight, further calls of that operation to that broker wait; then
   they are sent together, as one request for each group.
-* After a transient error (`RETRIABLE`) the call is retried, including the look-up, after a back-off that doubles;
-  after `ATTEMPTS_MAX` the error is the result. So calls for one share partition may overtake one another, as in Kafka.
+* After a transient error (`RETRIABLE`) the call is retried, including the lookup, after a backoff that doubles; after
+  `ATTEMPTS_MAX` the error is the result. So calls for one share partition may overtake one another, as in Kafka.
 
 The owner of a persister takes `requests()` and sends them, and passes responses to `on_lookup` and `on_response`; it
 calls `advance` at `next_deadline_ms`. `exchange` does all of that where responses are available immediately. Source:
@@ -58,7 +58,7 @@ BACKOFF_MS: Final = 1000
 BACKOFF_MAX_MS: Final = 30_000
 """REQUEST_BACKOFF_MAX_MS."""
 BACKOFF_JITTER: Final = 0.2
-"""RETRY_BACKOFF_JITTER: a back-off is randomly longer or shorter by up to this share."""
+"""RETRY_BACKOFF_JITTER: a backoff is randomly longer or shorter by up to this share."""
 ATTEMPTS_MAX: Final = 5
 """MAX_FIND_COORD_ATTEMPTS, which also bounds the attempts of a request."""
 
@@ -72,7 +72,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Errors after which a look-up or a request is retried. The last two are used where no response arrived."""
+"""Errors after which a lookup or a request is retried. The last two are used where no response arrived."""
 
 
 class Rpc(NamedTuple):
@@ -133,7 +133,7 @@ class Send(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """Calls that wait for one response. `node_id` is None for a look-up."""
+    """Calls that wait for one response. `node_id` is None for a lookup."""
 
     node_id: int | None
     operation: str
@@ -275,7 +275,7 @@ class Persister:
         return self._backing_off[0][0] if self._backing_off else None
 
     def advance(self, now_ms: int) -> None:
-        """Retry the calls whose back-off is over: `requests()` then has their requests."""
+        """Retry the calls whose backoff is over: `requests()` then has their requests."""
         while self._backing_off and self._backing_off[0][0] <= now_ms:
             self._queue.append(heappop(self._backing_off)[2])
 

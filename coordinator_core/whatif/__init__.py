@@ -2,11 +2,12 @@
 
 How it works
 ------------
-1. `lifetimes` reads the log's evidence of members: which joined when, how each went, where it came back. `timeline`
+1. `lifetimes` reads the log's evidence of members: which joined when, how each departed, where it returned. `timeline`
    adds when topics grew, how the group was configured, and the rebalances. Each fact that caused a recorded rebalance
    is a *mark* (`Mark`): life 4 began, life 2 ended, the topics grew.
-2. What the log does not show is not guessed but read in several ways (`hypotheses`): a member that was silent and came
-   back was paused, or died and was restarted; members of a first generation joined all at once, or one after another.
+2. What the log does not show is not guessed but read in several ways (`hypotheses`): a member that was silent and
+   returned was paused, or died and was restarted; members of a first generation joined all at once, or one after
+   another.
 3. `runner` plays each hypothesis with real client models (`simulate.clients`) and the live coordinator on a virtual
    clock: first under the recorded settings, which is the baseline, then under the changed ones.
 4. `compare` finds each recorded rebalance in the baseline by its marks. A hypothesis that does not reproduce it is

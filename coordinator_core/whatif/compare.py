@@ -157,7 +157,7 @@ def _open_facts(timeline: Timeline, changes: Changes, marks: Iterable[Mark], at_
     facts = frozenset().union(*(open_facts(timeline, mark) for mark in marks))
     if timeline.group_type != GroupType.CONSUMER or not (changes.is_static is False or changes.protocol == "classic"):
         return facts
-    # A static member that expired may have tried to come back before, which is not in the log; now it would join.
+    # A static member that expired may have tried to return before, which is not in the log; now it would join.
     refused_ms = [
         (life.member.valid_to or 0) - life.session_timeout_ms
         for life in timeline.lifetimes
@@ -295,7 +295,7 @@ def _silences(timeline: Timeline, life: Lifetime, session_ms: int) -> list[int]:
 
 
 ADDED_MAX: Final = {False: 2, True: 4}
-"""Rebalances of a member that goes and comes back; twice as many if it is cooperative."""
+"""Rebalances of a member that departs and returns; twice as many if it is cooperative."""
 
 CAUSES: Final[Mapping[End, str]] = {
     End.LEFT: "MEMBER_LEFT",

@@ -54,7 +54,7 @@ class Hypothesis:
 
     number: int
     silence_is_a_pause: bool
-    """A member that expired and came back was paused; otherwise it died and was restarted."""
+    """A member that expired and returned was paused; otherwise it died and was restarted."""
     unknown_end_is_expiry: bool
     """A member whose end is unknown expired; otherwise it left."""
     joins_late: bool
@@ -155,7 +155,7 @@ def _start(timeline: Timeline, hypothesis: Hypothesis, life: Lifetime, by_mark: 
     if life.was_there_before:
         at_ms = timeline.from_ms - WARM_UP_MS + 100 * life.slot
     elif rebalance is None:
-        at_ms = life.member.valid_from - JUST_MS  # a static member came back: no rebalance
+        at_ms = life.member.valid_from - JUST_MS  # a static member returned: no rebalance
     elif rebalance.is_first:
         at_ms = _first_join_ms(timeline, hypothesis, life, rebalance)
     else:

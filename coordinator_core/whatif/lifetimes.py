@@ -3,10 +3,10 @@
 Evidence:
 
 * A member is in the log from the first generation (or epoch) that had it to the first that no longer had it.
-* Why a member went is taken from gold (`inference.leave_reasons`). For members without a result in gold, whose group
-  was deleted or converted, commits of their partitions are signs of life: a member that committed less than a session
-  timeout before it went has left; one whose last commit is a session timeout back has most likely expired; one whose
-  last commit is max.poll.interval.ms back (rebalance_timeout_ms) has most likely been too slow.
+* Why a member departed is taken from gold (`inference.leave_reasons`). For members without a result in gold, whose
+  group was deleted or converted, commits of their partitions are signs of life: a member that committed less than a
+  session timeout before it went has left; one whose last commit is a session timeout back has most likely expired; one
+  whose last commit is max.poll.interval.ms back (rebalance_timeout_ms) has most likely been too slow.
 * Consecutive members with one group instance id, else with one client id and host, are one process.
 """
 
@@ -47,7 +47,7 @@ class End(StrEnum):
     EXPIRED = "EXPIRED"
     POLL_EXPIRED = "POLL_EXPIRED"
     REPLACED = "REPLACED"
-    """A static member came back under another member id, without a rebalance."""
+    """A static member returned under another member id, without a rebalance."""
     UNKNOWN = "UNKNOWN"
 
 
@@ -91,7 +91,7 @@ def lifetimes_of(
 ) -> tuple[Lifetime, ...]:
     """The lifetimes of these members, in their order, from the generation `first` or the time `first_ms` on.
 
-    `leave_reasons`: why members went, according to gold.
+    `leave_reasons`: why members departed, according to gold.
 
     Members have the session timeout that was in force for them; None: Kafka's default.
     """
@@ -159,7 +159,7 @@ def _end_by_gold(leave_reason: LeaveReason) -> End:
 
 
 def _end_of(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: int) -> End:
-    """How a member went. See the docstring of the module."""
+    """How a member departed. See the docstring of the module."""
     if member.valid_to is None:
         return End.STILL
     if member.ended_by == "REPLACED_STATIC":

@@ -10,8 +10,8 @@ as far as the log shows it.
 | no hash, though members got partitions in that epoch | before 4.1 |
 | a group begins with epoch 2 | 4.3 or later |
 | a group begins with epoch 1, written with a hash of its topics | before 4.3 |
-| its last member went, and the assignment epoch followed | 4.4 or later |
-| its last member went, and the assignment epoch stayed | before 4.4 |
+| its last member left, and the assignment epoch followed | 4.4 or later |
+| its last member left, and the assignment epoch stayed | before 4.4 |
 
 If both allow several releases, the one nearest to the default is used. A cluster that was upgraded in the time in
 question is played as the newer release.

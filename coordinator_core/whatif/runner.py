@@ -253,7 +253,7 @@ class _Runner:
         for process in self._processes:
             process.tell(TopicsChanged())
 
-    # --- what came of it ---
+    # --- the result ---
 
     def _rebalances(self) -> list[Played]:
         acts = _ActsBySlot(self._acts)
@@ -305,7 +305,7 @@ class _Runner:
         return audit_group(life, InferenceSettings()).rebalances
 
     def _identity(self, member_id: str, client_id: str) -> str:
-        """The identity of a member: static members keep theirs; a dynamic member that comes back is another one."""
+        """The identity of a member: static members keep theirs; a dynamic member that returns is another one."""
         life = next(life for life in self._timeline.lifetimes if _client_id(life.slot) == client_id)
         is_static = life.member.instance_id is not None if self._cast.is_static is None else self._cast.is_static
         return client_id if is_static else member_id

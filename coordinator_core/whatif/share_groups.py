@@ -1,6 +1,6 @@
 """Members of share groups under another session timeout or heartbeat interval, from the recorded epochs: bounds.
 
-Members of share groups do not commit, so the log has no sign of life of them. A member that went has left, or its
+Members of share groups do not commit, so the log has no sign of life of them. A member that departed has left, or its
 session expired: both look the same, and each epoch gets bounds that cover both. Joins stay the same, unless the member
 had been paused and would not have expired.
 
@@ -143,8 +143,8 @@ class _Sessions:
                 None if self._later_ms else LIKELY,
                 assumptions,
             )
-        # An epoch without a member that joined or went begins at some member's next heartbeat, after partitions were
-        # initialized.
+        # An epoch without a member that joined or departed begins at some member's next heartbeat, after partitions
+        # were initialized.
         phase_ms = 0 if began else self._phase_ms
         width_ms = phase_ms + LATENCY_MS if phase_ms else 0
         return EpochAnswer(

@@ -148,7 +148,7 @@ def timeline_of(
 
 
 def _departed(life: GroupLife, recorded: Recorded, configs: Configs) -> LeaveReasons:
-    """Why members went, according to gold."""
+    """Why members departed, according to gold."""
     settings = InferenceSettings(modern_session_timeout_ms=recorded.consumer_session_timeout_ms)
     owners = partition_owners(life)
     commit_times = last_commit_times(life.commits, owners, life.members, {})
@@ -191,7 +191,7 @@ def _consumer_session(
 ) -> tuple[int, bool]:
     """The session timeout of the consumer protocol, in ms, and whether the log shows it for the whole time.
 
-    It is checked whenever a member joined or went, and at the end: a play has only one value.
+    It is checked whenever a member joined or departed, and at the end: a play has only one value.
     """
     times = {row.valid_from for row in members} | {row.valid_to for row in members if row.valid_to is not None}
     at_ms = np.array(sorted({time_ms for time_ms in times if time_ms < last_ms} | {last_ms - 1}), np.int64)
