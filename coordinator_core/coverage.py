@@ -32,7 +32,7 @@ class CoverageKind(IntEnum):
 class CoverageRange:
     """Consecutive offsets of one kind. `to_offset` is inclusive; times are epoch milliseconds.
 
-    Only CAPTURED ranges have timestamps: those of their batches, None where the batches have none. `with_times` derives
+    Only CAPTURED ranges have timestamps: those of their batches, None if the batches have none. `with_times` derives
     times for the ranges between them. `observed_at_ms` is the start of the run that first saw the range as this kind.
     """
 

@@ -172,7 +172,7 @@ class _RecordLine:
     more_bytes: int = 0
 
     def takes(self, line_number: int, line: str) -> bool:
-        """Add a line that may belong to the record. False where it would exceed the bound."""
+        """Add a line that may belong to the record. False if it would exceed the bound."""
         self.more_bytes += len(line) + 1
         if self.more_bytes > DUMPED_BATCH_BYTES_MAX:
             return False
@@ -323,7 +323,7 @@ class _Reader:
         return max(batch.fault_count, int(count[:11]) - printed_count)
 
     def _unreported(self, batch: _Batch, count: int) -> Iterator[Dumped]:
-        """Report the offsets of a batch that are not printed, and a fault where no line has reported them."""
+        """Report the offsets of a batch that are not printed, and a fault if no line has reported them."""
         assert self._log is not None
         header = batch.header
         last = int(header.get("lastOffset", header.get("offset", "")))

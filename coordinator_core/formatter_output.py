@@ -56,7 +56,7 @@ class FormatterRecord(NamedTuple):
 
 
 def parse_json(text: str) -> Json:
-    """Parse one JSON text. Raises EncodeError where it is not JSON, or is nested too deep for Python."""
+    """Parse one JSON text. Raises EncodeError if it is not JSON, or is nested too deep for Python."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -156,7 +156,7 @@ def parse_formatter_lines(text: str) -> Iterator[FormatterRecord]:
     """The records in a line of a console consumer's formatter.
 
     The formatters write no line breaks themselves (CoordinatorRecordMessageFormatter.writeTo), so one line may contain
-    all records back to back. Raises EncodeError where the text is not what they print, after yielding the records
+    all records back to back. Raises EncodeError if the text is not what they print, after yielding the records
     before.
     """
     position = _skip_space(text, 0)
@@ -169,7 +169,7 @@ def parse_formatter_lines(text: str) -> Iterator[FormatterRecord]:
 def formatter_record(node: Json) -> FormatterRecord:
     """The record of an object `{"key": {"type", "data"}, "value": {"version", "data"}}`, with null for a tombstone.
 
-    The names of the key's fields identify the topic. Raises EncodeError where the object has another shape.
+    The names of the key's fields identify the topic. Raises EncodeError if the object has another shape.
     """
     if not is_formatter_object(node):
         raise EncodeError(NOT_JSON)

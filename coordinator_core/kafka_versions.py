@@ -26,7 +26,7 @@ KNOWN_VERSIONS: Final = tuple(KafkaVersion(4, minor) for minor in range(5))
 """Releases whose rules a coordinator can follow."""
 
 DEFAULT_VERSION: Final = KafkaVersion(4, 3)
-"""The release where none is given."""
+"""The release if none is given."""
 
 
 def kafka_version(text: str) -> KafkaVersion:

@@ -160,7 +160,7 @@ def _share_text(key: SharePartitionKey) -> bytes:
 
 
 def _key_of(data: bytes, is_share: bool) -> Key | None:
-    """The group or share partition of a record's key; None where the key cannot be read."""
+    """The group or share partition of a record's key; None if the key cannot be read."""
     length = int.from_bytes(data[2:_GROUP_PLACE], "big", signed=True)
     end = _GROUP_PLACE + length
     if length < 0 or end + (_SHARE_KEY_BYTES if is_share else 0) > len(data):

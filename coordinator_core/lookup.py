@@ -84,7 +84,7 @@ def share_partition_partition(key: SharePartitionKey, partition_count: int) -> i
 def parse_share_partition_key(text: str) -> SharePartitionKey:
     """Parse `group:topicId:partition`. Group ids may contain colons: the last two parts are the topic's.
 
-    Raises LookupKeyError where there are fewer than three parts, or the last is not a partition number.
+    Raises LookupKeyError if there are fewer than three parts, or the last is not a partition number.
     """
     parts = text.rsplit(":", 2)
     if len(parts) != 3:

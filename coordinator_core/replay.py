@@ -142,7 +142,7 @@ def _in_group_by_version(kind: type[G], replay_by_version: ReplayByVersion[G]) -
 def _group_for(
     existing: Group | None, kind: type[G], group_id: str, version: KafkaVersion, *, is_value: bool, report: Report
 ) -> G | None:
-    """The group of a record, created where the rules above allow it; None where the record is ignored."""
+    """The group of a record, created where the rules above allow it; None if the record is ignored."""
     if isinstance(existing, kind):
         return existing
     if existing is None:

@@ -56,7 +56,7 @@ def dump_shard(shard: CoordinatorShard) -> dict[str, Json]:
 
 
 def dump_group(shard: CoordinatorShard, group_id: str) -> Json | None:
-    """Dump of one group, or None where it has no state. Scans the offsets of the whole shard."""
+    """Dump of one group, or None if it has no state. Scans the offsets of the whole shard."""
     return dump_shard(shard).get(group_id)
 
 
@@ -113,7 +113,7 @@ def _classic_member(group: ClassicGroup, member: ClassicMember) -> Json:
 
 
 def _subscribed_topics(group: ClassicGroup) -> list[str] | None:
-    """Topics of all members, or None where they are unknown (ClassicGroup.computeSubscribedTopics)."""
+    """Topics of all members, or None if they are unknown (ClassicGroup.computeSubscribedTopics)."""
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
     if not group.members:

@@ -23,7 +23,7 @@ Facts = Mapping[Path, Any]
 EXISTS: Final[Path] = ("exists",)
 """True for a group or share partition that exists. One that does not exist has no facts."""
 TOPOLOGY_DESCRIPTION: Final[Path] = ("topology description",)
-"""STORED where the broker's plugin has the topology description of a streams group (KIP-1331), else NOT_STORED."""
+"""STORED if the broker's plugin has the topology description of a streams group (KIP-1331), else NOT_STORED."""
 STORED: Final = "STORED"
 NOT_STORED: Final = "NOT_STORED"
 MEMBER_EXISTS: Final = "exists"
@@ -79,9 +79,9 @@ class Difference:
 
 
 def differences(described: Facts, base: Facts, changes: Iterable[Mapping[Path, Any]] = ()) -> tuple[Difference, ...]:
-    """The facts in which an answer differs from the nearest state of the ledger; empty where the answer equals a state.
+    """The facts in which an answer differs from the nearest state of the ledger; empty if the answer equals a state.
 
-    `base` is the first state; `changes` has what each later state changes: a path's new value, or None where the fact
+    `base` is the first state; `changes` has what each later state changes: a path's new value, or None if the fact
     is removed. So the cost grows with the number of changes, not with states times facts.
     """
     steps = list(changes)

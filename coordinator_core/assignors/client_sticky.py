@@ -44,13 +44,13 @@ class MemberData:
 
 
 def assign_sticky(topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscription]) -> Assignment:
-    """Partitions of every member. Raises AssignorError where Kafka's assignor fails."""
+    """Partitions of every member. Raises AssignorError if Kafka's assignor fails."""
     data = {member_id: sticky_member_data(subscription) for member_id, subscription in subscriptions.items()}
     return _answer(_assign(topics, subscriptions, data)[0])
 
 
 def assign_cooperative_sticky(topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscription]) -> Assignment:
-    """Partitions of every member, without those that another still owns. Raises AssignorError where Kafka's assignor
+    """Partitions of every member, without those that another still owns. Raises AssignorError if Kafka's assignor
     fails.
     """
     data = {member_id: cooperative_member_data(subscription) for member_id, subscription in subscriptions.items()}

@@ -35,7 +35,7 @@ P = TypeVar("P")
 def assign_simple(spec: GroupSpec) -> GroupAssignment:
     """A target assignment of every member; empty if no member is subscribed to anything.
 
-    Raises AssignorError for a topic that does not exist, and NoMemberLeft where Kafka throws NoSuchElementException:
+    Raises AssignorError for a topic that does not exist, and NoMemberLeft if Kafka throws NoSuchElementException:
     assigned partitions that are no longer assignable take places that others then lack.
     """
     if not any(member.subscribed_topic_ids for member in spec.members.values()):

@@ -62,7 +62,7 @@ class LiveMember:
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for a protocol, empty where it has none."""
+        """The member's metadata for a protocol, empty if it has none."""
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
     def vote(self, candidates: Iterable[str]) -> str:
@@ -223,7 +223,7 @@ class LiveClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """If the leader has not rejoined, choose a member that has. False where there is none."""
+        """If the leader has not rejoined, choose a member that has. False if there is none."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is not None:
@@ -258,7 +258,7 @@ class LiveClassicGroup:
         return max(in_bucket_order(votes, string_hash_code), key=votes.__getitem__)
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Topics of all members, or None where they are unknown (ClassicGroup.computeSubscribedTopics)."""
+        """Topics of all members, or None if they are unknown (ClassicGroup.computeSubscribedTopics)."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -276,7 +276,7 @@ class LiveClassicGroup:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read the topic; true where the topics of consumers are unknown."""
+        """Whether members read the topic; true if the topics of consumers are unknown."""
         return self.uses_consumer_protocol if self.subscribed_topics is None else topic in self.subscribed_topics
 
     # --- states ---

@@ -20,7 +20,7 @@ class JoinProtocol:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupRequest:
-    """`member_id` is empty where the member has none yet."""
+    """`member_id` is empty if the member has none yet."""
 
     group_id: str
     session_timeout_ms: int

@@ -57,7 +57,7 @@ def read_checked(read: Read, data: Buffer, position: int) -> tuple[Any, int]:
 
 
 def write_fields(codec: StructCodec, out: bytearray, fields: Struct) -> None:
-    """Write a struct. Raises EncodeError where a field has a value that its type cannot represent."""
+    """Write a struct. Raises EncodeError if a field has a value that its type cannot represent."""
     try:
         codec.write(out, fields)
     except (struct.error, TypeError, AttributeError, UnicodeError) as error:

@@ -161,7 +161,7 @@ def read_null(source: Source, target: str, name: str, *, is_nullable: bool) -> N
 def null_writer(
     name: str, version: Version, write_length: Callable[[bytearray, int], None], *, is_nullable: bool
 ) -> Callable[[bytearray], None]:
-    """Returns a function that writes the length of null, or raises where the field cannot be null."""
+    """Returns a function that writes the length of null, or raises if the field cannot be null."""
 
     def write_null(out: bytearray) -> None:
         if not is_nullable:

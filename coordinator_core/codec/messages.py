@@ -54,7 +54,7 @@ def decode_from(message: Declaration, data: Buffer, version: int, position: int)
 
 
 def encode(message: Declaration, fields: Struct, version: int) -> bytes:
-    """Encode `fields` in `version`, without a prefix. Raises EncodeError where that version cannot represent them."""
+    """Encode `fields` in `version`, without a prefix. Raises EncodeError if that version cannot represent them."""
     out = bytearray()
     write_fields(codec_of(message, version), out, fields)
     return bytes(out)
@@ -160,7 +160,7 @@ def decode_metadata(data: Buffer, messages: Mapping[int, wire.Message] = METADAT
 
 
 def metadata_record_type(data: Buffer) -> int | None:
-    """The type of a record of `__cluster_metadata`, declared or not; None where its frame has a later version."""
+    """The type of a record of `__cluster_metadata`, declared or not; None if its frame has a later version."""
     (frame_version, api_key, _), _ = read_checked(_read_metadata_frame, data, 0)
     return int(api_key) if frame_version == FRAME_VERSION else None
 

@@ -93,7 +93,7 @@ def policy_of(config: GroupCoordinatorConfig) -> MigrationPolicy:
 
 
 def check_upgrade(config: GroupCoordinatorConfig, group: LiveClassicGroup) -> None:
-    """Raise Refused (GROUP_ID_NOT_FOUND) where the classic group may not be converted (validateOnlineUpgrade)."""
+    """Raise Refused (GROUP_ID_NOT_FOUND) if the classic group may not be converted (validateOnlineUpgrade)."""
     if not policy_of(config).is_upgrade_enabled:
         raise _not_upgraded(group, "online upgrade is disabled.")
     if not group.uses_consumer_protocol:
@@ -327,7 +327,7 @@ def classic_group_of(
     """The Stable classic group of these members of the classic protocol; the first one is the leader.
 
     Each is assigned its target, or that of the member it replaces (`heirs`: member id -> id of the replaced member).
-    Raises Refused (GROUP_ID_NOT_FOUND) where a member's metadata has no version for its assignment.
+    Raises Refused (GROUP_ID_NOT_FOUND) if a member's metadata has no version for its assignment.
     """
     classic = LiveClassicGroup(
         group.group_id,
@@ -366,7 +366,7 @@ def classic_group_of(
 def assignment_bytes(partitions: Mapping[str, Collection[int]], subscription: bytes, image: MetadataImage) -> bytes:
     """ConsumerProtocolAssignment of topic id -> partitions, in the version of the member's subscription.
 
-    Deleted topics are left out. Raises DecodeError where the subscription does not begin with a version.
+    Deleted topics are left out. Raises DecodeError if the subscription does not begin with a version.
     """
     version = _assignment_version(subscription)
     by_name = []

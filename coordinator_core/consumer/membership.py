@@ -81,7 +81,7 @@ def static_member(
 ) -> ConsumerMember:
     """The member with this instance id, or a new one with `create`, which may replace the current one.
 
-    Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, or UNRELEASED_INSTANCE_ID where both use
+    Raises Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, or UNRELEASED_INSTANCE_ID if both use
     the consumer protocol and the current one has not left.
     """
     if not create:

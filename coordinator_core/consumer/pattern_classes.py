@@ -70,7 +70,7 @@ SCRIPTS: Final = (
 
 
 def unicode_class(name: str) -> int | None:
-    """The ASCII part of a Unicode class, by its name; None where there is no such class."""
+    """The ASCII part of a Unicode class, by its name; None if there is no such class."""
     if name == "Any":
         return ALL
     if name in CATEGORIES.split():

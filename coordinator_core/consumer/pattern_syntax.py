@@ -263,7 +263,7 @@ class _Parser:
         atoms[-1] = repeated(atoms[-1], count_min, count_max)
 
     def _counts(self) -> tuple[int, int | None] | None:
-        """`{2}`, `{2,}` or `{2,3}`; None where the brace is literal."""
+        """`{2}`, `{2,}` or `{2,3}`; None if the brace is literal."""
         end = self.regex.find("}", self.position)
         low, comma, high = self.regex[self.position + 1 : max(end, 0)].partition(",")
         is_open = bool(comma) and not high
@@ -323,7 +323,7 @@ class _Parser:
         return ALL & ~chars if name.startswith("^") else chars
 
     def _escaped_class(self) -> int | None:
-        """`\\d` and similar ones, `\\pL`, `\\p{Greek}`; None where something else follows."""
+        """`\\d` and similar ones, `\\pL`, `\\p{Greek}`; None if something else follows."""
         escape = self.regex[self.position : self.position + 2]
         if escape in {"\\p", "\\P"}:
             return self._unicode_class()

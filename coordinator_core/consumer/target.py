@@ -75,7 +75,7 @@ def update_target(
     """The member's target. If it is computed, the targets that changed and then their epoch are appended to `records`.
 
     `member` is the member before, `updated` after the request; neither has to be in the group yet. `subscription_type`
-    None: that of the group. Raises Refused (UNKNOWN_SERVER_ERROR) where the assignor fails.
+    None: that of the group. Raises Refused (UNKNOWN_SERVER_ERROR) if the assignor fails.
     """
     interval_ms = context.group_setting(group.group_id, "consumer_assignment_interval_ms")
     is_behind = group.assignment_epoch < group_epoch

@@ -19,7 +19,7 @@ M = TypeVar("M")
 def message_of(kind: type[M], node: Mapping[str, Any]) -> M:
     """The message of Kafka's JSON. Absent fields have their default; unknown ones are ignored, as in old code.
 
-    Raises InvalidMessage where a field without a default is absent or a value has the wrong type.
+    Raises InvalidMessage if a field without a default is absent or a value has the wrong type.
     """
     try:
         return kind(**_values(kind, node))

@@ -186,7 +186,7 @@ class Coordinator(Protocol):
         ...
 
     def append(self, result: "Result", now_ms: int) -> list[AppendedRecord]:
-        """Append the records of one operation and replay them; raises Refused where the log does."""
+        """Append the records of one operation and replay them; raises Refused if the log does."""
         ...
 
     def retry(self, timer: Timer) -> None:
@@ -274,7 +274,7 @@ class Context:
         self._step.completed.append(Completed(request_id, response))
 
     def apply(self, result: Result) -> None:
-        """Append and replay the records of an operation, and call its `on_append`. Raises Refused where the log
+        """Append and replay the records of an operation, and call its `on_append`. Raises Refused if the log
         refused.
         """
         try:

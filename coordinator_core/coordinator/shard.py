@@ -102,7 +102,7 @@ class GroupCoordinator:
     ) -> Outcome:
         """Serve one request. `request_id` identifies it in `Completed`; `new_uuid` is the suffix of a new member id.
 
-        Raises UnknownOperation where no module serves it; errors of the request itself are in the outcome.
+        Raises UnknownOperation if no module serves it; errors of the request itself are in the outcome.
         """
         self.now_ms = max(self.now_ms, now_ms)
         command = self.command(operation)

@@ -210,7 +210,7 @@ class GroupHistory:
 
 
 class _TypeAndGeneration(NamedTuple):
-    """Type and generation of a group; None where the group does not exist."""
+    """Type and generation of a group; None if the group does not exist."""
 
     group_type: str | None
     generation: int | None

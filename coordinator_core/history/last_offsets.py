@@ -65,14 +65,14 @@ class GroupTombstone(NamedTuple):
 
 
 def is_of_old_coordinator(batches: BatchColumns) -> BoolArray:
-    """For each batch, whether a coordinator before Kafka 4.0 wrote it. False where the batch does not show it."""
+    """For each batch, whether a coordinator before Kafka 4.0 wrote it. False if the batch does not show it."""
     is_plain = ~batches.is_control & (batches.producer_id < 0) & (batches.leader_epoch >= 0)
     is_old: BoolArray = is_plain & (batches.base_sequence == _NO_SEQUENCE)
     return is_old | (~batches.is_control & (batches.magic < _WITH_SEQUENCES))
 
 
 def is_of_new_coordinator(batches: BatchColumns) -> BoolArray:
-    """For each batch, whether a coordinator of Kafka 4.0 or later wrote it. False where the batch does not show it."""
+    """For each batch, whether a coordinator of Kafka 4.0 or later wrote it. False if the batch does not show it."""
     is_new: BoolArray = ~batches.is_control & (batches.producer_id < 0) & (batches.base_sequence > _NO_SEQUENCE)
     return is_new
 

@@ -208,7 +208,7 @@ class OffsetsLogReplay:
         return OffsetsLogOutput(columnar.commits, rows, (*chunk.findings, *columnar.findings, *others.findings), counts)
 
     def _apply(self, operations: _Operations) -> None:
-        """Apply operations. Raises ReplayFault where that fails for a group."""
+        """Apply operations. Raises ReplayFault if that fails for a group."""
         for operation in operations.in_order():
             try:
                 self._history.apply(operation)

@@ -173,7 +173,7 @@ class ReplayedOperation:
 
 
 def offsets_deleted(deleted: OffsetsDeleted, group_type: str | None, generation: int | None) -> Iterable[EventRow]:
-    """The events of deleted offsets. `group_type` and `generation` are None where the group does not exist."""
+    """The events of deleted offsets. `group_type` and `generation` are None if the group does not exist."""
     return map(
         _make_event,
         zip(

@@ -91,7 +91,7 @@ class AttributesRow(NamedTuple):
 
 
 class AssignmentRow(NamedTuple):
-    """silver.member_assignments; `topic` is None where only the id is known."""
+    """silver.member_assignments; `topic` is None if only the id is known."""
 
     group_id: str
     group_type: str

@@ -64,7 +64,7 @@ class PartitionMade:
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
     """A new value of a config (ConfigRecord), None for its default; or a new level of a feature (FeatureLevelRecord),
-    None where the feature was removed."""
+    None if the feature was removed."""
 
     resource_type: str
     """GROUP, TOPIC, BROKER or FEATURE."""
@@ -173,7 +173,7 @@ class TransactionStateReplay:
 
 
 def _config_changed(fields: Any, timestamp_ms: int, offset: int) -> ConfigChanged | None:
-    """The change in a ConfigRecord; None where silver does not keep the config."""
+    """The change in a ConfigRecord; None if silver does not keep the config."""
     if fields.resource_type not in _RESOURCE_TYPES:
         return None
     if not is_kept_config(fields.name):

@@ -23,7 +23,7 @@ from coordinator_core.limits import APPLICATION_NAMES_MAX
 from coordinator_core.replay import Group
 
 Parts = tuple[frozenset[str], ...]
-"""The topics of each set of members, ordered by the first topic; empty where there are fewer than two sets."""
+"""The topics of each set of members, ordered by the first topic; empty if there are fewer than two sets."""
 NOT_APART: Final[Parts] = ()
 NO_MEMBERS: Final[Mapping[str, Member]] = {}
 UNKNOWN: Final = frozenset({""})

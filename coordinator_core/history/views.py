@@ -101,7 +101,7 @@ def assignment_epoch(group: Group) -> int | None:
 
 def current_state_at(group: Group) -> int | None:
     """When a classic group entered the state in which the record was written: for a generation with members, the end of
-    the join phase (ClassicGroup.currentStateTimestamp). None where the log does not have it, and for other groups."""
+    the join phase (ClassicGroup.currentStateTimestamp). None if the log does not have it, and for other groups."""
     if not isinstance(group, ClassicGroup) or group.current_state_timestamp_ms < 0:
         return None
     return group.current_state_timestamp_ms
@@ -202,7 +202,7 @@ def _classic_fields(group: Group, member: ClassicMember) -> MemberFields:
 
 
 def subscription(group: Group, member: Member) -> object:
-    """What a member subscribes to, as a comparable value: a change is a SUBSCRIPTION_CHANGED. None where it cannot be
+    """What a member subscribes to, as a comparable value: a change is a SUBSCRIPTION_CHANGED. None if it cannot be
     read, and for members of other protocols: a Connect worker's metadata describe what it runs."""
     match member:
         case ClassicMember():
@@ -220,7 +220,7 @@ Topics = frozenset[str]
 
 
 def topics_of(group: Group, member: Member) -> Topics | None:
-    """The topics that a member subscribes to; None where the log does not contain them: patterns, other protocols,
+    """The topics that a member subscribes to; None if the log does not contain them: patterns, other protocols,
     unreadable bytes."""
     match member:
         case ClassicMember():
@@ -427,7 +427,7 @@ def _partitions(tasks: Mapping[str, Mapping[int, int]]) -> Tasks:
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
 def _classic_assigned(protocol_type: str | None, assignment: bytes, metadata: bytes) -> Assigned:
-    """The partitions of an embedded assignment; empty where it cannot be read, which `unread_members` reports."""
+    """The partitions of an embedded assignment; empty if it cannot be read, which `unread_members` reports."""
     partitions: dict[TopicKey, tuple[int, ...]] = {}
     for topic, some in embedded_assignment(protocol_type, assignment, metadata).assigned or ():
         every = tuple(sorted({*partitions.get(topic, ()), *some})) if topic in partitions or len(some) > 1 else some
@@ -438,7 +438,7 @@ def _classic_assigned(protocol_type: str | None, assignment: bytes, metadata: by
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
 def _subscribed_topics(subscription: bytes) -> frozenset[str] | None:
-    """The topics of a subscription; None where they cannot be read. Comparing the bytes would not do: they also have
+    """The topics of a subscription; None if they cannot be read. Comparing the bytes would not do: they also have
     user data and owned partitions, which change with each join."""
     read = embedded_subscription(subscription).subscription
     return None if read is None else frozenset(read.topics)
@@ -446,7 +446,7 @@ def _subscribed_topics(subscription: bytes) -> frozenset[str] | None:
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
 def _topics_and_rack(subscription: bytes) -> tuple[tuple[str, ...] | None, str | None]:
-    """Sorted topics, and rack; None where they cannot be read."""
+    """Sorted topics, and rack; None if they cannot be read."""
     read = embedded_subscription(subscription).subscription
     return (None, None) if read is None else (tuple(sorted(read.topics)), read.rack_id)
 

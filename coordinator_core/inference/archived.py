@@ -17,7 +17,7 @@ row has that time (Kafka 4.4, KIP-1191); becoming ARCHIVED later adds no row.
 
 | method | shows | claims |
 | --- | --- | --- |
-| ARCHIVING_STATE | below L by way of ARCHIVING, where a gap never is | REJECTED, CERTAIN where the log tells L |
+| ARCHIVING_STATE | below L by way of ARCHIVING, where a gap never is | REJECTED, CERTAIN if the log tells L |
 | MARKER_AMONG_ABORTED | like the next, and some complete offsets are not stored | TRANSACTION_MARKER, LIKELY |
 | ALONE_UNDER_READ_COMMITTED | a single offset at its first try, in a read_committed group | TRANSACTION_MARKER, GUESS |
 | BELOW_ANY_LIMIT | count 1, and no limit can be below 2 | REJECT_OR_GAP, CERTAIN |
@@ -27,7 +27,7 @@ row has that time (Kafka 4.4, KIP-1191); becoming ARCHIVED later adds no row.
 | RETURNED_TOGETHER | at L, and the record's other ranges were handed back, none rejected | DELIVERY_LIMIT, LIKELY |
 | LAST_TRY_ALONE | at L, a single offset at L - 1 before, which the broker gives out alone | DELIVERY_LIMIT, LIKELY |
 | ASSUMED_LIMIT | below an assumed limit, and no range with that count was ever returned | REJECT_OR_GAP, GUESS |
-| DELIVERY_COUNT | count against L alone | CERTAIN where the log tells L, else LIKELY |
+| DELIVERY_COUNT | count against L alone | CERTAIN if the log tells L, else LIKELY |
 | COMPLETE_COUNT | at least as many unseen offsets were complete as were passed | UNSEEN, LIKELY |
 | START_OFFSET_JUMP | the start offset moved further than the complete count | START_OFFSET_MOVED, LIKELY |
 | START_OFFSET_PASSED | neither is clear | GUESS |
@@ -240,7 +240,7 @@ def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, with
 
 
 def _is_read_committed(log: ShareLog, configs: Configs) -> BoolArray:
-    """Whether the group of each transition was set to read_committed at that time. False where the log does not say."""
+    """Whether the group of each transition was set to read_committed at that time. False if the log does not say."""
     keys, states, row = log.keys, log.states, log.state_of_transition
     return configs.equals(
         ISOLATION_LEVEL, READ_COMMITTED, keys.group_ids, keys.group[states.key[row]], states.at_ms[row]

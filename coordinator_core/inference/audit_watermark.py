@@ -142,7 +142,7 @@ def _holds_after(to_log_offset: int | None, place: int) -> bool:
 def require_watermark(
     life: GroupLife, watermark: AuditWatermark, settings: InferenceSettings, new_log_offsets: I64
 ) -> None:
-    """Raises PastTooShort where new rows show that the watermark is wrong. `life`: the result of `since`;
+    """Raises PastTooShort if new rows show that the watermark is wrong. `life`: the result of `since`;
     `new_log_offsets`: log offsets of the commits to be judged."""
     begins = {row.from_log_offset for row in life.generations}
     if not {watermark.generation_at, watermark.next_at} <= begins:
@@ -170,7 +170,7 @@ def unowned_before(watermark: AuditWatermark | None) -> tuple[Mapping[OwnerPlace
 def moved_members(life: GroupLife, watermark: AuditWatermark) -> Mapping[str, Moved]:
     """Members of the settled past that returned from another host, by member id. `life`: the result of `since`.
 
-    Raises PastTooShort where other attributes of a member changed, or where earlier results depend on its host.
+    Raises PastTooShort if other attributes of a member changed, or if earlier results depend on its host.
     """
     moved: dict[str, Moved] = {}
     for row in life.members:
@@ -188,7 +188,7 @@ def with_past(owners: Sequence[OwnerRow], watermark: AuditWatermark, unread: Seq
     """Ownership intervals, completed with what is kept of the time before the watermark. `unread`: the `unread_places`
     since.
 
-    Raises PastTooShort where a kept interval no longer exists, or where a gap begins before the watermark and ends
+    Raises PastTooShort if a kept interval no longer exists, or if a gap begins before the watermark and ends
     after it.
     """
     joined = list(owners)
@@ -226,7 +226,7 @@ def newest_watermark(
     settings: InferenceSettings,
     before: AuditWatermark | None = None,
 ) -> AuditWatermark | None:
-    """The newest watermark; where there is none after `before`, `before` itself with the current members.
+    """The newest watermark; if there is none after `before`, `before` itself with the current members.
 
     `life`: all of it, or the result of `since`, its rows in log order; `owners` and `rebalances`: of `life`, without
     the rebalances before.
@@ -333,7 +333,7 @@ class _Seeker:
         self._completed = completion_times(life.events)
 
     def at(self, index: int, at_ms: int, *, is_empty: bool) -> AuditWatermark | None:
-        """The watermark before the generation with an index; None where something was open there."""
+        """The watermark before the generation with an index; None if something was open there."""
         life, before = self._life, self._before
         last, following = life.generations[index - 1 : index + 1]
         place, next_at, next_ms = last.from_log_offset, following.from_log_offset, following.valid_from
@@ -420,7 +420,7 @@ class _Seeker:
         return min(begins, default=next_at)
 
     def _owned(self, place: int, next_at: int, members: MembersAt) -> dict[OwnerPlace, OwnedBefore] | None:
-        """What has to be kept of the ownership intervals at a place; None where the silver rows that are read later
+        """What has to be kept of the ownership intervals at a place; None if the silver rows that are read later
         would give an interval another beginning or another owner."""
         begins = {
             (row.topic_id, row.partition, row.from_log_offset, row.member_id)
@@ -457,7 +457,7 @@ class _Seeker:
         return {key: valid_to for key, valid_to in lost.items() if key not in owned}
 
     def _unplanned(self, last: GenerationRow) -> frozenset[PlanKey] | None:
-        """Partitions that had an owner in plans before the plan of a generation, and none in it. None where it has no
+        """Partitions that had an owner in plans before the plan of a generation, and none in it. None if it has no
         plan, where a later plan has one of these partitions, or where a planned member's instance id changed."""
         life = self._life
         planned_at = Plans(life).planned_at(last)

@@ -1,6 +1,6 @@
 """Why a group rebalanced.
 
-The log has the result of a rebalance. A cause is certain where the operation that wrote the generation shows it: a
+The log has the result of a rebalance. A cause is certain if the operation that wrote the generation shows it: a
 member joined, a subscription changed, the metadata hash changed. That a member departed is just as certain, but not why
 (`leave_reasons`). A classic generation without any such change was triggered by a member that joined again: its leader,
 which saw the partitions of its topics change; a cooperative member that had revoked partitions for the next round; or a

@@ -61,7 +61,7 @@ def with_times(life: GroupLife) -> GroupLife:
 
 
 def shown_at(life: GroupLife, log_offset: int | None, at_ms: int) -> int:
-    """The time of a log offset as gold shows it; NONE_MS where the log has none."""
+    """The time of a log offset as gold shows it; NONE_MS if the log has none."""
     return NONE_MS if log_offset in life.timeless else at_ms
 
 

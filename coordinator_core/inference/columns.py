@@ -33,7 +33,7 @@ def joined(first: Columns, second: Columns) -> Columns:
 
 
 def first_that_holds(conditions: Sequence[BoolArray]) -> I8:
-    """For each row, the index of the first condition that holds; the number of conditions where none does."""
+    """For each row, the index of the first condition that holds; the number of conditions if none does."""
     found = np.full(len(conditions[0]), len(conditions), np.int8)
     for index in reversed(range(len(conditions))):
         found = np.where(conditions[index], np.int8(index), found)

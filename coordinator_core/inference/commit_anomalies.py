@@ -153,18 +153,18 @@ class GenerationsAt:
         return self._rows[index] if index >= 0 and log_offset < self._to[index] else None
 
     def begin_at(self, log_offset: int) -> int:
-        """Where the generation at a log offset begins; -1 where there is none."""
+        """Where the generation at a log offset begins; -1 if there is none."""
         index = bisect_right(self._begins, log_offset) - 1
         return self._begins[index] if index >= 0 else -1
 
     def type_at(self, log_offset: int) -> str | None:
-        """The group's type at a log offset; that of the nearest generation where there is none."""
+        """The group's type at a log offset; that of the nearest generation if there is none."""
         if not self._rows:
             return None
         return self._rows[max(0, bisect_right(self._begins, log_offset) - 1)].group_type
 
     def types_at(self, log_offsets: I64) -> tuple[I64, Sequence[str]]:
-        """Like `type_at` for many log offsets: indexes into the types, -1 where unknown."""
+        """Like `type_at` for many log offsets: indexes into the types, -1 if unknown."""
         if not self._rows:
             return np.full(len(log_offsets), -1, np.int64), ()
         names = sorted({row.group_type for row in self._rows})
@@ -172,7 +172,7 @@ class GenerationsAt:
         return codes[np.maximum(np.searchsorted(self._from, log_offsets, side="right") - 1, 0)], names
 
     def is_empty_at(self, log_offset: int) -> bool | None:
-        """Whether the group has no members; None where a hole in the log leaves it open."""
+        """Whether the group has no members; None if a hole in the log leaves it open."""
         index = bisect_right(self._begins, log_offset) - 1
         if index < 0 or log_offset >= self._to[index] or self._is_unknown[index]:
             return None
@@ -207,7 +207,7 @@ class OwnersAt:
             self._intervals[owner.topic, owner.partition].append(owner)
 
     def at(self, topic: str, partition: int, log_offset: int) -> OwnerRow | None:
-        """The owner; None where there is none. If the log shows two, the one with the earliest beginning."""
+        """The owner; None if there is none. If the log shows two, the one with the earliest beginning."""
         found: OwnerRow | None = None
         for owner in self._intervals.get((topic, partition), ()):
             if owner.from_log_offset <= log_offset and (
@@ -477,7 +477,7 @@ def _rows(chosen: BoolArray) -> Sequence[int]:
 
 
 def _offsets_of(commit: _Commit, in_force: _InForce) -> tuple[int | None, int | None]:
-    """The offset in force before a commit, and the one after it; None where there is none."""
+    """The offset in force before a commit, and the one after it; None if there is none."""
     if commit.change in _MOVES:
         return commit.previous_offset, commit.committed_offset
     before: int | None = commit.previous_offset
@@ -494,7 +494,7 @@ _MOVES: Final = frozenset({ADVANCE, REPEAT, REWIND})
 
 
 def _difference(before: int | None, after: int | None) -> int | None:
-    """None where an offset is missing, or where the difference exceeds a BIGINT."""
+    """None if an offset is missing, or if the difference exceeds a BIGINT."""
     if before is None or after is None:
         return None
     return after - before if -(2**63) <= after - before < 2**63 else None

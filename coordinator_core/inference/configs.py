@@ -84,7 +84,7 @@ class _Timeline:
     values: tuple[str, ...]
 
     def at(self, at_ms: I64) -> I64:
-        """Index of the interval that contains each time; -1 where none does."""
+        """Index of the interval that contains each time; -1 if none does."""
         index = np.searchsorted(self.starts_ms, at_ms, side="right") - 1
         if not len(self.starts_ms):
             return index
@@ -136,7 +136,7 @@ class Configs:
     def least_release(self, at_ms: int) -> KafkaVersion | None:
         """The oldest release that may have written to the log at a time, by the level of metadata.version.
 
-        None where the metadata log does not show it.
+        None if the metadata log does not show it.
         """
         starts_ms, releases = self._releases
         # clocks of the controller and of the coordinator may differ
@@ -159,7 +159,7 @@ class Configs:
         return (GROUP, group_id, name) in self._timelines or (BROKER, ALL_BROKERS, f"group.{name}") in self._timelines
 
     def session_timeout_ms(self, group_type: str, group_id: str, ended_at_ms: int) -> int | None:
-        """The session timeout (ms) of a member that departed at `ended_at_ms`, by its group's config. None where the
+        """The session timeout (ms) of a member that departed at `ended_at_ms`, by its group's config. None if the
         log does not have it, or where the group is classic, since classic members send their own.
 
         The coordinator sets a session's end at each heartbeat, by the config in force at that time
@@ -180,7 +180,7 @@ class Configs:
         return known[0] if known else None
 
     def equals(self, name: str, value: str, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
-        """For each row, whether a group's own config has a value. False where the log does not show it."""
+        """For each row, whether a group's own config has a value. False if the log does not show it."""
         found = np.zeros(len(group), np.bool_)
         for timeline, rows in self._of_groups(name, groups, group):
             index = timeline.at(at_ms[rows])
@@ -197,7 +197,7 @@ class Configs:
 
     def is_refused(self, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
         """For each row, whether a broker that tries to copy to a group's dead letter topic is refused: the topic is not
-        enabled for groups, or has a name without the brokers' prefix. False where the metadata log does not show it.
+        enabled for groups, or has a name without the brokers' prefix. False if the metadata log does not show it.
         """
         found = np.zeros(len(group), np.bool_)
         if not self._has_metadata_log:

@@ -349,7 +349,7 @@ class _Applied(NamedTuple):
         )
 
     def last_before(self, partitions: I32, log_offsets: I64) -> I64:
-        """For each partition and log offset, the index in `rows` of the last commit in force then; -1 where there is
+        """For each partition and log offset, the index in `rows` of the last commit in force then; -1 if there is
         none."""
         places = np.empty(len(partitions), np.int64)
         _find_last_before(self.log_offset, self.bounds, partitions, log_offsets, places)
@@ -388,14 +388,14 @@ class _Deleted(NamedTuple):
     """An offset at the time of its deletion."""
 
     age_ms: int | None
-    """Its greatest possible age for the retention check; None where retention does not apply, or the log does not show
+    """Its greatest possible age for the retention check; None if retention does not apply, or the log does not show
     it.
     """
     expire_at_ms: int | None
     """The expiry in its own value."""
     may_have_expired: bool
     committed_ms: int | None
-    """When it was committed; None where the log does not show it."""
+    """When it was committed; None if the log does not show it."""
 
 
 class _Others(NamedTuple):

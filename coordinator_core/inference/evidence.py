@@ -110,7 +110,7 @@ class Evidence:
     leader_changed: BoolArray
     """Another leader has loaded the share partition since; for a range without a batch: while it was a hole."""
     lost_to: I64
-    """Last offset of the part of the range that was such a hole; less than the first offset where there is none."""
+    """Last offset of the part of the range that was such a hole; less than the first offset if there is none."""
     is_lock_timeout: BoolArray
     """Returned when a lock that began at the last known moment would end."""
     is_too_soon_for_lock: BoolArray

@@ -151,7 +151,7 @@ class GroupBefore:
         }
 
     def require_enough(self, life: GroupLife, settings: InferenceSettings) -> None:
-        """Raises PastTooShort where earlier results may change, or where more of the past is needed."""
+        """Raises PastTooShort if earlier results may change, or if more of the past is needed."""
         past, commits = self.past, life.commits
         if self.from_log_offset <= life.unread_from < WHOLE:
             raise PastTooShort("from a new record on nobody knows its members")

@@ -104,7 +104,7 @@ def judge_group(
     """Everything that is inferred for one group, given its rows in log order (`in_order`).
 
     `before`: what the last audit kept of it. Then the anomalies are only those of new commits. Raises PastTooShort
-    where the group has to be judged from its beginning. `removed`: topics that were removed according to the metadata
+    if the group has to be judged from its beginning. `removed`: topics that were removed according to the metadata
     log.
     """
     life = with_times(life)

@@ -36,7 +36,7 @@ Row = TypeVar("Row", MemberRow, OwnerRow)
 
 
 def rhythm_ms(times: Times) -> int | None:
-    """Median of the intervals between the times; None where there are too few."""
+    """Median of the intervals between the times; None if there are too few."""
     intervals = [later - time for time, later in pairwise(times)]
     return int(median(intervals)) if len(intervals) >= INTERVALS_MIN else None
 
@@ -78,7 +78,7 @@ class JoinPhases:
     def _silences(
         self, there: Iterable[MemberRow], previous: GenerationRow, now: GenerationRow, ended_at_ms: int
     ) -> list[tuple[int, int]]:
-        """For each member that stays and had committed often: how long it was silent then, and its rhythm. Empty where
+        """For each member that stays and had committed often: how long it was silent then, and its rhythm. Empty if
         one of them was not silent."""
         place, end = previous.from_log_offset, now.from_log_offset
         staying = [row for row in there if row.to_log_offset is None or row.to_log_offset > end]

@@ -11,8 +11,8 @@ inferred across it, nor across a time at which the topic was removed or created 
 before it shows that the end had grown at least that far, unless the sample after it is below the commit, too: that is a
 commit beyond the end, whose lag is negative, as Kafka prints it.
 
-Time behind is the time since the end passed the committed offset, by the same interpolation; null where that is before
-the first sample, 0 where nothing is left to read.
+Time behind is the time since the end passed the committed offset, by the same interpolation; null if that is before
+the first sample, 0 if nothing is left to read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -165,7 +165,7 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
 
 
 def _behind(at: I64, committed: I64, end: I64, ends: EndSamples) -> I64:
-    """Time since the end passed the committed offset; `NONE` where that was before the first sample of this topic."""
+    """Time since the end passed the committed offset; `NONE` if that was before the first sample of this topic."""
     # only samples since the end last went back belong to the same topic
     is_cut = np.diff(ends.end_offset, prepend=ends.end_offset[:1]) < 0
     life = np.cumsum(is_cut)

@@ -59,7 +59,7 @@ HEARTBEATS_PER_SESSION: Final = 3
 pass between a commit and the heartbeat before it, and between an expiry and the end of the join phase that it triggers.
 """
 COMMIT_INTERVAL_MS: Final = 5_000
-"""How often clients commit by default (auto.commit.interval.ms), where there are too few commits to measure it."""
+"""How often clients commit by default (auto.commit.interval.ms), if there are too few commits to measure it."""
 
 
 class LeaveReason(NamedTuple):
@@ -78,11 +78,11 @@ class LastSeen(NamedTuple):
     """The last sign of life of a member."""
 
     at_ms: int | None
-    """The last sign of life of any kind; None where there is none."""
+    """The last sign of life of any kind; None if there is none."""
     by_record_ms: int | None
     """The last sign that is certainly its own, so not a commit."""
     rhythm_ms: int | None
-    """Its usual interval between commits; None where there are too few."""
+    """Its usual interval between commits; None if there are too few."""
 
     @property
     def is_by_commit(self) -> bool:
@@ -149,7 +149,7 @@ class _LeaveReasons:
         ]
 
     def why(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> LeaveReason:
-        """Why a member departed that was in generation `previous` (None where the log has none) and is not in `now`."""
+        """Why a member departed that was in generation `previous` (None if the log has none) and is not in `now`."""
         ended_at_ms = self._ended_at_ms(now)
         if ended_at_ms is None:
             return _unknown_reason(member)
@@ -161,7 +161,7 @@ class _LeaveReasons:
 
     def _ended_at_ms(self, now: GenerationRow) -> int | None:
         """The latest time at which the coordinator had dropped a member: the end of the join phase for classic groups.
-        None where it is unknown."""
+        None if it is unknown."""
         if now.from_log_offset in self._timeless:
             return now.current_state_at
         return now.valid_from if now.current_state_at is None else min(now.valid_from, now.current_state_at)

@@ -51,7 +51,7 @@ class GroupCommits:
     """Index into `offsets.columnar.CHANGES`; -1 unless applied."""
     is_transactional: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
     expire_at_ms: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    """When the offset expires according to its value, as brokers before 2.1 wrote it; NO_EXPIRY where the value has
+    """When the offset expires according to its value, as brokers before 2.1 wrote it; NO_EXPIRY if the value has
     none. May be left out if no value has one."""
     may_be_transactional: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
     """From rows of a dump that has neither transactions nor markers: a commit that counts as applied may have been

@@ -3,7 +3,7 @@ such a break; and, in other categories, anomalies of clients and of the log itse
 
 `RULES` is the list, as data. Breaks met during replay are ANOMALY events in silver (`anomalies`, `history`). The others
 are found here: groups whose members have no topic in common (silver has events for them, too), offsets that outlive
-their group, and share partitions whose start offset or epochs go back. That a rule is broken is certain where the log
+their group, and share partitions whose start offset or epochs go back. That a rule is broken is certain if the log
 is whole. The cause is not: a log assembled from several clusters, or a damaged log, shows the same. A defect is listed
 only if its effect on a log is exactly this break; the comments in `RULES` explain how.
 """
@@ -73,7 +73,7 @@ class Rule(NamedTuple):
     remedy: str
     """What to do."""
     known_defects: tuple[str, ...] = ()
-    """Kafka issues with exactly this effect on a log: by number, or by pull request where there is none."""
+    """Kafka issues with exactly this effect on a log: by number, or by pull request if there is none."""
     category: str = COORDINATOR
     """Who is responsible for a break."""
 

@@ -76,7 +76,7 @@ def is_gap_known(places: Sequence[int], from_log_offset: int, to_log_offset: int
 def _with_handovers(
     rows: Sequence[OwnerRow], targets: "_Targets", timeless: Set[int], unread: Sequence[int]
 ) -> list[OwnerRow]:
-    """The rows with the gap before each interval, marked where two members owned a partition at the same time. The
+    """The rows with the gap before each interval, marked if two members owned a partition at the same time. The
     length of a gap is known where both of its ends have a time, and all assignments between them can be read.
 
     Classic groups identify a topic by name, others by id: where the name of the id is known, an interval after a
@@ -209,7 +209,7 @@ class _Topologies:
         self._topics = [json.loads(event.details.get("subtopologies", "{}")) for event in changes]
 
     def topics_of(self, subtopology_id: str, log_offset: int) -> Sequence[str]:
-        """Topics that a subtopology read at a log offset; empty where the topology is unknown."""
+        """Topics that a subtopology read at a log offset; empty if the topology is unknown."""
         index = bisect_right(self._log_offsets, log_offset) - 1
         topics: Sequence[str] = self._topics[index].get(subtopology_id, ()) if index >= 0 else ()
         return topics

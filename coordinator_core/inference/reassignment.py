@@ -61,7 +61,7 @@ class Movement(NamedTuple):
 
     @property
     def stickiness(self) -> float | None:
-        """Share of the partitions that stayed; None where none had an owner before."""
+        """Share of the partitions that stayed; None if none had an owner before."""
         had_owner = self.moved + self.stayed
         return self.stayed / had_owner if had_owner else None
 
@@ -98,7 +98,7 @@ class Plans:
                 self._targets.setdefault(event.generation, []).append(event)
 
     def movement(self, row: GenerationRow, *, is_empty: bool) -> Movement:
-        """What the plan of a generation changed; empty where no target was ever computed for it."""
+        """What the plan of a generation changed; empty if no target was ever computed for it."""
         self._apply(row.from_log_offset)
         if is_empty:
             self._holders.clear()
@@ -153,7 +153,7 @@ class Plans:
         )
 
     def planned_at(self, row: GenerationRow) -> int | None:
-        """The last record of the operation that wrote the plan of a generation; None where there is no plan."""
+        """The last record of the operation that wrote the plan of a generation; None if there is no plan."""
         if row.group_type == GroupType.CLASSIC:
             return row.from_log_offset
         for event in self._targets.get(row.generation, ()):

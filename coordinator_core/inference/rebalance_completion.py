@@ -48,7 +48,7 @@ def completion_times(events: Iterable[EventRow]) -> dict[int, int]:
 
 
 def arrived_after(events: Iterable[EventRow]) -> Mapping[str, int]:
-    """The member epoch that each member has reached after some events, by member id; NOT_YET where it has reached
+    """The member epoch that each member has reached after some events, by member id; NOT_YET if it has reached
     none."""
     members = _Members()
     for event in events:

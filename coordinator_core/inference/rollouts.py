@@ -14,7 +14,7 @@ these conditions from some moment on:
 * all keep their names or none does, if each member has a name of its own (`_have_some_same`);
 * there is never more than `rollout_pause_ms` between two steps.
 
-The result is LIKELY at best, and a GUESS where only two were replaced and one of them seems to have expired. It is no
+The result is LIKELY at best, and a GUESS if only two were replaced and one of them seems to have expired. It is no
 deployment if half of them had stopped polling: their clients left on their behalf, and joined again.
 
 The members of a deployment stop in the same way. So if other evidence shows that some of them left (or expired), and
@@ -112,7 +112,7 @@ def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[
 def with_rollouts(
     rebalances: Sequence[RebalanceRow], log_offsets: Sequence[int], rollouts: Iterable[Rollout]
 ) -> list[RebalanceRow]:
-    """The rebalances of one group, in order, marked where they belong to a rolling deployment.
+    """The rebalances of one group, in order, marked if they belong to a rolling deployment.
 
     `log_offsets`: of the operations that began them. A follow-up of such a rebalance belongs to the deployment too.
     """
@@ -194,7 +194,7 @@ class _Exchange:
         self._came: list[int] = []
 
     def end(self, steps: Sequence[_FamilyChange], first: int, pause_ms: int) -> int:
-        """The step after its last one; `first` where no rolling deployment begins there."""
+        """The step after its last one; `first` if no rolling deployment begins there."""
         if self._size < MEMBERS_MIN:
             return first
         for index in range(first, len(steps)):

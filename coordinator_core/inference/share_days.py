@@ -136,7 +136,7 @@ def _of_share_partitions(counts: ShareCounts) -> list[ShareGroupDayRow]:
 
 
 def _worst(counts: ShareCounts, pair: I64, pair_count: int) -> I64:
-    """For each group and day, the share partition with the most archived offsets; -1 where none has any."""
+    """For each group and day, the share partition with the most archived offsets; -1 if none has any."""
     names = [(one.topic or "", one.partition) for one in counts.places]
     order = sorted(range(len(names)), key=names.__getitem__)
     rank = np.empty(len(order), np.int64)

@@ -185,7 +185,7 @@ def sorted_share_log(
 ) -> ShareLog:
     """The rows in the order that inference needs, from any order.
 
-    Raises ValueError where a transition belongs to a record that is not among the states.
+    Raises ValueError if a transition belongs to a record that is not among the states.
     """
     log = ordered_share_log(keys, states, transitions, past)
     states, transitions, record = log.states, log.transitions, log.state_of_transition
@@ -203,7 +203,7 @@ def ordered_share_log(
 ) -> ShareLog:
     """The rows in log order, with the share partitions interleaved.
 
-    Raises ValueError where a transition belongs to a record that is not among the states.
+    Raises ValueError if a transition belongs to a record that is not among the states.
     """
     states = _taken(states, _log_order(states.log_offset))
     transitions = _taken(transitions, _log_order(transitions.log_offset, transitions.first_offset))
@@ -215,7 +215,7 @@ def ordered_share_log(
 
 
 def _log_order(log_offset: I64, first_offset: I64 | None = None) -> I64 | None:
-    """The order by log offset; None where the rows have it already, as silver is written."""
+    """The order by log offset; None if the rows have it already, as silver is written."""
     if first_offset is None:
         return None if is_ascending(log_offset) else np.argsort(log_offset, kind="stable")
     if _are_in_order(log_offset, first_offset):

@@ -77,7 +77,7 @@ class Known(NamedTuple):
         return cls(groups, names, until_ms, digest.digest())
 
     def require_same(self, configs: Configs, members: ShareMembers) -> None:
-        """Raises PastDiffers where the data changed."""
+        """Raises PastDiffers if the data changed."""
         if self.until_ms >= 0 and self.of(self.group_ids, self.topics, self.until_ms, configs, members) != self:
             raise PastDiffers("configs or members of share groups were learned of late")
 
@@ -110,7 +110,7 @@ def shown_by(logs: Iterable[ShareLog], past: SharePast = NO_PAST) -> Mapping[str
 def require_same_groups(
     log: ShareLog, pasts: Sequence[GroupPast], settings: InferenceSettings, configs: Configs
 ) -> None:
-    """Raises PastDiffers where more is known about a group's delivery limit than when its past was judged, and that
+    """Raises PastDiffers if more is known about a group's delivery limit than when its past was judged, and that
     affects its past. `pasts`: the `group_pasts` of the log."""
     if not log.past.groups:
         return

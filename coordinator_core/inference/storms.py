@@ -42,7 +42,7 @@ def with_storms(
     members: Iterable[MemberRow],
     settings: InferenceSettings,
 ) -> list[RebalanceRow]:
-    """The rebalances of one group, in order, marked where they belong to a storm, including the follow-ups within it.
+    """The rebalances of one group, in order, marked if they belong to a storm, including the follow-ups within it.
 
     `log_offsets`: of the generations that they led to. `explained`: for each rebalance, ids of members that joined or
     departed in a rolling deployment.
@@ -177,7 +177,7 @@ class _Names:
             places.sort()
 
     def at(self, member_id: str, log_offset: int) -> tuple[str, tuple[str, ...]]:
-        """The name of the member that began last before a log offset, and its family; empty where there is none."""
+        """The name of the member that began last before a log offset, and its family; empty if there is none."""
         begins = self._begins.get(member_id, ())
         index = bisect_left(begins, (log_offset, "")) - 1
         name = begins[index][1] if index >= 0 else ""

@@ -68,7 +68,7 @@ def judge_unchanged(
     """Judge the new commits of a group. `life`: its current state (`open_rows`), with the kept earlier commits and the
     new ones. `before` needs no watermark.
 
-    Raises PastTooShort where the group has to be judged from its beginning.
+    Raises PastTooShort if the group has to be judged from its beginning.
     """
     if lacks_times(life):
         raise PastTooShort("records without a time are judged with those around them")

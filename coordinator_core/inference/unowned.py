@@ -31,7 +31,7 @@ class Window(NamedTuple):
     """Never before the beginning of the previous window."""
     has_members: bool
     sync_from_ms: int
-    """Where the sync phase of an eager rebalance began; equal to `sync_to_ms` where there was none."""
+    """Where the sync phase of an eager rebalance began; equal to `sync_to_ms` if there was none."""
     sync_to_ms: int
 
 

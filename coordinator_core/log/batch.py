@@ -92,7 +92,7 @@ class BatchHeader:
 def parse_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     """The header of the batch at `position`. Checks that the batch is complete, not its checksum.
 
-    Raises TruncatedBatch where the data end inside the batch, LengthOutOfBounds for a length that no batch can have,
+    Raises TruncatedBatch if the data end inside the batch, LengthOutOfBounds for a length that no batch can have,
     and InvalidBatch for an unknown magic or contradictory fields.
     """
     left = len(data) - position

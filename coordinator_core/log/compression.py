@@ -53,7 +53,7 @@ def decompress(codec_id: int, data: bytes, *, magic: int = 2, bytes_max: int = B
 
     `magic` is that of the batch or message: the LZ4 header checksum of a v0 message is wrong because of a Kafka bug,
     and is not checked (KafkaLZ4BlockInputStream). Raises UnknownCodec, DecompressionFailed (also for bytes after the
-    end of the stream), or DecompressedTooLarge where the result would exceed `bytes_max`.
+    end of the stream), or DecompressedTooLarge if the result would exceed `bytes_max`.
     """
     if codec_id == Codec.NONE:
         if len(data) > bytes_max:
@@ -285,7 +285,7 @@ def _zstd_bound(data: bytes) -> int:
 
 
 def _zstd_frame_bound(data: bytes, position: int) -> tuple[int, int]:
-    """(next position, bound) of one frame. Raises IndexError or struct.error where the data end."""
+    """(next position, bound) of one frame. Raises IndexError or struct.error if the data end."""
     (magic,) = struct.unpack_from("<I", data, position)
     if magic & 0xFFFFFFF0 == ZSTD_SKIPPABLE_MAGIC:
         (size,) = struct.unpack_from("<I", data, position + 4)

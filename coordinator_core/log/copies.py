@@ -331,7 +331,7 @@ def choose(
 
 
 def _compared(come: BatchRows, rows: I64, there: BatchRows, at: I64) -> I64:
-    """For batches with the same offsets: 1 where the new one wins, -1 where it loses; by origin in the log, leader
+    """For batches with the same offsets: 1 if the new one wins, -1 if it loses; by origin in the log, leader
     epoch, number of records, and origin of the bytes."""
     order = np.zeros(len(rows), np.int64)
     for one, other in (

@@ -59,9 +59,9 @@ def other_log(
     known_has_epoch: BoolArray | None = None,
     found_has_epoch: BoolArray | None = None,
 ) -> OtherLog | None:
-    """The first offset at which two copies turn out to be of two logs; None where they do not.
+    """The first offset at which two copies turn out to be of two logs; None if they do not.
 
-    `known_has_epoch`, `found_has_epoch`: one bool for each batch, False where its header was made up. Without an epoch
+    `known_has_epoch`, `found_has_epoch`: one bool for each batch, False if its header was made up. Without an epoch
     only the beginning of a log decides.
     """
     offsets, of_known, of_found = np.intersect1d(

@@ -198,7 +198,7 @@ def scan_end(
 ) -> SegmentScan | None:
     """`scan_segment` for only the end of a segment: from a known batch on, given its first and last offset.
 
-    None where that batch is not found near the end, or where anything but complete batches up to the last byte follows
+    None if that batch is not found near the end, or if anything but complete batches up to the last byte follows
     it: then the whole segment must be read. (A value may contain the bytes of a batch, but then no batches follow.)
     """
     array = as_u8(data)

@@ -51,7 +51,7 @@ def select_segments(names: Iterable[str]) -> tuple[SegmentFile, ...]:
 
 
 def parse_partition_folder(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a folder `<topic>-<partition>`, or None where it is not the folder of a live partition."""
+    """(topic, partition) of a folder `<topic>-<partition>`, or None if it is not the folder of a live partition."""
     match = _PARTITION_FOLDER.fullmatch(name)
     if match is None or match[1] in (".", "..") or int(match[2]) > _PARTITION_MAX:
         return None

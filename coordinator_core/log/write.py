@@ -117,7 +117,7 @@ def segment_files(
     """`.log`, `.index` and `.timeindex` of every segment, in order, for complete batches of magic 2 in log order.
 
     The name of the first segment is `start_offset`, that of each later one its first batch's base offset; without
-    batches there is one empty segment. Raises EncodeError where a batch begins before the end of the previous one.
+    batches there is one empty segment. Raises EncodeError if a batch begins before the end of the previous one.
     """
     rules = rules or SegmentRules()
     segment = _Segment(start_offset, rules)

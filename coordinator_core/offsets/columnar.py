@@ -44,7 +44,7 @@ _GROUP_KEY_PREFIX: Final = int(RecordType.GROUP_METADATA).to_bytes(2, "big")
 class CommitColumns:
     """Rows of silver.offset_commits as arrays of equal length, in log order. Times are epoch milliseconds.
 
-    A `..._valid` array is False where its column is null; the value there has no meaning. `group`, `topic` and
+    A `..._valid` array is False if its column is null; the value there has no meaning. `group`, `topic` and
     `topic_id` are indexes into `groups`, `topics` and `topic_ids`, which belong to the columnar replay and only grow at
     their end.
     """
@@ -91,7 +91,7 @@ class CommitColumns:
     previous_offset_valid: BoolArray
     delta: I64
     delta_valid: BoolArray
-    """Also False where the difference overflows an int64."""
+    """Also False if the difference overflows an int64."""
 
     def __len__(self) -> int:
         return len(self.log_offset)
@@ -389,7 +389,7 @@ class ColumnarOffsetReplay:
     def _resolve_commit(
         self, chunk: RecordChunk, record: int, rows: RowArrays, row: int, kinds: I8, pool: bytearray
     ) -> Finding | None:
-        """Fill the row of one flagged offset commit. Returns a finding where it cannot be read."""
+        """Fill the row of one flagged offset commit. Returns a finding if it cannot be read."""
         value_length = int(chunk.records.value_length[record])
         payload = _bytes_at(chunk.data, chunk.records.key_position[record], chunk.records.key_length[record])
         group_id: str | None = None

@@ -138,7 +138,7 @@ class Batcher:
         return self._add(batch, key, value, timestamp_ms)
 
     def append_marker(self, producer: Producer, timestamp_ms: int, *, committed: bool) -> int:
-        """Write a transaction marker immediately. Returns its offset. Raises Refused where the log does."""
+        """Write a transaction marker immediately. Returns its offset. Raises Refused if the log does."""
         self.flush()
         marker = build_marker(
             offset=self.next_offset,

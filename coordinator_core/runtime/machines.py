@@ -75,7 +75,7 @@ class StateMachine(Protocol):
         ...
 
     def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
-        """Write a transaction marker and replay it. Raises Refused where the log does."""
+        """Write a transaction marker and replay it. Raises Refused if the log does."""
         ...
 
     def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> StepOutcome:
@@ -106,7 +106,7 @@ class MachineKind(Protocol):
         ...
 
     def replay(self, state: Any, record: Record, producer_id: int) -> Any:
-        """The state after a record of the log. Raises CoreError where Kafka's loader fails."""
+        """The state after a record of the log. Raises CoreError if Kafka's loader fails."""
         ...
 
     def replay_marker(self, state: Any, producer_id: int, *, is_commit: bool) -> Any:
@@ -235,7 +235,7 @@ class GroupMachines:
     def replay(self, state: CoordinatorShard, record: Record, producer_id: int) -> CoordinatorShard:
         """Replay a record; unknown types are skipped, as in CoordinatorLoaderImpl.
 
-        Raises DecodeError for bytes that Kafka's loader cannot read, ContradictoryLog where its replay would throw.
+        Raises DecodeError for bytes that Kafka's loader cannot read, ContradictoryLog if its replay would throw.
         """
         try:
             key = decode_key(OFFSETS_TOPIC, record.key or b"")

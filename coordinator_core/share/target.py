@@ -49,7 +49,7 @@ def update_target(
     """The target of the member at the new group epoch; the records of all changed targets are appended.
 
     Within `share.assignment.interval.ms` of the last computation the last target stays. `name_counts`: topic name ->
-    subscribers. Raises Refused, UNKNOWN_SERVER_ERROR, where the assignor fails.
+    subscribers. Raises Refused, UNKNOWN_SERVER_ERROR, if the assignor fails.
     """
     if not _may_compute(context, group):
         return last_target(group, updated.member_id)

@@ -132,7 +132,7 @@ def _combined(batches: Sequence[StateBatch]) -> StateBatches:
 
 
 def _joined(batches: Sequence[StateBatch]) -> CleanBatches | None:
-    """Join neighbours of equal rank. None where the batches are not ascending and disjoint."""
+    """Join neighbours of equal rank. None if the batches are not ascending and disjoint."""
     joined: list[StateBatch] = []
     before: StateBatch | None = None
     last_offset = UNSET_OFFSET
@@ -190,7 +190,7 @@ def _pop(waiting: list[_Ordered]) -> _Ordered:
 
 
 def _resolve(previous: _Ordered, candidate: _Ordered) -> tuple[_Ordered, ...] | None:
-    """The replacement for two neighbours of the sorted set; None where they neither overlap nor join."""
+    """The replacement for two neighbours of the sorted set; None if they neither overlap nor join."""
     first, last, *rank = previous
     candidate_first, candidate_last, *candidate_rank = candidate
     overlaps = candidate_first <= last

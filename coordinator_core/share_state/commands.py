@@ -311,7 +311,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 def snapshots_of_cold_partitions(view: View) -> tuple[ShareStateRecord, ...]:
     """A snapshot of each share partition whose last one is as old as the interval; its creation time stays.
 
-    Nothing where the last snapshot of every share partition is already a cold one: then nothing was written since. In
+    Nothing if the last snapshot of every share partition is already a cold one: then nothing was written since. In
     the order of Kafka's hash map. Source: ShareCoordinatorShard.snapshotColdPartitions.
     """
     shard, share_partitions = view.shard, view.shard.share_partitions

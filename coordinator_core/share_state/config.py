@@ -16,7 +16,7 @@ PRUNE_INTERVAL_MS_DEFAULT: Final = 300_000
 
 @dataclass(frozen=True, slots=True)
 class ShareCoordinatorConfig:
-    """Settings of a share coordinator. Raises ValueError where Kafka would not start."""
+    """Settings of a share coordinator. Raises ValueError if Kafka would not start."""
 
     updates_per_snapshot: int = UPDATES_PER_SNAPSHOT_DEFAULT
     """share.coordinator.snapshot.update.records.per.snapshot: after this many updates the next record is a snapshot."""

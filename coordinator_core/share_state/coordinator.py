@@ -103,7 +103,7 @@ class ShareCoordinator:
         """Serve a request: one operation for each of its partitions, in its order, each appended on its own.
 
         Without a group id, without topics, or where a topic has no partition, the response is empty. For a partition
-        that the request names twice, it has the last result. Raises UnknownOperation where there is no such operation.
+        that the request names twice, it has the last result. Raises UnknownOperation if there is no such operation.
         Source: ShareCoordinatorService.
         """
         _operation(operation)
@@ -129,7 +129,7 @@ class ShareCoordinator:
     ) -> tuple[Result, tuple[AppendedRecord, ...]]:
         """Serve the part of a request for one partition. Returns its result, and what was written.
 
-        Raises UnknownOperation where there is no such operation; all other errors are in the result.
+        Raises UnknownOperation if there is no such operation; all other errors are in the result.
         """
         served = _operation(operation)
         view = View(self.shard, self.image, self.config, now_ms)
@@ -179,7 +179,7 @@ class ShareCoordinator:
             return Outcome(error=refused)
 
     def redundant_offset(self) -> int | None:
-        """The offset up to which the log may be pruned, exclusive; None where it was pruned already, or nothing is
+        """The offset up to which the log may be pruned, exclusive; None if it was pruned already, or nothing is
         redundant.
 
         Source: ShareCoordinatorService.performRecordPruning.
@@ -247,7 +247,7 @@ def failed_response(operation: str, request: Any, refused: Refused) -> Response:
     """The response to a request whose partitions could not be served: the coordinator is loading, has moved, or lost
     the write.
 
-    Raises UnknownOperation where there is no such operation.
+    Raises UnknownOperation if there is no such operation.
     """
     served = _operation(operation)
     return Response(

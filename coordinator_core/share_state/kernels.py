@@ -568,7 +568,7 @@ def _move(pool: Rows, source: int, target: int, count: int) -> None:
 
 @inlined
 def _splice(arrays: ColumnarArrays, key: Row, low: int, high: int, count: int) -> None:
-    """Replace the rows `low..high` by `merged[:count]`, moving the shorter side where there is room."""
+    """Replace the rows `low..high` by `merged[:count]`, moving the shorter side if there is room."""
     pool, merged = arrays.pool, arrays.merged
     region, head, length = key.region, key.head, key.length
     growth = count - (high - low)
@@ -835,7 +835,7 @@ def _read_tags(data: U8, position: int, end: int, fields: Row) -> bool:
 @inlined
 def _read_batches(data: U8, position: int, count: int, own: Rows) -> tuple[int, bool]:
     """Read the record's batches and make them canonical. Returns (their number, whether one of them is not a range of
-    offsets), or (-1, False) where one has tags. The bounds were checked together with the count.
+    offsets), or (-1, False) if one has tags. The bounds were checked together with the count.
     """
     kept = 0
     is_sorted = True

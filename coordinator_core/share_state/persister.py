@@ -192,7 +192,7 @@ class Persister:
         reset_offset: Callable[[], int],
         on_done: OnDone = ignore,
     ) -> None:
-        """Start a share partition from its persisted state; nothing where it is active.
+        """Start a share partition from its persisted state; nothing if it is active.
 
         `reset_offset` returns the offset to begin at if nothing was ever written. Raises NotInitialized while it is
         being started, and after it failed or was fenced. Source: SharePartition.maybeInitialize.
@@ -271,7 +271,7 @@ class Persister:
                 _fail(call, result.error_code, f"Error in {name} RPC. {text or result.error_message}")
 
     def next_deadline_ms(self) -> int | None:
-        """When the next call is retried; None where no call waits for that."""
+        """When the next call is retried; None if no call waits for that."""
         return self._backing_off[0][0] if self._backing_off else None
 
     def advance(self, now_ms: int) -> None:

@@ -247,7 +247,7 @@ def _configured(subtopology: Subtopology, counts: _PartitionCounts) -> Configure
 def _missing_internal_topics(
     topology: Topology, subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
 ) -> list[InternalTopic]:
-    """Internal topics that the cluster lacks, in the order of a HashMap. Raises TopicsMisconfigured where an existing
+    """Internal topics that the cluster lacks, in the order of a HashMap. Raises TopicsMisconfigured if an existing
     one does not fit.
     """
     missing: HashMap[str, InternalTopic] = HashMap(string_hash_code)

@@ -105,7 +105,7 @@ def answer_group(
 ) -> list[WhatIfRow]:
     """Each rebalance of a classic or consumer group, in order of time, and the total.
 
-    Raises WhatIfError where the log or the question leaves nothing to answer.
+    Raises WhatIfError if the log or the question leaves nothing to answer.
     """
     if question.changed.is_of_shares:
         raise WhatIfError(f"group {life.group_id} is no share group: delivery limit and lock duration are for those")
@@ -227,7 +227,7 @@ def answer_share_group(
 ) -> list[WhatIfRow]:
     """Each range of records of a share group with another outcome, or possibly another one, and the total.
 
-    Raises WhatIfError where the question does not apply to share groups.
+    Raises WhatIfError if the question does not apply to share groups.
     """
     if question.changed.is_of_members:
         raise WhatIfError(
@@ -264,7 +264,7 @@ def answer_share_members_of(
 ) -> list[WhatIfRow]:
     """Each epoch of a share group under another session timeout or heartbeat interval, and the total.
 
-    Raises WhatIfError where the question does not apply to share groups, or changes nothing.
+    Raises WhatIfError if the question does not apply to share groups, or changes nothing.
     """
     changes, recorded = question.changed, question.recorded
     if changes.is_of_members or changes.is_of_share_records:

@@ -29,7 +29,7 @@ from schemas.group_types import GroupType
 def compare(timeline: Timeline, changes: Changes) -> tuple[list[RebalanceAnswer], Totals]:
     """The answer for each rebalance, in order of time, and the sums.
 
-    Raises WhatIfError where the change does not apply to the group.
+    Raises WhatIfError if the change does not apply to the group.
     """
     check(timeline, changes)
     pairs = [

@@ -34,7 +34,7 @@ from coordinator_core.inference.owners import partition_owners
 DEFAULT_SESSION_TIMEOUT_MS: Final = 45_000
 DEFAULT_REBALANCE_TIMEOUT_MS: Final = 300_000
 COMMIT_INTERVAL_MS: Final = 5000
-"""auto.commit.interval.ms by default, where there are too few commits to measure it."""
+"""auto.commit.interval.ms by default, if there are too few commits to measure it."""
 POLL_MS: Final = 1000
 """How long a client may take to react to the response to a heartbeat."""
 
