@@ -46,7 +46,7 @@ class Death(NamedTuple):
 
     group_id: str
     log_offset: int
-    """Of the offset's tombstone, or of the marker that left the group without offsets."""
+    """Log offset of the offset's tombstone, or of the marker that left the group without offsets."""
     at_ms: int
     event_index: int
     """0 at a tombstone. Several groups may end at one marker; there it is the distance from the group's last commit in

@@ -127,7 +127,7 @@ class _Others(NamedTuple):
     tombstones: list[GroupTombstone]
     """Tombstones of classic groups."""
     times: dict[int, int]
-    """By offset of a tombstone: when it was written (epoch ms)."""
+    """Log offset of a tombstone -> the time at which it was written (epoch ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class OffsetsLogState:
 
     columnar: ColumnarState
     groups: Mapping[str, bytes]
-    """By group id."""
+    """Group id -> serialized state."""
 
     @classmethod
     def of(

@@ -50,7 +50,7 @@ class OpenIntervals:
     generation: OpenGeneration | None = None
     members: dict[str, Open] = field(default_factory=dict)
     attributes: dict[str, Open] = field(default_factory=dict)
-    """By member: since when its attributes are unchanged, where they changed after it joined."""
+    """Member id -> since when its attributes are unchanged, if they changed after it joined."""
     assignments: dict[str, dict[str, list[OpenAssignment]]] = field(default_factory=dict)
     """Member id -> kind -> what it has, without repetition. Empty kinds are left out."""
     assignors: Counter[str] = field(default_factory=Counter)

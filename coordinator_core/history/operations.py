@@ -83,7 +83,7 @@ class Operation(NamedTuple):
     group_id: str
     timestamp_ms: int
     last_offset: int
-    """Of the whole operation, including offset commits."""
+    """The last offset of the whole operation, including offset commits."""
     records: Sequence[GroupRecord]
     event_index: int = 0
     """Index of its first event. Where several groups have an operation at one log offset, each has a different one."""

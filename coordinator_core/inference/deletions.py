@@ -323,7 +323,7 @@ class _Applied(NamedTuple):
     """Where the rows of each partition begin, plus the end. A partition is identified by its index here; those of one
     topic are consecutive."""
     log_offset: I64
-    """For each row, where it was applied."""
+    """For each row, the log offset where it was applied."""
     first_of_topic: I64
     """By topic, its first partition."""
     count_of_topic: I64

@@ -87,7 +87,7 @@ class GroupFacts(NamedTuple):
     """What is kept of one group besides its commits."""
 
     first_log_offset: int
-    """Of its commits; -1: it has none."""
+    """The log offset of its first commit; -1: it has none."""
     is_set_once: bool
     """Each commit was a plain first one to its partition."""
     has_jumped: bool
@@ -103,7 +103,7 @@ class GroupFacts(NamedTuple):
     deleted_at: int
     """Log offset where it was deleted last; -1: never."""
     event_ms: int
-    """When its last event was; -1: it has none."""
+    """The time of its last event; -1: it has none."""
     tombstone_ms: int
     """When the last tombstone of its offsets was written; -1: unknown; NO_TOMBSTONE: there was none."""
     changed_ms: int

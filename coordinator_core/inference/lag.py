@@ -31,7 +31,7 @@ from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 METHODS: Final = ("UNCHANGED_END", "BETWEEN_SAMPLES", "LAST_SAMPLE", "NEXT_SAMPLE")
 """`LagColumns.method` is an index into this."""
 CONFIDENCES: Final = ("CERTAIN", "LIKELY", "CERTAIN", "CERTAIN")
-"""By method. With a single sample only the bound is claimed, and that is certain."""
+"""The confidence of each method. With a single sample only the bound is claimed, and that is certain."""
 UNCHANGED, BETWEEN, LAST, NEXT = range(len(METHODS))
 
 NONE: Final = np.iinfo(np.int64).min
@@ -90,7 +90,7 @@ class LagColumns:
 
 
 Samples = Mapping[tuple[str, int], EndSamples]
-"""By topic and partition."""
+"""(topic, partition) -> its samples."""
 
 
 def lag_history(commits: GroupCommits, samples: Samples, settings: InferenceSettings) -> LagColumns:

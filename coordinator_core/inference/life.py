@@ -120,7 +120,7 @@ class GroupLife(NamedTuple):
     topic_growth: Mapping[str, Sequence[int]] = NO_GROWTH
     """By topic, when (ms) it got more partitions, as far as the metadata log shows it."""
     partition_counts: PartitionCounts = NO_PARTITION_COUNTS
-    """As far as they are known."""
+    """The partition counts of topics, as far as they are known."""
 
     def has_leader_change(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Whether different leaders wrote the two places. Then their times may be of different clocks."""

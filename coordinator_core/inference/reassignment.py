@@ -40,19 +40,19 @@ class Movement(NamedTuple):
     total: int
     """Partitions with an owner after it."""
     moved: int
-    """Of those, how many have another owner than their last one."""
+    """How many of those have another owner than their last one."""
     stayed: int
-    """Of those, how many have the same owner."""
+    """How many of those have the same owner."""
     came: int = 0
-    """Of those, how many had no owner in the previous plan."""
+    """How many of those had no owner in the previous plan."""
     came_back: int = 0
-    """Of the ones that came, how many had an owner in some earlier plan."""
+    """How many of those in `came` had an owner in some earlier plan."""
     lost: frozenset[Lost] = frozenset()
     """Partitions with an owner in the previous plan and none now."""
     grown_topics: frozenset[str] = frozenset()
     """Topics with a partition that has an owner for the first time, and others that had one in the previous plan."""
     returned: int = 0
-    """Of the ones that came back, how many had lost their owner by the previous plan."""
+    """How many of those in `came_back` had lost their owner in the previous plan."""
 
     @property
     def went(self) -> int:

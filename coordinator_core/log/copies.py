@@ -256,7 +256,7 @@ class Choice:
     like this.
     """
     is_replaced: BoolArray
-    """Of the existing batches."""
+    """Whether a new batch replaces an existing one; one bool for each existing batch."""
     parts: tuple[tuple[int, int], ...] = ()
     """Rows of new and existing batches with equally many but different records at the same offsets, where the leader
     epochs in the batches do not explain it."""

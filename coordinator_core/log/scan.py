@@ -39,7 +39,7 @@ CANDIDATES_MAX: Final = 64
 TORN_TAIL: Final = "a torn tail"
 """End of the message for a batch that Kafka was writing: the next copy will have the rest."""
 STOP_UNCONFIRMED: Final = 100
-"""In addition to the STOP_ codes of the compiled loops."""
+"""An additional code besides the STOP_ codes of the compiled loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SegmentScan:
     crc_valid: BoolArray
     """One for each batch. A framed batch with a wrong checksum is included, and has a finding of stage BATCH."""
     findings: tuple[Finding, ...]
-    """Of stage FILE (TRUNCATED_BATCH, INVALID_BATCH) and BATCH (CRC_MISMATCH), ascending by byte position."""
+    """Findings of stage FILE (TRUNCATED_BATCH, INVALID_BATCH) and BATCH (CRC_MISMATCH), ascending by byte position."""
     skipped: tuple[tuple[int, int], ...]
     """Byte ranges [from, to) of the findings of stage FILE."""
     next_offset: int

@@ -15,7 +15,7 @@ from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray
 from coordinator_core.log.kernels import be16, be32, be64, compiled
 
 KIND_OTHER: Final = 0
-"""In a data batch, and not an offset commit."""
+"""A record in a data batch that is not an offset commit."""
 KIND_GROUP_TOMBSTONE: Final = 1
 """Like OTHER; it may remove the group, so that the next offset commit creates a new one."""
 KIND_CONTROL: Final = 2

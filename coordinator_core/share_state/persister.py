@@ -79,7 +79,7 @@ class Rpc(NamedTuple):
     """How the calls of one operation become a request."""
 
     name: str
-    """As in error messages."""
+    """The name of the operation in error messages."""
     topic: Callable[..., Any]
     request: Callable[..., Any]
     result: Callable[..., Result]

@@ -52,7 +52,7 @@ class DataBroker:
     """Random numbers for the choice of the broker to ask."""
     letters: DeadLetterSender
     sessions: dict[tuple[str, str], ShareSession] = field(default_factory=dict)
-    """By group and member."""
+    """(group id, member id) -> session."""
     served: dict[tuple[str, TopicPartition], Served] = field(default_factory=dict)
     retry_ms: int | None = None
     """The next time to check the persister."""

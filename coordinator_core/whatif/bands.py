@@ -57,9 +57,9 @@ class Precision:
     """By how much a play's times may differ from those of clients with other phases, in ms."""
 
     found_out_ms: int
-    """From its cause to the new generation: members of a classic group find out by heartbeats and polls."""
+    """The time from its cause to the new generation: members of a classic group learn of it by heartbeats and polls."""
     silent_ms: int
-    """From a member's last heartbeat to its death."""
+    """The time from a member's last heartbeat to its death."""
     gap_ms: int
     """Until another member serves a partition of a member that died or left."""
     owner_ms: int

@@ -35,7 +35,7 @@ class FirstGeneration:
     late_count: int
     """How many of its recorded members may have joined after it: each may cause a rebalance of its own."""
     is_late_certain: bool
-    """At least one of them must have."""
+    """Whether at least one of them must have."""
     merged: frozenset[int]
     """Later recorded generations whose members must be part of it."""
     open: frozenset[int]

@@ -72,9 +72,9 @@ class RebalanceAnswer:
     shift_ms: Range | None
     """How much later it would have happened; None if it would not, or may not, have happened."""
     rebalances: Range
-    """Generations in its place, including follow-ups."""
+    """Number of generations in its place, including follow-ups."""
     recorded_rebalances: Range
-    """Those under the recorded settings."""
+    """Number of these generations under the recorded settings."""
     moved: Range
     recorded_moved: Range
     """Partitions that changed owner, as gold.rebalances counts them."""

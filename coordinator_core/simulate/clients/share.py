@@ -144,7 +144,7 @@ class ShareConsumer:
     member_epoch: int = JOIN_GROUP_MEMBER_EPOCH
     assigned: tuple[TopicPartition, ...] = ()
     sessions: dict[int, Session] = field(default_factory=dict)
-    """By broker."""
+    """Broker id -> session."""
     is_busy: bool = False
     interval_ms: int = 0
     subscribed: tuple[str, ...] = field(init=False)
