@@ -1,10 +1,10 @@
 """A night of Groupledger as an Airflow DAG: capture, replay, audit and, once a week, maintenance.
 
-Needs apache-airflow-providers-apache-spark and a connection `spark_default` to your cluster. Each job is a Spark
-application of its own, so that a task which failed is run again by itself: all of them may be repeated.
+It needs apache-airflow-providers-apache-spark and a connection `spark_default` to your cluster. Each job is its own
+Spark application, so Airflow can retry a failed task by itself: every job may be repeated.
 
 GROUPLEDGER is the project's folder, set up once with `./spark-submit.sh --set-up`, on a disk that driver and executors
-see at the same path.
+mount at the same path.
 """
 
 from datetime import datetime, timedelta
@@ -21,16 +21,17 @@ SOURCE = ["--bootstrap-server", "kafka-1:9092,kafka-2:9092", "--command-config",
 
 
 def spark_defaults() -> dict[str, str]:
-    """The settings which the jobs need, from the one place where they stand."""
+    """The Spark settings that the jobs need, from the project's own file."""
     lines = (Path(GROUPLEDGER) / "conf" / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
     pairs = (line.split(None, 1) for line in lines if line.strip() and not line.startswith("#"))
-    # the master is the connection's
+    # the connection sets the master
     return {name: value.strip() for name, value in pairs if name != "spark.master"}
 
 
 class Job(SparkSubmitOperator):
-    """A job of Groupledger. Exit code 3 (done, but something is missing or was quarantined: see the runbook) is in the
-    task's log and the metrics: to run it again would not help, and what follows has its work to do."""
+    """A job of Groupledger. Exit code 3 (done, but something is missing or was quarantined: see docs/operations.md) is
+    in the task's log and the metrics, but is not a failure: another try would not help, and the next tasks still have
+    work to do."""
 
     def execute(self, context):
         try:
@@ -42,7 +43,7 @@ class Job(SparkSubmitOperator):
 
 
 def job(name: str, *words: str, pool: str = "groupledger") -> Job:
-    """One job. The pool has one slot: a second run of a cluster at the same time would be refused."""
+    """One job. The pool has one slot, because a second run of a cluster at the same time would be refused."""
     python = f"{GROUPLEDGER}/.venv/bin/python"
     return Job(
         task_id=name,
