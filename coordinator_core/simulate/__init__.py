@@ -71,13 +71,14 @@ is one.
 * `request_timeouts.jsonl`: requests that a client gave up without an answer: group, client_id, operation, and how long
   it had waited (`waited_ms`).
 * `transactions.jsonl`: producer_id, producer_epoch, outcome COMMITTED or ABORTED, log: the marker.
-* Share groups, each line with group, topic, partition, first_offset and last_offset (inclusive): `deliveries.jsonl`:
-  records that were acquired for a member: client_id, delivery_count. `acknowledgements.jsonl`: client_id,
-  acknowledge_type, error (Kafka's exception class, or null: it took effect). `lock_timeouts.jsonl`: member_id.
+* Share groups, each line with group, topic, partition, first_offset and last_offset (inclusive):
+  `deliveries.jsonl`: records that were acquired for a member: client_id, delivery_count.
+  `acknowledgements.jsonl`: client_id, acknowledge_type, error (Kafka's exception class, or null: it took effect).
+  `lock_timeouts.jsonl`: member_id.
   `archived.jsonl`: given up for good: why (REJECTED, DELIVERY_LIMIT, RETENTION, GAP), delivery_count.
   `dead_letters.jsonl`: copied to a dead letter topic: delivery_count, message, dead_letter_topic, log: [its partition,
-  offset of the first copy], error (null: copied). `share_writes.jsonl`: state that the share coordinator wrote:
-  start_offset, cause, state_batches.
+  offset of the first copy], error (null: copied).
+  `share_writes.jsonl`: state that the share coordinator wrote: start_offset, cause, state_batches.
 * `end.jsonl`: the state of the group coordinators when the clock stopped: group, state (the dump of
   `GroupCoordinator`). `end_share.jsonl`: that of the share coordinators: group, topic_id, partition, state_epoch,
   start_offset, state_batches.
