@@ -163,7 +163,7 @@ class Findings:
         if not count + maybe:
             return ""
         in_rebalances = _counted(count + maybe, "rebalance", "")
-        guesses = f" ({maybe:,} of them guesses)" if maybe else ""
+        guesses = f" ({maybe:,} of them {'a guess' if maybe == 1 else 'guesses'})" if maybe else ""
         return f"members were thrown out in {in_rebalances}{guesses}"
 
     def as_json(self) -> dict[str, Any]:
@@ -514,10 +514,7 @@ def _parts_of_rebalances(found: Findings, options: Sequence[str]) -> Iterator[st
         )
         yield _line(f"topics got more partitions, by group: {_names(found.grown_groups)}", _sql(query), options)
     if found.emptied_groups:
-        query = (
-            "select group_id, max(started_at) as since from gold.rebalances where member_count = 0 group by group_id"
-        )
-        yield _line(f"groups whose last member went: {len(found.emptied_groups):,}", _sql(query), options)
+        yield _line(f"groups whose last member went: {len(found.emptied_groups):,}", _sql(EMPTIED), options)
 
 
 def _parts_of_offsets(found: Findings, options: Sequence[str]) -> Iterator[str]:
@@ -591,6 +588,12 @@ def _parts_of_the_log(found: Findings, options: Sequence[str]) -> Iterator[str]:
         yield _line(f"could not be read: {found.quarantined_count:,}", _sql(query), options)
 
 
+EMPTIED: Final = (
+    "select group_id, max(started_at) as since from gold.rebalances where not coalesce(is_former_log_partition, false) "
+    "group by group_id having max(case when member_count = 0 then incarnation * 4294967296 + to_generation end) "
+    "= max(incarnation * 4294967296 + to_generation)"
+)
+"""As `_emptied`: whoever came back is not among them."""
 THROWN_OUT: Final = (
     "select group_id, started_at, members_left, causes, cause_confidences from gold.rebalances "
     f"where array_contains(causes, '{EXPIRED}') or array_contains(cause_methods, '{SILENT_FOR_POLL_INTERVAL}')"

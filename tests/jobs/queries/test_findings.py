@@ -141,7 +141,7 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
     )
     assert found.headline == (
         "found: 1 group in rebalance storms; 1 group rebalanced more than 20 times on one day; "
-        "members were thrown out in 2 rebalances (1 of them guesses); 41 records were given up; 3 odd commits; "
+        "members were thrown out in 2 rebalances (1 of them a guess); 41 records were given up; 3 odd commits; "
         "1 broken rule of the coordinators; 1 oddity of the log; "
         "1 group id used by several applications; 2 holes in coverage; 1 row in quarantine"
     )

@@ -1,0 +1,32 @@
+"""The command behind what was found shows the rows that were counted."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from jobs.cli import app as cli
+from jobs.console import command_name as entry
+from tests.cases.harness import Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+
+MINUTE = 60_000
+
+
+def test_groups_whose_members_came_back_are_not_among_those_that_were_left(
+    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One group is empty at the end, another was for a minute: one is counted, and the same one is shown."""
+    log = SmallLog()
+    for group_id in ("back", "gone"):
+        log.generation(group_id, 1, {"m": (0,)}, NOON_MS)
+        log.generation(group_id, 2, {}, NOON_MS + MINUTE)
+    log.generation("back", 3, {"m": (0,)}, NOON_MS + 2 * MINUTE)
+    night = ledger.night(log.write(tmp_path / "logs"))
+    assert night.facts["found"]["emptied_groups"] == ["gone"]
+    [line] = [line for line in night.lines if line.startswith("groups whose last member went: 1: ")]
+    words = shlex.split(line.partition(f"{entry.ENTRY} ")[2])
+    assert cli.main([*words, "--format", "json"]) == 0
+    shown = [json.loads(row) for row in capsys.readouterr().out.splitlines()]
+    assert shown == [{"group_id": "gone", "since": "2026-05-28T20:27:40Z"}]
