@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.inference.configs import GROUP, STREAMS_ASSIGNOR
+from coordinator_core.inference.log_anomalies import TIME_WENT_BACK, step_of
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.log.chunk import I64, BoolArray
@@ -60,6 +61,7 @@ from schemas import consumer_offsets, share_group_state
 from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE
 from schemas.tables.declare import STRING, Table
+from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.silver import (
     CONFIGS,
     COORDINATOR_PARTITIONS,
@@ -169,6 +171,7 @@ class SilverAt:
         """
         if self.at_ms is None:
             return [self]
+        with_offsets = with_offsets or self._may_be_twice(self.at_ms)
         places: dict[LogPartition, tuple[int, ...]] = {}
         untimed: dict[LogPartition, Untimed] = {}
         for log, (offsets, times) in self._own_records(with_offsets=with_offsets).items():
@@ -187,6 +190,17 @@ class SilverAt:
             passage.passed = {log: ends for log, ends in places.items() if len(ends) > 1}
             passage.untimed = untimed
         return passages
+
+    def _may_be_twice(self, at_ms: int) -> bool:
+        """Did the clock of some log partition go back over a time, as far as the newest audit knows? Commits then tell
+        more than the groups' own records."""
+        gold = self._gold()
+        if gold.replay_version < self._whole.replay_version:
+            return True
+        rows = gold.read(LOG_ANOMALIES, ["rule", "details"])
+        details = rows.filter(pc.equal(rows["rule"], TIME_WENT_BACK))["details"].to_pylist()
+        steps = (step_of(it or "") for it in details)
+        return any(step is not None and step[1] <= at_ms <= step[0] for step in steps)
 
     def log_end(self, log: LogPartition) -> int | None:
         """The end offset (exclusive) of a log partition at the time, where timestamps do not decide; else None."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.inference.causes import METADATA_FOLLOW_UP
+from coordinator_core.inference.causes import CONNECT_DELAY_OVER, COOPERATIVE_FOLLOW_UP, METADATA_FOLLOW_UP
 from coordinator_core.inference.leave_reasons import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
 from coordinator_core.inference.log_anomalies import (
     CLIENT,
@@ -55,7 +55,9 @@ from schemas.tables.gold import (
 from schemas.tables.state import LEADER_EPOCHS
 
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
-NOT_GROWN: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED", "SHARE_PARTITIONS_INITIALIZED", METADATA_FOLLOW_UP)
+FOLLOW_UPS: Final = (COOPERATIVE_FOLLOW_UP, CONNECT_DELAY_OVER, METADATA_FOLLOW_UP)
+"""Methods of rebalances that complete the one before and have its cause: what caused both happened once."""
+NOT_GROWN: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED", "SHARE_PARTITIONS_INITIALIZED", *FOLLOW_UPS)
 """Methods of PARTITIONS_CHANGED that do not mean a changed partition count."""
 MANY_REBALANCES: Final = 20
 """A group with more rebalances on one day has a problem of its own."""
@@ -209,8 +211,9 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     gold = WholeAudit.newest(warehouse, cluster_id)
     rebalances = gold.read(REBALANCES, REBALANCE_COLUMNS)
     causes = _causes(rebalances)
-    is_slow = pc.equal(causes["method"], SILENT_FOR_POLL_INTERVAL)
-    expired = causes.filter(pc.or_(pc.equal(causes["cause"], EXPIRED), is_slow))
+    first_causes = causes.filter(pc.invert(pc.is_in(causes["method"], pa.array(FOLLOW_UPS))))
+    is_slow = pc.equal(first_causes["method"], SILENT_FOR_POLL_INTERVAL)
+    expired = first_causes.filter(pc.or_(pc.equal(first_causes["cause"], EXPIRED), is_slow))
     is_guess = pc.equal(expired["confidence"], GUESS)
     archived = gold.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset", "likely_cause"])
     is_marker = pc.fill_null(pc.equal(archived["likely_cause"].cast(pa.string()), TRANSACTION_MARKER), False)
@@ -510,9 +513,9 @@ def _parts_of_rebalances(found: Findings, options: Sequence[str]) -> Iterator[st
     if found.grown_groups:
         query = (
             f"select * from gold.rebalances where array_contains(causes, '{PARTITIONS_CHANGED}') "
-            f"and not arrays_overlap(cause_methods, array({', '.join(map(repr, NOT_GROWN))}))"
+            f"and {_without(NOT_GROWN)}"
         )
-        yield _line(f"topics got more partitions, by group: {_names(found.grown_groups)}", _sql(query), options)
+        yield _line(f"topics grew, came or went, by group: {_names(found.grown_groups)}", _sql(query), options)
     if found.emptied_groups:
         yield _line(f"groups whose last member went: {len(found.emptied_groups):,}", _sql(EMPTIED), options)
 
@@ -588,6 +591,11 @@ def _parts_of_the_log(found: Findings, options: Sequence[str]) -> Iterator[str]:
         yield _line(f"could not be read: {found.quarantined_count:,}", _sql(query), options)
 
 
+def _without(methods: Sequence[str]) -> str:
+    """A condition on rebalances: none of their causes was found by such a method."""
+    return " and ".join(f"not array_contains(cause_methods, '{method}')" for method in methods)
+
+
 EMPTIED: Final = (
     "select group_id, max(started_at) as since from gold.rebalances where not coalesce(is_former_log_partition, false) "
     "group by group_id having max(case when member_count = 0 then incarnation * 4294967296 + to_generation end) "
@@ -596,7 +604,8 @@ EMPTIED: Final = (
 """As `_emptied`: whoever came back is not among them."""
 THROWN_OUT: Final = (
     "select group_id, started_at, members_left, causes, cause_confidences from gold.rebalances "
-    f"where array_contains(causes, '{EXPIRED}') or array_contains(cause_methods, '{SILENT_FOR_POLL_INTERVAL}')"
+    f"where (array_contains(causes, '{EXPIRED}') or array_contains(cause_methods, '{SILENT_FOR_POLL_INTERVAL}')) "
+    f"and {_without(FOLLOW_UPS)}"
 )
 
 

@@ -1,6 +1,7 @@
 """Answers over logs that a newcomer would be fooled by: grown internal topics, clocks that went back, records without
 times, offsets below 0, dumps without markers."""
 
+import shutil
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -14,7 +15,9 @@ from jobs.queries.describe import run_describe
 from jobs.queries.owner import run_owner
 from jobs.queries.restore import run_restore
 from tests.cases.harness import CASES, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
 
+MINUTE: Final = 60_000
 NOW: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
 
@@ -88,10 +91,32 @@ def test_a_moment_that_the_log_has_twice_has_two_answers(ledger: Ledger) -> None
     owners, remarks = owned(ledger, "in", 0, at="2026-05-28T20:27:45Z")
     lines = owners.splitlines()
     assert "LOG-POSITION" in lines[0] and len(lines) == 3
-    assert {line.partition("__consumer_offsets-42@")[2].split(",")[0] for line in lines[1:]} == {"2", "6"}
+    assert {line.partition("__consumer_offsets-42@")[2].split(",")[0] for line in lines[1:]} == {"2", "7"}
     assert any("more than once" in line for line in remarks)
     plan, remarks = restored(ledger, "skew", "2026-05-28T20:28:00Z")
     assert ",20," in plan and ",40," in plan
+    assert any("more than once" in line for line in remarks)
+
+
+@pytest.mark.parametrize("is_audited", [True, False])
+def test_a_moment_that_only_commits_show_twice_has_two_owners(ledger: Ledger, tmp_path: Path, is_audited: bool) -> None:
+    """The group's own records are in the order of time; commits between them show that the clock went back: whoever
+    owned the partition when the time came first is named, too, and so is the state of the group."""
+    log = SmallLog()
+    log.generation("g", 1, {"a": (0,)}, NOON_MS)
+    log.commit("g", 0, 10, NOON_MS + 90 * MINUTE)
+    log.leader_epoch = 1
+    log.generation("g", 2, {"b": (0,), "c": (1,)}, NOON_MS + 30 * MINUTE)
+    log.commit("g", 0, 15, NOON_MS + 31 * MINUTE)
+    ledger.night(log.write(tmp_path / "logs"))
+    if not is_audited:
+        shutil.rmtree(tmp_path / "warehouse" / "state" / "audits")
+    at = datetime.fromtimestamp((NOON_MS + 40 * MINUTE) / 1000, UTC).isoformat()
+    owners, remarks = owned(ledger, "in", 0, at=at)
+    assert [line.split(",")[4] for line in owners.splitlines()[1:]] == ["a", "b"]
+    assert any("more than once" in line for line in remarks)
+    states, remarks = described(ledger, "g", at=at, view=View.STATE)
+    assert [line.split(",")[4] for line in states.splitlines()[1:]] == ["1", "2"]
     assert any("more than once" in line for line in remarks)
 
 

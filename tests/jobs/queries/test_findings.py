@@ -110,6 +110,20 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+def test_rebalances_that_complete_others_are_not_counted_again(warehouse: Warehouse) -> None:
+    """A follow-up has the cause of the rebalance before it: nobody was thrown out and no topic grew a second time."""
+    causes = (("MEMBER_EXPIRED", "REBALANCE_TIMEOUT", "LIKELY"), ("PARTITIONS_CHANGED", "NEW_PARTITIONS", "LIKELY"))
+    rows = []
+    for number, (cause, method, confidence) in enumerate(causes):
+        for place, by in enumerate((method, "COOPERATIVE_FOLLOW_UP", "METADATA_FOLLOW_UP", "CONNECT_DELAY_OVER")):
+            how = {"causes": [cause], "cause_methods": [by], "cause_confidences": [confidence]}
+            rows.append(rebalance("g", 10 * number + place, place, **how))
+    write(warehouse, {"gold.rebalances": rows})
+    found = findings(warehouse, CLUSTER)
+    assert (found.rebalance_count, found.thrown_out, found.grown_groups) == (8, (("g", 1),), (("g", 1),))
+    assert "members were thrown out in 1 rebalance" in found.headline
+
+
 def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
     """Of this cluster alone; days are counted apart, and what the cleaner took away is no hole."""
     write(warehouse, ROWS)
