@@ -19,6 +19,7 @@ from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, int
 from coordinator_core.errors import DecodeError, EncodeError
 from coordinator_core.limits import PARTED_BYTES_MAX
 from coordinator_core.log.batch import Record, build_batch, parse_header
+from coordinator_core.log.chunk import BatchColumns
 from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, has_no_epoch
 from coordinator_core.log.fill import KeyValues, compare, with_records, without_records
 from coordinator_core.log.records import checksums_at, decode_chunk, iter_records, missing_offsets
@@ -125,14 +126,16 @@ class BronzeBatches:
         for part in parts:
             self.rows = self.rows.with_others(part)
 
-    def has_good_ones(self, offsets: NDArray[np.int64], is_asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """For each offset: does an intact batch contain it? False where `is_asked` is false."""
-        is_there = np.zeros(len(offsets), np.bool_)
+    def has_copies(self, batches: BatchColumns, is_asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """For each damaged batch: is its base offset in an intact batch that can be a copy of it? False where
+        `is_asked` is false. Rows of a dump have no header, and a batch of an older leader epoch is another batch."""
+        is_there = np.zeros(len(batches), np.bool_)
         for index in np.flatnonzero(is_asked).tolist():
-            offset = int(offsets[index])
+            offset = int(batches.base_offset[index])
             self.load(offset, offset)
-            row = int(np.searchsorted(self.rows.base_offset, offset, side="right")) - 1
-            is_there[index] = row >= 0 and self.rows.last_offset[row] >= offset
+            rows, row = self.rows, int(np.searchsorted(self.rows.base_offset, offset, side="right")) - 1
+            if row >= 0 and rows.last_offset[row] >= offset and rows.origin[row] != Origin.ROWS:
+                is_there[index] = rows.leader_epoch[row] >= batches.leader_epoch[index]
         return is_there
 
     def add(self, files: Iterable[TableFile]) -> None:

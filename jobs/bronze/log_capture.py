@@ -96,8 +96,9 @@ class LogCapture:
         """Intact batches in the wrong place: row of quarantine, offsets they may hide, and their bytes by offsets."""
         self._end: int | None = None
         """Base offset of the next segment of the source."""
-        self._intact: list[OffsetRange] = []
-        """Offsets of intact batches that were read: damaged batches of bronze at these offsets are removed."""
+        self._intact: dict[int, bool] = {}
+        """Base offsets of damaged batches at which an intact one was read: bronze drops the damaged one. True: the
+        intact one has a header of its own, so where the batch ends is known, too."""
         self._dumped = work.dumped
         self._dump_ranges: list[OffsetRange] = []
         """Offset ranges of the current dump."""
@@ -399,16 +400,17 @@ class LogCapture:
 
     def _without_damaged(self) -> tuple[list[int], list[OffsetRange]]:
         """Delete damaged batches of this run that are intact in another copy. Returns base offsets of earlier runs'
-        damaged batches that are to be removed, and offsets that only headers of replaced damaged batches claim."""
-        bad = [offset for offset in self._damaged - self._damaged_written.keys() if _is_in(offset, self._intact)]
+        damaged batches that are to be removed, and offsets that only headers of replaced damaged batches claim. Rows of
+        a dump have no header, so what is behind them stays CORRUPT."""
+        bad = [offset for offset in self._damaged - self._damaged_written.keys() if offset in self._intact]
         replaced: list[OffsetRange] = []
-        for offset in [offset for offset in self._damaged_written if _is_in(offset, self._intact)]:
+        for offset in [offset for offset in self._damaged_written if offset in self._intact]:
             last_offset, file = self._damaged_written.pop(offset)
-            replaced.append((offset, last_offset))
+            replaced += [(offset, last_offset)] if self._intact[offset] else []
             delete_file(f"{self._task.target.folder}/{file.path}")
             self._count.batch_count -= 1
         stored = [offsets_of(it) for it in self.work.files if it.row_count and is_damaged(it)]
-        replaced += [span for span in stored if span[0] in bad]
+        replaced += [span for span in stored if span[0] in bad and self._intact[span[0]]]
         claimed = [span for span in stored if span[0] not in bad]
         claimed += [(offset, last_offset) for offset, (last_offset, _) in self._damaged_written.items()]
         return bad, subtract(replaced, claimed)
@@ -542,9 +544,9 @@ class LogCapture:
             silent |= is_dropped
         is_bad_here = np.isin(batches.base_offset, sorted(self._damaged)) if self._damaged else nothing
         taken_damaged = ~crc_valid & ~is_known & ~is_partial & ~is_bad_here & is_here
-        self._note_intact(batches, crc_valid & ~is_cut)
+        self._note_intact(batches, crc_valid & ~is_cut, has_header=read.segment.has_header)
         # the length of a damaged batch is known from its header alone: an intact batch in bronze overrides that
-        silent |= self._there.has_good_ones(batches.base_offset, ~crc_valid & (is_known | is_partial))
+        silent |= self._there.has_copies(batches, ~crc_valid & (is_known | is_partial))
         probed = self._is_probed(read)
         if probed is None and read.is_end and count:
             probed = 0
@@ -611,12 +613,12 @@ class LogCapture:
         """Bronze changes from this offset on."""
         self._changed_from = offset if self._changed_from is None else min(self._changed_from, offset)
 
-    def _note_intact(self, batches: BatchColumns, is_good: NDArray[np.bool_]) -> None:
-        """Remember intact batches at offsets where bronze has damaged ones."""
+    def _note_intact(self, batches: BatchColumns, is_good: NDArray[np.bool_], *, has_header: bool) -> None:
+        """Remember at which offsets of damaged batches of bronze an intact one is."""
         for offset in self._damaged:
             row = int(np.searchsorted(batches.last_offset, offset, side="left"))
             if row < len(batches) and is_good[row] and batches.base_offset[row] <= offset:
-                self._intact.append((int(batches.base_offset[row]), int(batches.last_offset[row])))
+                self._intact[offset] = has_header or self._intact.get(offset, False)
 
     def _follow(self, lineage: Lineage, source: str) -> None:
         """Take new leader epochs, and remove from bronze the tails that they cut."""
@@ -694,7 +696,3 @@ class LogCapture:
 def _has_neighbour(epochs: NDArray[Any], row: int) -> bool:
     """Does the previous or the next batch have the same leader epoch?"""
     return (row > 0 and epochs[row - 1] == epochs[row]) or (row + 1 < len(epochs) and epochs[row + 1] == epochs[row])
-
-
-def _is_in(offset: int, ranges: Iterable[OffsetRange]) -> bool:
-    return any(first <= offset <= last for first, last in ranges)
