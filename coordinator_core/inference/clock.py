@@ -6,8 +6,8 @@ Inference compares times, and needs them in log order. So a row without a time g
 evidence of why a member departed, it gives no duration and counts for no day, and rows of gold have null instead
 (`shown_at`).
 
-The value of a classic generation has its own timestamp, the end of the join phase. If it cannot come from the clock that
-dated the record, it counts as missing, too.
+The value of a classic generation has its own timestamp, the end of the join phase. If it cannot come from the clock
+that dated the record, it counts as missing, too.
 """
 
 from bisect import bisect_left, bisect_right
