@@ -180,9 +180,12 @@ def test_a_dump_of_another_cluster_is_refused(
         as_dump = {"dumps": (str(dump_of(folder, tmp_path / f"{name}.json")),)}
         sources.append(as_dump if kind == "dump" else {"segments": (str(folder),)})
     if is_one_run:
-        both = {key: tuple(it for source in sources for it in source.get(key, ())) for key in ("segments", "dumps")}
+        both: dict[str, Any] = {}
+        for source in sources:
+            for key, uris in source.items():
+                both[key] = (*both.get(key, ()), *uris)
         with pytest.raises(SourceError, match="is another log than"):
-            ledger.night(**{key: values for key, values in both.items() if values})
+            ledger.night(**both)
         return
     ledger.night(**sources[0])
     before = versions(ledger)
