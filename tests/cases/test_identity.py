@@ -168,8 +168,7 @@ def test_a_dump_of_a_recreated_topic_is_refused(ledger: Ledger, tmp_path: Path) 
 def test_a_dump_of_another_cluster_is_refused(
     ledger: Ledger, tmp_path: Path, kinds: tuple[str, str], is_one_run: bool
 ) -> None:
-    """Where compaction took the beginning of both logs, since both were written at the same time; as a night of its own
-    and beside the other source."""
+    """If compaction removed the beginning of both logs, their times prove it, in one night or in two."""
     sources: list[dict[str, Any]] = []
     for name, kind in zip(("one", "other"), kinds, strict=True):
         log = SmallLog()
