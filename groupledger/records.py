@@ -102,8 +102,8 @@ _OPENED: Final = (
     Declared("key", BINARY, "Its key."),
     Declared("value", BINARY, "Its value; null: a tombstone."),
     Declared("operation", BIGINT, "Offset of the first record of the coordinator's operation."),
-    Declared("producer_id", BIGINT, "Of its batch, -1 where none; null where nobody can say."),
-    Declared("is_transactional", BOOLEAN, "Of its batch; null where nobody can say."),
+    Declared("producer_id", BIGINT, "Producer id of the record's batch; -1: it has none; null: not known."),
+    Declared("is_transactional", BOOLEAN, "The record's batch is transactional; null: not known."),
     Declared("control_type", TINYINT, "-1: data; 0: ABORT, 1: COMMIT."),
 )
 OPENED_TYPES: Final = {column.name: arrow_type(column.type) for column in _OPENED}
@@ -325,7 +325,7 @@ def _columns_of(chunk: RecordChunk, is_known: BoolArray) -> dict[str, pa.Array]:
     """Columns of `_OPENED` after `log_partition`. `is_known`, one bool a batch: its header has the producer."""
     records, batches = chunk.records, chunk.batches
     batch = records.batch_index
-    nobody_says = ~is_known[batch]
+    is_unknown = ~is_known[batch]
     control_type = np.where(batches.is_control, batches.control_type, np.int8(CONTROL_NONE)).astype(np.int8)
     return {
         "log_offset": pa.array(records.offset),
@@ -333,8 +333,8 @@ def _columns_of(chunk: RecordChunk, is_known: BoolArray) -> dict[str, pa.Array]:
         "key": _binary(chunk.data, records.key_position, records.key_length),
         "value": _binary(chunk.data, records.value_position, records.value_length),
         "operation": pa.array(operation_first_offsets(chunk)),
-        "producer_id": pa.array(batches.producer_id[batch], mask=nobody_says),
-        "is_transactional": pa.array(batches.is_transactional[batch], mask=nobody_says),
+        "producer_id": pa.array(batches.producer_id[batch], mask=is_unknown),
+        "is_transactional": pa.array(batches.is_transactional[batch], mask=is_unknown),
         "control_type": pa.array(control_type[batch]),
     }
 

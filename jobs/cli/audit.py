@@ -47,7 +47,7 @@ def audit(
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
-    """Make gold from silver, and list what was given up (or moved, reset ...): the first lines say if that is all."""
+    """Make gold from silver, and print a list (archived records, owners ...); its first lines say if it is complete."""
 
     def job() -> int:
         settings = reading_settings(

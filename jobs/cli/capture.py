@@ -44,17 +44,18 @@ def capture(
         typer.Option(
             "--every",
             metavar="DURATION",
-            help="Go on: take what is new of the live cluster every 10s, 1m, ..., until SIGTERM or Ctrl-C.",
+            help="Keep running: capture what is new in the live cluster every 10s, 1m, ..., until SIGTERM or Ctrl-C.",
         ),
     ] = None,
     continuous: Annotated[bool, typer.Option("--continuous", help="As --every 1s.")] = False,
     stop_after: Annotated[
-        str | None, typer.Option("--stop-after", metavar="DURATION", help="With --every: end by itself after so long.")
+        str | None,
+        typer.Option("--stop-after", metavar="DURATION", help="With --every or --continuous: stop after this time."),
     ] = None,
     output_format: SummaryFormatOption = SummaryFormat.TABLE,
     debug: DebugOption = False,
 ) -> None:
-    """Read the sources and add to bronze what it lacks: once, or again and again."""
+    """Read the sources and add to bronze what it lacks: once, or repeatedly."""
 
     def job() -> int:
         settings = settings_of(
@@ -97,9 +98,9 @@ def _periods(
         raise SettingsError("--every and --continuous exclude each other")
     if every is None and not continuous:
         if stop_after is not None:
-            raise SettingsError("--stop-after goes with --every or --continuous")
+            raise SettingsError("--stop-after needs --every or --continuous")
         return None, None
     if not settings.bootstrap_servers:
-        raise SettingsError("only a live cluster can be captured again and again: name it with --bootstrap-server")
+        raise SettingsError("--every and --continuous capture a live cluster: name it with --bootstrap-server")
     every_ms = parse_duration("--every", every or "1s")
     return every_ms, None if stop_after is None else parse_duration("--stop-after", stop_after)

@@ -29,20 +29,23 @@ def describe(
     all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups, as without --group.")] = False,
     at: AtOption = None,
     timezone: TimezoneOption = None,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Offsets: what is shown by default.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Members and what they have.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Offsets. This is the default.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Members and their assignments.")] = False,
     state: Annotated[bool, typer.Option("--state", help="State, epochs and number of members.")] = False,
     topology: Annotated[
         bool,
         typer.Option(
             "--topology",
-            help="Topologies of streams groups as their clients described them: a live cluster tells them.",
+            help="Topologies of streams groups as their clients described them; needs --bootstrap-server.",
         ),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="All columns, as in Kafka's tools.")] = False,
     kind: Annotated[
         Tool | None,
-        typer.Option("--tool", help="As kafka-consumer-groups, kafka-share-groups or kafka-streams-groups alone."),
+        typer.Option(
+            "--tool",
+            help="Only what this tool prints: kafka-consumer-groups, kafka-share-groups or kafka-streams-groups.",
+        ),
     ] = None,
     bootstrap_server: BootstrapOption = None,
     command_config: CommandConfigOption = None,
@@ -62,13 +65,13 @@ def describe(
         if group and all_groups:
             raise SettingsError("--group and --all-groups exclude each other")
         if topology and bootstrap_server is None:
-            raise SettingsError("descriptions of topologies are in no log: --topology needs --bootstrap-server")
+            raise SettingsError("no log has descriptions of topologies: --topology needs --bootstrap-server")
         if topology and kind not in (None, Tool.STREAMS):
-            raise SettingsError("--topology is of streams groups alone")
+            raise SettingsError("--topology shows streams groups only: leave out --tool")
         if bootstrap_server is not None and (at is not None or not (state or topology)):
             raise SettingsError(
-                "--bootstrap-server tells who coordinates groups now, which --state shows, and topologies as they are "
-                "now: use it with --state or --topology, without --at"
+                "--bootstrap-server adds the current coordinators to --state, and gives the current topologies to "
+                "--topology: use it with one of these, without --at"
             )
         if command_config is not None and bootstrap_server is None:
             raise SettingsError("--command-config does nothing without --bootstrap-server")

@@ -9,22 +9,22 @@ from typing import Final
 from jobs.console.command_name import command
 
 SUMMARIES: Final[Mapping[str, str]] = {
-    "nightly": "All of it: capture, replay, audit; says what was found.",
+    "nightly": "Capture, replay and audit in one run; prints findings.",
     "capture": "Segment files, a live cluster, dumps -> bronze.",
     "replay": "Bronze -> silver: what is new.",
-    "audit": "Why groups rebalanced, odd commits, what was given up.",
+    "audit": "Silver -> gold; lists archived records, owners, ...",
     "describe": "What Kafka's tools would have printed, at any time.",
     "owner": "Who owned a partition, at any time.",
     "where": "Which log partition and broker coordinates a key.",
-    "groups": "Which groups there are, and which need somebody.",
-    "history": "What happened to a group, a line an event.",
+    "groups": "All groups, and which of them need attention.",
+    "history": "What happened to a group, one line for each event.",
     "changes": "What a run changed in the tables, row by row.",
     "restore": "The committed offsets of a group as they were.",
     "whatif": "A group's history under other settings.",
     "report": "One HTML file that opens offline, with charts.",
     "sql": "Spark SQL over all tables: a shell, or one query.",
-    "verify": "Silver against a live cluster's own answers.",
-    "simulate": "A scenario -> coordinator logs, and the truth of them.",
+    "verify": "Compares the tables with a live cluster.",
+    "simulate": "A scenario -> coordinator logs and their true history.",
     "export-segments": "Bronze -> .log files that Kafka's tools read.",
     "maintain": "Merges small files, deletes what is too old.",
     "completion": "Makes the Tab key complete jobs and options.",
@@ -43,7 +43,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             "nightly --bootstrap-server kafka:9092 --command-config client.properties --cluster-id orders",
         ),
         ("With the report as its last step, for a scheduler:", "nightly --report /var/www/html/groupledger.html"),
-        ("What came of it, for another program:", "nightly --format json"),
+        ("The result, for another program:", "nightly --format json"),
         (
             "All clusters that the settings list, with a report each:",
             "nightly --all-clusters --report '{cluster_id}.html'",
@@ -59,7 +59,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ),
     "replay": (
         ("What was captured since the last time:", "replay"),
-        ("All again, from the beginning:", "replay --rebuild"),
+        ("Everything again, from the beginning:", "replay --rebuild"),
     ),
     "audit": (
         (
@@ -81,7 +81,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ),
     "simulate": (
         ("A bad day, and the truth about it:", "simulate --scenario scenarios/bad-day.toml --output bad-day"),
-        ("Another one of its kind:", "simulate --scenario scenarios/bad-day.toml --seed 7 --output another-day"),
+        ("Another one of the same kind:", "simulate --scenario scenarios/bad-day.toml --seed 7 --output another-day"),
     ),
     "describe": (
         (
@@ -90,7 +90,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ),
         ("Its members then:", "describe --group orders --at 2026-11-20T03:12:00Z --members --verbose"),
         ("The state of all share groups, now:", "describe --all-groups --tool share --state"),
-        ("And who coordinates them:", "describe --tool share --state --bootstrap-server broker:9092"),
+        ("The same, with their coordinators:", "describe --tool share --state --bootstrap-server broker:9092"),
         ("What a streams application runs:", "describe --group words --topology --bootstrap-server broker:9092"),
     ),
     "owner": (
@@ -104,7 +104,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("And a share partition, and a producer?", "where --share workers:jobs:0 --transactional-id billing-0"),
     ),
     "groups": (
-        ("Which groups need somebody?", "groups --needs-attention"),
+        ("Which groups need attention?", "groups --needs-attention"),
         ("Since yesterday, those of one team:", "groups --match orders --from yesterday"),
     ),
     "history": (
@@ -120,8 +120,8 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("The file for Kafka's own tool:", "restore --group orders --at 2026-11-20T02:00:00Z --output offsets.csv"),
     ),
     "verify": (
-        ("Catch up with the cluster, and compare:", "verify --bootstrap-server kafka:9092"),
-        ("One group, and what is equal too:", "verify --bootstrap-server kafka:9092 --group orders --verbose"),
+        ("Capture and replay what is new, then compare:", "verify --bootstrap-server kafka:9092"),
+        ("One group; what is equal is listed, too:", "verify --bootstrap-server kafka:9092 --group orders --verbose"),
     ),
     "whatif": (
         ("Would a longer session time-out have helped?", "whatif --group orders --set session.timeout.ms=60000"),
@@ -152,10 +152,10 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ),
     "maintain": (
         ("What would be done:", "maintain --dry-run"),
-        ("A client's host is taken out of everything that is kept:", "maintain --erase host=/10.1.2.3"),
-        ("Once a week, say; files taken out of tables are left to readers for 7 days:", "maintain"),
+        ("Replace a client's host by a pseudonym everywhere:", "maintain --erase host=/10.1.2.3"),
+        ("Once a week; files that tables no longer have stay for readers for 7 days:", "maintain"),
         (
-            "One table, without regard for readers:",
+            "One table, while no reader is running:",
             "maintain --table silver.group_events --vacuum-after 1h --allow-short-retention",
         ),
     ),

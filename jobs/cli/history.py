@@ -30,7 +30,7 @@ def history(
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
-    """What happened to a group: rebalances and why, odd commits, redeliveries, records given up; a line each."""
+    """What happened to a group: rebalances with causes, odd commits, redeliveries, records given up; one line each."""
 
     def job() -> int:
         from jobs.queries.group_history import run_history  # noqa: PLC0415
@@ -50,7 +50,7 @@ def history(
 
 def groups(
     match: Annotated[
-        str | None, typer.Option("--match", metavar="TEXT", help="Only groups with this in their id.")
+        str | None, typer.Option("--match", metavar="TEXT", help="Only groups whose id contains this text.")
     ] = None,
     needs_attention: Annotated[
         bool, typer.Option("--needs-attention", help="Only groups whose verdict is not OK.")
@@ -65,7 +65,7 @@ def groups(
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
-    """Which groups there are, and which need somebody: a verdict and why, for the last day of the log."""
+    """All groups, each with a verdict and the reason: does it need attention? For the last day of the log."""
 
     def job() -> int:
         from jobs.queries.group_history import run_groups  # noqa: PLC0415

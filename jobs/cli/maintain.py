@@ -25,26 +25,29 @@ def maintain(
         typer.Option(
             "--vacuum-after",
             metavar="DURATION",
-            help="How long files that were taken out of a table are left to readers. [default: 7d]",
+            help="How long files that a table no longer has stay on disk for readers. [default: 7d]",
         ),
     ] = None,
     allow_short_retention: Annotated[
-        bool, typer.Option("--allow-short-retention", help="Less than 7d, too: nobody may read meanwhile.")
+        bool,
+        typer.Option(
+            "--allow-short-retention", help="Allow less than 7d, which may delete files that a running reader needs."
+        ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     output_format: SummaryFormatOption = SummaryFormat.TABLE,
     erase: Annotated[
         list[str] | None,
         typer.Option(
             "--erase",
             metavar="KIND=ID",
-            help="Only this: take a client-id=, host= or member= out of all tables, and all older versions with it; "
-            "may be repeated. Let nobody read or capture meanwhile.",
+            help="Do only this: replace a client-id=, host= or member= by a pseudonym in all tables, and delete all "
+            "older versions; may be repeated. No reader and no capture may run meanwhile.",
         ),
     ] = None,
     debug: DebugOption = False,
 ) -> None:
-    """Merge small files of all tables, take out what is older than its retention, delete what nobody reads any more."""
+    """Merge small files of all tables, remove rows older than their retention, delete files that no reader needs."""
 
     def job() -> int:
         from jobs.console.durations import parse_duration  # noqa: PLC0415
@@ -55,7 +58,7 @@ def maintain(
 
             ids = erased_ids(erase)
             if table or vacuum_after or allow_short_retention or dry_run:
-                raise SettingsError("--erase goes with no other option of maintain: it is of all tables, at once")
+                raise SettingsError("--erase excludes the other options of maintain: it always changes all tables")
             run = start_run("maintain", settings, meanwhile=".operations.erase")
             from jobs.operations.erase import KEY_BYTES, tell_erased  # noqa: PLC0415
             from jobs.operations.erase import erase as run_erase  # noqa: PLC0415

@@ -44,14 +44,14 @@ def nightly(
     copied_at: CopiedAtOption = None,
     report_file: Annotated[
         str | None,
-        typer.Option("--report", metavar="FILE", help="Write the report, too: as the job report does without --group."),
+        typer.Option("--report", metavar="FILE", help="Write the report of the cluster, too, as the job report does."),
     ] = None,
     notify: Annotated[
         str | None,
         typer.Option(
             "--notify",
             metavar="FILE.json|COMMAND",
-            help="Hand over what was found: FILE.json and FILE.md, or a command that gets the JSON on stdin.",
+            help="Write the findings to FILE.json and FILE.md, or give them to a command as JSON on stdin.",
         ),
     ] = None,
     all_clusters: Annotated[

@@ -14,7 +14,9 @@ WarehouseOption = Annotated[
 ClusterOption = Annotated[
     str | None,
     typer.Option(
-        "--cluster-id", metavar="NAME", help="Name of the Kafka cluster. [default: kafka; of a question, the only one]"
+        "--cluster-id",
+        metavar="NAME",
+        help="Name of the Kafka cluster. [default: kafka; jobs that only read take the only one in the warehouse]",
     ),
 ]
 SegmentsOption = Annotated[
@@ -39,7 +41,7 @@ CommandConfigOption = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="How to log in to it: the .properties file of a Java client, as it is.",
+        help="The .properties file of a Java client, with how to log in to it.",
     ),
 ]
 DumpOption = Annotated[
@@ -63,8 +65,7 @@ PartitionsOption = Annotated[
     typer.Option(
         "--partitions",
         metavar="TOPIC=COUNT",
-        help="How many partitions an internal topic has, where no metadata log and no live cluster tells it; may be "
-        "repeated.",
+        help="Partition count of an internal topic, if no metadata log and no live cluster gives it; may be repeated.",
     ),
 ]
 CopiedAtOption = Annotated[
@@ -72,7 +73,7 @@ CopiedAtOption = Annotated[
     typer.Option(
         "--copied-at",
         metavar="TIME",
-        help="When copying the segments or dumps began: all that their log partitions had until then is in them. "
+        help="When copying the segments or dumps began: they have all that was written until then. "
         "[default: not known; each is complete up to its last record]",
     ),
 ]
@@ -93,8 +94,8 @@ PlayedVersionOption = Annotated[
     typer.Option(
         "--kafka-version",
         metavar="VERSION",
-        help="The Kafka whose rules the coordinator follows, 4.0 to 4.4. [default: the one that wrote the log, as far "
-        "as it tells that, else 4.3]",
+        help="The Kafka whose rules the coordinator follows, 4.0 to 4.4. [default: the one that wrote the log, if "
+        "the log shows it, else 4.3]",
     ),
 ]
 AtOption = Annotated[str | None, typer.Option("--at", metavar="TIME", help=f"{TIME_HELP} [default: the newest]")]
@@ -103,7 +104,8 @@ TimezoneOption = Annotated[
     typer.Option(
         "--timezone",
         metavar="ZONE",
-        help="Of times without a zone, as Europe/Berlin. [default: the machine's for days and times of day, else UTC]",
+        help="Zone of times without one, as Europe/Berlin. [default: the machine's, for days and times of day; else "
+        "UTC]",
     ),
 ]
 GroupsOption = Annotated[
@@ -114,7 +116,8 @@ ToOption = Annotated[str | None, typer.Option("--to", metavar="TIME", help=f"Onl
 PayloadOption = Annotated[
     bool,
     typer.Option(
-        "--payload", help="Each offset given up, with its record: in --segments of the source topics, or live."
+        "--payload",
+        help="Each archived offset with its record, from --segments of the source topics or a live cluster.",
     ),
 ]
 ValuesOption = Annotated[bool, typer.Option("--values", help="With --payload: show the records' values too.")]

@@ -20,7 +20,7 @@ def simulate(
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
-    """Simulate a cluster on a virtual clock: coordinator logs that Kafka's tools read, and the truth of them."""
+    """Simulate a cluster on a virtual clock: coordinator logs that Kafka's tools read, and their true history."""
 
     def job() -> int:
         from jobs.operations.simulate import simulate as run_simulate  # noqa: PLC0415

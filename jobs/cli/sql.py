@@ -36,7 +36,9 @@ def sql(
     ] = False,
     engine: Annotated[
         Engine,
-        typer.Option("--engine", help="Who answers; auto: DuckDB what means the same to both, Spark all else."),
+        typer.Option(
+            "--engine", help="Engine that runs the query; auto: DuckDB if the query means the same to both, else Spark."
+        ),
     ] = Engine.AUTO,
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,

@@ -38,7 +38,7 @@ def verify(
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
-    """Hold the ledger against a live cluster's own answers: groups, members, assignments, offsets, share states.
+    """Compare the tables with what a live cluster reports: groups, members, assignments, offsets, share states.
 
     Exit code 1 if anything is different, 3 if something cannot be decided.
     """
@@ -55,7 +55,7 @@ def verify(
             from jobs.operations.nightly import run_catch_up  # noqa: PLC0415
 
             if run_catch_up(run) == FAILED:
-                raise JobError("the ledger does not add up: nothing was compared")
+                raise JobError("the counts of the replay do not balance: nothing was compared")
             return run.warehouse
 
         worst = run_verify(

@@ -28,7 +28,7 @@ def whatif(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="What is to be different; may be repeated: session.timeout.ms, group.consumer.session.timeout.ms, "
+            help="A setting to change; may be repeated: session.timeout.ms, group.consumer.session.timeout.ms, "
             "group.initial.rebalance.delay.ms, group.instance.id (static or dynamic), assignor, group.protocol, "
             "max.poll.interval.ms; of share groups share.delivery.count.limit, share.record.lock.duration.ms, "
             "share.partition.max.record.locks, share.session.timeout.ms, share.heartbeat.interval.ms.",
@@ -39,7 +39,7 @@ def whatif(
         typer.Option(
             "--recorded",
             metavar="NAME=VALUE",
-            help="A setting that was in force, where the log lacks it; may be repeated. [default: Kafka's defaults]",
+            help="A setting that was in force, if the log lacks it; may be repeated. [default: Kafka's defaults]",
         ),
     ] = None,
     kafka_version: PlayedVersionOption = None,
@@ -51,7 +51,7 @@ def whatif(
     output_format: FormatOption = Format.TABLE,
     debug: DebugOption = False,
 ) -> None:
-    """A group's recorded history under other settings: what would have been different, and what nobody can tell."""
+    """A group's recorded history under other settings: what would have changed, and what the log cannot show."""
 
     def job() -> int:
         from jobs.queries.caveats import log_remarks  # noqa: PLC0415

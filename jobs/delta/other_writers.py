@@ -122,13 +122,13 @@ def written_by_others(warehouse: Warehouse, cluster_id: str) -> list[ForeignWrit
 def lines(writes: Iterable[ForeignWrite], options: str = "") -> Iterator[str]:
     """A line for each foreign write, with its remedy. `options` are added to the command."""
     for write in writes:
-        by = f" by {write.operation}" if write.operation else ""
+        by = f" with {write.operation}" if write.operation else ""
         layer = TABLES[write.table].layer
         job = "audit --rebuild" if write.table.startswith("gold.") or write.table == "state.audited_logs" else ""
-        remedy = f"put it right with {command((job or 'replay --rebuild') + options)}"
+        remedy = f"rebuild it with {command((job or 'replay --rebuild') + options)}"
         if layer == "bronze":
             remedy = (
-                f"put back its version {write.version - 1} (RESTORE TABLE, with sql --write) or capture into a new "
+                f"restore its version {write.version - 1} (RESTORE TABLE, with sql --write) or capture into a new "
                 f"warehouse, then run {command('replay --rebuild' + options)}"
             )
-        yield f"{write.table} was changed{by} by somebody else than its jobs, in version {write.version}: {remedy}"
+        yield f"{write.table} was changed by another program{by}, in version {write.version}: {remedy}"

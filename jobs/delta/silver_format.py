@@ -45,8 +45,8 @@ def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
     found = silver_format(warehouse, cluster_id)
     if found is None and warehouse.read(REPLAY_STARTS, ["run_id"], where={"cluster_id": cluster_id}).num_rows:
         raise WarehouseError(
-            f"the first replay of cluster {cluster_id!r} in {warehouse.root} has not ended: wait for it, or, where it "
-            f"broke off, run {command('replay' + place_words(warehouse.root, cluster_id))}"
+            f"the first replay of cluster {cluster_id!r} in {warehouse.root} has not ended: wait for it, or, if it "
+            f"was interrupted, run {command('replay' + place_words(warehouse.root, cluster_id))}"
         )
     clusters = sorted(set(warehouse.read(RUNS, ["cluster_id"])["cluster_id"].to_pylist())) if found is None else []
     if clusters:

@@ -264,8 +264,8 @@ class ContinuousCapture:
         )
         more = f" and {len(cut) - LOST_LISTED_MAX:,} more" if len(cut) > LOST_LISTED_MAX else ""
         self._steps.say(
-            f"the log ends before what bronze has, as after an unclean leader election: {names}{more}. It is compared "
-            "with bronze, and the capture goes on from there"
+            f"the log ends before the end of bronze, as after an unclean leader election: {names}{more}. The log is "
+            "compared with bronze, and the capture continues from there"
         )
         summary, after = capture_logs(
             self._session, self._warehouse, self._settings, bronze, Sources(live=cut), self._new_run()
@@ -277,7 +277,7 @@ class ContinuousCapture:
         done = self._checkpoint.offsets()
         if done is None:
             if has_bronze:
-                self._steps.say("no checkpoint of this cluster: going on from what bronze has")
+                self._steps.say("this cluster has no checkpoint: the capture continues from the end of bronze")
             return self._checkpoint.begin()
         ahead = sorted(place for place, offset in done.items() if positions.get(place, offset) < offset)
         if ahead:
@@ -286,8 +286,8 @@ class ContinuousCapture:
             if done[place] - positions[place] > BATCH_OFFSETS_MAX:
                 self._steps.say(
                     f"the checkpoint is ahead of bronze in {counted(len(ahead), 'log partition')} ({place}: "
-                    f"{done[place]:,} and "
-                    f"{positions[place]:,}), as if the warehouse was put back: going on from what bronze has"
+                    f"offset {done[place]:,}, bronze {positions[place]:,}), as if an older copy of the warehouse was "
+                    "restored: the capture continues from the end of bronze"
                 )
             return self._checkpoint.begin()
         return self._checkpoint.folder
@@ -336,7 +336,7 @@ class ContinuousCapture:
                 self._bronze = None
                 if not left:
                     raise
-                self._steps.say("another capture of this cluster was faster: looking at bronze again")
+                self._steps.say("another capture of this cluster committed first: reading bronze again")
                 continue
             self._bronze = after
             self._totals.add(summary)
@@ -378,8 +378,7 @@ class ContinuousCapture:
         if self._failure_count >= FAILURES_MAX and SLOW_START not in said:
             raise StreamFailed(
                 f"the stream failed {counted(self._failure_count, 'time')}: {said}. If its checkpoint is damaged, "
-                "delete "
-                f"{self._checkpoint.base}: bronze has the last word, nothing is lost"
+                f"delete {self._checkpoint.base}: the capture then continues from the end of bronze, and loses nothing"
             ) from None
         self._steps.say(f"interrupted: {said}")
 
@@ -392,7 +391,7 @@ class ContinuousCapture:
             except BrokerError as error:
                 if error.code not in PASSING:
                     raise
-                self._steps.say(f"the cluster is away: {error}; looking again in {wait_s:.0f} s")
+                self._steps.say(f"the cluster is not available: {error}; trying again in {wait_s:.0f} s")
                 until = monotonic() + wait_s
                 while monotonic() < until and not self._is_over(end):
                     self._stop.wait(TICK_S)
@@ -411,7 +410,7 @@ class ContinuousCapture:
         before = {it: signal.getsignal(it) for it in (signal.SIGTERM, signal.SIGINT)}
 
         def on_signal(number: int, _: Any) -> None:
-            self._steps.say("stopping: the micro-batch in hand is finished first")
+            self._steps.say("stopping after the current micro-batch")
             signal.signal(number, before[signal.Signals(number)])
             self._stop.set()
 

@@ -114,12 +114,12 @@ def erase(
         for cluster_id in clusters:
             if broken_off(warehouse, cluster_id, WholeRun.newest(warehouse, cluster_id)) is not None:
                 raise WarehouseError(
-                    f"the last replay of cluster {cluster_id!r} broke off, and needs tables as they are: "
+                    f"the last replay of cluster {cluster_id!r} was interrupted, and continues from unchanged tables: "
                     f"run {command('replay' + place_words(warehouse.root, cluster_id))} first"
                 )
             if WholeAudit.newest(warehouse, cluster_id).has_broken_off:
                 raise WarehouseError(
-                    f"the last audit of cluster {cluster_id!r} broke off: run "
+                    f"the last audit of cluster {cluster_id!r} was interrupted: run "
                     f"{command('audit' + place_words(warehouse.root, cluster_id))} first"
                 )
         redaction = Redaction.of(ids, _key_of(warehouse, new_key))

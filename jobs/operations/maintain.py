@@ -161,7 +161,7 @@ def maintain(
     if retention_ms < READERS_MS and not allows_short_retention:
         raise SettingsError(
             f"VACUUM would delete files that a reader may still need: {retention_ms / HOUR_MS:g} hours is less than "
-            f"{READERS_MS / HOUR_MS:g}. With --allow-short-retention it does: let nobody read meanwhile"
+            f"{READERS_MS / HOUR_MS:g}. Give a longer one, or --allow-short-retention while no reader is running"
         )
     clusters = clusters_of(warehouse)
     with (
@@ -377,9 +377,8 @@ def tell_maintain(summary: MaintainSummary, steps: Steps, *, dry_run: bool) -> N
     orphan_count = sum(done.orphan_count for done in summary.tables)
     if orphan_count:
         steps.say(
-            f"{counted(orphan_count, 'file')} that no commit names: runs under way write such files, or runs that "
-            "broke off left "
-            "them; these go once they are older than the retention"
+            f"{counted(orphan_count, 'file')} in no commit: running jobs write such files, and interrupted runs leave "
+            "them behind; maintain deletes them once they are older than the retention"
         )
     for folder in summary.staging:
-        steps.say(f"{'would delete' if dry_run else 'deleted'} {folder}: a run that broke off left it")
+        steps.say(f"{'would delete' if dry_run else 'deleted'} {folder}: an interrupted run left it")

@@ -76,7 +76,7 @@ NOT_IN_ANY_LOG: Final = {
     "of compacted topics); the share coordinator only counts them",
     Listing.REDELIVERIES: "Not in any log of Kafka's: deliveries in flight when a share partition got a new leader; "
     "delivery counts are lower bounds",
-    Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that no generation came of",
+    Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that ended without a new generation",
 }
 """What even a complete list cannot contain."""
 
@@ -270,9 +270,9 @@ def _remarks(ends: LogEnds, span: Span) -> Iterator[str]:
     newest, proven = time_text(ends.newest_ms), time_text(ends.proven_ms)
     empty = [end.partition for _, end in sorted(ends.ends.items()) if end.bound_ms is None and end.is_empty]
     if proven is None and newest is not None:
-        yield f"Its newest record that was read is of {newest}: a copy does not show what came after"
+        yield f"The newest record that was read is from {newest}: a copy does not show what came after"
     elif proven != newest:
-        yield f"Behind that each log partition was read up to its own end, the latest of {newest}"
+        yield f"After that time, the list has what was read of each log partition: up to {newest} at the latest"
     if empty:
         yield f"Empty when they were copied: log partitions {numbers(empty)}"
 
@@ -341,7 +341,7 @@ def _begun_midway(
     count = rows.group_by(key).aggregate([]).num_rows
     if count:
         those = counted(count, "share partition")
-        yield f"what was before the first snapshot is not known of {those} that an update begins"
+        yield f"the state before the first snapshot is not known for {those} whose first record is an update"
 
 
 def within(column: str, span: Span) -> list[Any]:
@@ -388,9 +388,8 @@ def untimed_statement(count: int, span: Span) -> Iterator[str]:
     """A statement for rows without a timestamp."""
     if count and span != Span():
         yield (
-            f"{counted(count, 'row')} without a time, of records that have none: listed whatever the span, and "
-            "perhaps of "
-            "another time"
+            f"{counted(count, 'row')} without a time, because the records have no timestamp: listed whatever the span "
+            "is, and perhaps from another time"
         )
 
 

@@ -130,8 +130,9 @@ def _moved(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
             if here != log_partition:
                 yield Caveat(
                     (group_id,),
-                    f"all records of it are in {GROUPS_LOG}-{log_partition}; now that the topic has {number} "
-                    f"partitions Kafka looks for it in {GROUPS_LOG}-{here}, where it has none: it is of before",
+                    f"all its records are in {GROUPS_LOG}-{log_partition}. The topic has {number} partitions now, "
+                    f"so Kafka looks for it in {GROUPS_LOG}-{here}, where it has no record: what is shown is from "
+                    "before the topic got more partitions",
                 )
 
 

@@ -341,7 +341,7 @@ def _lines(description: Description, verbose: bool) -> Iterator[str]:
         yield from ("", f"Warning: {title} is rebalancing.")
     unread_count = sum(member.is_unread for member in group.members)
     if unread_count:
-        yield from ("", f"Warning: what {counted(unread_count, 'member')} of {title} got cannot be read.")
+        yield from ("", f"Warning: the assignment of {counted(unread_count, 'member')} of {title} cannot be read.")
     if not layout.says_empty and not rows:
         yield from ("", f"{title} has no offset information.")
     elif rows or layout.without_rows:

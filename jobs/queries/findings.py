@@ -155,7 +155,7 @@ class Findings:
             _counted(self.hanging_transaction_count, "hanging transaction", ""),
             _counted(len(self.parted_copies), "log partition", "with copies that part ways"),
             _counted(self.quarantined_count, "row", "in quarantine"),
-            _counted(len(self.foreign_writes), "table", "changed by somebody else"),
+            _counted(len(self.foreign_writes), "table", "changed by another program"),
         ]
         found = [part for part in parts if part]
         return "found: " + ("; ".join(found) if found else "nothing out of the ordinary")
@@ -430,8 +430,10 @@ def _distinct_offset_count(ranges: pa.Table) -> int:
     place, place_count = np.zeros(ranges.num_rows, np.int64), 1
     ranges = ranges.unify_dictionaries()
     for name in (*SHARE_PARTITION_TEXTS, "partition"):
-        # a log may have any number for a partition, below 0 too
-        column = ranges[name].combine_chunks().dictionary_encode().indices
+        column = ranges[name].combine_chunks()
+        if not pa.types.is_integer(column.type):
+            # strings, or their dictionary codes
+            column = column.dictionary_encode().indices
         coded = pc.fill_null(column, -1).to_numpy().astype(np.int64) + 1
         span = int(coded.max()) + 1
         place, place_count = place * span + coded, place_count * span

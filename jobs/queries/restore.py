@@ -261,7 +261,7 @@ def run_restore(
         if plan.ambiguous:
             raise JobError(
                 f"the log has that time more than once for {names_of(plan.ambiguous)}: choose a place in the log with "
-                "--log-offset, the number behind @ in the table"
+                "--log-offset, the number after @ in the table"
             )
         if not plan.written:
             raise JobError("there is nothing to restore: every offset of that time is left out, the table says why")
@@ -310,8 +310,8 @@ def _remarks(plan: Restoration, output: str | None) -> Iterator[str]:
         yield f"{short(group_id)} has members: Kafka resets offsets of empty groups only"
     for topic in plan.doubtful:
         yield (
-            f"offsets of {short(topic)} were deleted since, and nothing that was captured tells whether the "
-            "topic was: if it is gone, take its lines out of the file, or Kafka's tool restores nothing"
+            f"offsets of {short(topic)} were deleted since, and what was captured does not show whether the topic was "
+            "deleted, too: if it was, remove its lines from the file, or Kafka's tool restores nothing"
         )
     if output is None:
         yield "dry run: nothing was written; --output FILE writes what Kafka's tool takes"

@@ -27,8 +27,8 @@ COLUMNS: Final = (
     *("TOPICS", "STORES", "SUCCESSORS", "PREDECESSORS"),
 )
 REMARKS: Final[Mapping[TopologyStatus, str]] = {
-    TopologyStatus.NOT_REQUESTED: "its broker tells no topology description: brokers do since Kafka 4.4",
-    TopologyStatus.NOT_STORED: "no topology description is stored: the broker has no plugin for them, or got none",
+    TopologyStatus.NOT_REQUESTED: "its broker sends no topology description: brokers do since Kafka 4.4",
+    TopologyStatus.NOT_STORED: "no topology description is stored: the broker has no plugin for them, or received none",
     TopologyStatus.ERROR: "its broker could not fetch the topology description: see the broker's log",
 }
 
@@ -76,7 +76,7 @@ def _why_not(answer: GroupDescription | Refusal) -> str:
     if isinstance(answer, Refusal):
         return answer.why
     if answer.group_type != GroupType.STREAMS:
-        return f"it is no streams group, but {answer.group_type}"
+        return f"it is not a streams group, but {answer.group_type}"
     return REMARKS[answer.topology_status]
 
 

@@ -35,6 +35,6 @@ def unread_text(group_ids: Sequence[str]) -> str:
     named = some_of(repr(short(name)) for name in group_ids)
     groups = "group" if len(group_ids) == 1 else "groups"
     return (
-        f"what members of {groups} {named} had is not known, for their assignments cannot be read: see "
+        f"assignments of members of {groups} {named} cannot be read, so it is not known what these members owned: see "
         "gold.log_anomalies, category CLIENT"
     )

@@ -280,8 +280,8 @@ class Judge:
         there = " and ".join(f"{topic}-{partition}" for partition in former)
         return (
             f"it is in {topic}-{number} now that the topic has "
-            f"{counted(self._asked.partition_count(topic) or 0, 'partition')}: what {there} has of it is of "
-            "before, and was not compared"
+            f"{counted(self._asked.partition_count(topic) or 0, 'partition')}: its records in {there} are from "
+            "before the topic got more partitions, and were not compared"
         )
 
     def _place(self, key: SharePartitionKey) -> str:

@@ -113,8 +113,8 @@ def whatif(
             return answer_share_group(group_id, (), question, known)
         if lacks_times(life):
             raise WhatIfJobError(
-                f"records of group {group_id!r} bear no time, so nobody knows how long its members were silent: what "
-                "other time-outs had done to it is not known"
+                f"records of group {group_id!r} have no timestamp, so the log does not show how long its members were "
+                "silent: what other settings would have changed is not known"
             )
         return answer_group(life, question, known, from_ms=from_ms, to_ms=to_ms)
     except CoreError as error:
@@ -154,8 +154,8 @@ def _transitions(
         of_group = list(rows_of(rows.filter(_is(rows, group_id)), Transition))
         if not all(is_time(row.at) for row in of_group):
             raise WhatIfJobError(
-                f"records of share group {group_id!r} bear no time, so nobody knows which setting was in force, nor "
-                "how long records were acquired: what other settings had done is not known"
+                f"records of share group {group_id!r} have no timestamp, so the log does not show which settings were "
+                "in force, nor how long records were acquired: what other settings would have changed is not known"
             )
         found += [
             row

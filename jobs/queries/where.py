@@ -68,7 +68,7 @@ class _Sources:
             found = self._broker.topics([topic])
             if topic not in found:
                 raise JobError(
-                    f"the cluster has no topic {topic} yet: brokers make it when a client first looks for a coordinator"
+                    f"the cluster has no topic {topic} yet: brokers create it when a client first needs a coordinator"
                 )
             return found[topic].partition_count, CLUSTER
         if self._known is None:
@@ -79,8 +79,8 @@ class _Sources:
         known = self._known.get(topic)
         if known is None:
             raise JobError(
-                f"nothing captured tells how many partitions {topic} has: name a live cluster (--bootstrap-server), "
-                f"or the number (--partitions {topic}=50)"
+                f"what was captured does not contain the partition count of {topic}: name a live cluster "
+                f"(--bootstrap-server), or give the count (--partitions {topic}=50)"
             )
         return known.partition_count, known.source
 
@@ -99,8 +99,8 @@ class _Sources:
         ids = [row["topic_id"] for row in rows if row["valid_to"] is None]
         if len(ids) != 1:
             raise JobError(
-                f"nothing captured tells the id of topic {printable(topic)[:100]}, which share partitions go by: "
-                "name a live cluster (--bootstrap-server), or capture __cluster_metadata"
+                f"what was captured does not contain the id of topic {printable(topic)[:100]}, which the key of a "
+                "share partition has: name a live cluster (--bootstrap-server), or capture __cluster_metadata"
             )
         topic_id: str = ids[0]
         return topic_id

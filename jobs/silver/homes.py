@@ -373,21 +373,21 @@ class CoordinatorPartitions:
 
 def move_text(move: Move) -> str:
     """A sentence for an answer that leaves out obsolete records."""
-    return f"{_where(move)} has of it is of before, and is not in this answer"
+    return f"{_where(move)}, and are not in this answer"
 
 
 def listed_move_text(move: Move) -> str:
     """A sentence for a list of all rows of gold, including those of former log partitions."""
-    return f"{_where(move)} has of it is of before: rows of that log partition that are still open hold no more"
+    return f"{_where(move)}: rows of them that are still open are not valid any more"
 
 
 def _where(move: Move) -> str:
     there = " and ".join(f"{move.topic}-{number}" for number in move.left)
     if move.learned_from == BEGAN_LAST:
-        why = "it began there last, so the topic got more partitions"
+        why = "its records began latest there, so the topic got more partitions"
     elif move.learned_from == EARLIER_COUNT:
-        why = f"Kafka looked for it there last, when the topic had {counted(move.partition_count or 0, 'partition')}"
+        why = f"the last that Kafka used for it, when the topic had {counted(move.partition_count or 0, 'partition')}"
     else:
         why = f"Kafka looks for it there, now that the topic has {counted(move.partition_count or 0, 'partition')}"
     here = f"{move.topic}-{move.log_partition}"
-    return f"it is in {here}: {why}. What {there}"
+    return f"it is in {here}: {why}. Its records in {there} are from before the topic got more partitions"

@@ -74,7 +74,7 @@ def test_a_group_is_where_its_hash_points_now(ledger: Ledger) -> None:
     ledger.night(CASES / "J-partitions" / "logs")
     offsets, remarks = described(ledger, "grp3")
     assert ",12," in offsets and "5000" not in offsets
-    assert any("__consumer_offsets-50" in line and "of before" in line for line in remarks)
+    assert any("__consumer_offsets-50" in line and "from before the topic" in line for line in remarks)
     members, _ = described(ledger, "grp3", view=View.MEMBERS)
     assert len(members.splitlines()) == 2 and ",new," in members
     owners, _ = owned(ledger, "in", 0)

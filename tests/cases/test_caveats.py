@@ -55,13 +55,13 @@ def test_lists_say_which_rows_are_of_before_the_topic_grew(ledger: Ledger, listi
     ledger.night(CASES / "J-partitions" / "logs")
     (line,) = [line for line in audited(ledger, listing).splitlines() if "group grp3: it is in " in line]
     assert line.startswith("# ")
-    assert f"{OFFSETS}-50: " in line and f"What {OFFSETS}-0 has of it is of before" in line
+    assert f"{OFFSETS}-50: " in line and f"Its records in {OFFSETS}-0 are from before the topic" in line
 
 
 def test_lists_of_shares_say_nothing_of_homes_of_groups(ledger: Ledger) -> None:
     """Share state is in a topic of its own; a group that never moved has no such line either."""
     ledger.night(CASES / "S-skew" / "logs")
-    assert "is of before" not in audited(ledger, Listing.OWNERS)
+    assert "from before the topic" not in audited(ledger, Listing.OWNERS)
 
 
 def test_a_share_partition_is_where_its_hash_points_now(ledger: Ledger, tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_answers_name_groups_whose_assignments_cannot_be_read(unread: Ledger) ->
     assert "'own'" in "".join(said["remark"]) and "no group was ever" not in "".join(said["remark"])
     assert not said["is_complete"] and "'own'" in said["audited"]
     assert said["described"].splitlines()[-1].split()[-1] == "-"
-    assert "Warning: what 1 member of Consumer group 'own' got cannot be read." in said["described"]
+    assert "Warning: the assignment of 1 member of Consumer group 'own' cannot be read." in said["described"]
 
 
 def test_answers_of_a_time_that_can_be_read_have_no_caveat(unread: Ledger) -> None:

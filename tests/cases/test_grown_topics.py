@@ -94,7 +94,10 @@ def test_the_table_says_where_a_group_is_and_what_tells_it(ledger: Ledger, tmp_p
     assert (now[0]["partition_count"], now[0]["learned_from"], now[0]["topic_id"]) == (3, "SETTING", None)
     offsets, remarks = described(ledger, group)
     assert ",12," in offsets and "5000" not in offsets
-    assert any(f"{TOPIC}-2" in line and f"What {TOPIC}-0 has of it is of before" in line for line in remarks)
+    assert any(
+        f"{TOPIC}-2" in line and f"Its records in {TOPIC}-0 are from before the topic got more partitions" in line
+        for line in remarks
+    )
 
 
 def test_a_topic_that_never_grew_has_no_rows(ledger: Ledger) -> None:
@@ -132,11 +135,11 @@ def test_owner_says_what_is_of_before(ledger: Ledger, tmp_path: Path) -> None:
     ledger.night(compacted_logs(tmp_path / "logs", group), partitions=(f"{TOPIC}=3",))
     owners, remarks = owned(ledger, "in", 0)
     assert len(owners.splitlines()) == 2 and ",new," in owners
-    (line,) = [line for line in remarks if "is of before" in line]
-    assert f"it is in {TOPIC}-2" in line and f"What {TOPIC}-0 has" in line and group in line
+    (line,) = [line for line in remarks if "from before the topic" in line]
+    assert f"it is in {TOPIC}-2" in line and f"Its records in {TOPIC}-0 are" in line and group in line
     plan, remarks = restored(ledger, group, LATER)
     assert "12" in plan and "5000" not in plan
-    assert any("is of before" in line for line in remarks)
+    assert any("from before the topic" in line for line in remarks)
 
 
 def test_rows_of_former_log_partitions_say_so(ledger: Ledger, tmp_path: Path) -> None:
@@ -270,7 +273,9 @@ def test_verify_equals_the_broker_of_a_topic_that_grew(ledger: Ledger) -> None:
     assert {"member", "offset"} <= {what for what, _ in unlike}
     for _, reason in unlike:
         assert f"it is in {TOPIC}-50 now that the topic has 60 partitions" in reason
-        assert f"what {TOPIC}-0 has of it is of before, and was not compared" in reason
+        assert (
+            f"its records in {TOPIC}-0 are from before the topic got more partitions, and were not compared" in reason
+        )
 
 
 def test_verify_names_the_log_partition_of_what_is_in_none_of_now(ledger: Ledger, tmp_path: Path) -> None:
@@ -289,8 +294,8 @@ def test_verify_names_the_log_partition_of_what_is_in_none_of_now(ledger: Ledger
         share_offsets={group: {TopicPartitionId(T1, "in", 0): ShareOffset(10, 0)}},
     )
     reasons = {what: reason or "" for verdict, what, reason in verified(ledger, asked) if verdict != "EQUAL"}
-    assert f"what {TOPIC}-0 has of it is of before" in reasons["offset"]
-    assert f"what {SHARE_TOPIC}-{shares.partition} has of it is of before" in reasons["share-offset"]
+    assert f"its records in {TOPIC}-0 are from before" in reasons["offset"]
+    assert f"its records in {SHARE_TOPIC}-{shares.partition} are from before" in reasons["share-offset"]
 
 
 # --- at random

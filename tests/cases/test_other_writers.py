@@ -53,7 +53,7 @@ def test_a_deletion_is_reported_until_all_is_rebuilt(ledger: Ledger, name: str) 
     night = ledger.night(LOGS, MORE, number=2)
     assert reported(ledger)[name] == version
     assert night.facts["found"]["foreign_writes"][name] == version
-    assert "1 table changed by somebody else" in night.text
+    assert "1 table changed by another program" in night.text
     [line] = [line for line in night.lines if line.startswith(f"{name} was changed")]
     job = "audit --rebuild" if name.startswith("gold.") else "replay --rebuild"
     assert f"in version {version}: " in line
@@ -88,12 +88,12 @@ def test_answers_warn(ledger: Ledger, capsys: pytest.CaptureFixture[str], tmp_pa
     asks = (["describe"], ["owner", "--topic", "t", "--partition", "0"], report)
     for words in asks:
         cli.main([*words, *place])
-        assert "somebody else" not in capsys.readouterr().err
+        assert "another program" not in capsys.readouterr().err
     delete(ledger, "silver.offset_commits")
     for words in asks:
         cli.main([*words, *place])
         err = capsys.readouterr().err
-        assert "warning: silver.offset_commits was changed by DELETE by somebody else" in err
+        assert "warning: silver.offset_commits was changed by another program with DELETE, in version " in err
         assert f"replay --rebuild --warehouse {ledger.root} --cluster-id {CLUSTER_ID}" in err
 
 
@@ -102,6 +102,6 @@ def test_words_of_a_write() -> None:
     from jobs.delta.other_writers import ForeignWrite, lines
 
     [bronze] = lines([ForeignWrite("bronze.coverage", 7, "MERGE")], " --cluster-id k")
-    assert "by MERGE" in bronze and "its version 6" in bronze and bronze.endswith("replay --rebuild --cluster-id k")
+    assert "with MERGE" in bronze and "its version 6" in bronze and bronze.endswith("replay --rebuild --cluster-id k")
     [state] = lines([ForeignWrite("state.audited_logs", 7)])
     assert state.endswith("audit --rebuild")

@@ -152,7 +152,7 @@ def test_every_answer_is_given_whatever_the_times(tmp_path: Path, seed: int) -> 
     try:
         whatif(warehouse, cluster_id=CLUSTER_ID, group_id="a", question=question)
     except JobError as error:
-        assert "bear no time" in str(error) or "no group" in str(error)
+        assert "have no timestamp" in str(error) or "no group" in str(error)
     make_report(warehouse, Scope(CLUSTER_ID), made_at=datetime(2026, 11, 25, tzinfo=UTC))
     assert list(lines(findings(warehouse, CLUSTER_ID)))
 
@@ -193,5 +193,5 @@ def test_other_settings_of_share_groups_without_times_are_refused(tmp_path: Path
     for changed in ("delivery.count.limit=2", "record.lock.duration.ms=20000", "partition.max.record.locks=300"):
         question = asked([f"share.{changed}"], [], ledger.settings())
         for from_ms in (None, NOON_MS - 1):
-            with pytest.raises(JobError, match="bear no time"):
+            with pytest.raises(JobError, match="have no timestamp"):
                 whatif(ledger.warehouse, cluster_id=CLUSTER_ID, group_id="share", question=question, from_ms=from_ms)

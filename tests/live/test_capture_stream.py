@@ -220,7 +220,7 @@ def test_bronze_has_the_last_word(stream: Stream) -> None:
     shutil.rmtree(checkpoints)
     stream.commit(3)
     stream.while_running(stream.until_captured)
-    assert "no checkpoint of this cluster: going on from what bronze has" in stream.text.getvalue()
+    assert "this cluster has no checkpoint: the capture continues from the end of bronze" in stream.text.getvalue()
     shutil.rmtree(Path(stream.warehouse.root) / "bronze")
     stream.while_running(stream.until_captured)
     assert stream.kinds() == {"CAPTURED"}
@@ -260,5 +260,5 @@ def test_another_capture_meanwhile_does_no_harm(stream: Stream, monkeypatch: pyt
 
     monkeypatch.setattr(capture_job, "run_tasks", meanwhile)
     stream.while_running(stream.until_captured)
-    assert "another capture of this cluster was faster" in stream.text.getvalue()
+    assert "another capture of this cluster committed first" in stream.text.getvalue()
     assert len(set(stream.rows())) == len(stream.rows())

@@ -333,6 +333,6 @@ def test_a_running_capture_follows_a_log_that_was_cut(
     assert run.coverage() == [(0, 3, "CAPTURED", None)]
     assert after.known[TOPIC, 0] == ((0, 3),)
     assert said[0] == "interrupted: the log was cut"
-    assert "the log ends before what bronze has" in said[1]
+    assert "the log ends before the end of bronze" in said[1]
     assert f"{TOPIC}-0 at offset 4" in said[1]
     assert running._follow_cut(find_sources(settings).live, after) is after

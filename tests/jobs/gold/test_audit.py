@@ -127,7 +127,7 @@ def test_what_could_not_be_read_is_not_complete(warehouse: Warehouse) -> None:
     reported = statement(warehouse)
     assert "1 piece " in reported[1]
     assert "CRC_MISMATCH" in reported[1]
-    assert "1 share partition that an update begins" in reported[2]
+    assert "1 share partition whose first record is an update" in reported[2]
     assert len(statement(warehouse, 4)) == 2
 
 

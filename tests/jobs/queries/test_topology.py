@@ -110,7 +110,7 @@ def test_an_older_broker_is_asked_as_before(monkeypatch: pytest.MonkeyPatch) -> 
     assert (described.group_epoch, described.topology_epoch) == (7, 3)
     assert (described.topology_status, cluster.included) == (TopologyStatus.NOT_REQUESTED, [False])
     assert shown(monkeypatch, cluster, "described")[1] == [
-        "described: its broker tells no topology description: brokers do since Kafka 4.4"
+        "described: its broker sends no topology description: brokers do since Kafka 4.4"
     ]
 
 
@@ -130,7 +130,7 @@ def test_a_group_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     [
         (["--topology"], "needs --bootstrap-server"),
         (["--topology", "--state", "--bootstrap-server", "h:1"], "exclude each other"),
-        (["--topology", "--tool", "share", "--bootstrap-server", "h:1"], "streams groups alone"),
+        (["--topology", "--tool", "share", "--bootstrap-server", "h:1"], "streams groups only"),
         (["--topology", "--at", "2026-01-01T00:00:00Z", "--bootstrap-server", "h:1"], "without --at"),
     ],
 )
