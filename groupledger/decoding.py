@@ -59,7 +59,7 @@ def decode(records: DataFrame, *, columns: ColumnNames | None = None, topic: str
     return rows.mapInArrow(_decode_rows, spark_schema(DECODED))
 
 
-class _Decoded(NamedTuple):
+class Decoded(NamedTuple):
     """Columns of `DECODED`, without position and time."""
 
     record_type: int | None = None
@@ -83,32 +83,32 @@ def _decode_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         columns = (batch[name].to_pylist() for name in ("topic", "is_marker", "key", "value"))
         made = [
-            _Decoded() if is_marker else decode_record(topic, key, value)
+            Decoded() if is_marker else decode_record(topic, key, value)
             for topic, is_marker, key, value in zip(*columns, strict=True)
         ]
         times = batch["timestamp_ms"].fill_null(-1).to_numpy()
         arrays = [batch["topic"], batch["log_partition"], batch["log_offset"], timestamps(np.asarray(times))]
-        values = zip(*made, strict=True) if made else [()] * len(_Decoded._fields)
+        values = zip(*made, strict=True) if made else [()] * len(Decoded._fields)
         for field, some in zip(list(schema)[4:], values, strict=True):
             arrays.append(pa.array(some, field.type))
         yield pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(arrays, schema, strict=True)], schema=schema)
 
 
-def decode_record(topic: str | None, key: bytes | None, value: bytes | None) -> _Decoded:
+def decode_record(topic: str | None, key: bytes | None, value: bytes | None) -> Decoded:
     """Decode a record. Never raises, whatever the bytes."""
     if topic == METADATA_TOPIC:
         return _decode_metadata(value)
     if topic is None or topic not in registry.REGISTRY:
         known = ", ".join(sorted((*registry.REGISTRY, METADATA_TOPIC)))
-        return _Decoded(error_code=NOT_READ, error=f"a record of {topic!r}: only those of {known} are decoded")
-    decoded = _Decoded()
+        return Decoded(error_code=NOT_READ, error=f"a record of {topic!r}: only those of {known} are decoded")
+    decoded = Decoded()
     try:
         if key is None:
             return decoded._replace(error_code="NULL_NOT_ALLOWED", error="a record of a coordinator's log has a key")
         of_key = codec.decode_key(topic, key)
         fields: Any = of_key.fields
         _, of_value = registry.REGISTRY[topic][of_key.record_type]
-        decoded = _Decoded(
+        decoded = Decoded(
             record_type=of_key.record_type,
             record_name=of_value.name,
             group_id=getattr(fields, "group_id", getattr(fields, "group", None)),
@@ -127,10 +127,10 @@ def decode_record(topic: str | None, key: bytes | None, value: bytes | None) -> 
         return decoded._replace(error_code=error.code, error=_in_words(error))
 
 
-def _decode_metadata(value: bytes | None) -> _Decoded:
+def _decode_metadata(value: bytes | None) -> Decoded:
     if value is None:
-        return _Decoded()
-    decoded = _Decoded()
+        return Decoded()
+    decoded = Decoded()
     try:
         decoded = decoded._replace(record_type=codec.metadata_record_type(value))
         read = codec.decode_metadata(value)

@@ -5,19 +5,20 @@ other names or types, callers pass an argument; nothing is guessed from the cont
 and `bronze.record_batches`, are decoded into records here.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 from pyspark.sql.types import StructType
 
-from coordinator_core.log.chunk import CONTROL_NONE, I32, I64, U8, BoolArray, Finding, RecordChunk
+from coordinator_core.log.chunk import CONTROL_NONE, CONTROL_UNKNOWN, I32, I64, U8, BoolArray, Finding, RecordChunk
 from coordinator_core.log.kernels import read_only
 from coordinator_core.log.records import as_u8, decode_chunk
 from coordinator_core.offsets.kernels import gather_bytes
@@ -78,21 +79,42 @@ EXPECTED: Final[Mapping[str, Expected]] = {
 }
 """The columns of raw records, by the names in the argument `columns`."""
 
-REMEDIES: Final[Mapping[str, str]] = {
-    "key": "F.unbase64('key') where it is base64, F.unhex('key') where it is hexadecimal",
-    "value": "F.unbase64('value') where it is base64, F.unhex('value') where it is hexadecimal",
-    "partition": "F.col('partition').cast('int')",
-    "offset": "F.col('offset').cast('bigint')",
-    "timestamp": "F.to_timestamp('timestamp')",
+_CASTABLE: Final = ("string", *_INTEGERS, "decimal", "double", "float")
+_CAST: Final = "F.col({it}).try_cast({type})"
+_TO_TIME: Final = "F.to_timestamp({it})"
+_OF_TIME: Final = "F.col({it}).try_cast('bigint') where it is epoch milliseconds"
+REMEDIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "key": {"string": "F.unbase64({it}) where it is base64, F.unhex({it}) where it is hexadecimal"},
+    "timestamp": {
+        **dict.fromkeys(("string", "date", "int"), _TO_TIME),
+        **dict.fromkeys(("decimal", "double", "float"), _OF_TIME),
+        "timestamp_ntz": f"{_TO_TIME}, which takes it for a time of spark.sql.session.timeZone",
+    },
+    "bigint": dict.fromkeys(_CASTABLE, _CAST),
+    "string": dict.fromkeys((*_CASTABLE, "binary"), _CAST),
+    "boolean": dict.fromkeys(("string", *_INTEGERS), _CAST),
 }
-REMEDIES_OF_TIMES: Final[Mapping[str, str]] = {
-    "timestamp_ntz": "F.to_timestamp('timestamp'), which takes it for a time of spark.sql.session.timeZone",
-    "decimal": "F.col('timestamp').cast('bigint') where it is epoch milliseconds",
-    "double": "F.col('timestamp').cast('bigint') where it is epoch milliseconds",
+"""Expressions that convert a column: by its name here, or by the required type; then by the type it has."""
+REMEDIES_OF_PARTS: Final[Mapping[str, str]] = {
+    "struct": "F.col({it})['FIELD']",
+    "map": "F.col({it})['KEY']",
+    "array": "F.col({it})[0]",
+    "variant": "F.variant_get({it}, '$.FIELD', {type})",
 }
-"""Remedies for a `timestamp` of another type."""
+"""Expressions that extract a part of a column, by the column's type."""
+REMEDIES_OF_NULLS: Final[Mapping[str, str]] = {
+    "value": "F.lit(None).cast('binary') where all records are tombstones",
+    "timestamp": "F.lit(None).cast('timestamp') where nobody knows the time",
+}
+"""Expressions for required columns of type VOID."""
 
-BATCH_COLUMNS: Final = ("topic", "partition", "base_offset", "batch")
+EXPECTED_OF_BATCHES: Final[Mapping[str, Expected]] = {
+    **{name: EXPECTED[name] for name in ("topic", "partition", "base_offset", "cluster_id", "is_transactional")},
+    "batch": Expected("a whole batch, as kafka_log gives it", ("binary",), ("batch",)),
+    "crc_valid": Expected("the batch's CRC is right", ("boolean",), ("crc_valid",)),
+}
+"""The columns of record batches, under these names only."""
+BATCH_COLUMNS: Final = frozenset({"topic", "partition", "base_offset", "batch"})
 """A DataFrame with these columns consists of record batches."""
 
 _OPENED: Final = (
@@ -136,21 +158,18 @@ class Records:
         return [column.name for column in _OPENED if column.name in self.frame.columns]
 
 
-def read_records(records: DataFrame, columns: ColumnNames | None = None) -> Records:
-    """The columns of `records` with normalized names. Raises RecordsError for a missing or mistyped one."""
+def read_records(records: DataFrame, columns: ColumnNames | None = None, *, decides: bool = False) -> Records:
+    """The columns of `records` with normalized names. Raises RecordsError for a missing or mistyped one.
+
+    `decides`: transactions are to be decided, for which producers must be known.
+    """
     named = dict(columns or {})
     if unknown := sorted(named.keys() - EXPECTED.keys()):
         raise RecordsError(f"columns names {unknown[0]!r}, which is none of: {', '.join(EXPECTED)}")
-    if not named and set(BATCH_COLUMNS) <= set(records.columns):
+    if not named and {name.lower() for name in records.columns} >= BATCH_COLUMNS:
         return _opened(records)
-    found = _found(records, named)
-    types = {
-        field.name: field.dataType.simpleString()
-        for field in records.select(*(column.alias(name) for name, column in found.items())).schema
-    }
-    for name, type_ in types.items():
-        if type_ not in EXPECTED[name].types:
-            raise RecordsError(_mistyped(name, type_, named.get(name)))
+    found, types = _found(records, EXPECTED, named)
+    require_together(found, decides=decides)
     has_producers = "producer_id" in found
     is_control = found.get("is_control")
     shown = {
@@ -176,38 +195,71 @@ def read_records(records: DataFrame, columns: ColumnNames | None = None) -> Reco
     )
 
 
-def _found(records: DataFrame, named: ColumnNames) -> dict[str, Column]:
-    """The columns in `EXPECTED` that exist."""
-    there = {name.lower(): name for name in records.columns}
-    counts = Counter(name.lower() for name in records.columns)
-    found: dict[str, Column] = {}
-    for name, expected in EXPECTED.items():
-        chosen = named.get(name)
-        spelled: str | None
-        if chosen is None:
-            spelled = next((spelling for spelling in expected.names if spelling in there), None)
-        elif isinstance(chosen, str):
-            spelled = chosen.lower()
-            if spelled not in there:
-                raise RecordsError(f"columns takes {name} from {chosen!r}, and records have {_listed(records)}")
-        else:
-            found[name] = chosen
-            continue
-        if spelled is not None:
-            if counts[spelled] > 1:
-                raise RecordsError(
-                    f"records have column {spelled!r} {counts[spelled]} times, which names {name}: drop all but one"
-                )
-            found[name] = records[_quoted(there[spelled])]
-        elif expected.is_required:
+def require_together(names: Collection[str], *, decides: bool) -> None:
+    """Raises RecordsError for a column that needs another one, which is missing."""
+    if "control_type" in names and "is_control" not in names:
+        raise RecordsError(
+            "records have 'control_type' and no 'is_control', which says which rows are transaction markers: give it, "
+            "as F.col('control_type').isNotNull() where only markers have a control_type, or leave control_type out"
+        )
+    for name in ("is_control", "is_transactional"):
+        if decides and name in names and "producer_id" not in names:
             raise RecordsError(
-                f"records have no column {name!r}: {expected.meaning}, {_types(expected)}. They "
-                f"have {_listed(records)}; say which one it is by columns={{{name!r}: NAME}}"
+                f"records have {name!r} and no 'producer_id', by which commits and markers of a transaction belong "
+                f"together: give producer_id, or leave {name} out"
+                + (", and the markers with it: where('not is_control')" if name == "is_control" else "")
             )
-    return found
 
 
-def _types(expected: Expected) -> str:
+def _found(
+    records: DataFrame, expected: Mapping[str, Expected], named: ColumnNames
+) -> tuple[dict[str, Column], dict[str, str]]:
+    """The columns in `expected` that exist, and their types."""
+    spelled = {name: _spelled(records, name, of, named.get(name)) for name, of in expected.items()}
+    found = {
+        name: it if isinstance(it, Column) else records[_quoted(it)] for name, it in spelled.items() if it is not None
+    }
+    try:
+        schema = records.select(*(column.alias(name) for name, column in found.items())).schema
+    except AnalysisException as error:
+        raise RecordsError(f"columns has what Spark cannot resolve: {str(error).partition(';')[0]}") from error
+    types = {field.name: field.dataType.simpleString() for field in schema}
+    for name, type_ in types.items():
+        if type_ not in expected[name].types:
+            raise RecordsError(_mistyped(name, expected[name], type_, spelled[name]))
+    return found, types
+
+
+def _spelled(records: DataFrame, name: str, expected: Expected, chosen: object) -> str | Column | None:
+    """The column for an expected one: its name as the records spell it, or an expression; None: there is none."""
+    if isinstance(chosen, Column):
+        return chosen
+    there = {it.lower(): it for it in records.columns}
+    spelling: str | None
+    if chosen is None:
+        spelling = next((it for it in expected.names if it in there), None)
+    elif isinstance(chosen, str) and chosen.lower() in there:
+        spelling = chosen.lower()
+    else:
+        raise RecordsError(
+            f"columns takes {name} from {chosen!r}, and records have {_listed(records)}: give one of these, or an "
+            f"expression, as F.col({str(chosen)!r})"
+        )
+    if spelling is not None:
+        count = sum(it.lower() == spelling for it in records.columns)
+        if count > 1:
+            raise RecordsError(f"records have column {spelling!r} {count} times, which names {name}: drop all but one")
+        return there[spelling]
+    if expected.is_required:
+        raise RecordsError(
+            f"records have no column {name!r}: {expected.meaning}, {types_of(expected)}. They "
+            f"have {_listed(records)}; say which one it is by columns={{{name!r}: NAME}}"
+        )
+    return None
+
+
+def types_of(expected: Expected) -> str:
+    """The types that a column may have, in words."""
     return " or ".join(expected.types).replace("tinyint or smallint or ", "").upper().replace(" OR ", " or ")
 
 
@@ -219,16 +271,35 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _mistyped(name: str, type_: str, chosen: str | Column | None) -> str:
-    expected = EXPECTED[name]
-    which = f"column {chosen!r}, taken for {name}," if isinstance(chosen, str) else f"column {name!r}"
-    remedy = REMEDIES.get(name, f"F.col({name!r}).cast({expected.types[-1]!r})")
-    if name == "timestamp":
-        remedy = REMEDIES_OF_TIMES.get(type_.partition("(")[0], remedy)
-    return (
-        f"{which} of records is {type_.upper()}, and {expected.meaning} is {_types(expected)}: "
-        f"give an expression that makes it so, columns={{{name!r}: ...}}: {remedy}"
+def _mistyped(name: str, expected: Expected, type_: str, chosen: str | Column | None) -> str:
+    which = (
+        f"column {chosen!r}, taken for {name}," if isinstance(chosen, str) and chosen != name else f"column {name!r}"
     )
+    return (
+        f"{which} of records is {type_.upper()}, and {expected.meaning} is {types_of(expected)}: "
+        f"{_remedy(name, expected, type_, repr(chosen) if isinstance(chosen, str) else '...')}"
+    )
+
+
+def _remedy(name: str, expected: Expected, type_: str, it: str) -> str:
+    """What to do about a column of a type that it cannot have. `it`: the column as an argument."""
+    family = re.split("[( <]", type_)[0]
+    wanted = expected.types[-1]
+    another = f"name another column, columns={{{name!r}: NAME}}"
+    if family == "void" and not expected.is_required:
+        return f"it holds nulls alone, so leave {name} out"
+    if family == "void":
+        remedy = REMEDIES_OF_NULLS.get(name)
+        another = f"it holds nulls alone, so {another}"
+        return another if remedy is None else f"{another}, or {remedy}"
+    of_type = REMEDIES.get("key" if wanted == "binary" else name) or REMEDIES[wanted]
+    if family in of_type:
+        remedy = of_type[family].format(it=it, type=repr(wanted))
+        return f"give an expression that makes it so, columns={{{name!r}: ...}}: {remedy}"
+    if family in REMEDIES_OF_PARTS:
+        part = REMEDIES_OF_PARTS[family].format(it=it, type=repr(wanted))
+        return f"{another}, or a part of it: {part}"
+    return another
 
 
 def _is_transactional(found: Mapping[str, Column]) -> Column:
@@ -237,12 +308,15 @@ def _is_transactional(found: Mapping[str, Column]) -> Column:
 
 def _control_type(is_control: Column, found: Mapping[str, Column]) -> Column:
     """Kafka's number of the type: from its name where there is one, else from the marker's key (version, type)."""
-    of_key = F.when(F.hex(F.substring(found["key"], 3, 2)) == "0001", F.lit(1)).otherwise(F.lit(0))
+    of_key = _by_name(F.hex(F.substring(found["key"], 3, 2)), "0001", "0000", F.lit(CONTROL_UNKNOWN))
     type_ = of_key
     if "control_type" in found:
-        name = F.upper(found["control_type"])
-        type_ = F.when(name == "COMMIT", F.lit(1)).when(name == "ABORT", F.lit(0)).otherwise(of_key)
+        type_ = _by_name(F.upper(found["control_type"]), "COMMIT", "ABORT", of_key)
     return F.when(is_control, type_).otherwise(F.lit(CONTROL_NONE)).cast("tinyint")
+
+
+def _by_name(name: Column, commit: str, abort: str, otherwise: Column) -> Column:
+    return F.when(name == commit, F.lit(1)).when(name == abort, F.lit(0)).otherwise(otherwise)
 
 
 # --- record batches
@@ -250,22 +324,19 @@ def _control_type(is_control: Column, found: Mapping[str, Column]) -> Column:
 
 def _opened(records: DataFrame) -> Records:
     """Records of batches as Kafka wrote them, with producers and operations from their headers."""
-    if records.schema["batch"].dataType.simpleString() != "binary":
-        raise RecordsError("column 'batch' of records holds no BINARY: whole batches as kafka_log gives them")
-    kept = [
-        *BATCH_COLUMNS,
-        *(name for name in ("cluster_id", "crc_valid", "is_transactional") if name in records.columns),
-    ]
-    has_cluster = "cluster_id" in records.columns
+    found, _ = _found(records, EXPECTED_OF_BATCHES, {})
+    found["partition"] = found["partition"].try_cast("int")  # a number that no partition has is a row of `errors`
+    batches = records.select(*(column.alias(name) for name, column in found.items()))
+    has_cluster = "cluster_id" in found
     declared = (*((_CLUSTER,) if has_cluster else ()), _TOPIC, *_OPENED)
-    frame = records.select(*kept).mapInArrow(_open_batches, StructType.fromJson(delta_struct(declared)))
+    frame = batches.mapInArrow(_open_batches, StructType.fromJson(delta_struct(declared)))
     return Records(
         frame,
         has_cluster=has_cluster,
         has_topic=True,
         has_producers=True,
         has_markers=True,
-        batches=records.select(*kept),
+        batches=batches,
     )
 
 
@@ -277,7 +348,7 @@ def _open_batches(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             constants: dict[str, pa.Array] = {
                 name: pa.repeat(pa.scalar(place[name], pa.string()), count) for name in _PLACE if name in place
             }
-            constants["log_partition"] = pa.array(np.full(count, place["partition"], np.int32))
+            constants["log_partition"] = pa.repeat(pa.scalar(place["partition"], pa.int32()), count)
             yield pa.RecordBatch.from_pydict(constants | columns)
 
 

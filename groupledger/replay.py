@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 from pyspark.sql.types import StructType
 
+from coordinator_core.log.chunk import CONTROL_NONE
 from groupledger.key_replay import (
     ROWS_OF_SHARE_STATE,
     ReplayCommits,
@@ -189,7 +190,7 @@ def replay_groups(
 
     Raises RecordsError before any job runs where a column is missing or of another type.
     """
-    read = _at_rest(records, columns)
+    read = _at_rest(records, columns, decides=True)
     return GroupReplay(Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key), _names(topics))
 
 
@@ -205,17 +206,17 @@ def replay_share_partitions(
 
     Arguments and errors as for `replay_groups`.
     """
-    read = _at_rest(records, columns)
+    read = _at_rest(records, columns, decides=False)
     return ShareReplay(Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key), _names(topics))
 
 
-def _at_rest(records: DataFrame, columns: ColumnNames | None) -> Records:
+def _at_rest(records: DataFrame, columns: ColumnNames | None, *, decides: bool) -> Records:
     if records.isStreaming:
         raise RecordsError(
             "records are a stream, and a key is replayed from its first record to its last: write the stream to a "
             "table and replay that, or take spark.read in place of spark.readStream. decode takes a stream"
         )
-    return read_records(records, columns)
+    return read_records(records, columns, decides=decides)
 
 
 # --- the plan
@@ -348,6 +349,8 @@ class Keyed:
         if self.records.batches is None:
             named = {**where, "topic": F.lit(self.topic)}
             yield _quarantined(self.data().where(_HAS_NO_TIME), named, BAD_ROW, _NO_TIME)
+            if self.records.has_markers and self.topic == OFFSETS_TOPIC:
+                yield _quarantined(self.data().where(_DECIDES_NOTHING), named, BAD_ROW, _NO_DECISION)
         content = F.xxhash64("key", "value", "timestamp_ms")
         places = ["log_partition", "log_offset", *(["cluster_id"] if self.records.has_cluster else [])]
         copies = self.data().groupBy(*places).agg(F.min(content).alias("least"), F.max(content).alias("most"))
@@ -366,6 +369,12 @@ _HAS_NO_TIME: Final = f"timestamp_ms not between {NO_TIMESTAMP_MS} and {TIMESTAM
 _NO_TIME: Final = (
     "a record whose time is before 1970 or after the year 9999 was replayed as one without: whole numbers are taken "
     "for epoch milliseconds. Of microseconds give columns={'timestamp': F.timestamp_micros(...)}"
+)
+
+
+_DECIDES_NOTHING: Final = f"control_type <> {CONTROL_NONE} and (control_type > 1 or coalesce(producer_id, -1) < 0)"
+_NO_DECISION: Final = (
+    "a transaction marker that names no producer, or neither COMMIT nor ABORT by control_type or key, decides nothing"
 )
 
 
@@ -403,8 +412,12 @@ def _names(topics: DataFrame | None) -> DataFrame | None:
     """Topic ids with one name each."""
     if topics is None:
         return None
-    if missing := [name for name in ("topic_id", "topic") if name not in topics.columns]:
-        raise RecordsError(f"topics have no column {missing[0]!r}: they are the rows of silver.topics, or of .topics")
+    types = [(field.name.lower(), field.dataType.simpleString()) for field in topics.schema]
+    for name in ("topic_id", "topic"):
+        if [type_ for other, type_ in types if other == name] != ["string"]:
+            raise RecordsError(
+                f"topics have not one column {name!r} of STRING: they are the rows of silver.topics, or of .topics"
+            )
     return topics.groupBy("topic_id").agg(F.min("topic").alias("name_of_topic"))
 
 

@@ -197,7 +197,8 @@ def _require(frame: DataFrame, table: Table, names: Iterable[str]) -> None:
             )
         if types[name] != declared[name].replace(", ", ","):
             raise RecordsError(
-                f"column {name!r} of {table.full_name} is {types[name].upper()}: cast it to {declared[name].upper()}"
+                f"column {name!r} of {table.full_name} is {types[name].upper()} and not {declared[name].upper()}: give "
+                "the table as a replay or a warehouse has it"
             )
 
 

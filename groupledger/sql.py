@@ -1,6 +1,7 @@
 """The API as SQL: functions that decode records, and a table function that replays one key."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -9,12 +10,12 @@ from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentat
 from pyspark.sql.types import StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
 
-from coordinator_core.log.chunk import CONTROL_NONE
-from groupledger.decoding import decode_record
-from groupledger.key_replay import replay_of
-from groupledger.records import EXPECTED, OPENED_TYPES, RecordsError
+from coordinator_core.log.chunk import CONTROL_NONE, CONTROL_UNKNOWN
+from groupledger.decoding import Decoded, decode_record
+from groupledger.key_replay import ROWS_OF_SHARE_STATE, replay_of
+from groupledger.records import EXPECTED, OPENED_TYPES, RecordsError, require_together, types_of
 from jobs.delta.arrow_schemas import arrow_schema, delta_struct
-from jobs.silver.tasks import OFFSETS_TOPIC
+from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.silver import GROUP_EVENTS
 
@@ -23,7 +24,8 @@ KEY_TYPE: Final = (
 )
 VALUE_TYPE: Final = "record_name STRING, version INT, fields STRING, error STRING"
 
-_MARKERS: Final = {"ABORT": 0, "COMMIT": 1}
+_MARKERS: Final = {"ABORT": 0, "0000": 0, "COMMIT": 1, "0001": 1}
+"""Kafka's numbers of markers, by name and by what their key says."""
 
 
 def register(spark: SparkSession) -> None:
@@ -34,18 +36,25 @@ def register(spark: SparkSession) -> None:
     - `replay_group([name => 'silver.offset_commits', records =>] TABLE(records) PARTITION BY (...) ORDER BY offset)`:
       the rows of a silver table (default: silver.group_events) for the one key of each partition. It takes `key`,
       `value`, `partition`, `offset`, `timestamp` and the optional columns of `replay_groups`, under these names only,
-      and has the records of a key in memory: for keys with many records, use `replay_groups`.
+      and has the records of a key in memory: for keys with many records, use `replay_groups`. It leaves out rows
+      without a position in the log and records of another topic.
     """
     spark.udf.register("coordinator_key", F.udf(coordinator_key, KEY_TYPE, useArrow=True))
     spark.udf.register("coordinator_value", F.udf(coordinator_value, VALUE_TYPE, useArrow=True))
     spark.udtf.register("replay_group", cast(UserDefinedTableFunction, F.udtf(ReplayGroup)))
 
 
+def _no_bytes(name: str, it: object) -> Decoded:
+    """Spark hands over whatever type a query has."""
+    kind = type(it).__name__
+    return Decoded(error=f"a {name} is BINARY, and this is a{'n' if kind == 'int' else ''} {kind}")
+
+
 def coordinator_key(key: bytes | None, topic: str = OFFSETS_TOPIC) -> tuple[Any, ...] | None:
     """The decoded key: columns of `KEY_TYPE`."""
     if key is None:
         return None
-    made = decode_record(topic, key, None)
+    made = decode_record(topic, key, None) if isinstance(key, bytes) else _no_bytes("key", key)
     return (
         *(made.record_type, made.record_name, made.group_id, made.topic_id, made.partition),
         *(made.key, made.error),
@@ -56,8 +65,17 @@ def coordinator_value(key: bytes | None, value: bytes | None, topic: str = OFFSE
     """The decoded value: columns of `VALUE_TYPE`."""
     if value is None:
         return None
-    made = decode_record(topic, key, value)
+    made = decode_record(topic, key, value) if isinstance(value, bytes) else _no_bytes("value", value)
     return made.record_name, made.value_version, made.value, made.error
+
+
+def _has_place(row: Mapping[str, Any], topic: str) -> bool:
+    """Is it a record of the topic, with a place in it?"""
+    partition: int | None = row["partition"]
+    offset: int | None = row["offset"]
+    if partition is None or offset is None or row.get("topic", topic) != topic:
+        return False
+    return 0 <= partition < 1 << 31 and offset >= 0
 
 
 class ReplayGroup:
@@ -71,14 +89,23 @@ class ReplayGroup:
     def analyze(records: AnalyzeArgument, name: AnalyzeArgument | None = None) -> AnalyzeResult:
         """The columns of the named table; raises RecordsError for columns that the records lack."""
         table = GROUP_EVENTS.full_name if name is None else str(name.value)
-        names = {field.name: field.dataType.simpleString() for field in records.dataType}  # type: ignore[attr-defined]
+        if not records.isTable:
+            raise RecordsError("replay_group takes a table of records: TABLE(SELECT ...) PARTITION BY ... ORDER BY ...")
+        fields: Any = records.dataType
+        there = [(field.name.lower(), field.dataType.simpleString()) for field in fields]
         for column, expected in EXPECTED.items():
-            if column not in names and expected.is_required:
+            types = [type_ for name, type_ in there if name == column]
+            if not types and expected.is_required:
                 raise RecordsError(f"records have no column {column!r}: {expected.meaning}. Select it under this name")
-            if column in names and names[column] not in expected.types:
+            if len(types) > 1:
+                raise RecordsError(f"records have column {column!r} {len(types)} times: select one of them")
+            if types and types[0] not in expected.types:
+                of_text = ", by unbase64 or unhex where it is a text" if expected.types == ("binary",) else ""
                 raise RecordsError(
-                    f"column {column!r} of records is {names[column].upper()}: cast it to {expected.types[-1]}"
+                    f"column {column!r} of records is {types[0].upper()}, and {expected.meaning} is "
+                    f"{types_of(expected)}: select it so{of_text}"
                 )
+        require_together([name for name, _ in there], decides=True)
         if replay_of(table, has_markers=True) is None:
             raise RecordsError(f"no table {table!r} is made by replay: name one, as silver.offset_commits")
         columns = [column for column in TABLES[table].columns if column.name != "cluster_id"]
@@ -87,7 +114,9 @@ class ReplayGroup:
     def eval(self, records: Row, name: str = GROUP_EVENTS.full_name) -> None:
         """Buffer a record."""
         self._table = name
-        row = records.asDict()
+        row = {name.lower(): it for name, it in records.asDict().items()}
+        if not _has_place(row, SHARE_TOPIC if TABLES[name] in ROWS_OF_SHARE_STATE else OFFSETS_TOPIC):
+            return
         at = row["timestamp"]
         made = {
             "log_partition": row["partition"],
@@ -102,7 +131,8 @@ class ReplayGroup:
             made["producer_id"] = row["producer_id"]
             made["is_transactional"] = row.get("is_transactional", (row["producer_id"] or -1) >= 0)
         if "is_control" in row:
-            kind = _MARKERS.get(str(row.get("control_type")).upper(), (row["key"] or b"\\0")[-1])
+            of_key = _MARKERS.get((row["key"] or b"")[2:4].hex(), CONTROL_UNKNOWN)
+            kind = _MARKERS.get(str(row.get("control_type")).upper(), of_key)
             made["control_type"] = kind if row["is_control"] else CONTROL_NONE
         self._rows.append(made)
 
@@ -112,6 +142,7 @@ class ReplayGroup:
             return
         schema = pa.schema([(name, OPENED_TYPES[name]) for name in self._rows[0]])
         has_markers = {"producer_id", "control_type"} <= set(schema.names)
+        self._rows.sort(key=itemgetter("log_offset"))  # ORDER BY may be missing
         replay = replay_of(self._table, has_markers=has_markers)
         assert replay is not None, "analyze has looked"
         names = [name for name in arrow_schema(TABLES[self._table]).names if name != "cluster_id"]

@@ -117,7 +117,7 @@ def test_what_silver_lacks_is_said(spark: SparkSession) -> None:
         ({"silver.group_members": members.drop("client_host")}, "group_members has no column 'client_ho"),
         (
             {"silver.group_members": members.withColumn("valid_from", F.lit("now"))},
-            "column 'valid_from' of silver.group_members is STRING: cast it to TIMESTAMP",
+            "column 'valid_from' of silver.group_members is STRING and not TIMESTAMP: give the table",
         ),
         ({"bronze.coverage": members}, "bronze.coverage has no column 'topic'"),
     ):

@@ -44,6 +44,12 @@ try:
     groupledger.replay_groups(records.drop("offset"))
 except groupledger.RecordsError as error:
     print(error)
+from pyspark.sql import functions as F
+for own in ({"key": F.col("nope")}, {"topic": F.lit(None)}):
+    try:
+        groupledger.replay_groups(records, columns=own)
+    except groupledger.RecordsError as error:
+        print(error)
 from pyspark import SparkContext
 assert SparkContext._gateway is None and SparkContext._jvm is None
 """
@@ -162,6 +168,8 @@ def test_tables_over_connect(server: str, recorded: Recorded, tmp_path: Path, re
     pq.write_table(records, tmp_path / "raw" / "records.parquet")
     done = run_client(CLIENT, server, str(tmp_path), ledger.cluster_id)
     assert "records have no column 'offset'" in done.stdout
+    assert "columns has what Spark cannot resolve" in done.stdout
+    assert "it holds nulls alone, so leave topic out" in done.stdout
     for name in ("silver.offset_commits", "silver.group_members", "silver.group_events", "silver.share_state_batches"):
         assert_same_rows(tmp_path / name, ledger.table(name), ["topic"])
     assert pq.read_table(tmp_path / "decoded").num_rows > len(records) / 2 > 200

@@ -1,12 +1,14 @@
 """Which columns are read of raw records, and what is said where they are not there."""
 
+import re
+
 import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
 from groupledger import RecordsError
-from groupledger.records import read_records
+from groupledger.records import EXPECTED, read_records
 
 SPARK = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 pytestmark = pytest.mark.slow
@@ -54,7 +56,22 @@ def test_usual_names_are_found(spark: SparkSession, schema: str) -> None:
             "columns takes offset from 'place', and records have key, value, topic, partition, offset, timestamp, "
             "timestampType",
         ),
-        (SPARK, {"offset": "topic"}, "column 'topic', taken for offset, of records is STRING"),
+        (
+            SPARK,
+            {"offset": "topic"},
+            "column 'topic', taken for offset, of records is STRING, and the record's offset is INT or BIGINT: give an "
+            "expression that makes it so, columns={'offset': ...}: F.col('topic').try_cast('bigint')",
+        ),
+        (
+            "r struct<key: binary>",
+            {"key": "r.key"},
+            "columns takes key from 'r.key', and records have r: give one of these, or an expression, as F.col(",
+        ),
+        (
+            SPARK + ", control_type string",
+            None,
+            "records have 'control_type' and no 'is_control', which says which rows are transaction markers: give it",
+        ),
         (SPARK, {"ofset": "offset"}, "columns names 'ofset', which is none of: key, value, partition, offset"),
         (SPARK.replace("timestamp timestamp", "timestamp string"), None, "F.to_timestamp('timestamp')"),
         (
@@ -65,16 +82,39 @@ def test_usual_names_are_found(spark: SparkSession, schema: str) -> None:
         (
             SPARK.replace("timestamp timestamp", "timestamp decimal(20,0)"),
             None,
-            "F.col('timestamp').cast('bigint') where it is epoch milliseconds",
+            "F.col('timestamp').try_cast('bigint') where it is epoch milliseconds",
         ),
-        (SPARK.replace("topic string", "topic binary"), None, "columns={'topic': ...}: F.col('topic').cast('string')"),
+        (
+            SPARK.replace("topic string", "topic binary"),
+            None,
+            "columns={'topic': ...}: F.col('topic').try_cast('string')",
+        ),
         (SPARK + ", KEY binary", None, "records have column 'key' 2 times, which names key: drop all but one"),
         (
             SPARK + ", place bigint, Place bigint",
             {"offset": "place"},
             "records have column 'place' 2 times, which names offset: drop all but one",
         ),
-        ("topic string, partition int, base_offset bigint, batch string", None, "column 'batch' of records holds no"),
+        (
+            "topic string, partition int, base_offset bigint, batch string",
+            None,
+            "column 'batch' of records is STRING, and a whole batch, as kafka_log gives it is BINARY",
+        ),
+        (
+            "topic int, partition int, base_offset bigint, batch binary",
+            None,
+            "column 'topic' of records is INT, and the internal topic is STRING",
+        ),
+        (
+            "topic string, partition int, base_offset bigint, batch binary, crc_valid string",
+            None,
+            "column 'crc_valid' of records is STRING",
+        ),
+        (
+            "topic string, partition int, base_offset bigint, batch binary, BATCH binary",
+            None,
+            "records have column 'batch' 2 times",
+        ),
     ],
 )
 @pytest.mark.parametrize("function", ["decode", "replay_groups", "replay_share_partitions"])
@@ -85,6 +125,57 @@ def test_one_error_names_column_and_remedy(
     with pytest.raises(RecordsError) as raised:
         getattr(groupledger, function)(spark.createDataFrame([], schema), columns=columns)
     assert message in str(raised.value)
+
+
+KINDS = (
+    (
+        "void string binary boolean tinyint int bigint double float decimal(20,0) date timestamp timestamp_ntz time(6) "
+        "variant array<tinyint> map<string,string> struct<a:int> interval_day interval_year"
+    )
+    .replace("_day", " day")
+    .replace("_year", " year")
+)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_remedy_works(spark: SparkSession, name: str) -> None:
+    """Whatever type a column has, what the error says to do about it leads to records that are taken."""
+    every = ", ".join(f"{column} {expected.types[-1]}" for column, expected in EXPECTED.items())
+    for kind in re.findall(r"interval \w+|\S+", KINDS):
+        other = F.lit(None) if kind == "void" else F.lit(None).cast(kind)
+        records = spark.createDataFrame([], every).withColumn(name, other)
+        if kind in EXPECTED[name].types:
+            read_records(records)
+            continue
+        with pytest.raises(RecordsError) as raised:
+            read_records(records)
+        message = str(raised.value)
+        assert message.startswith(f"column {name!r} of records is {kind.upper()}, and {EXPECTED[name].meaning} is ")
+        remedy = message.partition(": ")[2]
+        expressions = re.findall(r"F\.\S+\([^()]*(?:\(None\))?[^()]*\)(?:\.\w+\('\w+'\))?", remedy)
+        if remedy.startswith("give an expression") or kind == "void":
+            for expression in expressions:
+                read_records(records, {name: eval(expression)})
+        else:
+            assert remedy.startswith(f"name another column, columns={{{name!r}: NAME}}")
+        if kind == "void" and not EXPECTED[name].is_required:
+            assert remedy == f"it holds nulls alone, so leave {name} out"
+            if name != "is_control":
+                read_records(records.drop(name))
+        elif kind == "void":
+            assert remedy.startswith("it holds nulls alone, so name another column")
+            assert bool(expressions) == (name in ("value", "timestamp"))
+        assert bool(expressions) == ("F." in remedy)
+
+
+@pytest.mark.parametrize("name", ["is_control", "is_transactional"])
+def test_transactions_need_their_producers(spark: SparkSession, name: str) -> None:
+    """Who gives what only producers make sense of learns so, where it is to be used; to decode, it is enough."""
+    records = spark.createDataFrame([], f"{SPARK}, {name} boolean")
+    with pytest.raises(RecordsError, match=f"records have '{name}' and no 'producer_id'.*or leave {name} out"):
+        groupledger.replay_groups(records)
+    assert groupledger.decode(records).count() == 0
+    assert groupledger.replay_share_partitions(records).errors.count() == 0
 
 
 def test_own_expressions(spark: SparkSession) -> None:
@@ -102,6 +193,8 @@ def test_own_expressions(spark: SparkSession) -> None:
     (row,) = groupledger.decode(rows, columns=own).collect()
     assert (row.log_partition, row.log_offset, row.group_id, row.value) == (3, 7, "g", None)
     assert row.recorded_at.timestamp() == 0.005
+    with pytest.raises(RecordsError, match=r"columns has what Spark cannot resolve: .*name `nope`"):
+        groupledger.decode(rows, columns=own | {"key": F.col("nope")})
 
 
 @pytest.mark.parametrize("function", ["replay_groups", "replay_share_partitions"])
@@ -118,5 +211,7 @@ def test_a_stream_is_one_error(spark: SparkSession, function: str) -> None:
 def test_topics_need_their_columns(spark: SparkSession) -> None:
     """Names of topic ids are rows of silver.topics, or one error says so."""
     records = spark.createDataFrame([], SPARK)
-    with pytest.raises(RecordsError, match="topics have no column 'topic_id'"):
-        groupledger.replay_groups(records, topics=records)
+    for schema in (SPARK, "topic string, topic_id int", "topic string, topic_id string, TOPIC_ID string"):
+        with pytest.raises(RecordsError, match="topics have not one column 'topic_id' of STRING"):
+            groupledger.replay_groups(records, topics=spark.createDataFrame([], schema))
+    assert groupledger.replay_groups(records, topics=spark.createDataFrame([], "TOPIC string, Topic_Id string"))

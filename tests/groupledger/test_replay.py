@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
 from groupledger.replay import GroupReplay, ShareReplay
@@ -237,6 +238,39 @@ def test_an_unreadable_batch_is_a_row(spark: SparkSession, recorded: Recorded) -
     broken = first.selectExpr("*", "unhex('0000') as batch")
     (error,) = groupledger.replay_share_partitions(broken).errors.collect()
     assert (error.code, error.topic, error.cluster_id) == ("TRUNCATED_BATCH", "__share_group_state", ledger.cluster_id)
+
+
+def test_batches_without_a_place_are_rows(spark: SparkSession, recorded: Recorded) -> None:
+    """Records of a batch of no partition, or of one that no topic has, are rows of errors."""
+    ledger, _ = recorded(QUICK)
+    batches = stored(spark, ledger, "bronze.record_batches").where("topic = '__consumer_offsets'")
+    batches = batches.select("topic", "partition", "base_offset", "batch").orderBy("partition", "base_offset").limit(1)
+    for partition in ("cast(null as int)", "1L << 32"):
+        lost = batches.withColumn("partition", F.expr(partition))
+        replay = groupledger.replay_groups(lost)
+        assert {(row.code, row.partition) for row in replay.errors.collect()} == {("BAD_ROW", None)}
+        assert replay.commits.count() == 0
+        assert groupledger.decode(lost).where("log_partition is null and error is null").count() > 0
+    assert groupledger.replay_groups(batches.toDF("TOPIC", "PARTITION", "BASE_OFFSET", "BATCH")).errors.count() == 0
+
+
+def test_a_marker_that_decides_nothing_is_a_row(spark: SparkSession) -> None:
+    """A marker of no producer, or one that says neither COMMIT nor ABORT, is an error and no ABORT."""
+    key = bytes.fromhex("000100016700017400000000")
+    value = bytes.fromhex("00030000000000000005ffffffff00000000018bcfe56800")
+    rows: list[tuple[bytes | None, bytes, int, int | None, bool, str | None]] = [
+        (key, value, 1, 7, False, None),
+        (None, b"", 2, 7, True, "NO SUCH"),
+        (bytes.fromhex("00000002"), b"", 3, 7, True, None),
+        (bytes.fromhex("00000001"), b"", 4, None, True, None),
+        (bytes.fromhex("00000001"), b"", 5, -1, True, "COMMIT"),
+        (bytes.fromhex("00000001"), b"", 6, 7, True, None),
+    ]
+    schema = "key binary, value binary, offset bigint, producer_id bigint, is_control boolean, control_type string"
+    records = spark.createDataFrame(rows, schema).selectExpr("*", "0 as partition", "1000L as timestamp")
+    replay = groupledger.replay_groups(records)
+    assert sorted((row.code, row.offset) for row in replay.errors.collect()) == [("BAD_ROW", at) for at in (2, 3, 4, 5)]
+    assert [(row.outcome, row.applied_log_offset) for row in replay.commits.collect()] == [("APPLIED", 6)]
 
 
 @takes_minutes

@@ -78,3 +78,37 @@ def test_what_a_table_function_lacks_is_said(session: SparkSession) -> None:
         session.sql(REPLAY.format(where="true", name=named("silver.topics")))
     with pytest.raises(AnalysisException, match="records have no column 'offset'"):
         session.sql("SELECT * FROM replay_group(TABLE(SELECT key, value, partition FROM api_records))")
+
+
+SELECTED = "SELECT key, value, partition, offset, timestamp FROM api_bad"
+BAD_TABLES = {
+    "SELECT value, key AS KEY, key, partition, offset, timestamp FROM api_bad": "records have column 'key' 2 times",
+    "SELECT null AS value, key, partition, offset, timestamp FROM api_bad": "column 'value' of records is VOID",
+    "SELECT base64(key) AS key, value, partition, offset, timestamp FROM api_bad": "select it so, by unbase64 or unhex",
+    f"SELECT *, true AS is_control FROM ({SELECTED})": "records have 'is_control' and no 'producer_id'",
+    f"SELECT *, 'x' AS control_type FROM ({SELECTED})": "records have 'control_type' and no 'is_control'",
+}
+
+
+def test_bad_records_in_sql(own_session: SparkSession) -> None:
+    """Rows without a place, or of another topic, are left out, and others replayed in order of offsets; a table of no
+    records is one error with the column; what is no bytes has an error beside it."""
+    groupledger.register(own_session)
+    key = bytes.fromhex("000100016700017400000000")
+    value = bytes.fromhex("00030000000000000005ffffffff00000000018bcfe56800")
+    places = [(0, 9), (None, 1), (0, None), (0, -1), (-1, 2), (1 << 40, 3), (0, 8)]
+    rows = [(key, value, place, offset, 1000, "__consumer_offsets") for place, offset in places]
+    rows.append((key, value, 0, 7, 1000, "orders"))
+    schema = "key binary, value binary, partition bigint, offset bigint, timestamp bigint, topic string"
+    own_session.createDataFrame(rows, schema).createOrReplaceTempView("api_bad")
+    query = "SELECT * FROM replay_group({name} TABLE({table}) PARTITION BY 1)"
+    commits = query.format(name=named("silver.offset_commits"), table="SELECT * FROM api_bad")
+    found = [(row.log_offset, row.change) for row in own_session.sql(commits).collect()]
+    assert found == [(8, "FIRST"), (9, "REPEAT")]
+    for table, message in BAD_TABLES.items():
+        with pytest.raises(AnalysisException, match=message):
+            own_session.sql(query.format(name="", table=table))
+    with pytest.raises(AnalysisException, match="replay_group takes a table of records"):
+        own_session.sql("SELECT * FROM replay_group(1)")
+    [row] = own_session.sql("SELECT coordinator_key('AAE=').error, coordinator_value(X'00', 1).error").collect()
+    assert tuple(row) == ("a key is BINARY, and this is a str", "a value is BINARY, and this is an int")
