@@ -129,7 +129,7 @@ def test_one_error_names_column_and_remedy(
 
 KINDS = (
     (
-        "void string binary boolean tinyint int bigint double float decimal(20,0) date timestamp timestamp_ntz time(6) "
+        "void string binary boolean tinyint int bigint double float decimal(20,0) date timestamp timestamp_ntz "
         "variant array<tinyint> map<string,string> struct<a:int> interval_day interval_year"
     )
     .replace("_day", " day")
