@@ -44,17 +44,20 @@ def register(spark: SparkSession) -> None:
     spark.udtf.register("replay_group", cast(UserDefinedTableFunction, F.udtf(ReplayGroup)))
 
 
-def _no_bytes(name: str, it: object) -> Decoded:
-    """Spark hands over whatever type a query has."""
-    kind = type(it).__name__
-    return Decoded(error=f"a {name} is BINARY, and this is a{'n' if kind == 'int' else ''} {kind}")
+def _decoded(topic: str, key: bytes | None, value: bytes | None) -> Decoded:
+    """Spark passes whatever type a query has."""
+    for name, it in (("key", key), ("value", value)):
+        if it is not None and not isinstance(it, bytes):
+            kind = type(it).__name__
+            return Decoded(error=f"a {name} is BINARY, and this is a{'n' if kind == 'int' else ''} {kind}")
+    return decode_record(topic, key, value)
 
 
 def coordinator_key(key: bytes | None, topic: str = OFFSETS_TOPIC) -> tuple[Any, ...] | None:
     """The decoded key: columns of `KEY_TYPE`."""
     if key is None:
         return None
-    made = decode_record(topic, key, None) if isinstance(key, bytes) else _no_bytes("key", key)
+    made = _decoded(topic, key, None)
     return (
         *(made.record_type, made.record_name, made.group_id, made.topic_id, made.partition),
         *(made.key, made.error),
@@ -65,7 +68,7 @@ def coordinator_value(key: bytes | None, value: bytes | None, topic: str = OFFSE
     """The decoded value: columns of `VALUE_TYPE`."""
     if value is None:
         return None
-    made = decode_record(topic, key, value) if isinstance(value, bytes) else _no_bytes("value", value)
+    made = _decoded(topic, key, value)
     return made.record_name, made.value_version, made.value, made.error
 
 

@@ -92,7 +92,7 @@ BAD_TABLES = {
 
 def test_bad_records_in_sql(own_session: SparkSession) -> None:
     """Rows without a place, or of another topic, are left out, and others replayed in order of offsets; a table of no
-    records is one error with the column; what is no bytes has an error beside it."""
+    records is one error with the column; what is no bytes has an error in its row."""
     groupledger.register(own_session)
     key = bytes.fromhex("000100016700017400000000")
     value = bytes.fromhex("00030000000000000005ffffffff00000000018bcfe56800")
@@ -110,5 +110,7 @@ def test_bad_records_in_sql(own_session: SparkSession) -> None:
             own_session.sql(query.format(name="", table=table))
     with pytest.raises(AnalysisException, match="replay_group takes a table of records"):
         own_session.sql("SELECT * FROM replay_group(1)")
-    [row] = own_session.sql("SELECT coordinator_key('AAE=').error, coordinator_value(X'00', 1).error").collect()
-    assert tuple(row) == ("a key is BINARY, and this is a str", "a value is BINARY, and this is an int")
+    functions = ("coordinator_key('AAE=')", "coordinator_value(X'00', 1)", "coordinator_value('AAE=', X'00')")
+    [row] = own_session.sql("SELECT " + ", ".join(f"{function}.error" for function in functions)).collect()
+    of_text = "a key is BINARY, and this is a str"
+    assert tuple(row) == (of_text, "a value is BINARY, and this is an int", of_text)
