@@ -44,7 +44,7 @@ def register(spark: SparkSession) -> None:
     spark.udtf.register("replay_group", cast(UserDefinedTableFunction, F.udtf(ReplayGroup)))
 
 
-def _decoded(topic: str, key: bytes | None, value: bytes | None) -> Decoded:
+def _decoded(topic: str, key: Any, value: Any) -> Decoded:
     """Spark passes whatever type a query has."""
     for name, it in (("key", key), ("value", value)):
         if it is not None and not isinstance(it, bytes):
