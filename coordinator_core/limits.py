@@ -10,6 +10,10 @@ for raised settings and stops a compression bomb."""
 BATCH_BYTES_MAX: Final = 256 * 1024 * 1024
 """Largest plausible batch on disk. A greater length field is damaged."""
 
+PARTITION_COUNT_MAX: Final = 100_000
+"""No topic has more partitions. What a name, row, record or option says beyond that is wrong: log partitions that
+are in no source are counted one by one, and for each that is there files are made."""
+
 QUARANTINE_BYTES_MAX: Final = 64 * 1024
 """How many unreadable bytes a quarantine row keeps; the rest is described by position and size."""
 

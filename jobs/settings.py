@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.limits import PARTITION_COUNT_MAX
 from jobs.cli_enums import DumpFormat
 from jobs.errors import SettingsError
+from schemas import cluster_metadata, consumer_offsets, share_group_state, transaction_state
 from schemas.tables import TABLES
 
 PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
@@ -266,6 +268,12 @@ NUMBER_FIELDS: Final = frozenset(
 INT_FIELDS: Final = frozenset({*SHARE_FIELDS, "request_timeout_ms", "fetch_bytes_max", "dump_partition_count"})
 NUMBER_MAX: Final = 2**53
 """Far beyond any sensible value; sums of several still fit 64 bits."""
+INTERNAL_TOPICS: Final = (
+    consumer_offsets.TOPIC,
+    share_group_state.TOPIC,
+    transaction_state.TOPIC,
+    cluster_metadata.TOPIC,
+)
 INT_MAX: Final = 2**31 - 1
 """For settings of type INT in Kafka."""
 
@@ -558,10 +566,11 @@ def _partition_counts(said: Iterable[str]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for text in said:
         topic, equals, count = text.partition("=")
-        is_number = count.isascii() and count.isdecimal() and 1 <= int(count[:11]) <= INT_MAX
-        if not topic or not equals or not is_number or counts.get(topic, int(count)) != int(count):
+        is_number = count.isascii() and count.isdecimal() and 1 <= int(count[:11]) <= PARTITION_COUNT_MAX
+        if topic not in INTERNAL_TOPICS or not equals or not is_number or counts.get(topic, int(count)) != int(count):
             raise SettingsError(
-                f"{text[:100]!r} is no number of partitions: give TOPIC=COUNT, as __consumer_offsets=50, once a topic"
+                f"{text[:100]!r} is no number of partitions: give TOPIC=COUNT, as __consumer_offsets=50, once a topic, "
+                f"of {', '.join(INTERNAL_TOPICS)}"
             )
         counts[topic] = int(count)
     return counts

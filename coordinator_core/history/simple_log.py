@@ -14,7 +14,7 @@ from coordinator_core.errors import DecodeError, UnknownRecordType
 from coordinator_core.history.metadata_transactions import MetadataTransaction
 from coordinator_core.history.rows import TopicName
 from coordinator_core.ledger import LedgerCounts
-from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.limits import PARTITION_COUNT_MAX, QUARANTINE_BYTES_MAX
 from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
 from schemas import transaction_state
 from schemas.cluster_metadata import NOT_USED, ConfigResourceType, MetadataRecordType
@@ -127,7 +127,7 @@ class ClusterMetadataReplay:
             match decoded.message.record_type:
                 case MetadataRecordType.TOPIC:
                     made = TopicName(fields.topic_id, fields.name, timestamp_ms, CLUSTER_METADATA)
-                case MetadataRecordType.PARTITION if fields.partition_id >= 0:
+                case MetadataRecordType.PARTITION if 0 <= fields.partition_id < PARTITION_COUNT_MAX:
                     made = PartitionMade(fields.topic_id, fields.partition_id, timestamp_ms)
                 case MetadataRecordType.REMOVE_TOPIC:
                     made = TopicDeleted(fields.topic_id, timestamp_ms)

@@ -328,7 +328,7 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
         return
     protocols, movement = {step.row.protocol_name, previous.protocol_name}, step.movement
     has_new = movement.came > movement.came_back
-    if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and (movement.came or movement.went):
+    if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and movement.came + movement.went > movement.left_out:
         if _is_metadata_late(step):
             return
         # a leader that had known less of the topics would have assigned the same

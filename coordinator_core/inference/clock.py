@@ -5,6 +5,9 @@ Inference compares times, and needs them in log order. So a row without a time g
 (`with_times`); `GroupLife.timeless` has the log offsets of such rows. No result depends on a substitute: it is not
 evidence of why a member departed, it gives no duration and counts for no day, and rows of gold have null instead
 (`shown_at`).
+
+The value of a classic generation has its own timestamp, the end of the join phase. If it cannot come from the clock
+that dated the record, it counts as missing, too.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,6 +27,11 @@ _AT: Final = attrgetter("at")
 _NO_TIMES: Final = frozenset({None, NONE_MS})
 """The values for which `is_time` is false, as a set, to check many at once."""
 
+SYNC_PHASE_MS_MAX: Final = 3_600_000
+"""From the end of a join phase to the record: no leader takes longer to assign."""
+CLOCK_MS: Final = 1_000
+"""By how much a clock may be set back in between."""
+
 Interval = TypeVar("Interval", GenerationRow, MemberRow, AssignmentRow)
 
 
@@ -38,7 +46,7 @@ def lacks_times(life: GroupLife) -> bool:
     return (
         not _NO_TIMES.isdisjoint(chain(map(_AT, life.events), map(_VALID_FROM, rows)))
         or any(valid_to in _NO_TIMES and to is not None for to, valid_to in map(_ENDS, rows))
-        or any(row.current_state_at == NONE_MS for row in life.generations)
+        or not all(map(_has_credible_state, life.generations))
     )
 
 
@@ -52,7 +60,7 @@ def with_times(life: GroupLife) -> GroupLife:
         return event if is_time(event.at) else event._replace(at=clock.at(event.log_offset))
 
     return life._replace(
-        generations=tuple(_state_at_known(clock.filled(row)) for row in life.generations),
+        generations=tuple(clock.filled(_state_at_known(row)) for row in life.generations),
         members=tuple(map(clock.filled, life.members)),
         assignments=tuple(map(clock.filled, life.assignments)),
         events=tuple(map(event_at, life.events)),
@@ -65,8 +73,16 @@ def shown_at(life: GroupLife, log_offset: int | None, at_ms: int) -> int:
     return NONE_MS if log_offset in life.timeless else at_ms
 
 
+def _has_credible_state(row: GenerationRow) -> bool:
+    """Whether the time of its state is missing, or a sync phase before the record."""
+    at_ms = row.current_state_at
+    if at_ms is None or (at_ms != NONE_MS and not is_time(row.valid_from)):
+        return True
+    return at_ms != NONE_MS and -CLOCK_MS <= row.valid_from - at_ms <= SYNC_PHASE_MS_MAX
+
+
 def _state_at_known(row: GenerationRow) -> GenerationRow:
-    return row if is_time(row.current_state_at) else row._replace(current_state_at=None)
+    return row if _has_credible_state(row) else row._replace(current_state_at=None)
 
 
 class _Clock:

@@ -8,7 +8,7 @@ assigns it to another member, it moved in the later one, as when cooperative mem
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Final, NamedTuple
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
@@ -53,6 +53,10 @@ class Movement(NamedTuple):
     """Topics with a partition that has an owner for the first time, and others that had one in the previous plan."""
     returned: int = 0
     """How many of those in `came_back` had lost their owner in the previous plan."""
+
+    left_out: int = 0
+    """How many of those that came back or were lost are below one of their topic that had an owner before and has one
+    now: there were as many partitions all along, and a leader left them out. Counted of assignors that assign all."""
 
     @property
     def went(self) -> int:
@@ -112,15 +116,18 @@ class Plans:
         if planned_at is None:
             return Movement(len(self._holders), 0, 0)
         self._apply(planned_at)
-        moved = new = came = returned = 0
+        moved = new = returned = 0
         grown: set[str] = set()
         lost: set[PlanKey] = set()
+        arrived: set[PlanKey] = set()
+        back: set[PlanKey] = set()
         more: Counter[str] = Counter()
         identities: dict[str, str] = {}
         """Member id -> identity, for the members that own partitions then."""
         for key in self._touched:
             holders = self._holders.get(key)
-            came += holders is not None and key not in self._planned
+            if holders is not None and key not in self._planned:
+                arrived.add(key)
             more[key[0]] += (holders is not None) - (key in self._planned)
             if holders is None:
                 if key in self._planned:
@@ -134,6 +141,8 @@ class Plans:
             owners = frozenset(map(identities.__getitem__, holders))
             before = self._owners.get(key)
             new += before is None
+            if key in arrived and before is not None:
+                back.add(key)
             if before is None and self._topics[key[0]] > 0:
                 grown.add(key[0])
             moved += before is not None and before != owners
@@ -145,12 +154,21 @@ class Plans:
             total=len(self._holders),
             moved=moved,
             stayed=len(self._holders) - moved - new,
-            came=came,
-            came_back=came - new,
+            came=len(arrived),
+            came_back=len(arrived) - new,
             lost=frozenset(Lost(key, self._owners[key]) for key in lost),
             grown_topics=frozenset(grown),
             returned=returned,
+            left_out=self._left_out(lost | back, arrived) if row.protocol_name in EAGER_PROTOCOLS else 0,
         )
+
+    def _left_out(self, keys: Set[PlanKey], arrived: Set[PlanKey]) -> int:
+        """Of those that came back or were lost, how many are below one of their topic that is in both plans."""
+        highest = dict.fromkeys((topic for topic, _ in keys), -1)
+        for topic, partition in self._planned - arrived if keys else ():
+            if topic in highest:
+                highest[topic] = max(highest[topic], partition)
+        return sum(partition < highest[topic] for topic, partition in keys)
 
     def planned_at(self, row: GenerationRow) -> int | None:
         """The last record of the operation that wrote the plan of a generation; None if there is no plan."""

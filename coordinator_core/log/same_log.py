@@ -5,9 +5,11 @@ another in time. The cleaner removes records; a record that it keeps has the sam
 
 So a record in both copies proves one log. Where no record is in both, the first offset with two records decides. Two
 records of one leader epoch belong to two logs. So do two records of which the one with the lower epoch was written
-later: in one log, the tail of a dead leader is older than what its successor wrote there.
+later: in one log, the tail of a dead leader is older than what its successor wrote there. Where the epochs of a copy
+are unknown, records that both copies wrote at the same time belong to two logs for the same reason.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,13 +63,13 @@ def other_log(
 ) -> OtherLog | None:
     """The first offset at which two copies turn out to be of two logs; None if they do not.
 
-    `known_has_epoch`, `found_has_epoch`: one bool for each batch, False if its header was made up. Without an epoch
-    only the beginning of a log decides.
+    `known_has_epoch`, `found_has_epoch`: one bool for each batch, False where its header was made up. Without an epoch
+    only the beginning of a log decides, or that both copies were written at the same time.
     """
     offsets, of_known, of_found = np.intersect1d(
         known.records.offset, found.records.offset, assume_unique=False, return_indices=True
     )
-    first: OtherLog | None = None
+    differing: list[OtherLog] = []
     rows = zip(offsets.tolist(), of_known.tolist(), of_found.tolist(), strict=True)
     for offset, known_row, found_row in list(rows)[:RECORDS_COMPARED_MAX]:
         known_ms = int(known.records.timestamp_ms[known_row])
@@ -75,15 +77,19 @@ def other_log(
         if _key_and_value(known, known_row) == _key_and_value(found, found_row):
             if known_ms == found_ms:
                 return None
-        elif first is None:
-            first = OtherLog(
-                offset,
-                _epoch(known, known_row, known_has_epoch),
-                _epoch(found, found_row, found_has_epoch),
-                known_ms,
-                found_ms,
+        else:
+            differing.append(
+                OtherLog(
+                    offset,
+                    _epoch(known, known_row, known_has_epoch),
+                    _epoch(found, found_row, found_has_epoch),
+                    known_ms,
+                    found_ms,
+                )
             )
-    return first if first is not None and _is_proof(first) else None
+    if not differing:
+        return None
+    return differing[0] if _is_proof(differing[0]) or _is_at_once(differing) else None
 
 
 def _is_proof(it: OtherLog) -> bool:
@@ -95,6 +101,17 @@ def _is_proof(it: OtherLog) -> bool:
     if it.found_epoch < it.known_epoch:
         return it.known_ms >= 0 and it.found_ms - it.known_ms > CLOCKS_APART_MS_MAX
     return it.found_ms >= 0 and it.known_ms - it.found_ms > CLOCKS_APART_MS_MAX
+
+
+def _is_at_once(differing: Sequence[OtherLog]) -> bool:
+    """Whether two leaders whose epochs are unknown wrote at the same time."""
+    if differing[0].known_epoch is not None and differing[0].found_epoch is not None:
+        return False
+    known = [it.known_ms for it in differing if it.known_ms >= 0]
+    found = [it.found_ms for it in differing if it.found_ms >= 0]
+    if not known or not found:
+        return False
+    return min(max(known) - min(found), max(found) - min(known)) > CLOCKS_APART_MS_MAX
 
 
 def _is_apart(one_ms: int, other_ms: int) -> bool:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from coordinator_core.errors import InvalidCheckpoint
+from coordinator_core.limits import PARTITION_COUNT_MAX
 
 _SEGMENT: Final = re.compile(r"([0-9]{20})\.log(\.swap)?", re.ASCII)
 _PARTITION_FOLDER: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})", re.ASCII)
@@ -21,7 +22,6 @@ _CLUSTER_ID: Final = re.compile(r"^cluster\.id *[=:] *(\S{1,256})\s*$", re.MULTI
 _NO_TOPIC_ID: Final = "A" * 22
 """Uuid.ZERO_UUID: a topic from before Kafka 2.8 has no id."""
 _OFFSET_MAX: Final = 2**63 - 1
-_PARTITION_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def select_segments(names: Iterable[str]) -> tuple[SegmentFile, ...]:
 def parse_partition_folder(name: str) -> tuple[str, int] | None:
     """(topic, partition) of a folder `<topic>-<partition>`, or None if it is not the folder of a live partition."""
     match = _PARTITION_FOLDER.fullmatch(name)
-    if match is None or match[1] in (".", "..") or int(match[2]) > _PARTITION_MAX:
+    if match is None or match[1] in (".", "..") or int(match[2]) >= PARTITION_COUNT_MAX:
         return None
     return match[1], int(match[2])
 

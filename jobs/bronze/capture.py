@@ -145,7 +145,7 @@ def _capture_all(
         unpacked = unpack_dumps(settings, staging=staging, run_all=partial(run_tasks, session))
         sources = replace(sources, dumps=unpacked)
         _refuse_numbered_dumps(warehouse, settings.cluster_id, sources)
-        refuse_other_dumps(warehouse, bronze, sources.all_dumps)
+        refuse_other_dumps(warehouse, bronze, sources)
         return capture_logs(session, warehouse, settings, bronze, sources, run)[0], sources.all_dumps
     finally:
         delete_folder(staging)

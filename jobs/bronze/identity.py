@@ -9,7 +9,7 @@ Where a folder has no topic id, batches decide (`coordinator_core.log.same_log`)
 bronze and the folder share. If their headers agree, as they usually do, nothing else is read.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -32,7 +32,7 @@ from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SourceError
-from jobs.sources.segments import DUMP, U8, PartitionLog, Segment, as_array
+from jobs.sources.segments import DUMP, U8, PartitionLog, Segment, SegmentRead, as_array
 from schemas.tables.bronze import IDENTITIES, RECORD_BATCHES
 
 if TYPE_CHECKING:
@@ -256,36 +256,87 @@ def _has_epoch(rows: pa.Table) -> BoolArray:
     return has_epoch
 
 
-def refuse_other_dumps(warehouse: Warehouse, bronze: "Bronze", logs: "Sequence[DumpLog]") -> None:
-    """Raise SourceError where the record of a dump at offset 0 differs from bronze's and was written at another time.
+def refuse_other_dumps(warehouse: Warehouse, bronze: "Bronze", sources: "Sources") -> None:
+    """Raise SourceError where a dump cannot be of the log that bronze or another source of this run has.
 
-    A dump has nothing else that could identify the log.
+    A dump has no epochs: only its beginning or its times can prove that.
     """
-    from jobs.sources.dumps.pack import read_dump_log  # noqa: PLC0415
+    folders: dict[LogPartition, list[PartitionLog]] = {}
+    for folder in sources.segments:
+        folders.setdefault((folder.topic, folder.partition), []).append(folder)
+    firsts: dict[LogPartition, DumpLog] = {}
+    for log in sources.all_dumps:
+        if not log.has_offsets:
+            continue
+        place = log.topic, log.partition
+        first = firsts.setdefault(place, log)
+        found = {f"bronze of --cluster-id {bronze.cluster_id}": _dump_other_than_bronze(log, warehouse, bronze)}
+        if place in folders:
+            found[folders[place][0].uri] = _dump_other_than(log, folders[place][0])
+        if first is not log:
+            found[first.uri] = _other_dump(log, first)
+        for other, proof in found.items():
+            if proof is not None:
+                raise SourceError(_other_records(log, proof, other))
 
-    for log in logs:
-        known = bronze.known.get((log.topic, log.partition), ())
-        if not log.has_offsets or not known or known[0][0] > 0:
+
+def _pieces(log: "DumpLog") -> Iterator[SegmentRead]:
+    from jobs.sources.dumps.pack import read_dump_log  # noqa: PLC0415  (a capture without dumps need not load it)
+
+    return (read for read in read_dump_log(log) if len(read.scan.batches))
+
+
+def _other_rows(known: U8, found: SegmentRead) -> OtherLog | None:
+    """Of a piece of a dump."""
+    no_epoch = np.zeros(len(found.scan.batches), np.bool_)
+    return other_log(decode_chunk(known), decode_chunk(as_array(found.data)), found_has_epoch=no_epoch)
+
+
+def _dump_other_than_bronze(log: "DumpLog", warehouse: Warehouse, bronze: "Bronze") -> OtherLog | None:
+    """The first offset at which a dump cannot be of the log of bronze, among the oldest that both have."""
+    known = bronze.known.get((log.topic, log.partition), ())
+    if not known:
+        return None
+    files = [
+        file
+        for file in warehouse.files(RECORD_BATCHES)
+        if file.row_count
+        and file.partition_values["cluster_id"] == bronze.cluster_id
+        and (file.partition_values["topic"], file.partition_values["partition"]) == (log.topic, log.partition)
+    ]
+    for read in _pieces(log):
+        shared = _shared(read.scan.batches, known)
+        if not len(shared):
             continue
-        read = next(iter(read_dump_log(log)), None)
-        if read is None or not len(read.scan.batches) or int(read.scan.batches.base_offset[0]) > 0:
+        first, last = int(read.scan.batches.base_offset[shared[0]]), int(read.scan.batches.last_offset[shared[-1]])
+        rows = _bronze_rows(files, first, last, (*HEADER_COLUMNS, "batch"))
+        return _other_rows(as_array(b"".join(rows["batch"].to_pylist())), read)
+    return None
+
+
+def _dump_other_than(log: "DumpLog", folder: PartitionLog) -> OtherLog | None:
+    """The same of a dump and a folder of one run: the beginning of the dump, and what the folder has of it."""
+    read = next(_pieces(log), None)
+    if read is None:
+        return None
+    span = (int(read.scan.batches.base_offset[0]), int(read.scan.batches.last_offset[-1]))
+    for segment, end in _with_ends(folder):
+        if not intersect([(segment.base_offset, end)], [span]):
             continue
-        files = [
-            file
-            for file in warehouse.files(RECORD_BATCHES)
-            if file.row_count
-            and file.partition_values["cluster_id"] == bronze.cluster_id
-            and (file.partition_values["topic"], file.partition_values["partition"]) == (log.topic, log.partition)
-        ]
-        last = int(read.scan.batches.last_offset[-1])
-        rows = _bronze_rows(files, 0, last, (*HEADER_COLUMNS, "batch"))
-        found = other_log(
-            decode_chunk(b"".join(rows["batch"].to_pylist())),
-            decode_chunk(as_array(read.data)),
-            found_has_epoch=np.zeros(len(read.scan.batches), np.bool_),
-        )
-        if found is not None:
-            raise SourceError(_other_records(log, found, f"bronze of --cluster-id {bronze.cluster_id}"))
+        for data in _beginnings(segment):
+            batches, _ = frame_chunk(data)
+            shared = _shared(batches, [span])
+            if len(shared):
+                return _other_rows(_bytes(data, batches, shared), read)
+    return None
+
+
+def _other_dump(log: "DumpLog", first: "DumpLog") -> OtherLog | None:
+    """The same of two dumps of one run: their beginnings."""
+    known, found = next(_pieces(first), None), next(_pieces(log), None)
+    if known is None or found is None:
+        return None
+    return _other_rows(as_array(known.data), found)
 
 
 def _other_than(log: PartitionLog, first: PartitionLog) -> OtherLog | None:

@@ -430,10 +430,8 @@ def _distinct_offset_count(ranges: pa.Table) -> int:
     place, place_count = np.zeros(ranges.num_rows, np.int64), 1
     ranges = ranges.unify_dictionaries()
     for name in (*SHARE_PARTITION_TEXTS, "partition"):
-        column = ranges[name].combine_chunks()
-        if not pa.types.is_integer(column.type):
-            # strings, or their dictionary codes
-            column = column.dictionary_encode().indices
+        # a log may have any number for a partition, below 0 too
+        column = ranges[name].combine_chunks().dictionary_encode().indices
         coded = pc.fill_null(column, -1).to_numpy().astype(np.int64) + 1
         span = int(coded.max()) + 1
         place, place_count = place * span + coded, place_count * span

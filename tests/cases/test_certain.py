@@ -209,3 +209,22 @@ def test_a_static_member_that_comes_back(ledger: Ledger, tmp_path: Path) -> None
     log.generation("g", 2, {"a": (0,), "b2": (1,)}, NOON_MS + MINUTE_MS, instances={"b2": "i"})
     ledger.night(log.write(tmp_path / "logs"))
     assert last_rebalance(ledger) == ("STATIC_MEMBER_REPLACED", "LIKELY")
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        pytest.param((0, 0), id="none was kept"),
+        pytest.param((NOON_MS // 1_000, NOON_MS // 1_000 + 240), id="seconds"),
+        pytest.param((NOON_MS + 220_000, NOON_MS + 240_000), id="behind its record"),
+    ],
+)
+def test_the_end_of_a_join_phase_that_no_clock_shows(ledger: Ledger, tmp_path: Path, states: tuple[int, int]) -> None:
+    """By the times in two values a member went within its time-outs; by those of their records it was silent for four
+    minutes. No duration rests on the former, either."""
+    log = SmallLog()
+    log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS, state_ms=states[0])
+    log.generation("g", 2, {"a": (0, 1)}, NOON_MS + 240_000, state_ms=states[1])
+    ledger.night(log.write(tmp_path / "logs"))
+    assert last_rebalance(ledger) == ("UNKNOWN", "GUESS")
+    assert {row["unowned_partition_ms"] for row in ledger.rows("gold.rebalances")} == {0}

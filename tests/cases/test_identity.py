@@ -4,7 +4,7 @@ import json
 import shutil
 from base64 import b64encode
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -13,6 +13,7 @@ from jobs.errors import JobError, SettingsError, SourceError
 from jobs.sources.segments import as_array, find_partitions, read_segment
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
 
 NIGHT_1: Final = CASES / "H-recreated" / "night1"
 NIGHT_2: Final = CASES / "H-recreated" / "night2"
@@ -160,3 +161,33 @@ def test_a_dump_of_a_recreated_topic_is_refused(ledger: Ledger, tmp_path: Path) 
     again.night(copy_of(NIGHT_1, tmp_path / "1", with_ids=False), number=2)
     with pytest.raises(SourceError, match="is another log than bronze"):
         again.night(copy_of(NIGHT_2, tmp_path / "2", with_ids=False), number=3)
+
+
+@pytest.mark.parametrize("is_one_run", [False, True])
+@pytest.mark.parametrize("kinds", [("log", "dump"), ("dump", "log"), ("dump", "dump")])
+def test_a_dump_of_another_cluster_is_refused(
+    ledger: Ledger, tmp_path: Path, kinds: tuple[str, str], is_one_run: bool
+) -> None:
+    """If compaction removed the beginning of both logs, their times prove it, in one night or in two."""
+    sources: list[dict[str, Any]] = []
+    for name, kind in zip(("one", "other"), kinds, strict=True):
+        log = SmallLog()
+        log.skip(40)
+        for minute in range(9):
+            log.commit(name, 0, minute, NOON_MS + minute * 60_000)
+        folder = log.write(tmp_path / name)
+        as_dump = {"dumps": (str(dump_of(folder, tmp_path / f"{name}.json")),)}
+        sources.append(as_dump if kind == "dump" else {"segments": (str(folder),)})
+    if is_one_run:
+        both: dict[str, Any] = {}
+        for source in sources:
+            for key, uris in source.items():
+                both[key] = (*both.get(key, ()), *uris)
+        with pytest.raises(SourceError, match="is another log than"):
+            ledger.night(**both)
+        return
+    ledger.night(**sources[0])
+    before = versions(ledger)
+    with pytest.raises(SourceError, match="is another log than bronze"):
+        ledger.night(**sources[1], number=2)
+    assert versions(ledger) == before

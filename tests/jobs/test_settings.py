@@ -182,10 +182,16 @@ def test_numbers_of_partitions_are_said_by_topic() -> None:
     said = {"GROUPLEDGER_SOURCES_PARTITIONS": "__consumer_offsets=50, __share_group_state=5"}
     counts = {"__consumer_offsets": 50, "__share_group_state": 5}
     assert load_settings(environment=said).partition_counts == counts
-    assert load_settings({"partitions": ("a=1",)}, environment=said).partition_counts == {"a": 1}
+    assert load_settings({"partitions": ("__consumer_offsets=1",)}, environment=said).partition_counts == {
+        "__consumer_offsets": 1
+    }
     assert load_settings(environment={}).partition_counts == {}
-    for wrong in ("50", "=5", "a=", "a=0", "a=-1", "a=x", "a=99999999999999", "a=\u0663"):
+    offsets = "__consumer_offsets"
+    for wrong in ("", "=0", "=-1", "=x", "=99999999999999", "=2000000000", "=\u0663"):
+        with pytest.raises(SettingsError, match="is no number of partitions: give TOPIC=COUNT"):
+            load_settings({"partitions": (offsets + wrong,)}, environment={})
+    for wrong in ("50", "=5", "__consumer_offset=5", "orders=5"):
         with pytest.raises(SettingsError, match="is no number of partitions: give TOPIC=COUNT"):
             load_settings({"partitions": (wrong,)}, environment={})
     with pytest.raises(SettingsError, match="once a topic"):
-        load_settings({"partitions": ("a=1", "a=2")}, environment={})
+        load_settings({"partitions": (f"{offsets}=1", f"{offsets}=2")}, environment={})

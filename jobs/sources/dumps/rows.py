@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from coordinator_core.limits import QUARANTINE_BYTES_MAX
+from coordinator_core.limits import PARTITION_COUNT_MAX, QUARANTINE_BYTES_MAX
 from coordinator_core.log.batch import encode_headers
 from coordinator_core.log.chunk import BoolArray
 from coordinator_core.log.pack import NO_HEADERS, RECORD_BYTES_MAX
@@ -43,8 +43,6 @@ ROWS_SCHEMA: Final = pa.schema(
 )
 """Records of a dump. `timestamp_ms` -1: none; `headers`: in wire format."""
 
-PARTITION_MAX: Final = 99_999
-"""More than any topic has. A bound is needed because each partition gets its own file of each table."""
 OFFSET_MAX: Final = 2**63 - 2
 READ_BYTES_MAX: Final = 32 * 1024 * 1024
 """Maximum size of Parquet rows read at a time, by the average row."""
@@ -302,7 +300,7 @@ def _checked(found: _Columns, rules: RowRules, place_of: Callable[[int], str]) -
     needs_key = pc.not_equal(rows["topic"], METADATA_TOPIC).fill_null(True).to_numpy(zero_copy_only=False)
     faults = (
         (rows["topic"].is_null().to_numpy(), "no topic"),
-        (is_no_partition | (partition < 0) | (partition > PARTITION_MAX), "no partition that can be"),
+        (is_no_partition | (partition < 0) | (partition >= PARTITION_COUNT_MAX), "no partition that can be"),
         (is_no_offset | (offset < 0) | (offset > OFFSET_MAX), "no offset that can be"),
         (found.undecoded, "key or value is not in the encoding (dump_encoding)"),
         (is_keyless & needs_key, "no key"),
@@ -331,7 +329,7 @@ def _bad_row(rows: pa.Table, row: int, message: str) -> BadRow:
     return BadRow(
         message=message,
         topic=rows["topic"][row].as_py(),
-        partition=partition if partition is not None and 0 <= partition <= PARTITION_MAX else None,
+        partition=partition if partition is not None and 0 <= partition < PARTITION_COUNT_MAX else None,
         offset=offset,
         byte_position=None,
         payload=payload[:QUARANTINE_BYTES_MAX],

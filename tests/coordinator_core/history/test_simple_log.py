@@ -67,10 +67,19 @@ def made(topic_id: str, partition: int) -> bytes:
 
 
 def test_partitions_are_reported_when_they_were_made() -> None:
-    """Each PartitionRecord, once its transaction has ended; one without a number tells nothing."""
+    """Each PartitionRecord, once its transaction has ended; one with a number that no partition has
+    tells nothing."""
     topic_id = "tmyj-FEYST-VyJ_du8dc1w"
     output = replayed(
-        made(topic_id, 0), BEGIN, made(topic_id, 1), ABORT, BEGIN, made(topic_id, 2), END, made(topic_id, -1)
+        made(topic_id, 0),
+        BEGIN,
+        made(topic_id, 1),
+        ABORT,
+        BEGIN,
+        made(topic_id, 2),
+        END,
+        made(topic_id, -1),
+        made(topic_id, 2**31 - 1),
     )
     assert output.partitions == (PartitionMade(topic_id, 0, AT), PartitionMade(topic_id, 2, AT))
     assert output.counts.unknown_type_count == 0

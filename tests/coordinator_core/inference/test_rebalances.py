@@ -205,14 +205,14 @@ def test_partitions_that_come_back_late_are_of_no_follow_up(after_ms: int, expec
         pytest.param(2_000, (0, 1, 4), "CERTAIN", id="between the two"),
         pytest.param(500, (0, 1, 4), "LIKELY", id="before: its leader learned late"),
         pytest.param(500_000, (0, 1, 4), "LIKELY", id="after"),
-        pytest.param(2_000, (0,), "LIKELY", id="no new one was assigned"),
+        pytest.param(2_000, (0, 1), "LIKELY", id="no new one was assigned"),
     ],
 )
 def test_a_topic_that_the_metadata_log_shows_to_grow(
     grown_ms: int, partitions: tuple[int, ...], confidence: str
 ) -> None:
     """New partitions are certain where the topic got more of them between the two generations."""
-    first, second = classic(1, A_AND_B, state_at=1_000), classic(2, {"a": partitions, "b": (2, 3)})
+    first, second = classic(1, A_AND_B, state_at=1_000), classic(2, {"a": partitions, "b": (2,)})
     life = life_of([(0, classic(0, {})), (1_000, first), (400_000, second)], ())
     row = audit_group(life._replace(topic_growth={"t": (grown_ms,)}), SETTINGS).rebalances[-1]
     assert (row.cause, row.confidence) == ("PARTITIONS_CHANGED", confidence)
@@ -224,6 +224,19 @@ def test_partitions_that_come_back_are_no_new_ones() -> None:
     rows = rebalances([(0, classic(1, two)), (1_000, classic(2, one)), (20_000, classic(3, two))])
     found = [(row.cause, row.method, row.confidence) for row in rows[1:]]
     assert found == [("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "LIKELY")] * 2
+
+
+@pytest.mark.parametrize("kept", [{"a": (1, 2)}, {"a": (2,)}])
+def test_partitions_below_one_that_stays_are_left_out(kept: dict[str, tuple[int, ...]]) -> None:
+    """A topic loses no partition but with those above it: a leader left them out, and nothing shows why."""
+    all_three = {"a": (0, 1, 2)}
+    rows = rebalances([(0, classic(1, all_three)), (1_000, classic(2, kept)), (20_000, classic(3, all_three))])
+    found = [(row.cause, row.method, row.confidence) for row in rows[1:]]
+    assert found == [("UNKNOWN", "NO_EVIDENCE", "GUESS")] * 2
+    rows = rebalances(
+        [(0, classic(1, all_three)), (1_000, classic(2, kept)), (20_000, classic(3, {"a": (0, 1, 2, 3)}))]
+    )
+    assert (rows[2].cause, rows[2].method) == ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS")
 
 
 def in_topics(

@@ -83,6 +83,29 @@ def test_without_an_epoch_the_beginning_decides(found: tuple[Rec, ...], is_other
     assert (shown is not None) == is_other
 
 
+@pytest.mark.parametrize(
+    ("found", "is_other"),
+    [
+        pytest.param((Rec(5, 4, T + MINUTE_MS, b"x"), Rec(6, 4, T + 4 * MINUTE_MS, b"y")), True, id="at the same time"),
+        pytest.param((Rec(5, 4, T - 2 * MINUTE_MS, b"x"), Rec(6, 4, T, b"y")), False, id="a dead leader's tail"),
+        pytest.param(
+            (Rec(5, 4, T + 3 * MINUTE_MS, b"x"), Rec(6, 4, T + 9 * MINUTE_MS, b"y")), False, id="a survivor's"
+        ),
+        pytest.param((Rec(5, 4, -1, b"x"), Rec(6, 4, -1, b"y")), False, id="no times"),
+        pytest.param(
+            (Rec(5, 4, T, b"a"), Rec(6, 4, T + MINUTE_MS, b"y"), Rec(7, 4, T, b"z")), False, id="one in common"
+        ),
+    ],
+)
+def test_without_an_epoch_two_leaders_at_once_are_of_two_logs(found: tuple[Rec, ...], is_other: bool) -> None:
+    """The tail that a dead leader wrote is older than what its successor wrote in its place."""
+    known = decode_chunk(
+        log(Rec(5, 0, T, b"a"), Rec(6, 0, T + 3 * MINUTE_MS, b"b"), Rec(7, 0, T + 3 * MINUTE_MS, b"c"))
+    )
+    shown = other_log(known, decode_chunk(log(*found)), found_has_epoch=np.zeros(len(found), np.bool_))
+    assert (shown is not None) == is_other
+
+
 def test_headers_that_agree() -> None:
     """One batch with the same offsets, epoch, count and time is enough; without a time it is not."""
     old = frame_chunk(log(*OLD))[0]

@@ -196,8 +196,8 @@ def test_a_hostile_name_stays_in_its_line(warehouse: Warehouse, name: str) -> No
 def test_an_offset_that_came_again_in_several_ranges_is_counted_once(
     monkeypatch: pytest.MonkeyPatch, share_partitions_max: int
 ) -> None:
-    """Ranges that overlap, in any order, of few share partitions or many: as many offsets as a set has; of few, the
-    ranges are not sorted by share partition."""
+    """Ranges that overlap, in any order, of few share partitions or many, whatever their numbers: as many offsets as a
+    set has; of few, the ranges are not sorted by share partition."""
     monkeypatch.setattr(findings_module, "SHARE_PARTITIONS_MAX", share_partitions_max)
     if share_partitions_max:
         monkeypatch.setattr(np, "unique", None)
@@ -209,7 +209,7 @@ def test_an_offset_that_came_again_in_several_ranges_is_counted_once(
             (
                 chance.choice("ab"),
                 chance.choice(("t", "u", None)),
-                chance.randrange(40),
+                chance.choice((*range(40), -(2**31), -7, -1, 2**31 - 1)),
                 first,
                 first + chance.randrange(20),
             )
