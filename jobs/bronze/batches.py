@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, intersect, merge_coverage, union
+from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, intersect, merge_coverage, subtract, union
 from coordinator_core.errors import DecodeError, EncodeError
 from coordinator_core.limits import PARTED_BYTES_MAX
 from coordinator_core.log.batch import Record, build_batch, parse_header
@@ -46,6 +46,7 @@ HEADERS: Final = (
     "crc_valid",
     "filled_offsets",
 )
+PACKED: Final = ("base_offset", "is_transactional", "batch")
 COVERED: Final = (
     "base_offset",
     "last_offset",
@@ -315,6 +316,8 @@ class BronzeBatches:
         others: dict[int, Record] = {}
         for it in (record for batch in left_out for record in iter_records(batch)):
             others[it.offset] = max(it, others.get(it.offset, it), key=_order)
+        # a removed batch of the log may have another record there, which no dump had
+        dumped = subtract(dumped, self._removed_rows())
         for place, gone in self._taken_out.items():
             out = pa.array(sorted(gone), pa.int64())
             for rows in row_groups_in_order([self._files[place]], RECORD_BATCHES):
@@ -343,6 +346,17 @@ class BronzeBatches:
                 if met:
                     self.meet(KeyValues.of_records(met), met.__getitem__)
         return alone
+
+    def _removed_rows(self) -> list[OffsetRange]:
+        """The offsets of all records in the removed batches that were packed from rows of dumps."""
+        offsets: set[int] = set()
+        for place, gone in self._taken_out.items():
+            for rows in row_groups_in_order([self._files[place]], RECORD_BATCHES, PACKED):
+                is_out = pc.is_in(rows["base_offset"], value_set=pa.array(sorted(gone), pa.int64()))
+                batches = rows.filter(pc.and_(is_out, rows["is_transactional"].is_null()))
+                for batch in batches["batch"].to_pylist():
+                    offsets.update(record.offset for record in iter_records(batch))
+        return union((offset, offset) for offset in offsets)
 
     # --- writing files again
 
