@@ -339,11 +339,6 @@ class CoordinatorPartitions:
             else:
                 place = key, row["log_partition"]
                 ends[place] = max(_ms(row["valid_to"]), ends.get(place, -1))
-        now = {
-            (_key(*(row[name] for name in KEY_COLUMNS)), row["log_partition"])
-            for row in rows
-            if row["valid_to"] is None
-        }
         return {place: end for place, end in ends.items() if place not in now}
 
     def _moves(self, topic: str, at_ms: int | None, group_ids: Sequence[str] | None) -> Iterator[Move]:
