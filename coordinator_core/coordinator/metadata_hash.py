@@ -114,38 +114,36 @@ def _hash_129_to_240(data: bytes) -> int:
 
 
 def _hash_long(data: bytes) -> int:
-    columnar_states = [PRIME_32[2], *PRIME_64[:4], PRIME_32[1], PRIME_64[4], PRIME_32[0]]
+    accumulators = [PRIME_32[2], *PRIME_64[:4], PRIME_32[1], PRIME_64[4], PRIME_32[0]]
     for stripe in range((len(data) - 1) // STRIPE_BYTES):
         step = stripe % STRIPES_A_BLOCK
-        _accumulate(columnar_states, data, STRIPE_BYTES * stripe, 8 * step)
+        _accumulate(accumulators, data, STRIPE_BYTES * stripe, 8 * step)
         if step == STRIPES_A_BLOCK - 1:
-            _scramble(columnar_states)
+            _scramble(accumulators)
     # the last 64 bytes, whether or not they are a full stripe
-    _accumulate(columnar_states, data, len(data) - STRIPE_BYTES, len(SECRET) - STRIPE_BYTES - 7)
+    _accumulate(accumulators, data, len(data) - STRIPE_BYTES, len(SECRET) - STRIPE_BYTES - 7)
     total = len(data) * PRIME_64[0]
     for pair in range(0, 8, 2):
         first, second = _u64(SECRET, 11 + 8 * pair), _u64(SECRET, 19 + 8 * pair)
-        total += _folded_product(columnar_states[pair] ^ first, columnar_states[pair + 1] ^ second)
+        total += _folded_product(accumulators[pair] ^ first, accumulators[pair + 1] ^ second)
     return _avalanche(total)
 
 
-def _accumulate(columnar_states: list[int], data: bytes, position: int, secret_position: int) -> None:
+def _accumulate(accumulators: list[int], data: bytes, position: int, secret_position: int) -> None:
     """Add one stripe of 64 bytes to the eight accumulators."""
     values = struct.unpack_from("<8Q", data, position)
     keys = struct.unpack_from("<8Q", SECRET, secret_position)
-    for columnar, (value, key) in enumerate(zip(values, keys, strict=True)):
+    for lane, (value, key) in enumerate(zip(values, keys, strict=True)):
         keyed = value ^ key
-        columnar_states[columnar ^ 1] = columnar_states[columnar ^ 1] + value & MASK_64
-        columnar_states[columnar] = columnar_states[columnar] + (keyed & MASK_32) * (keyed >> 32) & MASK_64
+        accumulators[lane ^ 1] = accumulators[lane ^ 1] + value & MASK_64
+        accumulators[lane] = accumulators[lane] + (keyed & MASK_32) * (keyed >> 32) & MASK_64
 
 
-def _scramble(columnar_states: list[int]) -> None:
+def _scramble(accumulators: list[int]) -> None:
     """Scramble the accumulators after a block."""
     keys = struct.unpack_from("<8Q", SECRET, len(SECRET) - STRIPE_BYTES)
-    for columnar, key in enumerate(keys):
-        columnar_states[columnar] = (columnar_states[columnar] ^ columnar_states[columnar] >> 47 ^ key) * PRIME_32[
-            0
-        ] & MASK_64
+    for lane, key in enumerate(keys):
+        accumulators[lane] = (accumulators[lane] ^ accumulators[lane] >> 47 ^ key) * PRIME_32[0] & MASK_64
 
 
 def _mix_16(data: bytes, position: int, secret_position: int) -> int:

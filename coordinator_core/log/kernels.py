@@ -668,9 +668,9 @@ def _rotated(value: int, bits: int) -> int:
 
 
 @compiled
-def _xxh32_round(columnar: int, data: U8, position: int) -> int:
-    columnar = (columnar + _le32(data, position) * 2246822519) & 0xFFFFFFFF
-    return (_rotated(columnar, 13) * 2654435761) & 0xFFFFFFFF
+def _xxh32_round(lane: int, data: U8, position: int) -> int:
+    lane = (lane + _le32(data, position) * 2246822519) & 0xFFFFFFFF
+    return (_rotated(lane, 13) * 2654435761) & 0xFFFFFFFF
 
 
 def xxh32(data: bytes) -> int:
