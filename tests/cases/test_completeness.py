@@ -78,7 +78,7 @@ def test_the_bound_is_the_last_record_of_each_log_partition(ledger: Ledger, tmp_
     ledger.night(copied(tmp_path / "logs"), topics=TOPICS)
     whole = stated(ledger)
     assert "from its beginning to 2026-11-21T02:57:53.771Z was read" in whole.statements[0]
-    assert "the latest of 2026-11-21T02:59:18.988Z" in whole.statements[1]
+    assert "up to 2026-11-21T02:59:18.988Z at the latest" in whole.statements[1]
     assert stated(ledger, Span(None, PROVEN + 1)).is_complete
     late = stated(ledger, Span(None, PROVEN + 2))
     assert not late.is_complete

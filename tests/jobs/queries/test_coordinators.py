@@ -90,8 +90,8 @@ def test_a_broker_that_refuses_is_an_error(root: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--bootstrap-server", "h:1"), "use it with --state"),
-        (("--members", "--bootstrap-server", "h:1"), "use it with --state"),
+        (("--bootstrap-server", "h:1"), "use it with one of these"),
+        (("--members", "--bootstrap-server", "h:1"), "use it with one of these"),
         (("--state", "--at", "2026-01-01T00:00:00Z", "--bootstrap-server", "h:1"), "without --at"),
         (("--state", "--command-config", "f"), "does nothing without --bootstrap-server"),
     ],

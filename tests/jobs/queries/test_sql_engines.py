@@ -176,7 +176,9 @@ def shown_queries() -> list[str]:
                     if "-e" in words and words[0] == "sql"
                 ]
     source = Path(findings.__file__).read_text(encoding="utf-8")
-    found += re.findall(r'^\s+(?:query = |f?)"(select [^"{]*)"\)?$', source, re.MULTILINE)
+    named = [value for value in vars(findings).values() if isinstance(value, str) and value.startswith("select ")]
+    lines = re.findall(r'^\s+(?:query = |f?)"(select [^"{]*)"\)?$', source, re.MULTILINE)
+    found += [*named, *(line for line in lines if not any(query.startswith(line) for query in named))]
     return list(dict.fromkeys(query.strip() for query in found))
 
 
