@@ -11,6 +11,7 @@ bronze and the folder share. If their headers agree, as they usually do, nothing
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from coordinator_core.coverage import intersect
 from coordinator_core.log.chunk import BatchColumns, BoolArray
 from coordinator_core.log.records import decode_chunk, frame_chunk
 from coordinator_core.log.same_log import OtherLog, other_log, share_a_batch
-from coordinator_core.log_partitions import LogPartition
+from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.console.output import time_text
 from jobs.delta.arrow_schemas import arrow_schema
@@ -169,10 +170,7 @@ def refuse_other_batches(
     by_place: dict[LogPartition, list[PartitionLog]] = {}
     for log in segments:
         by_place.setdefault((log.topic, log.partition), []).append(log)
-    files: dict[LogPartition, list[TableFile]] = {}
-    for file in warehouse.files(RECORD_BATCHES) if bronze.known else ():
-        if file.partition_values["cluster_id"] == bronze.cluster_id and file.row_count:
-            files.setdefault((file.partition_values["topic"], file.partition_values["partition"]), []).append(file)
+    files = _files_by_log(warehouse, bronze)
     for place, logs in by_place.items():
         for index, log in enumerate(logs):
             is_proved = _has_id(log) and (TOPIC, log.topic) in known
@@ -185,6 +183,15 @@ def refuse_other_batches(
                 found = _other_than(log, first)
                 if found is not None:
                     raise SourceError(_other_records(log, found, first.uri))
+
+
+def _files_by_log(warehouse: Warehouse, bronze: "Bronze") -> dict[LogPartition, list[TableFile]]:
+    """The files of bronze of each log partition of the cluster."""
+    files: dict[LogPartition, list[TableFile]] = {}
+    for file in warehouse.files(RECORD_BATCHES) if bronze.known else ():
+        if file.partition_values["cluster_id"] == bronze.cluster_id and file.row_count:
+            files.setdefault((file.partition_values["topic"], file.partition_values["partition"]), []).append(file)
+    return files
 
 
 def _has_id(log: PartitionLog) -> bool:
@@ -226,26 +233,17 @@ def _other_than_bronze(
     log: PartitionLog, known: Sequence[tuple[int, int]], files: Sequence[TableFile]
 ) -> OtherLog | None:
     """The first offset at which a log cannot be the one in bronze, among the lowest offsets that both have."""
-    for segment, end in _with_ends(log):
-        if not intersect([(segment.base_offset, end)], known):
+    for data, batches, shared in _overlapping(log, known):
+        first, last = int(batches.base_offset[shared[0]]), int(batches.last_offset[shared[-1]])
+        headers = _bronze_rows(files, first, last, HEADER_COLUMNS)
+        if not headers.num_rows:
             continue
-        for data in _beginnings(segment):
-            batches, _ = frame_chunk(data)
-            shared = _shared(batches, known)
-            if not len(shared):
-                continue
-            first, last = int(batches.base_offset[shared[0]]), int(batches.last_offset[shared[-1]])
-            headers = _bronze_rows(files, first, last, HEADER_COLUMNS)
-            if not headers.num_rows:
-                continue
-            if share_a_batch(_header_columns(headers), _rows_of(batches, shared)):
-                return None
-            rows = _bronze_rows(files, first, last, (*HEADER_COLUMNS, "batch"))
-            bytes_of = b"".join(rows["batch"].to_pylist())
-            has_epoch = _has_epoch(rows)
-            return other_log(
-                decode_chunk(bytes_of), decode_chunk(_bytes(data, batches, shared)), known_has_epoch=has_epoch
-            )
+        if share_a_batch(_header_columns(headers), _rows_of(batches, shared)):
+            return None
+        rows = _bronze_rows(files, first, last, (*HEADER_COLUMNS, "batch"))
+        bytes_of = b"".join(rows["batch"].to_pylist())
+        has_epoch = _has_epoch(rows)
+        return other_log(decode_chunk(bytes_of), decode_chunk(_bytes(data, batches, shared)), known_has_epoch=has_epoch)
     return None
 
 
@@ -261,20 +259,38 @@ def refuse_other_dumps(warehouse: Warehouse, bronze: "Bronze", sources: "Sources
 
     A dump has no epochs: only its beginning or its times can prove that.
     """
-    folders: dict[LogPartition, list[PartitionLog]] = {}
+    folders: dict[LogPartition, PartitionLog] = {}
     for folder in sources.segments:
-        folders.setdefault((folder.topic, folder.partition), []).append(folder)
-    firsts: dict[LogPartition, DumpLog] = {}
+        folders.setdefault((folder.topic, folder.partition), folder)
+    dumps: dict[LogPartition, list[DumpLog]] = {}
     for log in sources.all_dumps:
-        if not log.has_offsets:
+        if log.has_offsets:
+            dumps.setdefault((log.topic, log.partition), []).append(log)
+    files = _files_by_log(warehouse, bronze) if dumps else {}
+    for place, logs in dumps.items():
+        if place in bronze.known or place in folders or len(logs) > 1:
+            _refuse_other_dumps_of(logs, bronze, files.get(place, ()), folders.get(place))
+
+
+def _refuse_other_dumps_of(
+    logs: "Sequence[DumpLog]", bronze: "Bronze", files: Sequence[TableFile], folder: PartitionLog | None
+) -> None:
+    """The same for the dumps of one log partition."""
+    known = bronze.known.get((logs[0].topic, logs[0].partition), ())
+    first: SegmentRead | None = None
+    for index, log in enumerate(logs):
+        pieces = _pieces(log)
+        beginning = next(pieces, None)
+        if beginning is None:
             continue
-        place = log.topic, log.partition
-        first = firsts.setdefault(place, log)
-        found = {f"bronze of --cluster-id {bronze.cluster_id}": _dump_other_than_bronze(log, warehouse, bronze)}
-        if place in folders:
-            found[folders[place][0].uri] = _dump_other_than(log, folders[place][0])
-        if first is not log:
-            found[first.uri] = _other_dump(log, first)
+        read = chain([beginning], pieces)
+        found = {f"bronze of --cluster-id {bronze.cluster_id}": _dump_other_than_bronze(read, known, files)}
+        if folder is not None:
+            found[folder.uri] = _dump_other_than(beginning, folder)
+        if first is not None:
+            found[logs[0].uri] = _other_rows(as_array(first.data), beginning)
+        if index == 0:
+            first = beginning
         for other, proof in found.items():
             if proof is not None:
                 raise SourceError(_other_records(log, proof, other))
@@ -292,19 +308,13 @@ def _other_rows(known: U8, found: SegmentRead) -> OtherLog | None:
     return other_log(decode_chunk(known), decode_chunk(as_array(found.data)), found_has_epoch=no_epoch)
 
 
-def _dump_other_than_bronze(log: "DumpLog", warehouse: Warehouse, bronze: "Bronze") -> OtherLog | None:
+def _dump_other_than_bronze(
+    pieces: Iterable[SegmentRead], known: Sequence[tuple[int, int]], files: Sequence[TableFile]
+) -> OtherLog | None:
     """The first offset at which a dump cannot be of the log of bronze, among the oldest that both have."""
-    known = bronze.known.get((log.topic, log.partition), ())
     if not known:
         return None
-    files = [
-        file
-        for file in warehouse.files(RECORD_BATCHES)
-        if file.row_count
-        and file.partition_values["cluster_id"] == bronze.cluster_id
-        and (file.partition_values["topic"], file.partition_values["partition"]) == (log.topic, log.partition)
-    ]
-    for read in _pieces(log):
+    for read in pieces:
         shared = _shared(read.scan.batches, known)
         if not len(shared):
             continue
@@ -314,29 +324,13 @@ def _dump_other_than_bronze(log: "DumpLog", warehouse: Warehouse, bronze: "Bronz
     return None
 
 
-def _dump_other_than(log: "DumpLog", folder: PartitionLog) -> OtherLog | None:
+def _dump_other_than(beginning: SegmentRead, folder: PartitionLog) -> OtherLog | None:
     """The same of a dump and a folder of one run: the beginning of the dump, and what the folder has of it."""
-    read = next(_pieces(log), None)
-    if read is None:
-        return None
-    span = (int(read.scan.batches.base_offset[0]), int(read.scan.batches.last_offset[-1]))
-    for segment, end in _with_ends(folder):
-        if not intersect([(segment.base_offset, end)], [span]):
-            continue
-        for data in _beginnings(segment):
-            batches, _ = frame_chunk(data)
-            shared = _shared(batches, [span])
-            if len(shared):
-                return _other_rows(_bytes(data, batches, shared), read)
+    batches_of_dump = beginning.scan.batches
+    span = int(batches_of_dump.base_offset[0]), int(batches_of_dump.last_offset[-1])
+    for data, batches, shared in _overlapping(folder, [span]):
+        return _other_rows(_bytes(data, batches, shared), beginning)
     return None
-
-
-def _other_dump(log: "DumpLog", first: "DumpLog") -> OtherLog | None:
-    """The same of two dumps of one run: their beginnings."""
-    known, found = next(_pieces(first), None), next(_pieces(log), None)
-    if known is None or found is None:
-        return None
-    return _other_rows(as_array(known.data), found)
 
 
 def _other_than(log: PartitionLog, first: PartitionLog) -> OtherLog | None:
@@ -362,6 +356,19 @@ def _other_than(log: PartitionLog, first: PartitionLog) -> OtherLog | None:
                     decode_chunk(_bytes(of_other, others, both)), decode_chunk(_bytes(data, batches, shared))
                 )
     return None
+
+
+def _overlapping(log: PartitionLog, ranges: Sequence[OffsetRange]) -> Iterator[tuple[U8, BatchColumns, Any]]:
+    """The beginnings of segments that overlap with some offset ranges: bytes, batches, and the rows of the first
+    batches that do."""
+    for segment, end in _with_ends(log):
+        if not intersect([(segment.base_offset, end)], ranges):
+            continue
+        for data in _beginnings(segment):
+            batches, _ = frame_chunk(data)
+            shared = _shared(batches, ranges)
+            if len(shared):
+                yield data, batches, shared
 
 
 def _with_ends(log: PartitionLog) -> Iterable[tuple[Segment, int]]:
