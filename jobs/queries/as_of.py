@@ -25,7 +25,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.inference.configs import GROUP, STREAMS_ASSIGNOR
-from coordinator_core.inference.log_anomalies import TIME_WENT_BACK, step_of
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.log.chunk import I64, BoolArray
@@ -50,6 +49,7 @@ from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.gold.share_reader import counts_by_id, topic_partition_counts
+from jobs.queries.clock_steps import clock_steps
 from jobs.queries.group_model import CommittedOffset, Group, Row, SampledEnd, ShareStart, TopicPartition, Untimed
 from jobs.queries.group_state import PAST_COLUMNS, TELLING, Past, by_group, group_of, members_of
 from jobs.queries.newest_commits import COMMIT_KEY, newest_of
@@ -61,7 +61,6 @@ from schemas import consumer_offsets, share_group_state
 from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE
 from schemas.tables.declare import STRING, Table
-from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.silver import (
     CONFIGS,
     COORDINATOR_PARTITIONS,
@@ -197,10 +196,7 @@ class SilverAt:
         gold = self._gold()
         if gold.replay_version < self._whole.replay_version:
             return True
-        rows = gold.read(LOG_ANOMALIES, ["rule", "details"])
-        details = rows.filter(pc.equal(rows["rule"], TIME_WENT_BACK))["details"].to_pylist()
-        steps = (step_of(it or "") for it in details)
-        return any(step is not None and step[1] <= at_ms <= step[0] for step in steps)
+        return any(step.now_ms <= at_ms <= step.before_ms for step in clock_steps(gold))
 
     def log_end(self, log: LogPartition) -> int | None:
         """The end offset (exclusive) of a log partition at the time, where timestamps do not decide; else None."""

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple, TextIO
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
-from coordinator_core.inference.log_anomalies import TIME_WENT_BACK, step_of
 from coordinator_core.plurals import counted
 from jobs.bronze.coverage import from_table
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
@@ -26,6 +25,7 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.behind import not_audited_lines, not_replayed_lines
+from jobs.queries.clock_steps import ClockStep, clock_steps
 from jobs.queries.findings import audit_lacks, groups_not_judged
 from jobs.queries.in_log import require_in_log
 from jobs.queries.unread_assignments import unread_groups, unread_text
@@ -36,7 +36,6 @@ from schemas.tables.declare import Table
 from schemas.tables.gold import (
     ARCHIVED_RECORDS,
     COMMIT_ANOMALIES,
-    LOG_ANOMALIES,
     PARTITION_OWNERS,
     REBALANCES,
     REDELIVERIES,
@@ -148,7 +147,7 @@ def completeness(
     if not coverage:
         return Completeness(False, (f"NOT COMPLETE: nothing of {log} was captured",))
     ends = log_ends(warehouse, cluster_id, (log,), partition_counts)[log]
-    steps = _clock_steps(warehouse, cluster_id, log)
+    steps = clock_steps(WholeAudit.newest(warehouse, cluster_id), log)
     ends = _short_of_slow_clocks(ends, steps)
     found = list(missing_lines({log: ends}))
     holes = [hole for place, ranges in sorted(coverage.items()) for hole in holes_of(*place, ranges)]
@@ -180,29 +179,6 @@ def completeness(
         lines.append(f"... and {len(found) - len(lines):,} more: see {COVERAGE.full_name}")
     lines += _step_lines(log, steps, span)
     return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *lines))
-
-
-class ClockStep(NamedTuple):
-    """A log offset at which timestamps go back. Times are epoch ms."""
-
-    log_partition: int
-    log_offset: int
-    before_ms: int
-    now_ms: int
-
-
-def _clock_steps(warehouse: Warehouse, cluster_id: str, log: str) -> list[ClockStep]:
-    """The clock steps that the newest audit found in a log, by log partition, in log order."""
-    rows = WholeAudit.newest(warehouse, cluster_id).read(
-        LOG_ANOMALIES, ["rule", "log_topic", "log_partition", "log_offset", "details"]
-    )
-    those = pc.and_(pc.equal(rows["rule"], TIME_WENT_BACK), pc.equal(rows["log_topic"], log))
-    found = []
-    for row in rows.filter(those).to_pylist():
-        times = step_of(row["details"] or "")
-        if times is not None:
-            found.append(ClockStep(row["log_partition"], row["log_offset"], *times))
-    return sorted(found)
 
 
 def _short_of_slow_clocks(ends: LogEnds, steps: Sequence[ClockStep]) -> LogEnds:
