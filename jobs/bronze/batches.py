@@ -316,8 +316,9 @@ class BronzeBatches:
         others: dict[int, Record] = {}
         for it in (record for batch in left_out for record in iter_records(batch)):
             others[it.offset] = max(it, others.get(it.offset, it), key=_order)
-        # a removed batch of the log may have another record there, which no dump had
-        dumped = subtract(dumped, self._removed_rows())
+        if dumped:
+            # a removed batch of the log may have another record there, which no dump had
+            dumped = subtract(dumped, self._removed_rows())
         for place, gone in self._taken_out.items():
             out = pa.array(sorted(gone), pa.int64())
             for rows in row_groups_in_order([self._files[place]], RECORD_BATCHES):
