@@ -35,7 +35,8 @@ from groupledger.key_replay import (
 )
 from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, read_records
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, arrow_schema, delta_struct, spark_schema
-from jobs.silver.tasks import METADATA_TOPIC, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from jobs.settings import INTERNAL_TOPICS
+from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from jobs.silver.topic_names import LEARNED_FROM
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
@@ -54,7 +55,6 @@ from schemas.tables.silver import (
 
 DEFAULT_CLUSTER: Final = "kafka"
 
-INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 OTHER_TOPIC, BAD_ROW, CONFLICTING_COPIES = "OTHER_TOPIC", "BAD_ROW", "CONFLICTING_COPIES"
 """Codes of errors, in addition to those of bronze.quarantine."""
 
