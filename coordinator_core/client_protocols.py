@@ -24,7 +24,6 @@ from schemas import wire
 from schemas.client_protocols import (
     CONNECT_PROTOCOL_ASSIGNMENT,
     CONNECT_PROTOCOL_METADATA,
-    CONNECTOR_ASSIGNMENT,
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
     COOPERATIVE_STICKY_ASSIGNOR_USER_DATA,
@@ -195,18 +194,6 @@ def decode_connect_metadata(data: Buffer) -> ConnectMetadata:
     return ConnectMetadata(version, fields.url, fields.config_offset, allocation)
 
 
-def encode_connect_metadata(metadata: ConnectMetadata) -> bytes:
-    """The inverse of `decode_connect_metadata`, in the metadata's version (0..2)."""
-    allocation = None if metadata.allocation is None else encode_connect_assignment(metadata.allocation)
-    return _encode_versioned(
-        CONNECT_PROTOCOL_METADATA,
-        metadata.version,
-        url=metadata.url,
-        config_offset=metadata.config_offset,
-        allocation=allocation,
-    )
-
-
 def decode_connect_assignment(data: Buffer) -> ConnectAssignment | None:
     """deserializeAssignment of either protocol; fields missing at the end have their default. None if there are no
     bytes."""
@@ -222,21 +209,6 @@ def decode_connect_assignment(data: Buffer) -> ConnectAssignment | None:
         _pairs(fields.assignment, "connector", "tasks"),
         _pairs(fields.revoked, "connector", "tasks"),
         fields.delay,
-    )
-
-
-def encode_connect_assignment(assignment: ConnectAssignment) -> bytes:
-    """The inverse of `decode_connect_assignment`, in the assignment's version (0..2)."""
-    return _encode_versioned(
-        CONNECT_PROTOCOL_ASSIGNMENT,
-        assignment.version,
-        error=assignment.error,
-        leader=assignment.leader,
-        leader_url=assignment.leader_url,
-        config_offset=assignment.config_offset,
-        assignment=_structs(CONNECTOR_ASSIGNMENT, assignment.assigned),
-        revoked=_structs(CONNECTOR_ASSIGNMENT, assignment.revoked) or (() if assignment.version else None),
-        delay=assignment.delay_ms,
     )
 
 

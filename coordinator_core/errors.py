@@ -179,10 +179,6 @@ class NotRedactable(DecodeError):
     code = "NOT_REDACTABLE"
 
 
-class InvalidMessage(CoreError):
-    """JSON that does not fit the message's declaration."""
-
-
 class ContradictoryRecord(CoreError):
     """A command wrote a record that contradicts the state: a bug in the command, not in its caller."""
 

@@ -20,7 +20,7 @@ import binascii
 import json
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.codec import Struct, encode, encode_key, encode_metadata, encode_value
@@ -152,20 +152,6 @@ def encode_metadata_json(node: Json, left_out: set[str] | None = None) -> bytes:
     return encode_metadata(message, from_json(_object(node, "data"), message, version, left_out=left_out), version)
 
 
-def parse_formatter_lines(text: str) -> Iterator[FormatterRecord]:
-    """The records in a line of a console consumer's formatter.
-
-    The formatters write no line breaks themselves (CoordinatorRecordMessageFormatter.writeTo), so one line may contain
-    all records back to back. Raises EncodeError if the text is not what they print, after yielding the records
-    before.
-    """
-    position = _skip_space(text, 0)
-    while position < len(text):
-        node, position = parse_json_at(text, position)
-        yield formatter_record(node)
-        position = _skip_space(text, position)
-
-
 def formatter_record(node: Json) -> FormatterRecord:
     """The record of an object `{"key": {"type", "data"}, "value": {"version", "data"}}`, with null for a tombstone.
 
@@ -193,15 +179,6 @@ def is_formatter_object(node: Json) -> bool:
     if not isinstance(node, dict) or not isinstance(node.get("key"), dict):
         return False
     return isinstance(node["key"].get("data"), dict) and "type" in node["key"] and "value" in node
-
-
-def _skip_space(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    assert match is not None, "matches the empty text"
-    return match.end()
-
-
-_SPACE: Final = re.compile(r"\s*")
 
 
 def _number(node: Json, name: str) -> int:

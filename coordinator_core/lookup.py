@@ -79,17 +79,3 @@ def transactional_id_partition(transactional_id: str, partition_count: int) -> i
 def share_partition_partition(key: SharePartitionKey, partition_count: int) -> int:
     """The partition of `__share_group_state` that stores a share partition."""
     return key_partition(key.as_coordinator_key(), partition_count)
-
-
-def parse_share_partition_key(text: str) -> SharePartitionKey:
-    """Parse `group:topicId:partition`. Group ids may contain colons: the last two parts are the topic's.
-
-    Raises LookupKeyError if there are fewer than three parts, or the last is not a partition number.
-    """
-    parts = text.rsplit(":", 2)
-    if len(parts) != 3:
-        raise LookupKeyError("a share partition key is group:topicId:partition")
-    group_id, topic_id, digits = parts
-    if not (digits.isascii() and digits.isdigit()) or int(digits[:11]) > INT32_MAX:
-        raise LookupKeyError("the last part of a share partition key is a partition number")
-    return SharePartitionKey(group_id, topic_id, int(digits))

@@ -34,6 +34,9 @@ yet."""
 
 ModernGroup = TypeVar("ModernGroup", ConsumerGroup, ShareGroup, StreamsGroup)
 
+IdTargets = TypeVar("IdTargets", ConsumerGroup, ShareGroup)
+"""Groups whose targets are partitions by topic id."""
+
 V = TypeVar("V")
 
 
@@ -81,8 +84,27 @@ def partition_epochs(
     return dict(sorted(zip(partitions, assignment_epochs, strict=True)))
 
 
-def replay_target_metadata(group: ModernGroup, value: Struct | None, report: Report) -> ModernGroup:
-    """Set the assignment epoch and the time of the target assignment (epoch ms, 0 if unknown), or remove both.
+def replay_epoch(group: IdTargets, _key: Struct, value: Struct | None, report: Report) -> IdTargets | None:
+    """ConsumerGroupMetadata (3), ShareGroupMetadata (11): group epoch and hash; a tombstone deletes it."""
+    if value is None:
+        check_group_tombstone(group, report)
+        return None
+    return with_fields(group, group_epoch=value.epoch, metadata_hash=value.metadata_hash)
+
+
+def replay_target(group: IdTargets, key: Struct, value: Struct | None, _report: Report) -> IdTargets | None:
+    """ConsumerGroupTargetAssignmentMember (7), ShareGroupTargetAssignmentMember (13): a member's whole target."""
+    if value is None:
+        return with_fields(group, target_assignment=without(group.target_assignment, key.member_id))
+    target = target_partitions(value.topic_partitions)
+    return with_fields(group, target_assignment=group.target_assignment.set(key.member_id, target))
+
+
+def replay_target_metadata(
+    group: ModernGroup, _key: Struct, value: Struct | None, report: Report
+) -> ModernGroup | None:
+    """*TargetAssignmentMetadata (6, 12, 20): set the assignment epoch and the time of the targets (epoch ms, 0 if
+    unknown), or remove both.
 
     On a tombstone while target assignments are left, Kafka throws; best effort removes the epoch and keeps the target
     assignments.

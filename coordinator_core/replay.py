@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 
 from immutables import Map
 
+from coordinator_core import modern
 from coordinator_core.anomalies import GROUP_TYPE_MISMATCH, Anomaly, Report
 from coordinator_core.classic.replay import classic_group
 from coordinator_core.classic.state import ClassicGroup
@@ -156,28 +157,22 @@ def _group_for(
 
 REPLAY: Final[Mapping[RecordType, Replay]] = {
     RecordType.GROUP_METADATA: replay_group_metadata,
-    RecordType.CONSUMER_GROUP_METADATA: _in_group(ConsumerGroup, consumer.replay_metadata),
+    RecordType.CONSUMER_GROUP_METADATA: _in_group(ConsumerGroup, modern.replay_epoch),
     RecordType.CONSUMER_GROUP_PARTITION_METADATA: _in_group(ConsumerGroup, consumer.replay_partition_metadata),
     RecordType.CONSUMER_GROUP_MEMBER_METADATA: _in_group_by_version(ConsumerGroup, consumer.replay_member_metadata),
-    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(
-        ConsumerGroup, consumer.replay_target_assignment_metadata
-    ),
-    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: _in_group(
-        ConsumerGroup, consumer.replay_target_assignment_member
-    ),
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(ConsumerGroup, modern.replay_target_metadata),
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: _in_group(ConsumerGroup, modern.replay_target),
     RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: _in_group(ConsumerGroup, consumer.replay_current_assignment),
     RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: _in_group(ConsumerGroup, consumer.replay_regular_expression),
     RecordType.SHARE_GROUP_MEMBER_METADATA: _in_group(ShareGroup, share.replay_member_metadata),
-    RecordType.SHARE_GROUP_METADATA: _in_group(ShareGroup, share.replay_metadata),
-    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(ShareGroup, share.replay_target_assignment_metadata),
-    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: _in_group(ShareGroup, share.replay_target_assignment_member),
+    RecordType.SHARE_GROUP_METADATA: _in_group(ShareGroup, modern.replay_epoch),
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(ShareGroup, modern.replay_target_metadata),
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: _in_group(ShareGroup, modern.replay_target),
     RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: _in_group(ShareGroup, share.replay_current_assignment),
     RecordType.SHARE_GROUP_STATE_PARTITION_METADATA: replay_share_group_state_partition_metadata,
     RecordType.STREAMS_GROUP_METADATA: _in_group(StreamsGroup, streams.replay_metadata),
     RecordType.STREAMS_GROUP_MEMBER_METADATA: _in_group_by_version(StreamsGroup, streams.replay_member_metadata),
-    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(
-        StreamsGroup, streams.replay_target_assignment_metadata
-    ),
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: _in_group(StreamsGroup, modern.replay_target_metadata),
     RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: _in_group(StreamsGroup, streams.replay_target_assignment_member),
     RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: _in_group(StreamsGroup, streams.replay_current_assignment),
     RecordType.STREAMS_GROUP_TOPOLOGY: _in_group(StreamsGroup, streams.replay_topology),

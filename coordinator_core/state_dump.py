@@ -55,11 +55,6 @@ def dump_shard(shard: CoordinatorShard) -> dict[str, Json]:
     return dict(dumps)
 
 
-def dump_group(shard: CoordinatorShard, group_id: str) -> Json | None:
-    """Dump of one group, or None if it has no state. Scans the offsets of the whole shard."""
-    return dump_shard(shard).get(group_id)
-
-
 def _put_offset(topics: dict[str, Json], key: OffsetKey, committed: CommittedOffset) -> None:
     topics.setdefault(key.topic, {})[str(key.partition)] = {
         "offset": committed.committed_offset,

@@ -7,7 +7,7 @@ import os
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -165,10 +165,6 @@ class Settings:
         if not self.bootstrap_servers:
             return None
         return BrokerAddress(self.bootstrap_servers, self.command_config or None)
-
-    def codec_of(self, table_name: str) -> str:
-        """The Parquet codec of a table, given its full name."""
-        return self.codecs.get(table_name, self.codec)
 
 
 INFERENCE_FIELDS: Final = tuple(field.name for field in fields(InferenceSettings))
@@ -403,11 +399,6 @@ def _over(values: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, A
     """Values, overridden by those of a place with precedence."""
     names_sources = any(stronger.get(name) for name in SOURCES)
     return {**values, **(SOURCES if names_sources else {}), **stronger}
-
-
-def with_options(settings: Settings, **options: Any) -> Settings:
-    """The settings with some fields replaced."""
-    return replace(settings, **options)
 
 
 def _document(config_file: Path) -> dict[str, Any]:

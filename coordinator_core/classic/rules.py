@@ -13,8 +13,13 @@ from coordinator_core.classic.timers import schedule_heartbeat
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
-from coordinator_core.offsets.state import CommittedOffset
+from coordinator_core.coordinator.rules import (
+    BaseTimestamp,
+    CheckPartition,
+    ListedGroup,
+    OffsetCommitter,
+    commit_timestamp,
+)
 
 
 class ClassicGroupRules:
@@ -79,12 +84,12 @@ class ClassicGroupRules:
         With members, offsets expire only while the group is Stable and its topics are known.
         """
         if group.protocol_type is None:
-            return _commit_timestamp
+            return commit_timestamp
         if group.state == EMPTY:
             empty_since_ms = group.current_state_timestamp_ms
-            return _commit_timestamp if empty_since_ms is None else lambda _: empty_since_ms
+            return commit_timestamp if empty_since_ms is None else lambda _: empty_since_ms
         is_known = group.uses_consumer_protocol and group.subscribed_topics is not None
-        return _commit_timestamp if is_known and group.state == STABLE else None
+        return commit_timestamp if is_known and group.state == STABLE else None
 
     def refresh_on_commit(self, context: Context, group: LiveClassicGroup, member_id: str) -> None:
         """A commit restarts the session of a member."""
@@ -98,7 +103,3 @@ class ClassicGroupRules:
     def _check_alive(self, group: LiveClassicGroup) -> None:
         if group.state == DEAD:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is in dead state.")
-
-
-def _commit_timestamp(committed: CommittedOffset) -> int:
-    return committed.commit_timestamp_ms

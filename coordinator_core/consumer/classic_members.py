@@ -51,9 +51,7 @@ from coordinator_core.consumer.membership import (
     check_not_full,
     dynamic_member,
     fence_members,
-    member_of,
     static_member,
-    static_member_of,
 )
 from coordinator_core.consumer.messages import TopicPartitions
 from coordinator_core.consumer.reconciliation import reconcile
@@ -64,6 +62,7 @@ from coordinator_core.consumer.target import last_target, update_target
 from coordinator_core.consumer.update import is_metadata_expired, member_changed, update_metadata
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.modern_rules import member_of, static_member_of
 from coordinator_core.coordinator.operation import NOTHING, Command, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.errors import DecodeError

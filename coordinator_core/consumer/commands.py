@@ -27,9 +27,7 @@ from coordinator_core.consumer.membership import (
     fence_member,
     fence_members,
     leave_for_a_while,
-    member_of,
     static_member,
-    static_member_of,
 )
 from coordinator_core.consumer.messages import (
     CLASSIC_MEMBER_TYPE,
@@ -61,6 +59,7 @@ from coordinator_core.consumer.update import (
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.modern_rules import member_of, static_member_of
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.member_epochs import (

@@ -268,7 +268,8 @@ def downgrade(context: Context, group: ConsumerGroup, leaving: Collection[Consum
     leaving_ids = frozenset(member.member_id for member in leaving)
     remaining = [member for member in group.members_in_table_order() if member.member_id not in leaving_ids]
     classic = classic_group_of(group, remaining, {}, context.image, context.now_ms)
-    records = (*_tombstones(group, list(group.members)), _whole_group_record(classic))
+    deleted = consumer_records.group_tombstones(group.group_id, group.members, group.members, group.resolved_regexes)
+    records = (*deleted, _whole_group_record(classic))
     put_in_place(context, classic, must_rebalance=True)
 
     def on_append(later: Context, error: Refused | None) -> None:
@@ -291,7 +292,7 @@ def downgrade_with_replacement(
     heirs = {joining.member_id: replaced_id}
     classic = classic_group_of(group, [*members, joining], heirs, context.image, context.now_ms)
     member_ids = [joining.member_id if member_id == replaced_id else member_id for member_id in group.members]
-    records.extend(_tombstones(group, member_ids))
+    records.extend(consumer_records.group_tombstones(group.group_id, member_ids, member_ids, group.resolved_regexes))
     records.append(_whole_group_record(classic))
     return classic
 
@@ -384,20 +385,6 @@ def _assignment_version(subscription: bytes) -> int:
     if version < 0:
         raise UnknownValueVersion(f"Unsupported assignment version: {version}")
     return min(version, ASSIGNMENT_VERSION_MAX)
-
-
-def _tombstones(group: ConsumerGroup, member_ids: Collection[str]) -> list[CoordinatorRecord]:
-    """Tombstones of the consumer group, from the leaves up (ConsumerGroup.createGroupTombstoneRecords)."""
-    group_id = group.group_id
-    return [
-        *(consumer_records.current_assignment_tombstone(group_id, member_id) for member_id in member_ids),
-        *(consumer_records.target_tombstone(group_id, member_id) for member_id in member_ids),
-        consumer_records.target_metadata_tombstone(group_id),
-        *(consumer_records.member_metadata_tombstone(group_id, member_id) for member_id in member_ids),
-        *(consumer_records.regex_tombstone(group_id, regex) for regex in sorted(group.resolved_regexes)),
-        consumer_records.partition_metadata_tombstone(group_id),
-        consumer_records.group_metadata_tombstone(group_id),
-    ]
 
 
 def _whole_group_record(classic: LiveClassicGroup) -> CoordinatorRecord:

@@ -20,6 +20,7 @@ from coordinator_core.consumer.subscriptions import count_names, count_resolved,
 from coordinator_core.consumer.timers import cancel_all
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.coordinator.modern_rules import member_of, static_member_of
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.ordered import map_of
@@ -42,15 +43,6 @@ def check_not_full(context: Context, group: ConsumerGroup, member_id: str, insta
     if len(group.members) >= size_max and (not member_id or member_id not in group.members):
         text = f"The consumer group has reached its maximum capacity of {size_max} members."
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
-
-
-def member_of(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """The member; raises Refused (UNKNOWN_MEMBER_ID)."""
-    member = group.members.get(member_id)
-    if member is None:
-        text = f"Member {member_id} is not a member of group {group.group_id}."
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, text)
-    return member
 
 
 def dynamic_member(
@@ -108,17 +100,6 @@ def static_member(
     )
     replace_member(records, group, existing, member)
     return member
-
-
-def static_member_of(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """The member with both ids; raises Refused (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
-    existing_id = group.static_members.get(instance_id)
-    if existing_id is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if existing_id != member_id:
-        text = f"Static member {member_id} with instance id {instance_id} was fenced by member {existing_id}."
-        raise Refused(ErrorCode.FENCED_INSTANCE_ID, text)
-    return group.members[existing_id]
 
 
 def replace_member(

@@ -1,15 +1,16 @@
 """The records that a consumer group writes: types 3 to 8 and 16 (GroupCoordinatorRecordHelpers).
 
-There is one function for each record type, and one for its tombstone. Values have version 0.
+Values have version 0.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from coordinator_core.codec import Struct, make
 from coordinator_core.consumer.state import ConsumerMember, ResolvedRegex
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import CoordinatorRecord, record_of, tombstone
+from coordinator_core.coordinator.records import member_tombstones as tombstones_of
 from coordinator_core.java.hash_codes import string_order
-from schemas.consumer_offsets import TOPIC, RecordType
+from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.consumer import (
     CLASSIC_MEMBER_METADATA,
     CLASSIC_PROTOCOL,
@@ -22,23 +23,12 @@ from schemas.consumer_offsets.consumer import (
     TOPIC_PARTITION,
     TOPIC_PARTITIONS,
 )
-from schemas.registry import REGISTRY
 
 
 def group_metadata_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """ConsumerGroupMetadata (3): the group epoch."""
     value = make(CONSUMER_GROUP_METADATA_VALUE, epoch=epoch, metadata_hash=metadata_hash)
-    return _record(RecordType.CONSUMER_GROUP_METADATA, value, group_id=group_id)
-
-
-def group_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Tombstone of the group."""
-    return _record(RecordType.CONSUMER_GROUP_METADATA, None, group_id=group_id)
-
-
-def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Tombstone of ConsumerGroupPartitionMetadata (4), which only brokers before 4.1 wrote."""
-    return _record(RecordType.CONSUMER_GROUP_PARTITION_METADATA, None, group_id=group_id)
+    return record_of(RecordType.CONSUMER_GROUP_METADATA, value, group_id=group_id)
 
 
 def member_metadata_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
@@ -64,12 +54,7 @@ def member_metadata_record(group_id: str, member: ConsumerMember) -> Coordinator
             ],
         ),
     )
-    return _member_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, group_id, member.member_id, value)
-
-
-def member_metadata_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """Tombstone of a member."""
-    return _member_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, group_id, member_id, None)
+    return record_of(RecordType.CONSUMER_GROUP_MEMBER_METADATA, value, group_id=group_id, member_id=member.member_id)
 
 
 def target_metadata_record(group_id: str, assignment_epoch: int, assignment_timestamp_ms: int) -> CoordinatorRecord:
@@ -79,12 +64,7 @@ def target_metadata_record(group_id: str, assignment_epoch: int, assignment_time
         assignment_epoch=assignment_epoch,
         assignment_timestamp=assignment_timestamp_ms,
     )
-    return _record(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, value, group_id=group_id)
-
-
-def target_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Tombstone of the assignment epoch."""
-    return _record(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, None, group_id=group_id)
+    return record_of(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, value, group_id=group_id)
 
 
 def target_record(group_id: str, member_id: str, partitions: Mapping[str, Iterable[int]]) -> CoordinatorRecord:
@@ -96,12 +76,7 @@ def target_record(group_id: str, member_id: str, partitions: Mapping[str, Iterab
             for topic_id, numbers in partitions.items()
         ],
     )
-    return _member_record(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, group_id, member_id, value)
-
-
-def target_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """Tombstone of a member's target."""
-    return _member_record(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, group_id, member_id, None)
+    return record_of(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, value, group_id=group_id, member_id=member_id)
 
 
 def current_assignment_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
@@ -114,21 +89,45 @@ def current_assignment_record(group_id: str, member: ConsumerMember) -> Coordina
         assigned_partitions=_topic_partitions(member.assigned),
         partitions_pending_revocation=_topic_partitions(member.pending_revocation),
     )
-    return _member_record(RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, group_id, member.member_id, value)
-
-
-def current_assignment_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """Tombstone of a member's current assignment."""
-    return _member_record(RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, group_id, member_id, None)
+    return record_of(
+        RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, group_id=group_id, member_id=member.member_id
+    )
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """All tombstones of a member, in the order that replay requires (GroupMetadataManager.removeMember)."""
+    return tombstones_of(
+        (
+            RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+            RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+            RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+        ),
+        group_id,
+        [member_id],
+    )
+
+
+def group_tombstones(
+    group_id: str, member_ids: Collection[str], target_ids: Collection[str], regexes: Iterable[str]
+) -> list[CoordinatorRecord]:
+    """Tombstones of a group, from the leaves up (ConsumerGroup.createGroupTombstoneRecords).
+
+    That of the partition metadata, which only brokers before 4.1 wrote, is always among them.
+    """
     return [
-        current_assignment_tombstone(group_id, member_id),
-        target_tombstone(group_id, member_id),
-        member_metadata_tombstone(group_id, member_id),
+        *tombstones_of([RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT], group_id, member_ids),
+        *tombstones_of([RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER], group_id, target_ids),
+        tombstone(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, group_id=group_id),
+        *tombstones_of([RecordType.CONSUMER_GROUP_MEMBER_METADATA], group_id, member_ids),
+        *(regex_tombstone(group_id, regex) for regex in sorted(regexes)),
+        tombstone(RecordType.CONSUMER_GROUP_PARTITION_METADATA, group_id=group_id),
+        tombstone(RecordType.CONSUMER_GROUP_METADATA, group_id=group_id),
     ]
+
+
+def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
+    """Tombstone of a pattern that no member uses any more."""
+    return tombstone(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, group_id=group_id, regular_expression=regex)
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
@@ -139,12 +138,7 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Coordina
         version=resolved.version,
         timestamp=resolved.timestamp_ms,
     )
-    return _record(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, value, group_id=group_id, regular_expression=regex)
-
-
-def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
-    """Tombstone of a pattern that no member uses any more."""
-    return _record(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, None, group_id=group_id, regular_expression=regex)
+    return record_of(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, value, group_id=group_id, regular_expression=regex)
 
 
 def _topic_partitions(partition_epochs: Mapping[str, Mapping[int, int]]) -> list[Struct]:
@@ -152,11 +146,3 @@ def _topic_partitions(partition_epochs: Mapping[str, Mapping[int, int]]) -> list
         make(TOPIC_PARTITIONS, topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values()))
         for topic_id, epochs in partition_epochs.items()
     ]
-
-
-def _member_record(record_type: RecordType, group_id: str, member_id: str, value: Struct | None) -> CoordinatorRecord:
-    return _record(record_type, value, group_id=group_id, member_id=member_id)
-
-
-def _record(record_type: RecordType, value: Struct | None, **key: str) -> CoordinatorRecord:
-    return CoordinatorRecord(record_type, make(REGISTRY[TOPIC][record_type][0], **key), value)

@@ -23,25 +23,14 @@ from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.modern import (
-    check_group_tombstone,
     check_member_tombstone,
     partition_epochs,
-    replay_target_metadata,
-    target_partitions,
     without,
     without_former_instance_id,
     without_static_member,
 )
 
 _MEMBER_STATES: Final[Mapping[int, MemberState]] = {state.value: state for state in MemberState}
-
-
-def replay_metadata(group: ConsumerGroup, _key: Struct, value: Struct | None, report: Report) -> ConsumerGroup | None:
-    """ConsumerGroupMetadata (3): group epoch and metadata hash; a tombstone deletes the group."""
-    if value is None:
-        check_group_tombstone(group, report)
-        return None
-    return with_fields(group, group_epoch=value.epoch, metadata_hash=value.metadata_hash)
 
 
 def replay_partition_metadata(
@@ -78,23 +67,6 @@ def replay_member_metadata(
     if static_members is not group.static_members:
         group = with_fields(group, static_members=static_members)
     return _set_member(group, member)
-
-
-def replay_target_assignment_metadata(
-    group: ConsumerGroup, _key: Struct, value: Struct | None, report: Report
-) -> ConsumerGroup | None:
-    """ConsumerGroupTargetAssignmentMetadata (6): the epoch for which the targets were computed."""
-    return replay_target_metadata(group, value, report)
-
-
-def replay_target_assignment_member(
-    group: ConsumerGroup, key: Struct, value: Struct | None, _report: Report
-) -> ConsumerGroup | None:
-    """ConsumerGroupTargetAssignmentMember (7): the whole target of one member."""
-    if value is None:
-        return with_fields(group, target_assignment=without(group.target_assignment, key.member_id))
-    target = target_partitions(value.topic_partitions)
-    return with_fields(group, target_assignment=group.target_assignment.set(key.member_id, target))
 
 
 def replay_current_assignment(

@@ -2,30 +2,21 @@
 
 from typing import Final
 
-from coordinator_core.consumer.membership import member_of
-from coordinator_core.consumer.records import (
-    current_assignment_tombstone,
-    group_metadata_tombstone,
-    member_metadata_tombstone,
-    partition_metadata_tombstone,
-    regex_tombstone,
-    target_metadata_tombstone,
-    target_tombstone,
-)
+from coordinator_core.consumer.records import group_tombstones
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import subscriptions_of
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.modern_rules import ModernGroupRules, member_of
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
+from coordinator_core.coordinator.rules import CheckPartition, OffsetCommitter
 from coordinator_core.kafka_versions import Since
-from coordinator_core.offsets.state import CommittedOffset
 
 OFFSET_COMMIT_FROM_VERSION: Final = 9
 """OffsetCommit: members of the consumer protocol need at least this version, which has the member epoch."""
 
 
-class ConsumerGroupRules:
+class ConsumerGroupRules(ModernGroupRules):
     """See GroupRules."""
 
     type_name = "consumer"
@@ -83,49 +74,14 @@ class ConsumerGroupRules:
             expected = f"the expected member epoch {member.member_epoch}"
             raise _stale(member, f"The received {what} {member_epoch} does not match {expected}.")
 
-    def validate_offset_delete(self, group: ConsumerGroup) -> None:
-        """Always allowed: subscribed topics are checked one by one."""
-
-    def validate_delete_group(self, group: ConsumerGroup) -> None:
-        """Allowed only without members."""
-        if group.members:
-            raise Refused(ErrorCode.NON_EMPTY_GROUP)
-
     def tombstones(self, context: Context, group: ConsumerGroup) -> tuple[CoordinatorRecord, ...]:
         """From the leaves up, as replay requires; the legacy record is deleted whether or not it exists."""
-        targets = group.target_assignment
-        return (
-            *(current_assignment_tombstone(group.group_id, member_id) for member_id in sorted(group.members)),
-            *(target_tombstone(group.group_id, member_id) for member_id in sorted({*group.members, *targets})),
-            target_metadata_tombstone(group.group_id),
-            *(member_metadata_tombstone(group.group_id, member_id) for member_id in sorted(group.members)),
-            *(regex_tombstone(group.group_id, regex) for regex in sorted(group.resolved_regexes)),
-            partition_metadata_tombstone(group.group_id),
-            group_metadata_tombstone(group.group_id),
-        )
+        targets = sorted({*group.members, *group.target_assignment})
+        return tuple(group_tombstones(group.group_id, sorted(group.members), targets, group.resolved_regexes))
 
     def is_subscribed_to(self, group: ConsumerGroup, topic: str) -> bool:
         """Whether a member is subscribed by name, or by a pattern that was resolved to the topic."""
         return topic in subscriptions_of(group).topic_names
-
-    def is_empty(self, group: ConsumerGroup) -> bool:
-        """Whether it has no members."""
-        return not group.members
-
-    def should_expire(self, group: ConsumerGroup) -> bool:
-        """Always."""
-        return True
-
-    def expiration_base(self, group: ConsumerGroup) -> BaseTimestamp | None:
-        """Offsets expire by the time of the commit."""
-        return _commit_timestamp
-
-    def refresh_on_commit(self, context: Context, group: ConsumerGroup, member_id: str) -> None:
-        """Nothing: a commit is not a heartbeat."""
-
-    def listed(self, group: ConsumerGroup) -> ListedGroup:
-        """The group's entry in ListGroups."""
-        return ListedGroup(group.group_id, "consumer", group.state.value, self.type_name)
 
 
 def _assignment_epoch(member: ConsumerMember, topic_id: str, partition: int) -> int | None:
@@ -138,7 +94,3 @@ def _stale(member: ConsumerMember, text: str) -> Refused:
     """The error for an old epoch: a member of the classic protocol knows its epoch as its generation."""
     is_classic = member.classic_member_metadata is not None
     return Refused(ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH, text)
-
-
-def _commit_timestamp(committed: CommittedOffset) -> int:
-    return committed.commit_timestamp_ms

@@ -9,20 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from coordinator_core.assignors import CONSUMER_GROUP_ASSIGNORS
 from coordinator_core.assignors.errors import AssignorError
 from coordinator_core.assignors.server_group import (
     GroupSpec,
     MemberSpec,
-    ServerAssignor,
     SubscriptionType,
 )
-from coordinator_core.assignors.server_range import assign_range
-from coordinator_core.assignors.server_uniform import assign_uniform
 from coordinator_core.consumer.records import target_metadata_record, target_record
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import asked_order, preferred_assignor, subscriptions_of
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.modern_rules import can_update_target
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.hash_codes import string_hash_code, uuid_hash_code
@@ -33,7 +32,6 @@ from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
 Partitions = Mapping[str, tuple[int, ...]]
 """Topic id -> partitions, ascending."""
 
-ASSIGNORS: Final[Mapping[str, ServerAssignor]] = {"uniform": assign_uniform, "range": assign_range}
 
 RANGE: Final = "range"
 
@@ -55,14 +53,6 @@ def last_target(group: ConsumerGroup, member: ConsumerMember) -> Target:
     return Target(group.assignment_epoch, partitions)
 
 
-def can_update_target(assignment_timestamp_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Whether the next target may be computed (canComputeNextTargetAssignment). Timestamp 0: unknown.
-
-    Without an interval it always may, which is the remedy after a clock was set back far.
-    """
-    return assignment_timestamp_ms == 0 or interval_ms == 0 or now_ms >= assignment_timestamp_ms + interval_ms
-
-
 def update_target(
     context: Context,
     group: ConsumerGroup,
@@ -82,12 +72,12 @@ def update_target(
     if not is_behind or not can_update_target(group.assignment_timestamp_ms, interval_ms, context.now_ms):
         return last_target(group, updated)
     name = assignor_name(context, group, member, updated)
-    if name not in ASSIGNORS:
+    if name not in CONSUMER_GROUP_ASSIGNORS:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # set under earlier settings; requests are checked before
     kind = subscription_type or subscriptions_of(group).subscription_type
     spec = group_spec(context.image, group, updated, kind, context.config.kafka_version)
     try:
-        assignment = ASSIGNORS[name](spec)
+        assignment = CONSUMER_GROUP_ASSIGNORS[name](spec)
     except AssignorError as error:
         text = f"Failed to compute a new target assignment for epoch {group_epoch}: {error}"
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error

@@ -7,7 +7,7 @@ SyncGroup instead. Whichever expires, the member is removed.
 
 from typing import Final
 
-from coordinator_core.coordinator.member_timers import RETRY_BACKOFF_MS, rebalance_key, session_key
+from coordinator_core.coordinator.member_timers import rebalance_key, schedule, session_key
 from coordinator_core.coordinator.operation import Context
 
 FENCE_MEMBER: Final = "consumer_fence_member"
@@ -27,32 +27,18 @@ def sync_key(group_id: str, member_id: str) -> str:
 def schedule_session(context: Context, group_id: str, member_id: str, delay_ms: int | None = None) -> None:
     """Restart the session of a member. The default delay is the setting of the group or the broker."""
     delay_ms = context.group_setting(group_id, "consumer_session_timeout_ms") if delay_ms is None else delay_ms
-    _schedule_fence(context, session_key(group_id, member_id), delay_ms, group_id, member_id)
+    schedule(context, session_key, delay_ms, FENCE_MEMBER, group_id, member_id)
 
 
 def schedule_rebalance(context: Context, group_id: str, member_id: str, member_epoch: int, delay_ms: int) -> None:
     """Set the time within which a member has to leave this epoch."""
-    context.schedule(
-        rebalance_key(group_id, member_id),
-        delay_ms,
-        EXPIRE_REBALANCE,
-        group_id,
-        member_id,
-        member_epoch,
-        retry_backoff_ms=RETRY_BACKOFF_MS,
-    )
-
-
-def cancel_rebalance(context: Context, group_id: str, member_id: str) -> None:
-    """Cancel the timer: the member has revoked its partitions."""
-    context.cancel(rebalance_key(group_id, member_id))
+    schedule(context, rebalance_key, delay_ms, EXPIRE_REBALANCE, group_id, member_id, member_epoch)
 
 
 def schedule_join_if_absent(context: Context, group_id: str, member_id: str, delay_ms: int) -> None:
     """Set the time within which a classic member has to rejoin, unless it is set already."""
-    key = join_key(group_id, member_id)
-    if context.coordinator.timers.get(key) is None:
-        _schedule_fence(context, key, delay_ms, group_id, member_id)
+    if context.coordinator.timers.get(join_key(group_id, member_id)) is None:
+        schedule(context, join_key, delay_ms, FENCE_MEMBER, group_id, member_id)
 
 
 def cancel_join(context: Context, group_id: str, member_id: str) -> None:
@@ -62,7 +48,7 @@ def cancel_join(context: Context, group_id: str, member_id: str) -> None:
 
 def schedule_sync(context: Context, group_id: str, member_id: str, delay_ms: int) -> None:
     """Set the time within which a classic member has to sync."""
-    _schedule_fence(context, sync_key(group_id, member_id), delay_ms, group_id, member_id)
+    schedule(context, sync_key, delay_ms, FENCE_MEMBER, group_id, member_id)
 
 
 def cancel_sync(context: Context, group_id: str, member_id: str) -> None:
@@ -74,7 +60,3 @@ def cancel_all(context: Context, group_id: str, member_id: str) -> None:
     """Cancel all timers of a removed member."""
     for key in (session_key, rebalance_key, join_key, sync_key):
         context.cancel(key(group_id, member_id))
-
-
-def _schedule_fence(context: Context, key: str, delay_ms: int, group_id: str, member_id: str) -> None:
-    context.schedule(key, delay_ms, FENCE_MEMBER, group_id, member_id, retry_backoff_ms=RETRY_BACKOFF_MS)

@@ -8,14 +8,14 @@ from coordinator_core.assignors.server_group import SubscriptionType
 from coordinator_core.consumer.records import (
     group_metadata_record,
     member_metadata_record,
-    partition_metadata_tombstone,
 )
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import count_resolved, subscription_type, subscriptions_of
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.operation import Context
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import CoordinatorRecord, tombstone
+from schemas.consumer_offsets import RecordType
 
 METADATA_REFRESH_INTERVAL_MS: Final = 2**31 - 1
 """How long the hash of a group's topics is valid without a metadata change; fixed in Kafka."""
@@ -115,7 +115,7 @@ def update_metadata(
         records.append(group_metadata_record(group.group_id, group_epoch, new_hash))
     believe_metadata(context, group, group_epoch)
     if group.has_legacy_partition_metadata:
-        records.append(partition_metadata_tombstone(group.group_id))
+        records.append(tombstone(RecordType.CONSUMER_GROUP_PARTITION_METADATA, group_id=group.group_id))
     return group_epoch, kind
 
 

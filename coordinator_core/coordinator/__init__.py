@@ -33,7 +33,7 @@ How to add a group type
 Write `<type>/commands.py` with one `group_module.GroupModule`, and add it to `modules.MODULES`. A `GroupModule` has
 
 * `commands`: operation name -> command. Operations have the names of Kafka's coordinator calls in snake case
-  (`consumer_group_heartbeat`); requests and responses are dataclasses (`messages.message_of`, `messages.json_of`);
+  (`consumer_group_heartbeat`); requests and responses are dataclasses;
 * `timers`: timer name -> function `(context, *arguments) -> Result`, run exactly at the deadline given to
   `context.schedule(key, delay_ms, name, *arguments)`; `context.cancel(key)`;
 * `tasks`: task name -> function `(context, *arguments) -> Result`, run by `GroupCoordinator.run_tasks` in the order of

@@ -3,11 +3,13 @@
 `CoordinatorRecord` has no bytes; `encode_record` makes them, for a log and for comparisons.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator_core.codec import Struct, encode_key, encode_value
+from coordinator_core.codec import Struct, encode_key, encode_value, make
 from schemas.consumer_offsets import TOPIC, RecordType
+from schemas.registry import REGISTRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,24 @@ class CoordinatorRecord:
     key: Struct
     value: Struct | None
     value_version: int = 0
+
+
+def record_of(record_type: RecordType, value: Struct | None, **key: object) -> CoordinatorRecord:
+    """The record with this key, whose value has version 0."""
+    return CoordinatorRecord(record_type, make(REGISTRY[TOPIC][record_type][0], **key), value)
+
+
+def tombstone(record_type: RecordType, **key: object) -> CoordinatorRecord:
+    """The tombstone for this record type and key."""
+    return record_of(record_type, None, **key)
+
+
+def member_tombstones(
+    record_types: Iterable[RecordType], group_id: str, member_ids: Iterable[str]
+) -> list[CoordinatorRecord]:
+    """The tombstones of some members, one record type after the other."""
+    ids = list(member_ids)
+    return [tombstone(it, group_id=group_id, member_id=member_id) for it in record_types for member_id in ids]
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,3 +101,8 @@ class GroupRules(Protocol[Context_contra]):
     def listed(self, group: Any) -> ListedGroup:
         """The group's entry in ListGroups."""
         ...
+
+
+def commit_timestamp(committed: CommittedOffset) -> int:
+    """Retention counts from the commit."""
+    return committed.commit_timestamp_ms

@@ -2,12 +2,11 @@
 
 The bytes are MessagePack of the dataclasses' fields by position. Mappings are sorted by key, because a persistent map's
 own order depends on Python's hash seed. Deserializing creates only these dataclasses, whatever the bytes. The bytes are
-valid only for the code that wrote them: `STATE_FORMAT` is its version (a test of `fingerprint` notices a field that was
-changed without raising the number).
+valid only for the code that wrote them: `STATE_FORMAT` is its version (a test notices a field that was changed without
+raising the number).
 """
 
 import dataclasses
-import hashlib
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -52,27 +51,6 @@ def unpack_group(packed: bytes) -> GroupCheckpoint:
         return _CONVERTER.loads(packed, GroupCheckpoint, strict_map_key=False)
     except (BaseValidationError, UnpackException, ValueError, TypeError, KeyError, AttributeError) as error:
         raise StateUnreadable("the saved state of a group cannot be read") from error
-
-
-def fingerprint() -> str:
-    """A checksum over the names and types of all saved fields."""
-    seen: dict[type, None] = {}
-    _collect(GroupCheckpoint, seen)
-    text = "\n".join(
-        f"{kind.__qualname__}: " + ", ".join(f"{field.name} {hints[field.name]}" for field in dataclasses.fields(kind))
-        for kind in seen
-        if (hints := typing.get_type_hints(kind))
-    )
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _collect(kind: Any, seen: dict[type, None]) -> None:
-    for argument in get_args(kind):
-        _collect(argument, seen)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind not in seen:
-        seen[kind] = None
-        for hint in typing.get_type_hints(kind).values():
-            _collect(hint, seen)
 
 
 def _is_mapping(kind: Any) -> bool:

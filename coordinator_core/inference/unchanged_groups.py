@@ -52,20 +52,10 @@ def decided_late(new: GroupedCommits, from_log_offset: int) -> set[str]:
     return {new.group_ids[code] for code in codes.tolist()}
 
 
-def open_rows(life: GroupLife) -> GroupLife:
-    """The current state of a group: its open rows."""
-    return life._replace(
-        generations=tuple(row for row in life.generations if row.to_log_offset is None),
-        members=tuple(row for row in life.members if row.to_log_offset is None),
-        assignments=tuple(row for row in life.assignments if row.to_log_offset is None),
-        events=(),
-    )
-
-
 def judge_unchanged(
     life: GroupLife, settings: InferenceSettings, before: GroupBefore, removed: Removed = NOTHING_REMOVED
 ) -> Unchanged:
-    """Judge the new commits of a group. `life`: its current state (`open_rows`), with the kept earlier commits and the
+    """Judge the new commits of a group. `life`: its open rows, with the kept earlier commits and the
     new ones. `before` needs no watermark.
 
     Raises PastTooShort if the group has to be judged from its beginning.

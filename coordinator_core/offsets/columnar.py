@@ -286,18 +286,6 @@ class ColumnarOffsetReplay:
         continue."""
         return self._columns(_NO_BYTES, self._carried_metadata, self._carried)
 
-    def offsets_in_force(self) -> dict[OffsetKey, tuple[int, int]]:
-        """For each key with a committed offset: (committed offset, log offset of its record)."""
-        keys = self._key_arrays
-        return {
-            OffsetKey(
-                self._group_names[keys.group[key_id]],
-                self._topic_names[keys.topic[key_id]],
-                int(keys.partition[key_id]),
-            ): (int(keys.committed_offset[key_id]), int(keys.record_offset[key_id]))
-            for key_id in np.flatnonzero(keys.has_offset[: len(self._keys)]).tolist()
-        }
-
     def _batch_arrays(self, chunk: RecordChunk) -> BatchArrays:
         """The batches for compiled code. Producers are numbered for this chunk only: those of its batches and of the
         carried rows."""

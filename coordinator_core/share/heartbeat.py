@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.coordinator.member_timers import RETRY_BACKOFF_MS, session_key
+from coordinator_core.coordinator.member_timers import schedule, session_key
 from coordinator_core.coordinator.metadata_hash import metadata_hash
+from coordinator_core.coordinator.modern_rules import member_of
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import CoordinatorRecord, member_tombstones
 from coordinator_core.java.ordered import copy_of
 from coordinator_core.kafka_versions import Since
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
@@ -113,7 +114,7 @@ def _known_member(group: ShareGroup, member_id: str, *, create: bool) -> tuple[S
     """The group with the member, which may be new."""
     if member_id not in group.members:
         if not create:
-            raise _unknown_member(group.group_id, member_id)
+            member_of(group, member_id)
         group = put_member(group, ShareMember(member_id))
     return group, group.members[member_id]
 
@@ -132,10 +133,6 @@ def _check_member_epoch(member: ShareMember, received_epoch: int) -> None:
         mismatch = f"and it does not match the previous member epoch ({previous_epoch})"
         text = f"The share group member has a smaller member epoch ({received_epoch}) {known}, {mismatch}. {rejoin}"
         raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, text)
-
-
-def _unknown_member(group_id: str, member_id: str) -> Refused:
-    return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
 
 
 def _updated(context: Context, member: ShareMember, request: ShareGroupHeartbeatRequest) -> ShareMember:
@@ -291,8 +288,7 @@ def _assignment(member: ShareMember) -> Assignment:
 def _leave(context: Context, request: ShareGroupHeartbeatRequest) -> Result:
     group = share_group(context, request.group_id)
     response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-    if request.member_id not in group.members:
-        raise _unknown_member(group.group_id, request.member_id)
+    member_of(group, request.member_id)
     return _fence(context, group, request.member_id, response)
 
 
@@ -312,7 +308,7 @@ def _fence(context: Context, group: ShareGroup, member_id: str, response: ShareG
     context.cancel(session_key(group.group_id, member_id))
     group_epoch = group.group_epoch + 1
     records = [
-        *share_records.member_tombstones(group.group_id, member_id),
+        *member_tombstones(share_records.MEMBER_RECORDS, group.group_id, [member_id]),
         share_records.epoch_record(group.group_id, group_epoch, topics_hash),
     ]
     is_last = len(group.members) == 1
@@ -323,14 +319,8 @@ def _fence(context: Context, group: ShareGroup, member_id: str, response: ShareG
 
 def schedule_session(context: Context, group_id: str, member_id: str) -> None:
     """Restart the session of a member."""
-    context.schedule(
-        session_key(group_id, member_id),
-        context.group_setting(group_id, "share_session_timeout_ms"),
-        FENCE_MEMBER,
-        group_id,
-        member_id,
-        retry_backoff_ms=RETRY_BACKOFF_MS,
-    )
+    delay_ms = context.group_setting(group_id, "share_session_timeout_ms")
+    schedule(context, session_key, delay_ms, FENCE_MEMBER, group_id, member_id)
 
 
 def on_loaded(context: Context) -> None:

@@ -5,9 +5,10 @@ Kafka.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from coordinator_core.codec import Declaration, Struct, make
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import CoordinatorRecord, member_tombstones, record_of, tombstone
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.java.ordered import set_of
 from coordinator_core.share.state import ShareGroupStatePartitions, ShareMember
@@ -24,13 +25,13 @@ def member_metadata_record(group_id: str, member: ShareMember) -> CoordinatorRec
         client_host=member.client_host,
         subscribed_topic_names=sorted(set(member.subscribed_topic_names), key=string_order),
     )
-    return _of_member(RecordType.SHARE_GROUP_MEMBER_METADATA, group_id, member.member_id, value)
+    return record_of(RecordType.SHARE_GROUP_MEMBER_METADATA, value, group_id=group_id, member_id=member.member_id)
 
 
 def epoch_record(group_id: str, group_epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """ShareGroupMetadata (11): the group's epoch."""
     value = make(messages.SHARE_GROUP_METADATA_VALUE, epoch=group_epoch, metadata_hash=metadata_hash)
-    return _of_group(RecordType.SHARE_GROUP_METADATA, group_id, value)
+    return record_of(RecordType.SHARE_GROUP_METADATA, value, group_id=group_id)
 
 
 def target_epoch_record(group_id: str, assignment_epoch: int, now_ms: int) -> CoordinatorRecord:
@@ -40,14 +41,14 @@ def target_epoch_record(group_id: str, assignment_epoch: int, now_ms: int) -> Co
         assignment_epoch=assignment_epoch,
         assignment_timestamp=now_ms,
     )
-    return _of_group(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA, group_id, value)
+    return record_of(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA, value, group_id=group_id)
 
 
 def target_record(group_id: str, member_id: str, target: Mapping[str, Iterable[int]]) -> CoordinatorRecord:
     """ShareGroupTargetAssignmentMember (13): the whole target of a member."""
     topics = _topics(messages.TOPIC_PARTITION, target)
     value = make(messages.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE, topic_partitions=topics)
-    return _of_member(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER, group_id, member_id, value)
+    return record_of(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER, value, group_id=group_id, member_id=member_id)
 
 
 def current_assignment_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
@@ -59,7 +60,9 @@ def current_assignment_record(group_id: str, member: ShareMember) -> Coordinator
         state=member.state,
         assigned_partitions=_topics(messages.TOPIC_PARTITIONS, member.assigned),
     )
-    return _of_member(RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, group_id, member.member_id, value)
+    return record_of(
+        RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, group_id=group_id, member_id=member.member_id
+    )
 
 
 def state_partitions_record(group_id: str, partitions: ShareGroupStatePartitions) -> CoordinatorRecord:
@@ -73,12 +76,15 @@ def state_partitions_record(group_id: str, partitions: ShareGroupStatePartitions
             for topic_id, name in partitions.deleting.items()
         ],
     )
-    return _of_group(RecordType.SHARE_GROUP_STATE_PARTITION_METADATA, group_id, value)
+    return record_of(RecordType.SHARE_GROUP_STATE_PARTITION_METADATA, value, group_id=group_id)
 
 
-def member_tombstones(group_id: str, member_id: str) -> tuple[CoordinatorRecord, ...]:
-    """Tombstones of one member, from the leaves up."""
-    return tuple(_of_member(record_type, group_id, member_id, None) for record_type in _MEMBER_LEAVES_UP)
+MEMBER_RECORDS: Final = (
+    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    RecordType.SHARE_GROUP_MEMBER_METADATA,
+)
+"""All records of a member, from the leaves up."""
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str], target_ids: Iterable[str]) -> list[CoordinatorRecord]:
@@ -88,41 +94,13 @@ def group_tombstones(group_id: str, member_ids: Iterable[str], target_ids: Itera
     """
     members, targets = sorted(member_ids), sorted(target_ids)
     return [
-        *(_of_member(RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, group_id, name, None) for name in members),
-        *(_of_member(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER, group_id, name, None) for name in targets),
-        _of_group(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA, group_id, None),
-        *(_of_member(RecordType.SHARE_GROUP_MEMBER_METADATA, group_id, name, None) for name in members),
-        _of_group(RecordType.SHARE_GROUP_STATE_PARTITION_METADATA, group_id, None),
-        _of_group(RecordType.SHARE_GROUP_METADATA, group_id, None),
+        *member_tombstones([RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT], group_id, members),
+        *member_tombstones([RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER], group_id, targets),
+        tombstone(RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA, group_id=group_id),
+        *member_tombstones([RecordType.SHARE_GROUP_MEMBER_METADATA], group_id, members),
+        tombstone(RecordType.SHARE_GROUP_STATE_PARTITION_METADATA, group_id=group_id),
+        tombstone(RecordType.SHARE_GROUP_METADATA, group_id=group_id),
     ]
-
-
-_MEMBER_LEAVES_UP = (
-    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
-    RecordType.SHARE_GROUP_MEMBER_METADATA,
-)
-
-_GROUP_KEYS = {
-    RecordType.SHARE_GROUP_METADATA: messages.SHARE_GROUP_METADATA_KEY,
-    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: messages.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
-    RecordType.SHARE_GROUP_STATE_PARTITION_METADATA: messages.SHARE_GROUP_STATE_PARTITION_METADATA_KEY,
-}
-
-_MEMBER_KEYS = {
-    RecordType.SHARE_GROUP_MEMBER_METADATA: messages.SHARE_GROUP_MEMBER_METADATA_KEY,
-    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: messages.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
-    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: messages.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
-}
-
-
-def _of_group(record_type: RecordType, group_id: str, value: Struct | None) -> CoordinatorRecord:
-    return CoordinatorRecord(record_type, make(_GROUP_KEYS[record_type], group_id=group_id), value)
-
-
-def _of_member(record_type: RecordType, group_id: str, member_id: str, value: Struct | None) -> CoordinatorRecord:
-    key = make(_MEMBER_KEYS[record_type], group_id=group_id, member_id=member_id)
-    return CoordinatorRecord(record_type, key, value)
 
 
 def _topics(declared: Declaration, partitions: Mapping[str, Iterable[int]]) -> list[Struct]:

@@ -14,11 +14,8 @@ from coordinator_core.frozen import with_fields
 from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.modern import (
-    check_group_tombstone,
     check_member_tombstone,
-    replay_target_metadata,
     target_partitions,
-    without,
 )
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember
 
@@ -39,31 +36,6 @@ def replay_member_metadata(group: ShareGroup, key: Struct, value: Struct | None,
         subscribed_topic_names=tuple(value.subscribed_topic_names),
     )
     return put_member(group, member)
-
-
-def replay_metadata(group: ShareGroup, _key: Struct, value: Struct | None, report: Report) -> ShareGroup | None:
-    """ShareGroupMetadata (11): group epoch and metadata hash; a tombstone deletes the group."""
-    if value is None:
-        check_group_tombstone(group, report)
-        return None
-    return with_fields(group, group_epoch=value.epoch, metadata_hash=value.metadata_hash)
-
-
-def replay_target_assignment_metadata(
-    group: ShareGroup, _key: Struct, value: Struct | None, report: Report
-) -> ShareGroup | None:
-    """ShareGroupTargetAssignmentMetadata (12): the epoch for which the targets were computed."""
-    return replay_target_metadata(group, value, report)
-
-
-def replay_target_assignment_member(
-    group: ShareGroup, key: Struct, value: Struct | None, _report: Report
-) -> ShareGroup | None:
-    """ShareGroupTargetAssignmentMember (13): the whole target of one member."""
-    if value is None:
-        return with_fields(group, target_assignment=without(group.target_assignment, key.member_id))
-    target = target_partitions(value.topic_partitions)
-    return with_fields(group, target_assignment=group.target_assignment.set(key.member_id, target))
 
 
 def replay_current_assignment(

@@ -1,15 +1,16 @@
 """The rules of a share group for operations on all group types: offsets, deletion, lists (ShareGroup)."""
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.modern_rules import ModernGroupRules
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
+from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, OffsetCommitter
 from coordinator_core.share.live import ShareLive
 from coordinator_core.share.records import group_tombstones
 from coordinator_core.share.state import ShareGroup
 
 
-class ShareGroupRules:
+class ShareGroupRules(ModernGroupRules):
     """See GroupRules. A share group has no committed offsets."""
 
     type_name = "share"
@@ -28,11 +29,6 @@ class ShareGroupRules:
         """Refused."""
         raise _not_a_consumer_group(group)
 
-    def validate_delete_group(self, group: ShareGroup) -> None:
-        """Allowed only without members."""
-        if group.members:
-            raise Refused(ErrorCode.NON_EMPTY_GROUP)
-
     def tombstones(self, context: Context, group: ShareGroup) -> tuple[CoordinatorRecord, ...]:
         """From the leaves up, including the remaining states of its share partitions."""
         context.live(ShareLive).forget(group.group_id)
@@ -42,10 +38,6 @@ class ShareGroupRules:
         """Whether a member is subscribed by name."""
         return any(topic in member.subscribed_topic_names for member in group.members.values())
 
-    def is_empty(self, group: ShareGroup) -> bool:
-        """Whether it has no members."""
-        return not group.members
-
     def should_expire(self, group: ShareGroup) -> bool:
         """Never: a share group stays until it is deleted."""
         return False
@@ -53,13 +45,6 @@ class ShareGroupRules:
     def expiration_base(self, group: ShareGroup) -> BaseTimestamp | None:
         """Nothing expires."""
         return None
-
-    def refresh_on_commit(self, context: Context, group: ShareGroup, member_id: str) -> None:
-        """Nothing: there are no commits."""
-
-    def listed(self, group: ShareGroup) -> ListedGroup:
-        """The group's entry in ListGroups."""
-        return ListedGroup(group.group_id, "share", group.state.value, self.type_name)
 
 
 def _not_a_consumer_group(group: ShareGroup) -> Refused:

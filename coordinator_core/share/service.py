@@ -295,26 +295,6 @@ def _error_of_topic(results: Iterable[PartitionResult]) -> ErrorCode:
 # --- execution of flows ---
 
 
-def run(flow: Flow[R], ask: Callable[[Ask], Outcome], persist_now: Callable[[Persist], StateResults]) -> R:
-    """Execute a flow to its end. A Refused that `persist_now` raises is thrown into the flow."""
-    answer: Any = None
-    failure: Refused | None = None
-    while True:
-        try:
-            step = flow.send(answer) if failure is None else flow.throw(failure)
-        except StopIteration as end:
-            result: R = end.value
-            return result
-        answer, failure = None, None
-        if isinstance(step, Ask):
-            answer = ask(step)
-            continue
-        try:
-            answer = persist_now(step)
-        except Refused as refused:
-            failure = refused
-
-
 def persist(persister: Persister, step: Persist, on_done: Callable[[StateResults], None]) -> None:
     """Begin the calls of a step, one for each partition; `on_done` gets all results once the last one has arrived."""
     keys = [

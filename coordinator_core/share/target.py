@@ -12,6 +12,7 @@ from coordinator_core.assignors.server_group import GroupAssignment, GroupSpec, 
 from coordinator_core.assignors.server_simple import assign_simple
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.modern_rules import can_update_target
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.hash_codes import string_hash_code
@@ -51,7 +52,8 @@ def update_target(
     Within `share.assignment.interval.ms` of the last computation the last target stays. `name_counts`: topic name ->
     subscribers. Raises Refused, UNKNOWN_SERVER_ERROR, if the assignor fails.
     """
-    if not _may_compute(context, group):
+    interval_ms = context.group_setting(group.group_id, "share_assignment_interval_ms")
+    if not can_update_target(group.assignment_timestamp_ms, interval_ms, context.now_ms):
         return last_target(group, updated.member_id)
     spec = _spec(context, group, updated, name_counts)
     try:
@@ -65,13 +67,6 @@ def update_target(
             records.append(share_records.target_record(group.group_id, member_id, target))
     records.append(share_records.target_epoch_record(group.group_id, group_epoch, context.now_ms))
     return Target(group.group_id, group_epoch, assignment.get(updated.member_id, {}))
-
-
-def _may_compute(context: Context, group: ShareGroup) -> bool:
-    """GroupMetadataManager.canComputeNextTargetAssignment; a timestamp of 0 is unknown."""
-    interval_ms = context.group_setting(group.group_id, "share_assignment_interval_ms")
-    last_ms = group.assignment_timestamp_ms
-    return interval_ms == 0 or last_ms == 0 or context.now_ms >= last_ms + interval_ms
 
 
 def _assign(spec: GroupSpec) -> GroupAssignment:

@@ -3,8 +3,8 @@
 Where two batches cover an offset, the higher (delivery count, delivery state) wins, so the order of arrival does not
 matter. Before 4.4, Kafka's result is not always canonical: the scan does not look at a batch again that it has passed,
 so equal neighbours may stay separate. Since 4.4 it sweeps over the boundaries of the batches: the state of each offset
-is the same, and equal neighbours are always joined. Compare states by offset, or use `canonical_batches` where a
-canonical form is needed.
+is the same, and equal neighbours are always joined. So states
+are compared by offset.
 """
 
 from bisect import bisect_left, bisect_right
@@ -209,19 +209,3 @@ def _resolve(previous: _Ordered, candidate: _Ordered) -> tuple[_Ordered, ...] | 
     if candidate_last < last:
         return head, candidate, (candidate_last + 1, last, rank[0], rank[1])
     return head, candidate
-
-
-def canonical_batches(batches: Iterable[StateBatch], start_offset: int = UNSET_OFFSET) -> StateBatches:
-    """The canonical form of a state by offset: sorted, disjoint, neighbours of equal rank joined.
-
-    A batch whose last offset is before its first, or that begins below 0, covers no offset and is left out.
-    """
-    batches = (batch for batch in batches if 0 <= batch.first_offset <= batch.last_offset)
-    joined: list[StateBatch] = []
-    for batch in combine_state_batches((), batches, start_offset):
-        before = joined[-1] if joined else None
-        if before is not None and before.last_offset + 1 == batch.first_offset and before.rank == batch.rank:
-            joined[-1] = StateBatch(before.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-        else:
-            joined.append(batch)
-    return tuple(joined)

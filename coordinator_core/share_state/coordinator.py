@@ -241,18 +241,3 @@ def _operation(name: str) -> Operation:
 def _failed(operation: Operation, partition: int, refused: Refused) -> Result:
     """The result where the coordinator or its log failed, not the request (handleOperationException)."""
     return operation.refused(partition, answer_for_append_error(refused.code), operation.failure + refused.message)
-
-
-def failed_response(operation: str, request: Any, refused: Refused) -> Response:
-    """The response to a request whose partitions could not be served: the coordinator is loading, has moved, or lost
-    the write.
-
-    Raises UnknownOperation if there is no such operation.
-    """
-    served = _operation(operation)
-    return Response(
-        tuple(
-            TopicResult(topic.topic_id, tuple(_failed(served, data.partition, refused) for data in topic.partitions))
-            for topic in request.topics
-        )
-    )

@@ -1,7 +1,7 @@
 """Requests to the share coordinator and its responses, with Kafka's field names in snake case (KIP-932).
 
-All five requests have the same form, group -> topics -> partitions, and so have the responses. `coordinator.messages`
-converts them to Kafka's JSON and back. State batches are `combine.StateBatch`.
+All five requests have the same form, group -> topics -> partitions, and so have the responses. State batches are
+`combine.StateBatch`.
 """
 
 from dataclasses import dataclass

@@ -119,11 +119,6 @@ class Heartbeats:
         beat.token += 1
         self._parked.setdefault(process.group_id, {})[process.rank] = beat
 
-    def is_serialized(self, process: HeartbeatSender) -> bool:
-        """Whether its heartbeats are left out now."""
-        beat = self._heartbeats.get(process.rank)
-        return beat is not None and beat.parked is not None
-
     def signed(self, process: HeartbeatSender) -> None:
         """The commit of a parked process has set its session timer: park that timer now."""
         beat = self._heartbeats.get(process.rank)

@@ -227,10 +227,6 @@ class Topics:
             start = max(start, partition.end_offset(kept_from_ms))
         return min(start, partition.end_offset(now_ms))
 
-    def is_poison(self, at: TopicPartition, offset: int) -> bool:
-        """Whether this record is poison, which no client can process."""
-        return self.next_poison_offset(at, offset, offset + 1) is not None
-
     def next_poison_offset(self, at: TopicPartition, from_offset: int, to_offset: int) -> int | None:
         """The first poison record from one offset to another (exclusive), or None."""
         partition = self._partitions[at]

@@ -20,6 +20,8 @@ from typing import Any, Final
 
 from coordinator_core.classic.live import EMPTY, LiveClassicGroup
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.member_timers import cancel_rebalance
+from coordinator_core.coordinator.modern_rules import member_of, static_member_of
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.kafka_versions import Since
@@ -50,7 +52,6 @@ from coordinator_core.streams.records import (
     topology_value,
 )
 from coordinator_core.streams.replay import topology_of
-from coordinator_core.streams.rules import member_of, static_member_of
 from coordinator_core.streams.state import (
     STABLE_MEMBER,
     UNREVOKED_TASKS,
@@ -65,7 +66,6 @@ from coordinator_core.streams.state import (
 from coordinator_core.streams.sticky_assignor import NUM_STANDBY_REPLICAS
 from coordinator_core.streams.target import NO_TASKS, Target, current_tasks, update_target
 from coordinator_core.streams.timers import (
-    cancel_rebalance,
     schedule_rebalance,
     schedule_session,
     start_initial_delay,

@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.modern_rules import member_of, static_member_of
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import member_tombstones
 from coordinator_core.kafka_versions import Since
 from coordinator_core.member_epochs import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -19,9 +20,7 @@ from coordinator_core.streams.records import (
     current_assignment_record,
     group_metadata_record,
     target_assignment_metadata_record,
-    tombstone,
 )
-from coordinator_core.streams.rules import member_of, static_member_of
 from coordinator_core.streams.state import (
     StreamsGroup,
     StreamsMember,
@@ -34,6 +33,13 @@ from schemas.consumer_offsets import RecordType
 LAG_FROM_VERSION: Final = 1
 """StreamsGroupHeartbeat: from this version on it has an acceptable recovery lag that is used, and
 MISSING_CLIENT_TAGS."""
+
+MEMBER_RECORDS: Final = (
+    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    RecordType.STREAMS_GROUP_MEMBER_METADATA,
+)
+"""All records of a member, from the leaves up."""
 
 NO_LAG: Final = -1
 """Acceptable recovery lag in a response to a leaving member."""
@@ -79,7 +85,7 @@ def fence(
     """Remove a member, so that others get its tasks (streamsGroupFenceMember)."""
     group_id, group_epoch = group.group_id, group.group_epoch + 1
     records = [
-        *member_tombstones(group_id, member.member_id),
+        *member_tombstones(MEMBER_RECORDS, group_id, [member.member_id]),
         group_metadata_record(
             group,
             group_epoch,
@@ -94,16 +100,6 @@ def fence(
     cancel_member(context, group_id, member.member_id)
     context.live(LiveStreamsGroups).get(group).task_offsets.pop(member.member_id, None)
     return Result(tuple(records), response)
-
-
-def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Tombstones of all records of a member."""
-    key = {"group_id": group_id, "member_id": member_id}
-    return [
-        tombstone(RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, **key),
-        tombstone(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, **key),
-        tombstone(RecordType.STREAMS_GROUP_MEMBER_METADATA, **key),
-    ]
 
 
 def expire_session(context: Context, group_id: str, member_id: str) -> Result:

@@ -1,6 +1,6 @@
 """StreamsGroupHeartbeat and StreamsGroupDescribe, with Kafka's field names in snake case.
 
-See `coordinator_core.coordinator.messages` for their JSON. Defaults are those of Kafka's generated classes.
+Defaults are those of Kafka's generated classes.
 """
 
 from dataclasses import dataclass

@@ -1,19 +1,18 @@
 """The records that a streams group writes: types 17 and 19 to 23 (StreamsCoordinatorRecordHelpers).
 
-There is one function for each record type, and `tombstone`. Values have version 0; their subtopologies and partitions
+Values have version 0; their subtopologies and partitions
 are sorted.
 """
 
 from collections.abc import Mapping
 
 from coordinator_core.codec import Struct, make
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import CoordinatorRecord, record_of
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.streams.messages import RequestTopology, TopicInfo
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks
-from schemas.consumer_offsets import TOPIC, RecordType
+from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets import streams as schema
-from schemas.registry import REGISTRY
 
 
 def group_metadata_record(
@@ -37,7 +36,7 @@ def group_metadata_record(
         stored_description_topology_epoch=group.stored_description_topology_epoch,
         failed_description_topology_epoch=group.failed_description_topology_epoch,
     )
-    return _record(RecordType.STREAMS_GROUP_METADATA, value, group_id=group.group_id)
+    return record_of(RecordType.STREAMS_GROUP_METADATA, value, group_id=group.group_id)
 
 
 def member_metadata_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
@@ -58,7 +57,7 @@ def member_metadata_record(group_id: str, member: StreamsMember) -> CoordinatorR
             for key in sorted(member.client_tags, key=string_order)
         ],
     )
-    return _record(RecordType.STREAMS_GROUP_MEMBER_METADATA, value, group_id=group_id, member_id=member.member_id)
+    return record_of(RecordType.STREAMS_GROUP_MEMBER_METADATA, value, group_id=group_id, member_id=member.member_id)
 
 
 def target_assignment_metadata_record(group_id: str, assignment_epoch: int, timestamp_ms: int) -> CoordinatorRecord:
@@ -68,7 +67,7 @@ def target_assignment_metadata_record(group_id: str, assignment_epoch: int, time
         assignment_epoch=assignment_epoch,
         assignment_timestamp=timestamp_ms,
     )
-    return _record(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, value, group_id=group_id)
+    return record_of(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, value, group_id=group_id)
 
 
 def target_assignment_record(group_id: str, member_id: str, target: TaskAssignment) -> CoordinatorRecord:
@@ -79,7 +78,7 @@ def target_assignment_record(group_id: str, member_id: str, target: TaskAssignme
         standby_tasks=_target_tasks(target.standby),
         warmup_tasks=_target_tasks(target.warmup),
     )
-    return _record(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, value, group_id=group_id, member_id=member_id)
+    return record_of(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, value, group_id=group_id, member_id=member_id)
 
 
 def current_assignment_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
@@ -96,7 +95,7 @@ def current_assignment_record(group_id: str, member: StreamsMember) -> Coordinat
         standby_tasks_pending_revocation=_tasks(member.standby_pending_revocation),
         warmup_tasks_pending_revocation=_tasks(member.warmup_pending_revocation),
     )
-    return _record(
+    return record_of(
         RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, group_id=group_id, member_id=member.member_id
     )
 
@@ -132,16 +131,7 @@ def topology_value(topology: RequestTopology) -> Struct:
 
 def topology_record(group_id: str, value: Struct) -> CoordinatorRecord:
     """StreamsGroupTopology (23)."""
-    return _record(RecordType.STREAMS_GROUP_TOPOLOGY, value, group_id=group_id)
-
-
-def tombstone(record_type: RecordType, **key: str) -> CoordinatorRecord:
-    """The tombstone for this record type and key."""
-    return _record(record_type, None, **key)
-
-
-def _record(record_type: RecordType, value: Struct | None, **key: str) -> CoordinatorRecord:
-    return CoordinatorRecord(record_type, make(REGISTRY[TOPIC][record_type][0], **key), value)
+    return record_of(RecordType.STREAMS_GROUP_TOPOLOGY, value, group_id=group_id)
 
 
 def _target_tasks(tasks: Tasks) -> list[Struct]:

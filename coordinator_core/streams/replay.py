@@ -17,7 +17,6 @@ from coordinator_core.modern import (
     check_group_tombstone,
     check_member_tombstone,
     partition_epochs,
-    replay_target_metadata,
     without,
     without_former_instance_id,
     without_static_member,
@@ -83,13 +82,6 @@ def replay_member_metadata(
     if static_members is not group.static_members:
         group = with_fields(group, static_members=static_members)
     return _set_member(group, member)
-
-
-def replay_target_assignment_metadata(
-    group: StreamsGroup, _key: Struct, value: Struct | None, report: Report
-) -> StreamsGroup | None:
-    """StreamsGroupTargetAssignmentMetadata (20): the epoch for which the targets were computed."""
-    return replay_target_metadata(group, value, report)
 
 
 def replay_target_assignment_member(

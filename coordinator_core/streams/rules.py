@@ -1,12 +1,11 @@
 """The rules of a streams group for operations on all group types: offsets, deletion, lists (StreamsGroup)."""
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.modern_rules import ModernGroupRules, member_of
 from coordinator_core.coordinator.operation import Context
-from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, ListedGroup, OffsetCommitter
-from coordinator_core.offsets.state import CommittedOffset
+from coordinator_core.coordinator.records import CoordinatorRecord, member_tombstones, tombstone
+from coordinator_core.coordinator.rules import CheckPartition, OffsetCommitter
 from coordinator_core.streams.live import LiveStreamsGroups
-from coordinator_core.streams.records import tombstone
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, Topology
 from coordinator_core.streams.timers import cancel_group
 from schemas.consumer_offsets import RecordType
@@ -15,27 +14,7 @@ OFFSET_COMMIT_FROM_VERSION = 9
 """OffsetCommit: members of a streams group need at least this version, which has the member epoch."""
 
 
-def member_of(group: StreamsGroup, member_id: str) -> StreamsMember:
-    """The member. Raises Refused if there is none with this id."""
-    member = group.members.get(member_id)
-    if member is None:
-        text = f"Member {member_id} is not a member of group {group.group_id}."
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, text)
-    return member
-
-
-def static_member_of(group: StreamsGroup, member_id: str, instance_id: str) -> StreamsMember:
-    """The member with both ids; raises Refused (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
-    existing_id = group.static_members.get(instance_id)
-    if existing_id is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if existing_id != member_id:
-        text = f"Static member {member_id} with instance id {instance_id} was fenced by member {existing_id}."
-        raise Refused(ErrorCode.FENCED_INSTANCE_ID, text)
-    return group.members[existing_id]
-
-
-class StreamsGroupRules:
+class StreamsGroupRules(ModernGroupRules):
     """See GroupRules."""
 
     type_name = "streams"
@@ -83,32 +62,16 @@ class StreamsGroupRules:
             text = f"The received member epoch {member_epoch} does not match the expected member epoch {expected}."
             raise _stale(text)
 
-    def validate_offset_delete(self, group: StreamsGroup) -> None:
-        """Always allowed: topics that the topology reads are checked one by one."""
-
-    def validate_delete_group(self, group: StreamsGroup) -> None:
-        """Allowed only without members."""
-        if group.members:
-            raise Refused(ErrorCode.NON_EMPTY_GROUP)
-
     def tombstones(self, context: Context, group: StreamsGroup) -> tuple[CoordinatorRecord, ...]:
         """From the leaves up, with the topology last; a running initial delay is cancelled."""
         cancel_group(context, group.group_id)
         context.live(LiveStreamsGroups).drop(group.group_id)
-        group_id, member_ids = group.group_id, sorted(group.members)
-        of_members = {
-            record_type: [tombstone(record_type, group_id=group_id, member_id=member_id) for member_id in member_ids]
-            for record_type in (
-                RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-                RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
-                RecordType.STREAMS_GROUP_MEMBER_METADATA,
-            )
-        }
+        group_id, members = group.group_id, sorted(group.members)
         return (
-            *of_members[RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT],
-            *of_members[RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER],
+            *member_tombstones([RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT], group_id, members),
+            *member_tombstones([RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER], group_id, members),
             tombstone(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, group_id=group_id),
-            *of_members[RecordType.STREAMS_GROUP_MEMBER_METADATA],
+            *member_tombstones([RecordType.STREAMS_GROUP_MEMBER_METADATA], group_id, members),
             tombstone(RecordType.STREAMS_GROUP_METADATA, group_id=group_id),
             tombstone(RecordType.STREAMS_GROUP_TOPOLOGY, group_id=group_id),
         )
@@ -116,25 +79,6 @@ class StreamsGroupRules:
     def is_subscribed_to(self, group: StreamsGroup, topic: str) -> bool:
         """Whether the topology reads the topic, if there are members."""
         return bool(group.members) and group.topology is not None and group.topology.subtopology_of(topic) is not None
-
-    def is_empty(self, group: StreamsGroup) -> bool:
-        """Whether it has no members."""
-        return not group.members
-
-    def should_expire(self, group: StreamsGroup) -> bool:
-        """Always."""
-        return True
-
-    def expiration_base(self, group: StreamsGroup) -> BaseTimestamp | None:
-        """Offsets expire by the time of the commit."""
-        return _commit_timestamp
-
-    def refresh_on_commit(self, context: Context, group: StreamsGroup, member_id: str) -> None:
-        """Nothing: a commit is not a heartbeat."""
-
-    def listed(self, group: StreamsGroup) -> ListedGroup:
-        """The group's entry in ListGroups."""
-        return ListedGroup(group.group_id, "streams", group.state.value, self.type_name)
 
 
 def _check_task(topology: Topology, member: StreamsMember, epoch: int, topic: str, partition: int) -> None:
@@ -154,7 +98,3 @@ def _check_task(topology: Topology, member: StreamsMember, epoch: int, topic: st
 
 def _stale(text: str) -> Refused:
     return Refused(ErrorCode.STALE_MEMBER_EPOCH, text)
-
-
-def _commit_timestamp(committed: CommittedOffset) -> int:
-    return committed.commit_timestamp_ms

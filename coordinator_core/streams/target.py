@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from coordinator_core.coordinator.modern_rules import can_update_target
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.hash_codes import string_hash_code
@@ -57,7 +58,8 @@ def update_target(
         timestamp_ms = group.assignment_timestamp_ms
         records.append(target_assignment_metadata_record(group.group_id, group_epoch, timestamp_ms))
         return Target(group_epoch, written)
-    if not _is_time(context, group):
+    interval_ms = context.group_setting(group.group_id, "streams_assignment_interval_ms")
+    if not can_update_target(group.assignment_timestamp_ms, interval_ms, context.now_ms):
         return last._replace(status=_delayed("assignment interval"))
     targets = _compute(context, group, updated, replaced_id, topology, configs)
     for member_id, target in targets.items():
@@ -77,14 +79,6 @@ def _with_replaced(targets: Targets, updated: StreamsMember | None, replaced_id:
 
 def _delayed(why: str) -> Status:
     return Status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {why}.")
-
-
-def _is_time(context: Context, group: StreamsGroup) -> bool:
-    """GroupMetadataManager.canComputeNextTargetAssignment: not before the interval since the last computation is
-    over."""
-    interval_ms = context.group_setting(group.group_id, "streams_assignment_interval_ms")
-    since_ms = group.assignment_timestamp_ms
-    return since_ms == 0 or interval_ms == 0 or context.now_ms >= since_ms + interval_ms
 
 
 def _compute(

@@ -6,7 +6,7 @@ some time after its first member for others, so that not every new member moves 
 
 from typing import Final
 
-from coordinator_core.coordinator.member_timers import RETRY_BACKOFF_MS, rebalance_key, session_key
+from coordinator_core.coordinator.member_timers import rebalance_key, schedule, session_key
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.streams.state import StreamsMember
 
@@ -22,32 +22,14 @@ def initial_delay_key(group_id: str) -> str:
 
 def schedule_session(context: Context, group_id: str, member_id: str) -> None:
     """Restart the session of a member."""
-    context.schedule(
-        session_key(group_id, member_id),
-        context.group_setting(group_id, "streams_session_timeout_ms"),
-        EXPIRE_SESSION,
-        group_id,
-        member_id,
-        retry_backoff_ms=RETRY_BACKOFF_MS,
-    )
+    delay_ms = context.group_setting(group_id, "streams_session_timeout_ms")
+    schedule(context, session_key, delay_ms, EXPIRE_SESSION, group_id, member_id)
 
 
 def schedule_rebalance(context: Context, group_id: str, member: StreamsMember) -> None:
     """Set the rebalance timeout within which a member has to leave its epoch."""
-    context.schedule(
-        rebalance_key(group_id, member.member_id),
-        member.rebalance_timeout_ms,
-        EXPIRE_REBALANCE,
-        group_id,
-        member.member_id,
-        member.member_epoch,
-        retry_backoff_ms=RETRY_BACKOFF_MS,
-    )
-
-
-def cancel_rebalance(context: Context, group_id: str, member_id: str) -> None:
-    """Cancel the timer: the member has revoked its tasks."""
-    context.cancel(rebalance_key(group_id, member_id))
+    delay_ms = member.rebalance_timeout_ms
+    schedule(context, rebalance_key, delay_ms, EXPIRE_REBALANCE, group_id, member.member_id, member.member_epoch)
 
 
 def cancel_member(context: Context, group_id: str, member_id: str) -> None:

@@ -201,33 +201,6 @@ class Description:
     """What the answer cannot know."""
 
 
-def describe(
-    warehouse: Warehouse,
-    cluster_id: str,
-    *,
-    view: View,
-    at_ms: int | None = None,
-    group_ids: Collection[str] | None = None,
-    tool: Tool | None = None,
-    sample_age_max_ms: int = SAMPLE_AGE_MAX_MS,
-) -> list[Description]:
-    """Groups at a time (None: the newest state), by tool and in the order of that tool. `group_ids` None: all groups.
-
-    End offsets sampled more than `sample_age_max_ms` before are not shown. A group occurs several times if the log
-    passes the time several times and its states differ. Raises NoSuchGroupError if a requested group does not exist.
-    """
-    described, _ = describe_with_caveats(
-        warehouse,
-        cluster_id,
-        view=view,
-        at_ms=at_ms,
-        group_ids=group_ids,
-        tool=tool,
-        sample_age_max_ms=sample_age_max_ms,
-    )
-    return described
-
-
 def _not_there(silver: SilverAt, missing: Sequence[str]) -> str:
     """A sentence: which groups do not exist, and which of them may have existed."""
     unread = unread_records(silver, missing)
@@ -243,12 +216,16 @@ def describe_with_caveats(
     cluster_id: str,
     *,
     view: View,
-    at_ms: int | None,
-    group_ids: Collection[str] | None,
-    tool: Tool | None,
-    sample_age_max_ms: int,
+    at_ms: int | None = None,
+    group_ids: Collection[str] | None = None,
+    tool: Tool | None = None,
+    sample_age_max_ms: int = SAMPLE_AGE_MAX_MS,
 ) -> tuple[list[Description], list[Caveat]]:
-    """As `describe`, with the caveats."""
+    """Groups at a time (None: the newest state), in the tools' order; and caveats. `group_ids` None: all groups.
+
+    End offsets sampled more than `sample_age_max_ms` before are not shown. A group occurs several times if the log
+    passes the time several times and its states differ. Raises NoSuchGroupError if a requested group does not exist.
+    """
     with_offsets = view is View.OFFSETS
     passages = SilverAt(warehouse, cluster_id, at_ms, group_ids).passages(with_offsets=with_offsets)
     newest = passages[-1]

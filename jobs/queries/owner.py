@@ -91,14 +91,6 @@ class Owners(NamedTuple):
     """Records of groups that could not be read at all."""
 
 
-def owners_at(
-    warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int, at_ms: int | None = None
-) -> list[OwnerRow]:
-    """The owners of a partition at a time (None: the newest state), by group."""
-    found = find_owners(warehouse, cluster_id, topic=topic, partition=partition, at_ms=at_ms)
-    return [owner.row for owner in found.owners]
-
-
 def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int, at_ms: int | None) -> Owners:
     """The owners of a partition at a time (None: the newest state), by group, in log order.
 

@@ -24,7 +24,6 @@ TEMPORARY_FUNCTIONS: Final = frozenset({"CreateSQLFunctionCommand", "DropFunctio
 """As `READING`, if the function is temporary."""
 WRITING: Final = re.compile(r"\w*Statement|(Insert|Restore|Clone)\w*|Call|\w*ExecuteImmediate\w*|ScriptTransformation")
 """Plans that write, or that run unknown statements, and are not Spark commands."""
-EXPLAINED: Final = "ExplainCommand"
 
 
 def writing_part(session: SparkSession, statement: str) -> str | None:

@@ -17,8 +17,6 @@ from jobs.delta.filesystems import filesystem_of
 from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict
 from jobs.report.page import packed, unpacked
 
-SNAPSHOT: Final = "snapshot"
-"""Id of the element with the snapshot."""
 SNAPSHOT_TEXT: Final = re.compile(rb'<script type="application/json" id="snapshot">("[A-Za-z0-9+/=]*")</script>')
 REPORT_BYTES_MAX: Final = 64_000_000
 """A larger file is not one of our reports."""

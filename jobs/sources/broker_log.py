@@ -106,21 +106,6 @@ def list_broker_logs(
     ]
 
 
-def read_broker_log(
-    log: BrokerLog,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
-    *,
-    timeout_ms: int = TIMEOUT_MS,
-    fetch_bytes_max: int = FETCH_BYTES_MAX,
-) -> Iterator[SegmentRead]:
-    """Yield the batches of one log partition, over a connection of its own."""
-    with Broker.connect(log.address, timeout_ms=timeout_ms) as broker:
-        chosen = log.range(from_offset, to_offset)
-        for _, read in read_ranges(broker, [chosen], fetch_bytes_max=fetch_bytes_max):
-            yield read
-
-
 def read_ranges(
     broker: Broker, ranges: Iterable[LogRange], *, fetch_bytes_max: int = FETCH_BYTES_MAX
 ) -> Iterator[tuple[LogRange, SegmentRead]]:

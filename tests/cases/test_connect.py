@@ -10,12 +10,11 @@ import pytest
 from coordinator_core.client_protocols import (
     ConnectAssignment,
     ConnectMetadata,
-    encode_connect_assignment,
-    encode_connect_metadata,
 )
 from coordinator_core.lookup import key_partition
 from tests.cases.client_logs import FIRST_MS, Client, Generation, log_of
 from tests.cases.harness import Ledger
+from tests.connect_bytes import encode_connect_assignment, encode_connect_metadata
 from tests.recorded import RECORDINGS
 
 Tasks = tuple[tuple[str, tuple[int, ...]], ...]

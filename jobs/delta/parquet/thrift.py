@@ -9,7 +9,6 @@ from typing import Final
 TRUE: Final = 1
 FALSE: Final = 2
 I8: Final = 3
-I16: Final = 4
 I32: Final = 5
 I64: Final = 6
 BINARY: Final = 8

@@ -9,7 +9,7 @@ from coordinator_core.anomalies import CLASSIC_MEMBER_REPEATED
 from coordinator_core.classic.state import ClassicGroup, ClassicGroupState
 from coordinator_core.client_protocols import Subscription, encode_subscription
 from coordinator_core.replay import CoordinatorShard, GroupShard
-from coordinator_core.state_dump import dump_group
+from coordinator_core.state_dump import dump_shard
 from schemas.consumer_offsets import RecordType
 from tests.coordinator_core.group_records import folded, record
 
@@ -101,6 +101,6 @@ def test_subscribed_topics(protocol: str | None, subscriptions: list[Any], expec
         for number, value in enumerate(subscriptions)
     ]
     group, _ = loaded(protocol_type="consumer", protocol=protocol, members=members)
-    dump = dump_group(CoordinatorShard(GroupShard(Map({"g": group}))), "g")
+    dump = dump_shard(CoordinatorShard(GroupShard(Map({"g": group})))).get("g")
     assert dump is not None
     assert dump["group"]["subscribedTopics"] == expected

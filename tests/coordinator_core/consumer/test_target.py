@@ -10,7 +10,6 @@ from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, Resol
 from coordinator_core.consumer.subscriptions import preferred_assignor, subscription_type, subscriptions_of
 from coordinator_core.consumer.target import (
     assignor_name,
-    can_update_target,
     group_spec,
     in_assignor_order,
     last_target,
@@ -19,6 +18,7 @@ from coordinator_core.consumer.target import (
 )
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
+from coordinator_core.coordinator.modern_rules import can_update_target
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.shard import GroupCoordinator
 

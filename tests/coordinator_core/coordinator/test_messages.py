@@ -10,11 +10,11 @@ from coordinator_core.codec import make
 from coordinator_core.coordinator.config import GroupCoordinatorConfig, config_of
 from coordinator_core.coordinator.errors import ErrorCode, Refused, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage, Topic, image_of
-from coordinator_core.coordinator.messages import camel_case, json_of, message_of
 from coordinator_core.coordinator.records import CoordinatorRecord, encode_record
-from coordinator_core.errors import InvalidMessage, UnknownSetting
+from coordinator_core.errors import UnknownSetting
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE
+from tests.message_json import InvalidMessage, camel_case, json_of, message_of
 
 JOIN: dict[str, Any] = {
     "groupId": "g",

@@ -28,9 +28,18 @@ from coordinator_core.inference.unchanged_groups import (
     decided_late,
     judge_unchanged,
     may_be_unchanged,
-    open_rows,
 )
 from tests.coordinator_core.inference.group_lives import Replayed
+
+
+def open_rows(life: GroupLife) -> GroupLife:
+    """The current state of a group: its open rows."""
+    return life._replace(
+        generations=tuple(row for row in life.generations if row.to_log_offset is None),
+        members=tuple(row for row in life.members if row.to_log_offset is None),
+        assignments=tuple(row for row in life.assignments if row.to_log_offset is None),
+        events=(),
+    )
 
 
 def end_of(batches: list[bytes], before: int) -> int:

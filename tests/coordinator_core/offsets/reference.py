@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from coordinator_core.codec import decode_key, decode_value
 from coordinator_core.errors import DecodeError
 from coordinator_core.log.batch import Record, build_batch
@@ -219,7 +221,15 @@ def columnar_result(columnar: ColumnarOffsetReplay, chunks: Sequence[RecordChunk
     assert all(row.outcome == "PENDING" for row in rows_of(last))
     _add_rows(result, last)
     result.rows = dict(sorted(result.rows.items()))
-    result.offsets = columnar.offsets_in_force()
+    keys = columnar._key_arrays
+    result.offsets = {
+        OffsetKey(
+            columnar._group_names[keys.group[key_id]],
+            columnar._topic_names[keys.topic[key_id]],
+            int(keys.partition[key_id]),
+        ): (int(keys.committed_offset[key_id]), int(keys.record_offset[key_id]))
+        for key_id in np.flatnonzero(keys.has_offset[: len(columnar._keys)]).tolist()
+    }
     return result
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,19 +21,41 @@ from coordinator_core.share.messages import (
 )
 from coordinator_core.share.service import (
     Ask,
+    Flow,
     Persist,
+    R,
     StateResults,
     alter_offsets,
     delete_groups,
     delete_offsets,
     initialize_after_heartbeat,
     persist,
-    run,
 )
 from coordinator_core.share_state.messages import InitializePartition, PartitionResult
 from coordinator_core.share_state.persister import Persister
 from tests.coordinator_core.coordinator.clients import GROUP
 from tests.coordinator_core.share.share_clients import BAR, FOO, ShareClients
+
+
+def run(flow: Flow[R], ask: Callable[[Ask], Outcome], persist_now: Callable[[Persist], StateResults]) -> R:
+    """Execute a flow to its end. A Refused that `persist_now` raises is thrown into the flow."""
+    answer: Any = None
+    failure: Refused | None = None
+    while True:
+        try:
+            step = flow.send(answer) if failure is None else flow.throw(failure)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        answer, failure = None, None
+        if isinstance(step, Ask):
+            answer = ask(step)
+            continue
+        try:
+            answer = persist_now(step)
+        except Refused as refused:
+            failure = refused
+
 
 ALTER = AlterShareGroupOffsetsRequest(
     GROUP,

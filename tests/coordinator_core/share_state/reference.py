@@ -14,7 +14,7 @@ from coordinator_core import codec
 from coordinator_core.log.chunk import BatchColumns, RecordChunk, RecordColumns
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
-from coordinator_core.share_state.combine import StateBatch, canonical_batches
+from coordinator_core.share_state.combine import UNSET_OFFSET, StateBatch, StateBatches, combine_state_batches
 from coordinator_core.share_state.replay import apply_share_snapshot, apply_share_update
 from coordinator_core.share_state.rows import RECORD_KINDS, TRANSITION_KINDS, StateBatchLists
 from coordinator_core.share_state.state import SharePartition, ShareSnapshot, ShareUpdate
@@ -70,6 +70,22 @@ class Event:
         message = SHARE_UPDATE_VALUE if record_type else SHARE_SNAPSHOT_VALUE
         value = codec.make(message, **fields, unknown_tags=self.unknown_tags)
         return Raw(record_type.to_bytes(2, "big") + raw_key, codec.encode_value(TOPIC, record_type, 0, value))
+
+
+def canonical_batches(batches: Iterable[StateBatch], start_offset: int = UNSET_OFFSET) -> StateBatches:
+    """The canonical form of a state by offset: sorted, disjoint, neighbours of equal rank joined.
+
+    A batch whose last offset is before its first, or that begins below 0, covers no offset and is left out.
+    """
+    batches = (batch for batch in batches if 0 <= batch.first_offset <= batch.last_offset)
+    joined: list[StateBatch] = []
+    for batch in combine_state_batches((), batches, start_offset):
+        before = joined[-1] if joined else None
+        if before is not None and before.last_offset + 1 == batch.first_offset and before.rank == batch.rank:
+            joined[-1] = StateBatch(before.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        else:
+            joined.append(batch)
+    return tuple(joined)
 
 
 @dataclass

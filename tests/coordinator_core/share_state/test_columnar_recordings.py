@@ -13,8 +13,9 @@ import pytest
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.lookup import SharePartitionKey, share_partition_partition
 from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
-from coordinator_core.share_state.combine import StateBatch, canonical_batches
+from coordinator_core.share_state.combine import StateBatch
 from coordinator_core.share_state.rows import RECORD_KINDS
+from tests.coordinator_core.share_state.reference import canonical_batches
 from tests.recorded import RECORDINGS
 
 TOPIC = "__share_group_state"

@@ -13,10 +13,10 @@ from coordinator_core.share_state.combine import (
     UNSET_OFFSET,
     CleanBatches,
     StateBatch,
-    canonical_batches,
     combine_state_batches,
 )
 from tests.conformance.families import combiner
+from tests.coordinator_core.share_state.reference import canonical_batches
 
 TRACE = Path(__file__).parents[2] / "data" / "traces" / "combiner.jsonl.gz"
 OFFSET_MAX = 2**63 - 1

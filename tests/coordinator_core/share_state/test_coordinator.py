@@ -14,7 +14,6 @@ from coordinator_core.share_state.coordinator import (
     MemoryLog,
     ShareCoordinator,
     empty_shard,
-    failed_response,
 )
 from coordinator_core.share_state.messages import (
     DeletePartition,
@@ -22,8 +21,6 @@ from coordinator_core.share_state.messages import (
     PartitionResult,
     ReadPartition,
     ReadResult,
-    ReadStateRequest,
-    ReadTopic,
     Response,
     SummaryResult,
     TopicResult,
@@ -478,24 +475,6 @@ def test_records_which_are_lost_after_all_are_taken_back() -> None:
     live.write()
     live.coordinator.revert(before)
     assert live.state().state_batches == ()
-
-
-@pytest.mark.parametrize(
-    ("operation", "result", "verb"),
-    [
-        ("read_state", ReadResult, "read share group state"),
-        ("read_state_summary", SummaryResult, "read share group state summary"),
-    ],
-)
-def test_a_request_which_nobody_could_serve_is_answered_partition_by_partition(
-    operation: str, result: Callable[..., Any], verb: str
-) -> None:
-    """While the partition of the log is loaded, or once it has moved."""
-    request = ReadStateRequest("sg", (ReadTopic(TOPIC_ID, (ReadPartition(0), ReadPartition(2))),))
-    refused = Refused(ErrorCode.NOT_COORDINATOR)
-    text = f"Unable to {verb}: This is not the correct coordinator."
-    results = tuple(result(partition, ErrorCode.NOT_COORDINATOR, text) for partition in (0, 2))
-    assert failed_response(operation, request, refused) == Response((TopicResult(TOPIC_ID, results),))
 
 
 # --- jobs ---

@@ -21,7 +21,7 @@ from coordinator_core.share_partition.state import (
 )
 from coordinator_core.share_partition.states import SharePartitionState
 from coordinator_core.share_state.combine import StateBatch
-from coordinator_core.share_state.coordinator import ShareCoordinator, failed_response
+from coordinator_core.share_state.coordinator import OPERATIONS, ShareCoordinator
 from coordinator_core.share_state.messages import (
     DeletePartition,
     InitializePartition,
@@ -65,7 +65,16 @@ class Cluster:
             return response
         if self.is_silent:
             return self.fault
-        return failed_response(request.operation, request.request, Refused(self.fault))
+        refused, served = Refused(self.fault), OPERATIONS[request.operation]
+        return Response(
+            tuple(
+                TopicResult(
+                    topic.topic_id,
+                    tuple(served.refused(data.partition, refused.code, refused.message) for data in topic.partitions),
+                )
+                for topic in request.request.topics
+            )
+        )
 
     def exchange(self, find: Callable[[SharePartitionKey], int | ErrorCode] = lambda key: NODE) -> None:
         exchange(self.persister, find, self.serve, self.now_ms)

@@ -15,7 +15,6 @@ from immutables import Map
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.coordinator.messages import message_of
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.streams.messages import RequestTopology
@@ -26,6 +25,7 @@ from coordinator_core.streams.state import StreamsMember, TaskAssignment, TaskId
 from coordinator_core.streams.sticky_assignor import MemberSpec, SubtopologySpec, assign_tasks
 from coordinator_core.streams.topology import ConfiguredSubtopology, ConfiguredTopology, configure_topology
 from tests.conformance.families import group_commands
+from tests.message_json import message_of
 
 DATA = Path(__file__).parents[2] / "data" / "streams"
 TOPIC_ID = "A" * 22

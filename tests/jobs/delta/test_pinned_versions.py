@@ -1,6 +1,7 @@
 """Readers see whole runs only: while one is under way, after one that broke off, and when one begins as they read."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +15,12 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.queries.as_of import SilverAt
 from jobs.queries.findings import findings
-from jobs.queries.owner import owners_at
 from jobs.queries.sql import Catalogue, run_query
-from jobs.settings import with_options
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import REPLAY_STARTS, RUNS
+from tests.answers import owners_at
 from tests.conftest import takes_minutes
 from tests.jobs.silver.test_incremental_replay import BrokenOffError, break_off
 from tests.jobs.silver.test_replay import CLUSTER, Jobs
@@ -74,7 +74,7 @@ def test_a_run_broken_off_between_two_tables_changes_no_answer(
     jobs.nightly("night-0")
     before = answers(own_session, jobs.warehouse)
     assert pinned_versions(jobs.warehouse) == {}
-    jobs.settings = with_options(jobs.settings, segments=(str(parts[1]),))
+    jobs.settings = replace(jobs.settings, segments=(str(parts[1]),))
     break_off(monkeypatch, 5, application)
     with pytest.raises(BrokenOffError):
         jobs.nightly("night-1")

@@ -24,7 +24,6 @@ from jobs.errors import WarehouseError
 from jobs.gold import audit_groups, audit_shares, share_reader
 from jobs.gold.audit import audit
 from jobs.gold.share_reader import slice_ends
-from jobs.settings import with_options
 from jobs.silver.hot_logs import CutRule
 from schemas.tables import TABLES
 from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, REDELIVERIES
@@ -52,7 +51,7 @@ class Nights(Jobs):
         self.settings = replace(self.settings, inference=replace(self.settings.inference, **changes))
 
     def run(self, logs: Path, run_id: str) -> None:
-        self.settings = with_options(self.settings, segments=(str(logs),))
+        self.settings = replace(self.settings, segments=(str(logs),))
         assert self.nightly(run_id) in {0, 3}
 
     def audit(self, run_id: str, *, rebuild: bool = False) -> bool:

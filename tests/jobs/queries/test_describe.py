@@ -17,9 +17,10 @@ from jobs.console.output import FORMULA_STARTS
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, NoSuchGroupError
 from jobs.queries.as_of import SilverAt
-from jobs.queries.describe import describe, write_descriptions
+from jobs.queries.describe import write_descriptions
 from jobs.queries.group_model import TopicPartition
 from jobs.queries.moments import parse_time
+from tests.answers import describe
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.history import CLUSTER, at, at_ms, between, commit, event, write
 from tests.jobs.hostile import HOSTILE

@@ -9,7 +9,8 @@ import pytest
 
 from jobs.console.output import time_text
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.owner import owners_at, run_owner
+from jobs.queries.owner import run_owner
+from tests.answers import owners_at
 from tests.jobs.history import CLUSTER, at_ms, between, event, write
 from tests.jobs.hostile import HOSTILE
 

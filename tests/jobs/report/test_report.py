@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from html.parser import HTMLParser
@@ -19,7 +20,6 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError
 from jobs.report.run import BYTES_MAX, make_report, run_report
 from jobs.report.sql_text import Scope
-from jobs.settings import with_options
 from schemas.tables import TABLES
 from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT, takes_minutes
 from tests.jobs.conftest import Recorded
@@ -142,7 +142,7 @@ def test_nightly_writes_it_at_its_end(no_spark: SparkSession, tmp_path: Path) ->
     """Where the settings name a file: it says which, and another program learns it, too."""
     path = tmp_path / "pages" / "night.html"
     jobs = Jobs(no_spark, tmp_path / "warehouse", RECORDINGS / "codec-zstd" / "logs")
-    jobs.settings = with_options(jobs.settings, report_file=str(path))
+    jobs.settings = replace(jobs.settings, report_file=str(path))
     jobs.nightly()
     facts = jobs.steps.facts["report"]
     assert (facts["output"], facts["size_bytes"]) == (str(path), path.stat().st_size)

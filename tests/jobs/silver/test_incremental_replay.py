@@ -19,7 +19,6 @@ from jobs.exit_codes import DONE
 from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_replay
 from jobs.operations.run_context import RunContext
-from jobs.settings import with_options
 from jobs.silver.checkpoints import log_name
 from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
 from schemas.tables.state import GROUP_CHECKPOINTS, RUNS, WATERMARKS
@@ -35,7 +34,7 @@ class Nights(Jobs):
     """Runs over slices of one recording."""
 
     def run(self, logs: Path, run_id: str) -> None:
-        self.settings = with_options(self.settings, segments=(str(logs),))
+        self.settings = replace(self.settings, segments=(str(logs),))
         assert self.nightly(run_id) in {0, 3}
 
     def replayed(self) -> dict[str, int]:

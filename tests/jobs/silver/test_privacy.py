@@ -2,13 +2,14 @@
 
 import hmac
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs.errors import SettingsError
-from jobs.settings import load_settings, with_options
+from jobs.settings import load_settings
 from jobs.silver.privacy import HostPseudonyms, host_pseudonyms, pseudonym
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import GOLD_TABLES
@@ -54,7 +55,7 @@ def test_a_key_that_is_none_is_refused(tmp_path: Path) -> None:
     short = tmp_path / "short"
     short.write_bytes(b"secret")
     for path, said in ((short, "16 bytes or more"), (tmp_path / "no", "No such file")):
-        settings = with_options(load_settings(environment={}), privacy_hosts="pseudonym", privacy_key_file=str(path))
+        settings = replace(load_settings(environment={}), privacy_hosts="pseudonym", privacy_key_file=str(path))
         with pytest.raises(SettingsError, match=said) as caught:
             host_pseudonyms(settings)
         assert "secret" not in str(caught.value)
@@ -72,7 +73,7 @@ def test_no_host_is_in_silver_and_gold(no_spark: SparkSession, tmp_path: Path, k
     plain = Jobs(no_spark, tmp_path / "plain", logs)
     plain.nightly()
     jobs = Jobs(no_spark, tmp_path / "warehouse", logs)
-    jobs.settings = with_options(jobs.settings, privacy_hosts="pseudonym", privacy_key_file=str(key_file))
+    jobs.settings = replace(jobs.settings, privacy_hosts="pseudonym", privacy_key_file=str(key_file))
     jobs.nightly()
     jobs.replay("again", rebuild=True)
     made = pseudonym("/127.0.0.1", KEY)

@@ -9,9 +9,10 @@ import pytest
 from jobs.errors import BrokerError
 from jobs.settings import BrokerAddress
 from jobs.sources.broker import Broker
-from jobs.sources.broker_log import BrokerLog, find_broker_logs, list_broker_logs, read_broker_log, read_ranges
+from jobs.sources.broker_log import BrokerLog, find_broker_logs, list_broker_logs, read_ranges
 from jobs.sources.fetch import LogRange
 from jobs.sources.segments import SegmentRead, to_record_batches
+from tests.jobs.broker_reads import read_broker_log
 from tests.jobs.builders import batch, damaged
 from tests.jobs.fake_kafka import (
     CLOSE,

@@ -11,7 +11,10 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from coordinator_core.errors import InvalidMessage
+
+class InvalidMessage(Exception):
+    """JSON that does not fit the message's declaration."""
+
 
 M = TypeVar("M")
 
