@@ -84,14 +84,9 @@ class Judged:
     """From where the next audit may continue."""
 
 
-def audit_group(
-    life: GroupLife,
-    settings: InferenceSettings,
-    configs: Configs = NO_CONFIGS,
-    removed: Removed = NOTHING_REMOVED,
-) -> GroupGold:
+def audit_group(life: GroupLife, settings: InferenceSettings, configs: Configs = NO_CONFIGS) -> GroupGold:
     """Everything that is inferred for one group. A function of the set of rows: their order does not matter."""
-    return judge_group(in_order(life), settings, configs, removed=removed).gold
+    return judge_group(in_order(life), settings, configs).gold
 
 
 def judge_group(

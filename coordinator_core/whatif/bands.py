@@ -129,10 +129,10 @@ class Bands:
         return replace(
             totals,
             rebalances=rebalances,
-            recorded_unowned_ms=_wider(totals.recorded_unowned_ms, unowned_ms[0], 0),
-            unowned_ms=_wider(totals.unowned_ms, unowned_ms[1], 0),
-            recorded_not_served_ms=_wider(totals.recorded_not_served_ms, _spread(gap_ms, map(_gaps, before)), 0),
-            not_served_ms=_wider(totals.not_served_ms, _spread(gap_ms, map(_gaps, after)), 0),
+            recorded_unowned_ms=_wider(totals.recorded_unowned_ms, unowned_ms[0]),
+            unowned_ms=_wider(totals.unowned_ms, unowned_ms[1]),
+            recorded_not_served_ms=_wider(totals.recorded_not_served_ms, _spread(gap_ms, map(_gaps, before))),
+            not_served_ms=_wider(totals.not_served_ms, _spread(gap_ms, map(_gaps, after))),
             is_whole=self._is_whole(totals, answers),
         )
 
@@ -179,10 +179,9 @@ def _with_phases(band: Range, by_ms: int) -> Range:
     return Range(middle_ms - half_ms, middle_ms + half_ms)
 
 
-def _wider(band: Range, by_ms: int, least: int | None = None) -> Range:
-    """The band, widened by the same on both sides, but not below `least`."""
-    low = band.least - by_ms
-    return Range(low if least is None else max(low, least), band.most + by_ms)
+def _wider(band: Range, by_ms: int) -> Range:
+    """The band, widened by the same on both sides, but not below 0."""
+    return Range(max(band.least - by_ms, 0), band.most + by_ms)
 
 
 def _spread(each_ms: int, counts: Iterable[Sequence[int]]) -> int:

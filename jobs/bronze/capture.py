@@ -108,7 +108,7 @@ def capture(
     identities_of(sources)  # sources that contradict each other are refused before a table is created
     bronze = Bronze.load(warehouse, settings.cluster_id)
     identities = check_sources(warehouse, bronze, sources)
-    refuse_other_logs(sources.live, bronze, first_topic_ids(warehouse, settings.cluster_id), is_merged=True)
+    refuse_other_logs(sources.live, bronze, first_topic_ids(warehouse, settings.cluster_id))
     run = CaptureRun(settings.cluster_id, capture_id, captured_at)
     summary, dumped = _capture_all(session, warehouse, settings, bronze, sources, run)
     keep_identities(warehouse, settings.cluster_id, identities, captured_at)
@@ -163,13 +163,11 @@ def find_sources(settings: Settings) -> Sources:
     return Sources(segments, find_broker_logs(address, settings.topics, timeout_ms=settings.request_timeout_ms))
 
 
-def refuse_other_logs(
-    logs: "Sequence[BrokerLog]", bronze: Bronze, ids: Mapping[str, str], *, is_merged: bool = False
-) -> None:
+def refuse_other_logs(logs: "Sequence[BrokerLog]", bronze: Bronze, ids: Mapping[str, str]) -> None:
     """Raise SourceError where a live log cannot be the log in bronze: their batches must never mix.
 
-    `ids`: topic ids by name, from the first live capture. `is_merged`: a live log shorter than bronze is compared with
-    it if its topic id proves that it is the same log.
+    `ids`: topic ids by name, from the first live capture. A live log shorter than bronze is compared with it if its
+    topic id proves that it is the same log.
     """
     captured = {topic for topic, _ in bronze.known}
     for log in logs:
@@ -180,7 +178,7 @@ def refuse_other_logs(
                 "offsets began again. Capture it with a --cluster-id of its own"
             )
         known = bronze.known.get((log.topic, log.partition))
-        is_same = is_merged and known_id is not None and log.topic_id == known_id
+        is_same = known_id is not None and log.topic_id == known_id
         if known and log.next_offset <= known[-1][1] and not is_same:
             raise SourceError(
                 f"{log.topic}-{log.partition} ends at offset {log.next_offset}, and bronze has it up to "

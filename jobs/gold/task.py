@@ -266,17 +266,14 @@ class AuditParts:
         log_partition: int,
         left_out: Set[str] = frozenset(),
         *,
-        is_coded: bool = False,
         of_all_tasks: bool = False,
     ) -> Iterator[pa.Table]:
         """The last audit's rows of a log partition, row group by row group, without those of some groups.
 
-        `is_coded`: strings as they are stored. `of_all_tasks`: include groups of other tasks.
+        `of_all_tasks`: include groups of other tasks.
         """
-        columns = _columns_of(table)
         others = pa.array(sorted(left_out), pa.string())
-        texts = text_columns(table, columns) if is_coded else ()
-        former = self._work.former.iterate(table, columns, log_partition, texts)
+        former = self._work.former.iterate(table, _columns_of(table), log_partition)
         for rows in former if of_all_tasks else map(self._own, former):
             yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows
 

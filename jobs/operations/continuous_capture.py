@@ -221,7 +221,7 @@ class ContinuousCapture:
         bronze = self._bronze = Bronze.load(self._warehouse, settings.cluster_id)
         identities = check_sources(self._warehouse, bronze, Sources(live=logs))
         ids = first_topic_ids(self._warehouse, settings.cluster_id)
-        refuse_other_logs(logs, bronze, ids, is_merged=True)
+        refuse_other_logs(logs, bronze, ids)
         keep_identities(self._warehouse, settings.cluster_id, identities, self._new_run().captured_at)
         bronze = self._bronze = self._follow_cut(logs, bronze)
         self._topic_ids = {log.topic: ids.get(log.topic) or log.topic_id for log in logs}

@@ -100,12 +100,12 @@ def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:
 
 
 def with_notes(
-    columns: Sequence[str], rows: Sequence[Sequence[Value]], group: int, notes: Mapping[str, str]
+    columns: Sequence[str], rows: Sequence[Sequence[Value]], notes: Mapping[str, str]
 ) -> tuple[tuple[str, ...], list[tuple[Value, ...]]]:
-    """Add a column for caveats if a group in the rows has any; `group`: index of the column with the group id."""
-    if not any(row[group] in notes for row in rows):
+    """Add a column for caveats if a group, in the first column, has any."""
+    if not any(row[0] in notes for row in rows):
         return tuple(columns), [tuple(row) for row in rows]
-    return (*columns, NOTE), [(*row, notes.get(str(row[group]))) for row in rows]
+    return (*columns, NOTE), [(*row, notes.get(str(row[0]))) for row in rows]
 
 
 def _by_text(caveats: Iterable[Caveat]) -> dict[str, list[str]]:

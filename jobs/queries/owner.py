@@ -217,7 +217,7 @@ def run_owner(
         columns = (*columns, LOG_POSITION)
         rows = [(*cells, it.log_position) for cells, it in zip(rows, found.owners, strict=True)]
     if output_format != "table":
-        columns, rows = with_notes(columns, rows, 0, notes_by_group(found.caveats))
+        columns, rows = with_notes(columns, rows, notes_by_group(found.caveats))
     if rows or output_format != "table":
         write_answers(columns, rows, output_format, out or sys.stdout)
     return [*_remarks(found, topic, partition), *lines_of(found.caveats)]

@@ -275,7 +275,7 @@ def _write_plan(plan: Restoration, output_format: str, out: TextIO) -> None:
         columns = (*columns, LOG_POSITION)
         rows = [(*cells, row.log_position) for cells, row in zip(rows, plan.rows, strict=True)]
     if output_format != "table":
-        columns, rows = with_notes(columns, rows, 0, notes_by_group(plan.caveats))
+        columns, rows = with_notes(columns, rows, notes_by_group(plan.caveats))
     write_answers(columns, rows, output_format, out)
 
 

@@ -430,7 +430,7 @@ class _NotARow(ValueError):
     """Why a line is not a row."""
 
 
-def bad_line(line: Line, reason: str, *, code: str = BAD_ROW) -> BadRow:
+def bad_line(line: Line, reason: str) -> BadRow:
     """A line that is not a record."""
     return BadRow(
         message=f"line {line.number}: {reason}",
@@ -439,7 +439,7 @@ def bad_line(line: Line, reason: str, *, code: str = BAD_ROW) -> BadRow:
         offset=None,
         byte_position=line.position,
         payload=line.data[:QUARANTINE_BYTES_MAX],
-        code=code,
+        code=BAD_ROW,
     )
 
 

@@ -27,7 +27,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -203,7 +203,7 @@ def _is_formatted(files: Iterable[DumpFile]) -> bool:
 def _starts_formatted(file: DumpFile) -> bool:
     try:
         with _open_text(file) as stream:
-            return any(_is_formatter_line(line) for line in _first(read_lines(stream), FORMAT_LINES))
+            return any(_is_formatter_line(line) for line in islice(read_lines(stream), FORMAT_LINES))
     except OSError:
         return False
 
@@ -212,11 +212,6 @@ LINE_POSITIONS_MAX: Final = 10_000
 """A batch turns out to be invalid only at its end: this is far more lines than most batches have."""
 FORMAT_LINES: Final = 5
 """Number of lines that decide the kind of a JSON file: the first one may be junk."""
-
-
-def _first(lines: Iterator[Line], count: int) -> Iterator[Line]:
-    for _, line in zip(range(count), lines, strict=False):
-        yield line
 
 
 def _is_formatter_line(line: Line) -> bool:

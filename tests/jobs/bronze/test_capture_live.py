@@ -67,7 +67,7 @@ class Capturing:
         settings = load_settings(values | options, environment={})
         sources = find_sources(settings)
         bronze = Bronze.load(self.warehouse, "c")
-        refuse_other_logs(sources.live, bronze, ids or {}, is_merged=True)
+        refuse_other_logs(sources.live, bronze, ids or {})
         if to is not None:
             live = [_up_to(log, to[log.partition]) for log in sources.live if log.partition in to]
             starts = {(log.topic, log.partition): next_offset(log, bronze) for log in live}

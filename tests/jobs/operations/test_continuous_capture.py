@@ -83,7 +83,7 @@ def test_a_recreated_log_or_cut_is_refused() -> None:
     with pytest.raises(SourceError, match="recreated"):
         refuse_other_logs([log(0, 500, topic_id="B")], has, {TOPIC: "A"})
     with pytest.raises(SourceError, match=r"ends at offset 149, and bronze has it up to 149"):
-        refuse_other_logs([log(0, 149)], has, {TOPIC: "A"})
+        refuse_other_logs([log(0, 149)], has, {})
 
 
 def test_settled_intervales_are_left_out_where_that_pays() -> None:
