@@ -53,19 +53,19 @@ NO_SOURCES: Final[AssignmentSources] = (None, None, None)
 
 
 class MemberFields(NamedTuple):
-    """Columns of silver.group_members that come from the member itself."""
+    """Columns of silver.group_members that come from the member itself. What its type does not have is None."""
 
     instance_id: str | None
     client_id: str
     client_host: str
     rack_id: str | None
     subscribed_topics: tuple[str, ...] | None
-    subscribed_regex: str | None
-    server_assignor: str | None
-    rebalance_timeout_ms: int | None
-    session_timeout_ms: int | None
-    member_epoch: int | None
-    uses_classic_protocol: bool
+    subscribed_regex: str | None = None
+    server_assignor: str | None = None
+    rebalance_timeout_ms: int | None = None
+    session_timeout_ms: int | None = None
+    member_epoch: int | None = None
+    uses_classic_protocol: bool = False
 
 
 def attributes(fields: MemberFields) -> tuple[object, ...]:
@@ -160,12 +160,7 @@ def member_fields(group: Group, member: Member) -> MemberFields:
                 client_host=member.client_host,
                 rack_id=member.rack_id,
                 subscribed_topics=tuple(sorted(member.subscribed_topic_names)),
-                subscribed_regex=None,
-                server_assignor=None,
-                rebalance_timeout_ms=None,
-                session_timeout_ms=None,
                 member_epoch=member.member_epoch,
-                uses_classic_protocol=False,
             )
         case StreamsMember():
             return MemberFields(
@@ -174,12 +169,8 @@ def member_fields(group: Group, member: Member) -> MemberFields:
                 client_host=member.client_host,
                 rack_id=member.rack_id,
                 subscribed_topics=None,
-                subscribed_regex=None,
-                server_assignor=None,
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
-                session_timeout_ms=None,
                 member_epoch=member.member_epoch,
-                uses_classic_protocol=False,
             )
 
 
@@ -192,11 +183,8 @@ def _classic_fields(group: Group, member: ClassicMember) -> MemberFields:
         client_host=member.client_host,
         rack_id=rack_id,
         subscribed_topics=topics,
-        subscribed_regex=None,
-        server_assignor=None,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_timeout_ms=member.session_timeout_ms,
-        member_epoch=None,
         uses_classic_protocol=True,
     )
 

@@ -54,7 +54,6 @@ from coordinator_core.simulate.clients.machine import (
     Stop,
     Subscribe,
     TimerFired,
-    Topics,
     TopicsChanged,
 )
 from coordinator_core.simulate.clients.offsets import ConsumerConfig
@@ -69,6 +68,7 @@ from coordinator_core.simulate.clients.subscriptions import (
     subscription_bytes,
     topics_of_group,
 )
+from coordinator_core.simulate.topics import Topics
 
 JOIN_VERSION: Final = 9
 SYNC_VERSION: Final = 5

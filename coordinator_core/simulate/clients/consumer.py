@@ -51,7 +51,6 @@ from coordinator_core.simulate.clients.machine import (
     Stop,
     Subscribe,
     TimerFired,
-    Topics,
     TopicsChanged,
 )
 from coordinator_core.simulate.clients.offsets import ConsumerConfig
@@ -59,6 +58,7 @@ from coordinator_core.simulate.clients.producer import END_TRANSACTION, RETRY_TR
 from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
 from coordinator_core.simulate.clients.reader import BUSY, COMMIT, FETCH, POLL_EXPIRED, Reader
 from coordinator_core.simulate.random_streams import kafka_uuid
+from coordinator_core.simulate.topics import Topics
 
 HEARTBEAT_VERSION: Final = 1
 

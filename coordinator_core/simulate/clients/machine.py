@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.simulate.topics import Topics
 
 
 class Service(StrEnum):
@@ -166,50 +167,6 @@ class Closed:
 
 Action = Send | SetTimer | CancelTimer | Heartbeat | Took | Gave | Tell | Closed
 Actions = list[Action]
-
-
-class Topics(Protocol):
-    """The data topics, as far as clients can see them."""
-
-    def partition_count(self, topic: str, now_ms: int) -> int:
-        """The number of partitions of a topic; 0 if it does not exist."""
-        ...
-
-    def topic_id(self, topic: str) -> str:
-        """The id of a topic; for a deleted topic, its last id."""
-        ...
-
-    def replica_racks(self, topic: str) -> tuple[frozenset[str], ...]:
-        """The racks of each partition's replicas, "" for that of a fenced broker; empty if brokers have none."""
-        ...
-
-    def exists(self, at: TopicPartition) -> bool:
-        """Whether the partition exists."""
-        ...
-
-    def made_since(self, topic: str, since_ms: int) -> bool:
-        """Whether this topic was created at or after a time."""
-        ...
-
-    def start_offset(self, at: TopicPartition, now_ms: int) -> int:
-        """The log start offset."""
-        ...
-
-    def has_markers(self, at: TopicPartition) -> bool:
-        """Whether its records belong to transactions."""
-        ...
-
-    def is_marker(self, at: TopicPartition, offset: int) -> bool:
-        """Whether this offset is the marker of a transaction, which clients never see."""
-        ...
-
-    def end_offset(self, at: TopicPartition, now_ms: int) -> int:
-        """The offset of the next record."""
-        ...
-
-    def next_poison_offset(self, at: TopicPartition, from_offset: int, to_offset: int) -> int | None:
-        """The first poison record from one offset to another (exclusive), or None."""
-        ...
 
 
 class Client(Protocol):

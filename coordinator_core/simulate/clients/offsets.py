@@ -14,8 +14,9 @@ from coordinator_core.offsets.messages import (
     OffsetCommitTopic,
     OffsetFetchTopic,
 )
-from coordinator_core.simulate.clients.machine import Actions, Answered, Progress, Send, Service, Topics
+from coordinator_core.simulate.clients.machine import Actions, Answered, Progress, Send, Service
 from coordinator_core.simulate.clients.producer import Commit, TransactionalProducer
+from coordinator_core.simulate.topics import Topics
 
 COMMIT_VERSION: Final = 10
 FETCH_VERSION: Final = 10

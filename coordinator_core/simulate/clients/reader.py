@@ -18,7 +18,6 @@ from coordinator_core.simulate.clients.machine import (
     Service,
     SetTimer,
     Took,
-    Topics,
 )
 from coordinator_core.simulate.clients.offsets import (
     FETCH_VERSION,
@@ -29,6 +28,7 @@ from coordinator_core.simulate.clients.offsets import (
     first_position,
     has_fetch_error,
 )
+from coordinator_core.simulate.topics import Topics
 
 COMMIT, FETCH, BUSY, POLL_EXPIRED = "commit", "fetch", "busy", "poll-expired"
 """Timers: the next commit; the next OffsetFetch; the thread is free again; it was busy for longer than allowed."""

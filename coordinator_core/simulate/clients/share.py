@@ -50,7 +50,6 @@ from coordinator_core.simulate.clients.machine import (
     Stop,
     Subscribe,
     TimerFired,
-    Topics,
     TopicsChanged,
 )
 from coordinator_core.simulate.clients.share_messages import (
@@ -63,6 +62,7 @@ from coordinator_core.simulate.clients.share_messages import (
     ShareFetchResponse,
 )
 from coordinator_core.simulate.random_streams import kafka_uuid
+from coordinator_core.simulate.topics import Topics
 
 HEARTBEAT_VERSION: Final = 1
 FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})

@@ -23,8 +23,8 @@ from coordinator_core.client_protocols import (
 )
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import HashMap
-from coordinator_core.simulate.clients.machine import Topics
 from coordinator_core.simulate.clients.offsets import COOPERATIVE, by_topic
+from coordinator_core.simulate.topics import Topics
 
 SUBSCRIPTION_VERSION: Final = 3
 STICKY: Final = "sticky"
