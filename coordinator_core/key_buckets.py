@@ -58,15 +58,12 @@ class KeyBucket:
         return self.number == 0
 
     def has_groups(self, group_ids: Sequence[str]) -> BoolArray:
-        """Which of the groups are in this bucket."""
         return self._has(_slots_of_texts([group_id.encode() for group_id in group_ids], 0))
 
     def has_interned(self, group_ids: Interned) -> BoolArray:
-        """Which of the interned group ids are in this bucket."""
         return self._has(_slots_of(read_only(group_ids.data), group_ids.starts, 0))
 
     def has_share_partitions(self, keys: Sequence[SharePartitionKey]) -> BoolArray:
-        """Which of the share partitions are in this bucket."""
         return self._has(_slots_of_texts(list(map(_share_text, keys)), _SHARE_KEY_BYTES))
 
     def own_records(self, chunk: RecordChunk) -> RecordChunk:
@@ -149,7 +146,6 @@ def without_keys(chunk: RecordChunk, keys: Set[Key], *, is_share: bool) -> tuple
 
 
 def slots_of(keys: Iterable[Key]) -> I16:
-    """The slot of each key."""
     of_groups = [key.encode() for key in keys if isinstance(key, str)]
     of_shares = [_share_text(key) for key in keys if not isinstance(key, str)]
     return np.append(_slots_of_texts(of_groups, 0), _slots_of_texts(of_shares, _SHARE_KEY_BYTES))

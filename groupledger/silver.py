@@ -21,7 +21,6 @@ class SilverRows(SilverFiles):
         self._rows = {name: _coded(some) for name, some in rows.items()}
 
     def scan(self, table: Table, columns: Sequence[str], coded: Collection[str] = ()) -> pa.Table:
-        """Some columns of all rows."""
         schema = columns_read(table, columns, coded)
         rows = self._rows.get(table.full_name)
         return schema.empty_table() if rows is None else as_read(rows, schema)

@@ -48,7 +48,6 @@ def empty_group_metadata_record(group: LiveClassicGroup, now_ms: int) -> Coordin
 
 
 def group_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Tombstone of the group."""
     return _record(group_id, None)
 
 

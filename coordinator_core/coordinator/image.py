@@ -25,7 +25,6 @@ class MetadataImage:
     version: int = 0
 
     def topic_of_id(self, topic_id: str) -> Topic | None:
-        """The topic with this id, or None."""
         name = self.names.get(topic_id)
         return None if name is None else self.topics.get(name)
 

@@ -28,7 +28,6 @@ def record_of(record_type: RecordType, value: Struct | None, **key: object) -> C
 
 
 def tombstone(record_type: RecordType, **key: object) -> CoordinatorRecord:
-    """The tombstone for this record type and key."""
     return record_of(record_type, None, **key)
 
 

@@ -57,7 +57,6 @@ class Timers:
         self._by_key.pop(key, None)
 
     def get(self, key: str) -> Timer | None:
-        """The timer with this key, or None."""
         return self._by_key.get(key)
 
     def pop_due(self, now_ms: int) -> Timer | None:

@@ -36,7 +36,6 @@ class Intervals(NamedTuple):
     def open_generation(
         self, step: ReplayedOperation, after: Group, *, previous: int | None, is_contiguous: bool
     ) -> None:
-        """Open the interval of a generation."""
         intervals = self.intervals
         group_type, generation = views.group_type(after), views.generation(after)
         if intervals.newest.get(group_type, (-1, 0)) >= (intervals.incarnation, generation):

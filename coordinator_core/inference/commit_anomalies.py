@@ -148,7 +148,6 @@ class GenerationsAt:
         self._had_members = np.array([row.generation > 0 for row in self._rows], np.bool_)
 
     def at(self, log_offset: int) -> GenerationRow | None:
-        """The generation at a log offset, or None."""
         index = bisect_right(self._begins, log_offset) - 1
         return self._rows[index] if index >= 0 and log_offset < self._to[index] else None
 

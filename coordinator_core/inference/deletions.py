@@ -332,7 +332,6 @@ class _Applied(NamedTuple):
 
     @classmethod
     def of(cls, commits: GroupCommits) -> "_Applied":
-        """The applied commits of one group."""
         has_lost = np.zeros(len(commits.topics), np.bool_)
         has_lost[commits.topic[commits.change == _DELETE]] = True
         rows, bounds = by_partition(commits, (commits.outcome == _APPLIED) & has_lost[commits.topic])

@@ -349,11 +349,9 @@ class GroupedCommits:
 
     @classmethod
     def of_groups(cls, commits: Iterable[tuple[str, GroupCommits]]) -> Self:
-        """From the commits of some groups."""
         return cls.of((own, np.zeros(len(own), np.int64), (group_id,)) for group_id, own in commits)
 
     def of_some(self, group_ids: Set[str], *, are_others: bool = False) -> "GroupedCommits":
-        """The commits of some groups, or of all others."""
         is_wanted = np.array([(group_id in group_ids) != are_others for group_id in self.group_ids], np.bool_)
         return self.taken(is_wanted[self.group])
 

@@ -84,7 +84,6 @@ class GroupCommits:
         return found
 
     def taken(self, rows: I64 | BoolArray | slice) -> "GroupCommits":
-        """Some of the rows."""
         return GroupCommits(self.topics, **{name: getattr(self, name)[rows] for name in COMMIT_COLUMNS})
 
 

@@ -68,7 +68,6 @@ class ShareCounts:
         return cls(places, place, day, *(sums(row, numbers, len(place)) for numbers in counts))
 
     def of_groups(self, group_ids: Set[str]) -> "ShareCounts":
-        """The counts of some groups."""
         is_kept = np.array([one.group_id in group_ids for one in self.places], np.bool_)
         number, rows = np.cumsum(is_kept) - 1, is_kept[self.place]
         columns = (getattr(self, name)[rows] for name in _COLUMNS)

@@ -147,7 +147,6 @@ def _days(plain: GroupedCommits, pasts: Mapping[str, GroupFacts], anomalies: Ite
 
 
 def _of(grouped: GroupedCommits, is_wanted: BoolArray) -> GroupedCommits:
-    """The commits of some groups."""
     return grouped if is_wanted.all() else grouped.taken(is_wanted[grouped.group])
 
 

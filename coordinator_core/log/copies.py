@@ -64,7 +64,6 @@ class BatchRows:
 
     @classmethod
     def empty(cls) -> Self:
-        """No batches."""
         nothing = np.zeros(0, np.int64)
         return cls(nothing, nothing, nothing, nothing, nothing, np.zeros(0, np.bool_), nothing)
 
@@ -87,7 +86,6 @@ class BatchRows:
         return len(self.base_offset)
 
     def take(self, rows: BoolArray | I64) -> Self:
-        """Some of the rows."""
         return type(self)(*(getattr(self, name)[rows] for name in type(self).__slots__))
 
     def with_others(self, others: "BatchRows") -> "BatchRows":

@@ -173,7 +173,6 @@ class KeyValues:
 
     @classmethod
     def of_records(cls, records: Sequence[Record]) -> Self:
-        """From records."""
         parts: list[Any] = []
         for values in ([it.key for it in records], [it.value for it in records]):
             lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)

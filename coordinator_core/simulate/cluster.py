@@ -87,7 +87,6 @@ class GroupListener:
         self._cluster = cluster
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether a broker is up."""
         return broker_id in self._cluster.alive
 
     def answered(self, broker_id: int, answer: Answer) -> None:
@@ -114,7 +113,6 @@ class ShareListener:
         self._cluster = cluster
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether a broker is up."""
         return broker_id in self._cluster.alive
 
     def answered(self, broker_id: int, answer: Answer) -> None:

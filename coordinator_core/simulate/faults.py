@@ -54,7 +54,6 @@ class Faults:
         self._loop = stage.loop
 
     def schedule(self) -> None:
-        """Schedule all faults."""
         scenario = self._stage.scenario
         for spec in scenario.faults:
             at_ms = scenario.start_ms + spec.at_ms

@@ -89,7 +89,6 @@ class InternalTopic:
                 self.elect_after(broker_id)
 
     def leader(self, partition: int) -> int | None:
-        """The leader, if it is up, or None."""
         if not self.exists:
             return None
         leader = self.logs[partition].leader

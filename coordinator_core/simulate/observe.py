@@ -63,7 +63,6 @@ class ObservedMachine(GroupMachine):
         return self._partition
 
     def handle(self, request: Request, now_ms: int) -> Outcome:
-        """Handle a request."""
         self.observer.before(self, request, now_ms)
         outcome = super().handle(request, now_ms)
         self.observer.served(self, request, outcome, now_ms)

@@ -27,7 +27,6 @@ class Target(NamedTuple):
     status: Status | None = None
 
     def of(self, member_id: str) -> TaskAssignment:
-        """The target of one member."""
         return self.targets.get(member_id, NO_TASKS)
 
 

@@ -112,7 +112,6 @@ class _Sessions:
         """A member may have been silent for longer than the new session allows."""
 
     def answer(self, row: GenerationRow, assumptions: tuple[str, ...]) -> EpochAnswer:
-        """The answer for one epoch."""
         ended = [one for one in self._members if one.to_log_offset == row.from_log_offset]
         began = [one for one in self._members if one.from_log_offset == row.from_log_offset]
         causes = tuple(f"LEFT_OR_EXPIRED of {one.client_id}" for one in ended)

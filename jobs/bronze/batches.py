@@ -115,7 +115,6 @@ class BronzeBatches:
 
     @property
     def ranges(self) -> list[OffsetRange]:
-        """Offsets of all batches."""
         self.load()
         return union(zip(self.rows.base_offset.tolist(), self.rows.last_offset.tolist(), strict=True))
 
@@ -181,7 +180,6 @@ class BronzeBatches:
         return found
 
     def content(self, row: int) -> bytes:
-        """The bytes of a batch."""
         data: bytes = self._value(row, "batch")
         return data
 
@@ -206,7 +204,6 @@ class BronzeBatches:
         return found
 
     def source(self, row: int) -> str:
-        """The source of a batch."""
         return str(self._value(row, "source"))
 
     def _value(self, row: int, column: str) -> Any:

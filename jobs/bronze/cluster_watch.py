@@ -205,7 +205,6 @@ class SilverTopics:
     _names: dict[str, set[str]] = field(default_factory=dict)
 
     def names(self) -> set[str]:
-        """Their names."""
         found: set[str] = set()
         for table in CONSUMING_TABLES:
             version = self.warehouse.version(table)

@@ -30,7 +30,6 @@ _stages: Final[list[RunningStage]] = []
 
 
 def running_stage() -> RunningStage | None:
-    """The running stage, if there is one."""
     return _stages[-1] if _stages else None
 
 

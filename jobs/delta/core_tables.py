@@ -408,7 +408,6 @@ def _bitmap(values: BoolArray) -> pa.Buffer:
 
 
 def _named(codes: pa.Array, names: Sequence[str]) -> pa.DictionaryArray:
-    """Codes as strings."""
     return pa.DictionaryArray.from_arrays(codes, pa.array(names, pa.string()), safe=False)
 
 

@@ -101,7 +101,6 @@ class Scanner:
         return self._parquet.read(columns=_listed(columns), use_threads=self._use_threads)
 
     def read_row_group(self, index: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of one row group."""
         return self._parquet.read_row_group(index, columns=_listed(columns), use_threads=self._use_threads)
 
     def row_groups(

@@ -51,12 +51,10 @@ class Asked:
         return self.topics[topic].partition_count if topic in self.topics else 0
 
     def group_log(self, group_id: str) -> LogPartition:
-        """The log partition of a group."""
         count = self.partition_count(consumer_offsets.TOPIC)
         return consumer_offsets.TOPIC, group_partition(group_id, count) if count else NO_PARTITION
 
     def share_log(self, key: SharePartitionKey) -> LogPartition:
-        """The log partition of a share partition."""
         count = self.partition_count(share_group_state.TOPIC)
         return share_group_state.TOPIC, share_partition_partition(key, count) if count else NO_PARTITION
 

@@ -76,7 +76,6 @@ def shared_out(total: int, needs: Sequence[int]) -> list[int]:
 
 
 def by_group(rows: pa.Table, group_ids: Sequence[str]) -> dict[str, pa.Table]:
-    """Rows by group."""
     codes, texts = codes_of(rows["group_id"])
     places = {text: code for code, text in enumerate(texts)}
     of_group = {group_id: codes == places.get(group_id, NO_CODE) for group_id in group_ids}

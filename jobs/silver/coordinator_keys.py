@@ -146,7 +146,6 @@ def without_logs(rows: pa.Table, logs: Mapping[str, Iterable[int]]) -> pa.Table:
 
 
 def of_log(rows: pa.Table, topic: str, log_partition: int) -> pa.Table:
-    """Rows of one log partition."""
     return rows.filter(pc.and_(pc.equal(rows["log_topic"], topic), pc.equal(rows["log_partition"], log_partition)))
 
 

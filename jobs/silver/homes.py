@@ -293,7 +293,6 @@ class LeftBehind:
 
     @classmethod
     def of(cls, moves: Iterable[Move]) -> Self:
-        """From moves."""
         return cls({move.key: move for move in moves})
 
     def __bool__(self) -> bool:

@@ -80,7 +80,6 @@ class LogPartitions:
         self._is_sorted = is_ascending(log_partition)
 
     def rows_of(self, log_partition: int) -> slice | BoolArray:
-        """Which rows are of one log partition."""
         if not self._is_sorted:
             is_own: BoolArray = self._log_partition == log_partition
             return is_own
@@ -96,7 +95,6 @@ class SharedRows:
         self.size_bytes: int = rows.nbytes
 
     def of(self, log_partition: int) -> pa.Table:
-        """The rows of one log partition."""
         own = self._log_partitions.rows_of(log_partition)
         if isinstance(own, slice):
             return self.rows.slice(own.start, own.stop - own.start)

@@ -15,7 +15,6 @@ Row = TypeVar("Row", bound=NamedTuple)
 
 
 def groups_in(rows: pa.Table) -> list[str]:
-    """The groups of some rows."""
     group, group_ids = codes_of(rows["group_id"])
     # after a filter the dictionary still has the strings of all rows
     return [group_ids[code] for code in np.unique(group).tolist()]

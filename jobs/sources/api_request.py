@@ -75,7 +75,6 @@ class _Header:
         return b"".join(number.to_bytes(size, "big") for number, size in numbers) + client_id + bytes(is_flexible)
 
     def get_response_class(self) -> "_ResponseReader":
-        """The reader of the response."""
         return _ResponseReader(self._response, self.api_version)
 
 

@@ -30,7 +30,6 @@ def bytes_per_offset(broker: Broker, ranges: Sequence[LogRange]) -> dict[LogPart
 
 
 def estimated_bytes(samples: Mapping[LogPartition, tuple[float, ...]], chosen: LogRange) -> int:
-    """Estimated bytes of a range."""
     densities = samples.get((chosen.topic, chosen.partition), ())
     offset_count = chosen.to_offset - chosen.from_offset
     return int(offset_count * sum(densities) / len(densities)) if densities else 0

@@ -188,7 +188,6 @@ def key_values(rows: pa.Table) -> KeyValues:
 
 
 def record_at(rows: pa.Table, row: int) -> Record:
-    """One row as a record."""
     found = rows.slice(row, 1).to_pylist()[0]
     headers = decode_headers(found["headers"])
     return Record(found["offset"], found["timestamp_ms"], found["key"], found["value"], headers)

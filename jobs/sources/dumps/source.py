@@ -335,7 +335,6 @@ class _Faults:
         self._dropped_count = 0
 
     def add(self, row: BadRow) -> None:
-        """Add a bad row."""
         if len(self._kept) >= BAD_ROWS_MAX:
             self._dropped_count += 1
             return
