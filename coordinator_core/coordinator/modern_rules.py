@@ -1,7 +1,7 @@
 """Rules that consumer, share and streams groups share."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.operation import Context
@@ -58,7 +58,7 @@ def can_update_target(assignment_timestamp_ms: int, interval_ms: int, now_ms: in
 class ModernGroupRules:
     """See GroupRules."""
 
-    type_name: ClassVar[str]
+    type_name: str
 
     def validate_offset_delete(self, group: Any) -> None:
         """Always allowed: topics that the group reads are checked one by one."""

@@ -23,7 +23,7 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.member_timers import cancel_rebalance
 from coordinator_core.coordinator.modern_rules import member_of, static_member_of
 from coordinator_core.coordinator.operation import Context, Result
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import CoordinatorRecord, member_tombstones
 from coordinator_core.kafka_versions import Since
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -33,7 +33,7 @@ from coordinator_core.member_epochs import (
 from coordinator_core.modern import NOT_VALIDATED, fresh_group
 from coordinator_core.streams.endpoints import endpoints_of
 from coordinator_core.streams.live import NO_OFFSETS, LiveStreamsGroup, LiveStreamsGroups, ReportedOffsets, Targets
-from coordinator_core.streams.membership import LAG_FROM_VERSION, leave, member_tombstones, not_a_streams_group
+from coordinator_core.streams.membership import LAG_FROM_VERSION, MEMBER_RECORDS, leave, not_a_streams_group
 from coordinator_core.streams.messages import (
     Status,
     StatusCode,
@@ -286,7 +286,7 @@ def _static_member(beat: _Heartbeat, instance_id: str) -> StreamsMember:
         previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH,
     )
     group_id, target = group.group_id, group.target_assignment.get(existing_id, NO_TASKS)
-    beat.records += member_tombstones(group_id, existing_id)
+    beat.records += member_tombstones(MEMBER_RECORDS, group_id, [existing_id])
     beat.records.append(member_metadata_record(group_id, member))
     beat.records.append(target_assignment_record(group_id, member_id, target))
     beat.records.append(current_assignment_record(group_id, member))

@@ -21,7 +21,8 @@ from coordinator_core.share_partition.state import (
 )
 from coordinator_core.share_partition.states import SharePartitionState
 from coordinator_core.share_state.combine import StateBatch
-from coordinator_core.share_state.coordinator import OPERATIONS, ShareCoordinator
+from coordinator_core.share_state.commands import OPERATIONS
+from coordinator_core.share_state.coordinator import ShareCoordinator
 from coordinator_core.share_state.messages import (
     DeletePartition,
     InitializePartition,
