@@ -80,8 +80,8 @@ DataServer = Callable[[Process, int, Send], None]
 OnAnswer = Callable[[Answer], None]
 
 
-class GroupListener:
-    """Handles the events of `__consumer_offsets`."""
+class ShareListener:
+    """Handles the events of `__share_group_state`, whose truth the leaders of the data record."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
@@ -94,40 +94,26 @@ class GroupListener:
         self._cluster.answered(answer)
 
     def committed(self, log: PartitionLog) -> None:
-        """Report the committed records to the truth."""
-        self._cluster.truth_recorder.committed(log.partition, log.high_watermark)
+        """Nothing to do."""
 
     def elected(self, log: PartitionLog) -> None:
         """Let the controller record the new leader."""
         self._cluster.metadata.elect(log.topic, log.partition, log.leader)
+
+    def truncated(self, log: PartitionLog) -> None:
+        """Nothing to do."""
+
+
+class GroupListener(ShareListener):
+    """Handles the events of `__consumer_offsets`."""
+
+    def committed(self, log: PartitionLog) -> None:
+        """Report the committed records to the truth."""
+        self._cluster.truth_recorder.committed(log.partition, log.high_watermark)
 
     def truncated(self, log: PartitionLog) -> None:
         """Drop the lost records from the truth."""
         self._cluster.truth_recorder.forget(log.partition, log.end_offset)
-
-
-class ShareListener:
-    """Handles the events of `__share_group_state`, whose truth the leaders of the data record."""
-
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
-
-    def is_alive(self, broker_id: int) -> bool:
-        return broker_id in self._cluster.alive
-
-    def answered(self, broker_id: int, answer: Answer) -> None:
-        """Pass on the answer to a broker's persister."""
-        self._cluster.answered(answer)
-
-    def committed(self, log: PartitionLog) -> None:
-        """Nothing to do."""
-
-    def elected(self, log: PartitionLog) -> None:
-        """Let the controller record the new leader."""
-        self._cluster.metadata.elect(log.topic, log.partition, log.leader)
-
-    def truncated(self, log: PartitionLog) -> None:
-        """Nothing to do."""
 
 
 class Cluster:

@@ -16,7 +16,6 @@ from coordinator_core.whatif.verdicts import (
     ALWAYS,
     GUESS,
     LIKELY,
-    NOTHING,
     Range,
     RebalanceAnswer,
     Totals,
@@ -174,22 +173,7 @@ def _joined(possible: frozenset[str]) -> Verdict:
 def _not_reproduced(rebalance: Rebalance, timeline: Timeline | None = None) -> RebalanceAnswer:
     causes = () if timeline is None else causes_of(timeline, rebalance.marks)
     return RebalanceAnswer(
-        Verdict.NOT_REPRODUCED,
-        rebalance.at_ms,
-        rebalance.generation,
-        causes,
-        (),
-        None,
-        NOTHING,
-        Range(1, 1),
-        NOTHING,
-        NOTHING,
-        NOTHING,
-        NOTHING,
-        NOTHING,
-        NOTHING,
-        None,
-        (),
+        Verdict.NOT_REPRODUCED, rebalance.at_ms, rebalance.generation, causes, recorded_rebalances=Range(1, 1)
     )
 
 
@@ -214,17 +198,12 @@ def _added(timeline: Timeline, changes: Changes, pairs: Sequence[Pair]) -> list[
                 None,
                 causes_of(timeline, marks),
                 (Verdict.ADDED.value,) if is_in_all else (Verdict.ADDED.value, Verdict.KEPT.value),
-                None,
-                count,
-                NOTHING,
-                range_of([one.moved_count for one in found]),
-                NOTHING,
-                range_of([one.unowned_ms for one in found]),
-                NOTHING,
-                range_of([one.not_served_ms for one in found]),
-                NOTHING,
-                _confidence(facts) if is_in_all else None,
-                _assumptions(timeline, changes, facts, is_first=False),
+                rebalances=count,
+                moved=range_of([one.moved_count for one in found]),
+                unowned_ms=range_of([one.unowned_ms for one in found]),
+                not_served_ms=range_of([one.not_served_ms for one in found]),
+                confidence=_confidence(facts) if is_in_all else None,
+                assumptions=_assumptions(timeline, changes, facts, is_first=False),
             )
         )
     return answers
@@ -248,17 +227,8 @@ def _silent(
             None,
             (f"{cause} of {life.member.client_id}",),
             (Verdict.ADDED.value, Verdict.KEPT.value),
-            None,
-            Range(0, ADDED_MAX[timeline.protocol_name == COOPERATIVE]),
-            NOTHING,
-            NOTHING,
-            NOTHING,
-            NOTHING,
-            NOTHING,
-            NOTHING,
-            NOTHING,
-            None,
-            tuple(sorted(ALWAYS)),
+            rebalances=Range(0, ADDED_MAX[timeline.protocol_name == COOPERATIVE]),
+            assumptions=tuple(sorted(ALWAYS)),
         )
         for life in timeline.lifetimes
         for silent_from_ms in silences(timeline, life, timeout_ms)

@@ -58,6 +58,9 @@ class Range(NamedTuple):
     most: int
 
 
+NOTHING: Final = Range(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class RebalanceAnswer:
     """A recorded rebalance, or one that would have been added. Times in epoch ms, ranges over the hypotheses."""
@@ -67,27 +70,27 @@ class RebalanceAnswer:
     """As recorded; if it is not recorded, the earliest time at which it would have happened."""
     generation: int | None
     causes: tuple[str, ...]
-    possible: tuple[str, ...]
+    possible: tuple[str, ...] = ()
     """All verdicts of the hypotheses that reproduce it."""
-    shift_ms: Range | None
+    shift_ms: Range | None = None
     """How much later it would have happened; None if it would not, or may not, have happened."""
-    rebalances: Range
+    rebalances: Range = NOTHING
     """Number of generations in its place, including follow-ups."""
-    recorded_rebalances: Range
+    recorded_rebalances: Range = NOTHING
     """Number of these generations under the recorded settings."""
-    moved: Range
-    recorded_moved: Range
+    moved: Range = NOTHING
+    recorded_moved: Range = NOTHING
     """Partitions that changed owner, as gold.rebalances counts them."""
-    unowned_ms: Range
-    recorded_unowned_ms: Range
+    unowned_ms: Range = NOTHING
+    recorded_unowned_ms: Range = NOTHING
     """Sum over partitions of the time without an owner, as gold.rebalances counts it."""
-    not_served_ms: Range
-    recorded_not_served_ms: Range
+    not_served_ms: Range = NOTHING
+    recorded_not_served_ms: Range = NOTHING
     """Sum over partitions of the time without a living owner, including the time until the coordinator noticed that one
     died.
     """
-    confidence: str | None
-    assumptions: tuple[str, ...]
+    confidence: str | None = None
+    assumptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +111,6 @@ class Totals:
     hypotheses: int
     is_whole: bool = False
     """Nothing was left out or open."""
-
-
-NOTHING: Final = Range(0, 0)
 
 
 def range_of(values: Sequence[int]) -> Range:
