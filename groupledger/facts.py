@@ -66,6 +66,8 @@ class LogEnd(NamedTuple):
     """Timestamp of its newest record."""
     gaps: Sequence[int] = ()
     """The first offset of each range that was never read, or could not be read, ascending."""
+    holes: Sequence[int] = ()
+    """The first offset of each missing range, for any reason, ascending."""
 
 
 def ends_of_coverage(coverage: DataFrame) -> DataFrame:
@@ -77,6 +79,7 @@ def ends_of_coverage(coverage: DataFrame) -> DataFrame:
         F.max(F.when(is_captured, F.col("to_offset") + 1)).alias("next_offset"),
         F.max(F.when(is_captured, F.unix_millis("last_timestamp"))).alias("end_ms"),
         F.sort_array(F.collect_list(F.when(is_hole, F.col("from_offset")))).alias("gaps"),
+        F.sort_array(F.collect_list(F.when(~is_captured, F.col("from_offset")))).alias("holes"),
     )
 
 
@@ -93,6 +96,7 @@ def ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
         F.max(F.when(F.col("timestamp_ms") >= 0, F.col("timestamp_ms"))).alias("end_ms"),
         # for all that records show, compaction made the gaps
         F.array().cast("array<bigint>").alias("gaps"),
+        F.sort_array(F.collect_list(F.when(is_gap, F.col("offset_before") + 1))).alias("holes"),
     )
 
 
@@ -171,7 +175,7 @@ class Facts:
 
     def work(self, cluster_id: str | None, files: SilverRows, inference: InferenceSettings, at: int) -> AuditWork:
         """The audit input for one log partition."""
-        end = self.end(cluster_id, at)
+        end, changes = self.end(cluster_id, at), self.leader_changes.get((cluster_id, at), ())
         return AuditWork(
             cluster_id=cluster_id or "",
             number=0,
@@ -182,7 +186,9 @@ class Facts:
             inference=inference,
             whole_to={at: self.whole_to(cluster_id, at)},
             gaps={at: () if end is None else tuple(end.gaps)},
-            leader_changes={at: self.leader_changes.get((cluster_id, at), ())},
+            holes={at: () if end is None else tuple(end.holes)},
+            leader_changes={at: changes},
+            leaderless={at: ((0, changes[0] - 1),) if changes and changes[0] else ()},
             topic_growth=self.of(cluster_id).topic_growth,
             partition_counts=self.of(cluster_id).partition_counts,
             clock_steps={at: tuple(row.log_offset for row in self.steps.get((cluster_id, at), ()))},

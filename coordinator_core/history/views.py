@@ -244,11 +244,13 @@ def subscription_details(old: Member, new: Member) -> dict[str, str]:
 
 
 def _details_of_topics(before: Iterable[str], after: Iterable[str]) -> dict[str, str]:
-    return {TOPICS_BEFORE: json.dumps(sorted(before)), "topics_after": json.dumps(sorted(after))}
+    return {TOPICS_BEFORE: json.dumps(sorted(before)), TOPICS_AFTER: json.dumps(sorted(after))}
 
 
 TOPICS_BEFORE: Final = "topics_before"
 """Detail of SUBSCRIPTION_CHANGED: the topics that the member subscribed to before."""
+TOPICS_AFTER: Final = "topics_after"
+"""Detail of SUBSCRIPTION_CHANGED: those that it subscribes to since."""
 
 
 def description(member: Member) -> object:

@@ -121,7 +121,7 @@ def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> Arc
     chosen = np.flatnonzero(given_up(log.transitions) | (log.transitions.kind == PASSED))
     log = log.of_transitions(chosen)
     evidence = taken(evidence, chosen)
-    is_archived, is_passed = given_up(log.transitions), _is_passed(log)
+    is_archived, is_passed = given_up(log.transitions), _is_passed(log) & ~evidence.is_behind_hole
     within = _is_within_complete_count(log, configs)
     causes = (is_archived & evidence.is_below_limit, is_archived, is_passed & within, is_passed)
     cause = code_of((*(_CAUSE[name] for name in CAUSES), NONE), first_that_holds(causes))

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
+from coordinator_core.history.views import TOPICS_AFTER, TOPICS_BEFORE
 from coordinator_core.inference.leave_reasons import CERTAIN, GUESS, LIKELY, REBALANCE_TIMEOUT, LeaveReason
 from coordinator_core.inference.reassignment import Movement
 from coordinator_core.kafka_versions import KafkaVersion, Since
@@ -232,7 +233,7 @@ def _by_events(step: GenerationStart) -> Iterable[Cause]:
         yield Cause("FIRST", "FIRST_GENERATION", CERTAIN)
     for event_type in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED"):
         if step.has(event_type):
-            yield Cause(event_type, "IN_LOG", CERTAIN)
+            yield Cause(event_type, "IN_LOG", LIKELY if _may_wait_for_topics(step, event_type) else CERTAIN)
     if step.has("STATIC_MEMBER_REPLACED") and step.row.group_type in REPLACEMENT_COUNTS:
         yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if step.leave_reasons else LIKELY)
     for event in step.events:
@@ -247,6 +248,19 @@ def _by_events(step: GenerationStart) -> Iterable[Cause]:
         yield Cause("SUBSCRIPTION_CHANGED", "TOPOLOGY_IN_LOG", CERTAIN)
     if step.has("PROTOCOL_CHANGED") and step.row.group_type == GroupType.CLASSIC:
         yield Cause("PROTOCOL_CHANGED", "IN_LOG", LIKELY)
+
+
+def _may_wait_for_topics(step: GenerationStart, event_type: str) -> bool:
+    """Whether a new pattern may have come without raising the group epoch (maybeUpdateRegularExpressions): it does that
+    only once it has topics. Then changed metadata of topics raised the epoch in the same operation.
+    """
+    previous = step.previous
+    if step.row.group_type != GroupType.CONSUMER or not step.has_pattern or previous is None:
+        return False
+    details = (event.details for event in step.events if event.event_type == event_type)
+    if any(it.get(TOPICS_BEFORE) != it.get(TOPICS_AFTER) for it in details):
+        return False
+    return not step.row.metadata_hash or step.row.metadata_hash != previous.metadata_hash
 
 
 def _is_first(step: GenerationStart) -> bool:

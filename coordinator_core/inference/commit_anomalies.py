@@ -91,7 +91,7 @@ def find_anomalies(
     stays = stalled(commits, applied_by_partition(commits), settings) if stays is None else stays
     verdicts |= dict.fromkeys(stays, Verdict("STALLED", "REPEATED_COMMITS", GUESS))
     verdicts |= _skips(commits, settings)
-    verdicts |= _rewinds(commits)
+    verdicts |= _rewinds(life)
     verdicts |= _resets(life, groups)
     if is_new is None:
         verdicts |= _set_once(commits, groups, life.whole_to)
@@ -104,7 +104,7 @@ def find_anomalies(
     owned = OwnersAt(owners)
     in_force = _InForce(commits)
     return [
-        _anomaly(life.group_id, commit, verdicts[commit.row], groups, owned, in_force)
+        _anomaly(life, commit, verdicts[commit.row], groups, owned, in_force)
         for commit in _commits_of(commits, sorted(verdicts))
     ]
 
@@ -280,17 +280,23 @@ def _commits_of(commits: GroupCommits, rows: Sequence[int]) -> Iterator[_Commit]
 
 
 def _anomaly(
-    group_id: str, commit: _Commit, verdict: Verdict, groups: GenerationsAt, owners: OwnersAt, in_force: _InForce
+    life: GroupLife, commit: _Commit, verdict: Verdict, groups: GenerationsAt, owners: OwnersAt, in_force: _InForce
 ) -> AnomalyRow:
     owner = owners.at(commit.topic, commit.partition, commit.log_offset)
     is_empty = groups.is_empty_at(commit.log_offset)
+    if life.has_gap(groups.begin_at(commit.log_offset), commit.log_offset):
+        # members may have come, or gone, in the missing part
+        is_empty = None
     before, after = _offsets_of(commit, in_force)
     method = verdict.method
-    if owner is None and is_empty is False and method in _NON_OWNER_METHODS and not commit.is_transactional:
+    generation = groups.at(commit.log_offset)
+    is_owner_known = life.unread_from > commit.log_offset and not (generation and generation.unread_members)
+    may_be_renamed = owner is None and is_empty is False and is_owner_known
+    if may_be_renamed and method in _NON_OWNER_METHODS and not commit.is_transactional:
         # it was accepted, so it came from a member; the partition had no owner, so not from its owner
         method = "COMMIT_BY_NON_OWNER"
     return AnomalyRow(
-        group_id=group_id,
+        group_id=life.group_id,
         group_type=groups.type_at(commit.log_offset),
         topic=commit.topic,
         partition=commit.partition,
@@ -312,20 +318,37 @@ def _anomaly(
 _NON_OWNER_METHODS: Final = frozenset({"OFFSET_WENT_BACK", "BEYOND_USUAL_RATE"})
 
 
-def _rewinds(commits: GroupCommits) -> dict[int, Verdict]:
-    """Commits of less than the one before. Where it is not known of one of the two whether a transaction that was
-    aborted had it, nothing may have gone back."""
+def _rewinds(life: GroupLife) -> dict[int, Verdict]:
+    """Commits of less than the one before.
+
+    The offset may have gone back in another record, or not at all, where records between the two may be missing, or
+    where it is not known of one of them whether it was of a transaction that was aborted.
+    """
+    commits = life.commits
     rows = _rows(commits.change == REWIND)
     found = dict.fromkeys(rows, Verdict("REWIND", "OFFSET_WENT_BACK", CERTAIN))
-    if not rows or not commits.may_be_transactional.any():
+    may_be_aborted = commits.may_be_transactional
+    if not rows or not (life.holes or life.whole_to < WHOLE or may_be_aborted.any()):
         return found
-    is_doubtful = commits.may_be_transactional.copy()
+    before = _before(commits)
+    for row in rows:
+        last = int(before[row])
+        begin = -1 if last < 0 else int(commits.log_offset[last])
+        is_doubtful = may_be_aborted[row] or (last >= 0 and may_be_aborted[last])
+        if is_doubtful or life.has_hole(begin, int(commits.applied_log_offset[row])):
+            found[row] = found[row]._replace(confidence=LIKELY)
+    return found
+
+
+def _before(commits: GroupCommits) -> I64:
+    """For each commit that took effect, the one in force before it, tombstones included; -1 if there is none."""
     applied, starts = applied_by_partition(commits)
+    before = np.full(len(commits), -1, np.int64)
     has_earlier = np.ones(len(applied), np.bool_)
     has_earlier[starts[:-1]] = False
     later = np.flatnonzero(has_earlier)
-    is_doubtful[applied[later]] |= commits.may_be_transactional[applied[later - 1]]
-    return found | {row: found[row]._replace(confidence=LIKELY) for row in rows if is_doubtful[row]}
+    before[applied[later]] = applied[later - 1]
+    return before
 
 
 def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:

@@ -47,9 +47,10 @@ STREAMS_ASSIGNOR: Final = "streams.assignor.name"
 
 READ_COMMITTED: Final = "read_committed"
 SETTLING_MS: Final = 1_000
-"""Brokers apply a change some time after it was written. Until this time has passed, a value is not known to be in
-force.
+"""Brokers apply a change some time after it was written, and the controller's clock may be ahead of theirs. Within this
+time of a change, no value is known to be in force.
 """
+_AROUND_MS: Final = (-SETTLING_MS, 0, SETTLING_MS)
 
 _FOREVER: Final = 2**63 - 1
 
@@ -119,7 +120,7 @@ class Configs:
         """A numeric config of groups, which for brokers is named `group.<name>`.
 
         `group[i]`, an index into `groups`, is the group of row i, and `at_ms[i]` its time. A value is known if it is in
-        force at that time and was already `SETTLING_MS` earlier. Where single brokers have their own values, it is not
+        force at that time, and `SETTLING_MS` before and after it. Where single brokers have their own values, it is not
         known.
         """
         values = np.full(len(group), default, np.int64)
@@ -174,7 +175,7 @@ class Configs:
 
     def _number_at(self, name: str, group_id: str, at_ms: int) -> int | None:
         """The known value at a time; while a change settles, the known value before it."""
-        times = np.array([at_ms, at_ms - SETTLING_MS], np.int64)
+        times = np.array([at_ms, at_ms - 2 * SETTLING_MS], np.int64)
         found = self.numbers(name, (group_id,), np.zeros(2, np.int64), times, -1)
         known: list[int] = found.values[found.is_known].tolist()
         return known[0] if known else None
@@ -188,11 +189,12 @@ class Configs:
         return found
 
     def is_set(self, name: str, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
-        """For each row, whether a group's own config has a non-empty value, and had one `SETTLING_MS` before."""
+        """For each row, whether a group's own config has a non-empty value, `SETTLING_MS` before and after it too."""
         found = np.zeros(len(group), np.bool_)
         for timeline, rows in self._of_groups(name, groups, group):
-            now, before = (timeline.at(at_ms[rows] - ago_ms) for ago_ms in (0, SETTLING_MS))
-            found[rows] = _of_values(timeline, now, bool) & _of_values(timeline, before, bool)
+            found[rows] = True
+            for away_ms in _AROUND_MS:
+                found[rows] &= _of_values(timeline, timeline.at(at_ms[rows] + away_ms), bool)
         return found
 
     def is_refused(self, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
@@ -216,8 +218,8 @@ class Configs:
         found = np.full(len(at_ms), bool(self._dead_letter_prefixes), np.bool_)
         for place in self._dead_letter_prefixes:
             timeline = self._timelines[place]
-            for ago_ms in (0, SETTLING_MS):
-                index = timeline.at(at_ms - ago_ms)
+            for away_ms in _AROUND_MS:
+                index = timeline.at(at_ms + away_ms)
                 found &= _of_values(timeline, index, lambda prefix: not topic.startswith(prefix))
         return found
 
@@ -291,11 +293,14 @@ def _timeline(rows: list[ConfigRow]) -> _Timeline:
 def _fill(timeline: _Timeline, at_ms: I64, rows: I64, values: I64, is_known: BoolArray) -> None:
     """Fill in the timeline's values; rows outside of it keep theirs."""
     numbers = np.array([_number(text) for text in timeline.values], np.int64)
-    index, index_before = timeline.at(at_ms[rows]), timeline.at(at_ms[rows] - SETTLING_MS)
+    index = timeline.at(at_ms[rows])
     says = (index >= 0) & (numbers[index] >= 0)
     known_rows = rows[says]
     values[known_rows] = numbers[index[says]]
-    is_known[known_rows] = (index_before[says] >= 0) & (numbers[index_before[says]] == values[known_rows])
+    is_known[known_rows] = True
+    for away_ms in _AROUND_MS:
+        near = timeline.at(at_ms[known_rows] + away_ms)
+        is_known[known_rows] &= (near >= 0) & (numbers[near] == values[known_rows])
 
 
 def _number(text: str) -> int:

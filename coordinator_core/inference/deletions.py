@@ -120,12 +120,12 @@ class Deletions:
             may_have_expired = all(offset.may_have_expired for offset in offsets.values())
             age_ms = min((offset.age_ms for offset in offsets.values() if offset.age_ms is not None), default=None)
             # within one operation and topic, only the values themselves make a difference
-            alike: dict[tuple[int, int | None, str | None], Why] = {}
+            alike: dict[tuple[int, int | None, bool, str | None], Why] = {}
             for row in step.rows:
-                topic, expire_at_ms, removal = taken[row].topic, offsets[row].expire_at_ms, removals[row]
-                kind = topic, expire_at_ms, removal
+                topic, offset, removal = taken[row].topic, offsets[row], removals[row]
+                kind = topic, offset.expire_at_ms, offset.is_behind_gap, removal
                 if kind not in alike:
-                    expired = self._expired(expire_at_ms, age_ms, step.at_ms) if may_have_expired else None
+                    expired = self._expired(offset, age_ms, step.at_ms) if may_have_expired else None
                     of_others = others[step.last_log_offset, topic]
                     alike[kind] = self._why(row, step, expired, may_have_expired, generation, removal, of_others)
                 causes[row] = alike[kind]
@@ -141,11 +141,15 @@ class Deletions:
         removal: str | None,
         others: "_Others",
     ) -> Why:
+        went_with_group = self._group_deleted.get(step.at_ms, -1) > step.last_log_offset
         if removal == CERTAIN and not others.are_kept and not self._life.has_clock_step(-1, step.last_log_offset):
-            return Why(TOPIC_DELETED, "METADATA_LOG", CERTAIN)
+            # an admin or a check may have been quicker than the removal of the topic
+            is_proven = expired is None and not went_with_group
+            return Why(TOPIC_DELETED, "METADATA_LOG", CERTAIN if is_proven else LIKELY)
         if expired is not None and expired.method == EXPIRE_TIME:
-            # a check deletes all offsets that have expired
-            return expired._replace(confidence=LIKELY) if others.outlived_expiry else expired
+            # a check deletes all offsets that have expired, and a group without others; so does who deletes the group
+            is_proven = not others.outlived_expiry and removal is None and not went_with_group
+            return expired if is_proven else expired._replace(confidence=LIKELY)
         if self._subscriptions.holds(row, step.at_ms):
             if others.are_kept:
                 return self._of_some_subscribed(expired, may_have_expired)
@@ -156,7 +160,7 @@ class Deletions:
         if removal is not None and not others.are_kept:
             return Why(TOPIC_DELETED, "METADATA_LOG", LIKELY)
         if not may_have_expired:
-            if self._group_deleted.get(step.at_ms, -1) > step.last_log_offset:
+            if went_with_group:
                 return Why(GROUP_DELETED, "WITH_ITS_GROUP", LIKELY)
             if others.are_kept:
                 return Why(OFFSETS_DELETED, "SOME_PARTITIONS_OF_A_TOPIC", LIKELY)
@@ -172,13 +176,13 @@ class Deletions:
         # from the end of the join phase until the generation's record, its subscriptions are not in the log yet
         return Why(OFFSETS_DELETED, "SOME_PARTITIONS_OF_A_TOPIC", GUESS)
 
-    def _expired(self, expire_at_ms: int | None, age_ms: int | None, at_ms: int) -> Why | None:
+    def _expired(self, offset: "_Deleted", age_ms: int | None, at_ms: int) -> Why | None:
         """The verdict that an offset expired, where its expiry or its age at the operation shows it."""
         settings = self._settings
         check_ms = 2 * settings.offsets_retention_check_interval_ms
-        if expire_at_ms is not None:
-            is_at_check = at_ms <= expire_at_ms + check_ms
-            return Why(EXPIRED, EXPIRE_TIME, CERTAIN if is_at_check else LIKELY)
+        if offset.expire_at_ms is not None:
+            is_at_check = at_ms <= offset.expire_at_ms + check_ms
+            return Why(EXPIRED, EXPIRE_TIME, CERTAIN if is_at_check and not offset.is_behind_gap else LIKELY)
         if age_ms is None:
             return None
         is_at_check = settings.offsets_retention_ms <= age_ms <= settings.offsets_retention_ms + check_ms
@@ -192,20 +196,22 @@ class Deletions:
         """
         if not self._removed:
             return dict.fromkeys(step.rows)
-        found = {row: self._removal_before(row, step.at_ms, offsets[row].committed_ms) for row in step.rows}
+        found = {row: self._removal_before(row, step.at_ms, offsets[row]) for row in step.rows}
         if None not in found.values():
             return found
         return {row: None if removal is None else LIKELY for row, removal in found.items()}
 
-    def _removal_before(self, row: int, at_ms: int, committed_ms: int | None) -> str | None:
+    def _removal_before(self, row: int, at_ms: int, offset: "_Deleted") -> str | None:
         """CERTAIN: the topic was removed just before, and nothing was committed in between; LIKELY: about that time."""
         commits = self._life.commits
         times = self._removed.get(commits.topics[commits.topic[row]], ())
+        committed_ms = offset.committed_ms
         if any(
             0 <= at_ms - removed_ms <= REMOVAL_MS and (committed_ms is None or committed_ms <= removed_ms)
             for removed_ms in times
         ):
-            return CERTAIN
+            # where it is not known what was committed last, it may have been of a topic that was created again
+            return LIKELY if committed_ms is None or offset.is_behind_gap else CERTAIN
         is_near = any(
             -CLOCKS_MS <= at_ms - removed_ms <= REMOVAL_MS
             and (committed_ms is None or committed_ms <= removed_ms + CLOCKS_MS)
@@ -253,24 +259,25 @@ class Deletions:
         group became empty.
         """
         if not taken.is_known:
-            return _Deleted(None, None, True, None)
+            return _Deleted(None, None, True, None, True)
+        is_behind_gap = self._life.has_gap(taken.base_log_offset, taken.log_offset)
         at_ms, base_ms = taken.at_ms, taken.base_ms
         if base_ms == NONE_MS:
             # a record without a timestamp still has its commit time
             base_ms = taken.base_applied_ms
         committed_ms = None if base_ms == NONE_MS else base_ms
         if at_ms == NONE_MS or committed_ms is None:
-            return _Deleted(None, None, True, committed_ms)
+            return _Deleted(None, None, True, committed_ms, is_behind_gap)
         if taken.expire_at_ms != NO_EXPIRY:
             # the leader that wrote the tombstone used its own clock, whatever the clock of the previous leader
-            return _Deleted(None, taken.expire_at_ms, at_ms >= taken.expire_at_ms, committed_ms)
+            return _Deleted(None, taken.expire_at_ms, at_ms >= taken.expire_at_ms, committed_ms, is_behind_gap)
         if self._life.has_clock_step(taken.base_log_offset, taken.log_offset):
-            return _Deleted(None, None, True, committed_ms)
+            return _Deleted(None, None, True, committed_ms, is_behind_gap)
         if generation is not None and generation.group_type == GroupType.CLASSIC and generation.member_count == 0:
             if generation.from_log_offset in self._life.timeless:
-                return _Deleted(None, None, True, committed_ms)
+                return _Deleted(None, None, True, committed_ms, is_behind_gap)
             base_ms = min(base_ms, generation.valid_from)
-        return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS, committed_ms)
+        return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS, committed_ms, is_behind_gap)
 
     def _others(self, steps: Sequence[_RemovedTogether], tombstones: I64) -> Mapping[tuple[int, int], "_Others"]:
         """For each operation and topic that lost an offset in it, what happened to the topic's other partitions. An
@@ -395,6 +402,8 @@ class _Deleted(NamedTuple):
     may_have_expired: bool
     committed_ms: int | None
     """When it was committed; None if the log does not show it."""
+    is_behind_gap: bool
+    """A later commit may be in a part of the log that was not read."""
 
 
 class _Others(NamedTuple):

@@ -2,7 +2,8 @@
 
 A topic's end only grows while the topic exists, so two samples bound it in between. For a commit between two samples
 
-* with the same end in both, the end at that time is known: UNCHANGED_END, CERTAIN;
+* with the same end in both, the end at that time is known: UNCHANGED_END, CERTAIN, unless a sample with another end is
+  so near in time that clocks decide which came first;
 * otherwise it is interpolated linearly: BETWEEN_SAMPLES, LIKELY; `lag_min` and `lag_max` are certain.
 
 With a sample on one side only, there is a bound and no lag: LAST_SAMPLE or NEXT_SAMPLE. Without a sample near enough in
@@ -22,6 +23,7 @@ from typing import Final
 
 import numpy as np
 
+from coordinator_core.inference.clock import CLOCK_MS
 from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
@@ -31,7 +33,7 @@ from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 METHODS: Final = ("UNCHANGED_END", "BETWEEN_SAMPLES", "LAST_SAMPLE", "NEXT_SAMPLE")
 """`LagColumns.method` is an index into this."""
 CONFIDENCES: Final = ("CERTAIN", "LIKELY", "CERTAIN", "CERTAIN")
-"""The confidence of each method. With a single sample only the bound is claimed, and that is certain."""
+"""The best confidence of each method. With a single sample only the bound is claimed."""
 UNCHANGED, BETWEEN, LAST, NEXT = range(len(METHODS))
 
 NONE: Final = np.iinfo(np.int64).min
@@ -64,6 +66,12 @@ class EndSamples:
         """Which topic with this name existed at some times, by number."""
         return np.searchsorted(self.remade_ms, at_ms, side="right")
 
+    def is_end_at(self, index: I64, end_offset: I64) -> BoolArray:
+        """Whether there are samples with these indexes, and they have these ends."""
+        is_there = (index >= 0) & (index < len(self.end_offset))
+        found: BoolArray = is_there & (self.end_offset[np.where(is_there, index, 0)] == end_offset)
+        return found
+
     def of_life(self, number: int) -> "EndSamples":
         """The samples of one such topic."""
         is_own = self.life_at(self.sampled_at_ms) == number
@@ -84,6 +92,9 @@ class LagColumns:
     sampled_at_ms: I64
     """The sample nearest in time."""
     method: I8
+    is_sure: BoolArray
+    """Clocks that differ by up to `CLOCK_MS` do not change what `method` claims: samples use another clock than
+    commits."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -96,7 +107,9 @@ Samples = Mapping[tuple[str, int], EndSamples]
 def lag_history(commits: GroupCommits, samples: Samples, settings: InferenceSettings) -> LagColumns:
     """The lag at each applied commit of one group, in log order."""
     none = np.zeros(0, np.int64)
-    nothing = LagColumns(none.astype(np.int32), none, none, none, none, none, none, none.astype(np.int8))
+    nothing = LagColumns(
+        none.astype(np.int32), none, none, none, none, none, none, none.astype(np.int8), none.astype(np.bool_)
+    )
     if not samples or not len(commits):
         return nothing
     is_value = (commits.outcome == _APPLIED) & (commits.change != _DELETE) & (commits.committed_offset >= 0)
@@ -138,6 +151,8 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
     has_before &= at - before_at <= age_max
     has_after &= after_at - at <= age_max
     low, high = ends.end_offset[before], ends.end_offset[after]
+    is_low_sure = ends.is_end_at(np.searchsorted(ends.sampled_at_ms, at - CLOCK_MS, side="right") - 1, low)
+    is_high_sure = ends.is_end_at(np.searchsorted(ends.sampled_at_ms, at + CLOCK_MS, side="left"), high)
     is_recreated = has_before & has_after & (high < low)
     is_between = has_before & has_after
     # with one sample only, a commit beyond its end may belong to a topic that was truncated or recreated since
@@ -159,6 +174,7 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
         time_behind_ms=np.where(is_between, _behind(at, committed, end, ends), NONE),
         sampled_at_ms=np.where(is_near_before, before_at, after_at),
         method=method,
+        is_sure=(is_low_sure | ~has_before) & (is_high_sure | ~has_after),
     )
     kept = (has_before | has_after) & ~is_recreated
     return LagColumns(**{item.name: getattr(columns, item.name)[kept] for item in fields(LagColumns)})

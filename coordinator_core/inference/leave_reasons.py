@@ -184,6 +184,11 @@ class _LeaveReasons:
         begin, end = -1 if previous is None else previous.from_log_offset, now.from_log_offset
         return self._life.has_clock_step(begin, end) or self._life.has_leader_change(begin, end)
 
+    def _has_one_clock(self, previous: GenerationRow, now: GenerationRow) -> bool:
+        """Whether it is known that one leader wrote the log between two generations."""
+        begin, end = previous.from_log_offset, now.from_log_offset
+        return not self._has_step(previous, now) and self._life.is_of_one_leader(begin, end)
+
     def _by_own_session(
         self,
         member: MemberRow,
@@ -198,11 +203,12 @@ class _LeaveReasons:
             timeouts.append(member.rebalance_timeout_ms)
         is_classic = previous is not None and previous.group_type == GroupType.CLASSIC
         if (
-            is_classic
+            previous is not None
+            and is_classic
             and last_seen.by_record_ms is not None
             and 0 <= ended_at_ms - last_seen.by_record_ms < min(timeouts)
         ):
-            return LeaveReason(LEFT, "WITHIN_TIMEOUTS", LIKELY if self._has_step(previous, now) else CERTAIN)
+            return LeaveReason(LEFT, "WITHIN_TIMEOUTS", CERTAIN if self._has_one_clock(previous, now) else LIKELY)
         if last_seen.at_ms is None:
             return _unknown_reason(member)
         silent_ms = ended_at_ms - last_seen.at_ms

@@ -105,14 +105,19 @@ class GroupLife(NamedTuple):
     """Log offsets of rows without a time of their own (`clock.with_times`)."""
     whole_to: int = WHOLE
     """The first offset of its log partition that is missing, compacted or not captured: after it, absence proves
-    nothing."""
+    nothing. -1: it is not known what is missing."""
     clock_steps: tuple[int, ...] = ()
     """Log offsets where the time of its log partition went back, ascending."""
     leader_changes: tuple[int, ...] = ()
     """Log offsets from which on another leader, or another term of the same one, wrote its log partition, ascending.
     Each leader has its own clock, and loads the group with new timeouts."""
+    leaderless: tuple[tuple[int, int], ...] = ()
+    """Ranges of log offsets, both ends inclusive, in which nothing shows which leader wrote a record: message formats
+    before 2 and rows of dumps have no leader epoch."""
     gaps: tuple[int, ...] = ()
     """Where unread parts of its log partition begin (never captured, or unreadable), ascending."""
+    holes: tuple[int, ...] = ()
+    """Where missing parts of its log partition begin, for any reason, compaction included; ascending."""
     unread_from: int = WHOLE
     """The first of its records that cannot be read, such as those of early access releases: from there on it may have
     members that no other record shows."""
@@ -126,11 +131,26 @@ class GroupLife(NamedTuple):
         changes = self.leader_changes
         return bisect_right(changes, from_log_offset) < bisect_right(changes, to_log_offset)
 
+    def is_of_one_leader(self, from_log_offset: int, to_log_offset: int) -> bool:
+        """Whether it is known that one leader, in one term, wrote everything between two places."""
+        if self.has_leader_change(from_log_offset, to_log_offset):
+            return False
+        return all(last < from_log_offset or first > to_log_offset for first, last in self.leaderless)
+
     def has_gap(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Whether between two places a part of the log is missing, or the group's records become unreadable. Then
         anything may have happened there."""
         is_missing = bisect_right(self.gaps, from_log_offset) < bisect_right(self.gaps, to_log_offset)
         return is_missing or from_log_offset < self.unread_from <= to_log_offset
+
+    def has_hole(self, from_log_offset: int, to_log_offset: int) -> bool:
+        """Whether records of the group may be missing between two places, for any reason.
+
+        Compaction leaves the newest record of each key. But a record that an earlier capture read may have had
+        successors that compaction removed before the next capture.
+        """
+        is_missing = bisect_right(self.holes, from_log_offset) < bisect_right(self.holes, to_log_offset)
+        return is_missing or self.whole_to < 0 or self.unread_from <= to_log_offset
 
     def has_clock_step(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Whether the time went back after the first place and up to the second. Then their difference is not a

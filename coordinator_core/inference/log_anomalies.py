@@ -246,6 +246,9 @@ RULES: Final[Mapping[str, Rule]] = {
 }
 """The meaning of each rule's break, and what to do about it."""
 
+OF_ONE_RECORD: Final = frozenset({anomalies.CLASSIC_MEMBER_REPEATED, EMBEDDED, CLIENT_LAYOUT})
+"""Rules that a single record breaks, whatever came before it."""
+
 
 class LogAnomalyRow(NamedTuple):
     """gold.log_anomalies, without the coordinator topic."""
@@ -292,22 +295,11 @@ def time_went_back(log_partition: int, log_offset: I64, at_ms: I64, from_log_off
     """Batches from an offset on that are older than the one before them. Both columns are in log order."""
     rows = 1 + np.flatnonzero((at_ms[:-1] - at_ms[1:] >= CLOCK_STEP_MS_MIN) & (log_offset[1:] >= from_log_offset))
     return [
-        LogAnomalyRow(
-            None,
-            None,
-            TIME_WENT_BACK,
+        clock_step(
             log_partition,
             offset,
-            0,
             now_ms,
-            None,
-            None,
-            None,
-            None,
             f"from {before_ms} to {now_ms} (epoch ms): {before_ms - now_ms} ms back, after log offset {offset_before}",
-            *RULES[TIME_WENT_BACK],
-            "SUCCESSIVE_BATCHES",
-            CERTAIN,
         )
         for offset, now_ms, before_ms, offset_before in zip(
             log_offset[rows].tolist(),
@@ -317,6 +309,27 @@ def time_went_back(log_partition: int, log_offset: I64, at_ms: I64, from_log_off
             strict=True,
         )
     ]
+
+
+def clock_step(log_partition: int, log_offset: int, at_ms: int, details: str) -> LogAnomalyRow:
+    """The row of a place where the time of a log partition went back. `details`: as `STEP_DETAILS` reads them."""
+    return LogAnomalyRow(
+        None,
+        None,
+        TIME_WENT_BACK,
+        log_partition,
+        log_offset,
+        0,
+        at_ms,
+        None,
+        None,
+        None,
+        None,
+        details,
+        *RULES[TIME_WENT_BACK],
+        "SUCCESSIVE_BATCHES",
+        CERTAIN,
+    )
 
 
 def not_judged(
@@ -395,7 +408,10 @@ def _from_events(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAno
             continue
         code = event.details.get("code", OTHER)
         rule = EMBEDDED if code.startswith(EMBEDDED) else code if code in RULES else OTHER
-        yield _of_event(life, event, rule, _details_of(code, event.details), "REPLAY", CERTAIN)
+        # behind a missing part of the log, only what a record shows by itself contradicts anything
+        is_proven = rule in OF_ONE_RECORD or not life.has_hole(-1, event.log_offset)
+        confidence = CERTAIN if is_proven else LIKELY
+        yield _of_event(life, event, rule, _details_of(code, event.details), "REPLAY", confidence)
 
 
 def _of_event(life: GroupLife, event: EventRow, rule: str, details: str, method: str, confidence: str) -> LogAnomalyRow:

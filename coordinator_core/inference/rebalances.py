@@ -20,6 +20,7 @@ from coordinator_core.inference.causes import (
     is_unread,
     weaker,
 )
+from coordinator_core.inference.clock import CLOCK_MS
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.last_commit_times import Membership
 from coordinator_core.inference.leave_reasons import REBALANCE_TIMEOUT, LeaveReasons, membership_of
@@ -170,7 +171,10 @@ def _has_grown(life: GroupLife, topics: Iterable[str], previous: GenerationRow |
     if not life.timeless.isdisjoint((previous.from_log_offset, row.from_log_offset)):
         return False
     return any(
-        previous.valid_from < at_ms <= row.valid_from for topic in topics for at_ms in life.topic_growth.get(topic, ())
+        # the controller's clock may be ahead of the coordinator's
+        previous.valid_from + CLOCK_MS < at_ms <= row.valid_from
+        for topic in topics
+        for at_ms in life.topic_growth.get(topic, ())
     )
 
 

@@ -252,7 +252,7 @@ class _Made:
         if self._work.clock_steps is not None:
             self._clock_steps = self._work.clock_steps.get(self._log_partition, ())
             return
-        steps = clock_steps(self._work, self._log_partition, from_log_offset)
+        steps = clock_steps(self._work, self._parts, self._log_partition, from_log_offset)
         if self._work.is_first:
             write_broken_rules(steps, self._work.topic, self._parts)
         if from_log_offset:
@@ -269,7 +269,9 @@ class _Made:
             whole_to=min(work.whole_to.get(log_partition, WHOLE), unread_from),
             unread_from=unread_from,
             leader_changes=work.leader_changes.get(log_partition, ()),
+            leaderless=work.leaderless.get(log_partition, ((0, WHOLE),)),
             gaps=work.gaps.get(log_partition, ()),
+            holes=work.holes.get(log_partition, ()),
             topic_growth=work.topic_growth,
             partition_counts=work.partition_counts,
         )

@@ -1,6 +1,7 @@
 """The audit of lag, where end offsets were sampled, and of broken rules of the log."""
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -9,7 +10,15 @@ import pyarrow as pa
 from coordinator_core.inference.commit_anomalies import GenerationsAt
 from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
 from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.log_anomalies import RULES, LogAnomalyRow, ShareBreak, ShareEpochs, share_breaks
+from coordinator_core.inference.log_anomalies import (
+    CERTAIN,
+    LIKELY,
+    RULES,
+    LogAnomalyRow,
+    ShareBreak,
+    ShareEpochs,
+    share_breaks,
+)
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.share_state.rows import RECORD_KINDS
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of
@@ -28,7 +37,6 @@ COMMITS_AT_ONCE: Final = 1 << 20
 WAITING_ROWS_MAX: Final = 100_000
 """Lag rows buffered before a row group is written."""
 EPOCH_COLUMNS: Final = ("start_offset", "state_epoch", "snapshot_epoch", "leader_epoch")
-WITH_CLOCK_STEPS: Final = tuple("LIKELY" if name == "CERTAIN" else name for name in CONFIDENCES)
 Samples = Mapping[tuple[str, int], EndSamples]
 
 
@@ -116,9 +124,10 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
         },
         "sampled_at": timestamps(lags.sampled_at_ms),
         "method": _coded(lags.method, METHODS),
-        # samples use another clock than commits: between which samples a commit lies is certain only if leaders' clocks
-        # agree
-        "confidence": _coded(lags.method, WITH_CLOCK_STEPS if life.clock_steps else CONFIDENCES),
+        # samples use another clock than commits: between which samples a commit lies is certain only if clocks agree
+        "confidence": _coded(
+            np.where(lags.is_sure & (not life.clock_steps), lags.method, METHODS.index("BETWEEN_SAMPLES")), CONFIDENCES
+        ),
     }
     fields = [field for field in arrow_schema(LAG_HISTORY) if field.name != "cluster_id"]
     schema = pa.schema([field.remove_metadata() for field in fields])
@@ -131,8 +140,11 @@ def write_broken_rules(rows: list[LogAnomalyRow], log_topic: str, parts: AuditPa
         parts.write(LOG_ANOMALIES, rows_table(LOG_ANOMALIES, rows, {"log_topic": log_topic}))
 
 
-def share_anomalies(states: StateRows, log_partition: int) -> list[LogAnomalyRow]:
-    """Broken rules of the share partitions of one log partition, in log order."""
+def share_anomalies(states: StateRows, log_partition: int, holes: Sequence[int] = ()) -> list[LogAnomalyRow]:
+    """Broken rules of the share partitions of one log partition, in log order.
+
+    `holes`: where missing parts of the log partition begin, ascending. A reset or a deletion may be in them.
+    """
     table = states.rows
     epochs = ShareEpochs(
         key=states.key,
@@ -140,13 +152,16 @@ def share_anomalies(states: StateRows, log_partition: int) -> list[LogAnomalyRow
         record_kind=indices_in(table["record_kind"], RECORD_KINDS),
         **{name: numbers_of(table[name]) for name in EPOCH_COLUMNS},
     )
-    rows = [row for broken in share_breaks(epochs) for row in _rows_of_break(table, broken, log_partition)]
+    rows = [row for broken in share_breaks(epochs) for row in _rows_of_break(table, broken, log_partition, holes)]
     return sorted(rows, key=lambda row: (row.log_offset, row.rule))
 
 
-def _rows_of_break(states: pa.Table, broken: ShareBreak, log_partition: int) -> list[LogAnomalyRow]:
+def _rows_of_break(
+    states: pa.Table, broken: ShareBreak, log_partition: int, holes: Sequence[int]
+) -> list[LogAnomalyRow]:
     found = states.take(pa.array(broken.rows)).to_pylist()
     before = states[broken.column].take(pa.array(broken.previous)).to_pylist()
+    begins = states["log_offset"].take(pa.array(broken.previous)).to_pylist()
     at = epoch_ms_column(states["valid_from"].take(pa.array(broken.rows))).tolist()
     return [
         LogAnomalyRow(
@@ -164,7 +179,7 @@ def _rows_of_break(states: pa.Table, broken: ShareBreak, log_partition: int) -> 
             f"{broken.column} {row[broken.column]} after {before[number]}, in a record of kind {row['record_kind']}",
             *RULES[broken.rule],
             "SUCCESSIVE_STATES",
-            "CERTAIN",
+            LIKELY if bisect_right(holes, begins[number]) < bisect_right(holes, row["log_offset"]) else CERTAIN,
         )
         for number, row in enumerate(found)
     ]

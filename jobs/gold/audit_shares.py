@@ -126,7 +126,7 @@ def audit_by_group(
             redeliveries_table(gold.redeliveries, own.keys, log_partition)
             archived_table(gold.archived, own.keys, log_partition)
             gold.counted.counts()
-            share_anomalies(_states_of(states, [code]), log_partition)
+            share_anomalies(_states_of(states, [code]), log_partition, log.holes)
         except MemoryError:
             raise
         except Exception as error:
@@ -141,8 +141,9 @@ def audit_by_group(
     if len(gold.archived):
         parts.write(ARCHIVED_RECORDS, archived_table(gold.archived, log.keys, log_partition), is_settled=False)
     parts.done.share_counts.append(gold.counted.counts())
-    write_broken_rules([*share_anomalies(_states_of(states, judged), log_partition), *failed], work.topic, parts)
-    write_broken_rules(clock_steps(work, log_partition), work.topic, parts)
+    broken = share_anomalies(_states_of(states, judged), log_partition, log.holes)
+    write_broken_rules([*broken, *failed], work.topic, parts)
+    write_broken_rules(clock_steps(work, parts, log_partition), work.topic, parts)
 
 
 def _states_of(states: StateRows, codes: Sequence[int]) -> StateRows:
@@ -173,7 +174,7 @@ def _audit_whole_log(
     for end in ends:
         saved = _audit_slice(log_partition, end, work, parts, known, members, saved, shown)
     assert saved is not None
-    write_broken_rules(clock_steps(work, log_partition, past.from_log_offset), work.topic, parts)
+    write_broken_rules(clock_steps(work, parts, log_partition, past.from_log_offset), work.topic, parts)
     parts.keep(log_partition, saved.packed())
 
 
@@ -196,7 +197,7 @@ def _audit_slice(
     next_offset = int(log.states.log_offset.max(initial=-1)) + 1
     place = settled_to(log, gold.evidence, next_offset, work.inference.late_ms)
     is_last = end == END_OF_LOG
-    anomalies = share_anomalies(states, log_partition)
+    anomalies = share_anomalies(states, log_partition, log.holes)
     settled = ShareCounts.together([NO_COUNTS if saved is None else saved.counts, gold.counted.counts(place)])
     kept = kept_of(log, gold.evidence, place, known, members)
     unsettled = taken(log.transitions, np.flatnonzero(log.transitions.log_offset >= place))

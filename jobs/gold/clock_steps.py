@@ -1,16 +1,19 @@
 """Clock steps: where the timestamps of bronze's batches in a log partition go back, since clocks of leaders differ."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from coordinator_core.inference.log_anomalies import TIME_WENT_BACK, LogAnomalyRow, time_went_back
+from coordinator_core.inference.log_anomalies import TIME_WENT_BACK, LogAnomalyRow, clock_step, time_went_back
 from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, stored_column
 from jobs.delta.scanner import Scanner
 from jobs.delta.table_files import TableFile
+from jobs.delta.times import epoch_ms
 from jobs.gold.task import AuditParts, AuditWork
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import LOG_ANOMALIES
@@ -18,11 +21,35 @@ from schemas.tables.gold import LOG_ANOMALIES
 COLUMNS = ("base_offset", "max_timestamp", "crc_valid")
 
 
-def clock_steps(work: AuditWork, log_partition: int, from_log_offset: int = 0) -> list[LogAnomalyRow]:
+def clock_steps(
+    work: AuditWork, parts: AuditParts, log_partition: int, from_log_offset: int = 0
+) -> list[LogAnomalyRow]:
     """The clock steps of a log partition from a log offset on, in log order.
 
-    Before that offset, only as many files are read as are needed to find a timestamp: mostly one.
+    Where retention deleted batches, those that the last audit found stay: they may have been in what is deleted.
     """
+    steps = _steps_seen(work, log_partition, from_log_offset)
+    if log_partition not in work.shortened:
+        return steps
+    known = {step.log_offset for step in steps}
+    former = (
+        clock_step(log_partition, row["log_offset"], epoch_ms(row["at"]), row["details"])
+        for row in _former_steps(parts, log_partition, work.topic)
+        if row["log_offset"] >= from_log_offset and row["log_offset"] not in known
+    )
+    return sorted([*steps, *former], key=lambda step: step.log_offset)
+
+
+def _former_steps(parts: AuditParts, log_partition: int, topic: str) -> Iterator[dict[str, Any]]:
+    """Rows of gold.log_anomalies in which the last audit reported the clock steps of a log partition."""
+    for rows in parts.former_rows(LOG_ANOMALIES, log_partition, of_all_tasks=True):
+        is_step = pc.and_(pc.equal(rows["rule"], TIME_WENT_BACK), pc.equal(rows["log_topic"], topic))
+        yield from rows.filter(is_step).select(["log_offset", "at", "details"]).to_pylist()
+
+
+def _steps_seen(work: AuditWork, log_partition: int, from_log_offset: int) -> list[LogAnomalyRow]:
+    """The clock steps in bronze. Before the log offset, only as many files are read as are needed to find a timestamp:
+    mostly one."""
     behind, others = split_files(work.batch_files.get(log_partition, ()), from_log_offset)
     parts = [_times_of(file) for file in others]
     for file in behind:
@@ -66,9 +93,5 @@ def split_files(files: Sequence[TableFile], from_log_offset: int) -> tuple[list[
 
 def steps_before(parts: AuditParts, log_partition: int, topic: str, to_log_offset: int) -> list[int]:
     """Log offsets of the steps that the last audit found before a log offset."""
-    return [
-        row["log_offset"]
-        for rows in parts.former_rows(LOG_ANOMALIES, log_partition, of_all_tasks=True)
-        for row in rows.select(["rule", "log_topic", "log_offset"]).to_pylist()
-        if row["rule"] == TIME_WENT_BACK and row["log_topic"] == topic and row["log_offset"] < to_log_offset
-    ]
+    offsets = (row["log_offset"] for row in _former_steps(parts, log_partition, topic))
+    return [offset for offset in offsets if offset < to_log_offset]

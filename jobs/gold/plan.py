@@ -113,6 +113,8 @@ def works(
             holes=_of_topic(snapshot.seen.holes, topic),
             not_replayed=_of_topic(not_replayed, topic),
             leader_changes=_of_topic(snapshot.seen.leader_changes, topic),
+            shortened=frozenset(partition for name, partition in snapshot.seen.shortened if name == topic),
+            leaderless=_of_topic(snapshot.seen.leaderless, topic),
             batch_files={log.partition: log.files for log in part},
             going_on=plan.partitions(topic, ReplayMode.GO_ON, ReplayMode.REST),
             resting=plan.partitions(topic, ReplayMode.REST) if plan.is_resting else frozenset(),

@@ -21,6 +21,7 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.kafka_versions import METADATA_VERSION
 from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.copies import NO_REWRITES, Rewrites
+from jobs.bronze.retention import deleted_ranges
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.replay_runs import WholeRun, is_renamed_since
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver
@@ -37,9 +38,9 @@ from jobs.silver.replay_failures import FailuresByLog, read_failures
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
-from schemas.tables.state import AUDITED_LOGS, GROUP_CHECKPOINTS, LEADER_EPOCHS
+from schemas.tables.state import AUDITED_LOGS, DUMP_OFFSETS, GROUP_CHECKPOINTS, LEADER_EPOCHS
 
-AUDIT_FORMAT: Final = 13
+AUDIT_FORMAT: Final = 14
 """Raise it when the rules of inference change, or the state kept for the next audit: gold of an older format is
 rebuilt."""
 
@@ -164,6 +165,10 @@ class LogsSeen:
     """The start offsets of leader epochs, as seen in batches."""
     holes: Mapping[LogPartition, tuple[int, ...]] = field(default_factory=dict)
     """The first offset of each missing range, for any reason, compaction included."""
+    leaderless: Mapping[LogPartition, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """Ranges of offsets without known leader epochs, for log partitions that have any epochs."""
+    shortened: frozenset[LogPartition] = frozenset()
+    """Log partitions of which retention deleted batches from bronze."""
     unread: Mapping[LogPartition, Mapping[str, int]] = field(default_factory=dict)
     """By group, the offset of its first unreadable record in each log partition."""
 
@@ -184,11 +189,19 @@ class LogsSeen:
         for row in warehouse.read(LEADER_EPOCHS, where=of_cluster).to_pylist():
             if not row["is_checkpoint"] and row["leader_epoch"] >= 0:
                 changes.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
+        dumped: dict[LogPartition, list[tuple[int, int]]] = {}
+        for row in warehouse.read(DUMP_OFFSETS, where=of_cluster).to_pylist():
+            dumped.setdefault((row["topic"], row["partition"]), []).append((row["from_offset"], row["to_offset"]))
         return cls(
             {log: min(offsets) for log, offsets in missing.items()},
             {log: tuple(sorted(offsets)) for log, offsets in gaps.items()},
             {log: tuple(sorted(offsets)) for log, offsets in changes.items()},
             {log: tuple(sorted(offsets)) for log, offsets in missing.items()},
+            {
+                log: (((0, min(offsets) - 1),) if min(offsets) else ()) + tuple(sorted(dumped.get(log, ())))
+                for log, offsets in changes.items()
+            },
+            frozenset(deleted_ranges(warehouse, cluster_id)),
             _unread(warehouse, of_cluster),
         )
 

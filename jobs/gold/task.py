@@ -88,6 +88,11 @@ class AuditWork:
     """By log partition, the first offset of each missing range, for any reason, compaction included."""
     leader_changes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """By log partition, the start offsets of leader epochs."""
+    leaderless: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """By log partition, ranges of offsets without known leader epochs; a log partition that is not among them has
+    none at all."""
+    shortened: frozenset[int] = frozenset()
+    """Log partitions of which retention deleted batches from bronze."""
     topic_growth: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """By topic, the times (ms) at which its partition count grew."""
     partition_counts: PartitionCounts = field(default_factory=dict)

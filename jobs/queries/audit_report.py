@@ -6,13 +6,14 @@ the list.
 
 import json
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange
+from coordinator_core.inference.log_anomalies import CLOCK_STEP_MS_MIN
 from coordinator_core.plurals import counted
 from jobs.bronze.coverage import from_table
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
@@ -111,10 +112,23 @@ class Hole(NamedTuple):
     before_ms: int | None
 
     def touches(self, span: Span) -> bool:
-        """May it contain records of the span?"""
-        begins_late = span.to_ms is not None and self.after_ms is not None and self.after_ms >= span.to_ms
-        ends_early = span.from_ms is not None and self.before_ms is not None and self.before_ms < span.from_ms
+        """May it contain records of the span? Clocks of leaders may differ by less than what counts as a step."""
+        to_ms = None if span.to_ms is None else span.to_ms + CLOCK_STEP_MS_MIN
+        from_ms = None if span.from_ms is None else span.from_ms - CLOCK_STEP_MS_MIN
+        begins_late = to_ms is not None and self.after_ms is not None and self.after_ms >= to_ms
+        ends_early = from_ms is not None and self.before_ms is not None and self.before_ms < from_ms
         return not (begins_late or ends_early)
+
+    def between(self, steps: Iterable[ClockStep]) -> "Hole":
+        """The same hole with the times around it as clocks allow that differ: the time before it counts only since the
+        last steps back, and behind it only up to the next one. `steps`: those of its log partition."""
+        after_ms, before_ms = self.after_ms, self.before_ms
+        for step in steps:
+            if after_ms is not None and step.log_offset <= self.to_offset + 1:
+                after_ms = min(after_ms, step.now_ms)
+            if before_ms is not None and step.log_offset > self.from_offset:
+                before_ms = max(before_ms, step.before_ms)
+        return self._replace(after_ms=after_ms, before_ms=before_ms)
 
     def text(self) -> str:
         """In words."""
@@ -150,7 +164,11 @@ def completeness(
     steps = clock_steps(WholeAudit.newest(warehouse, cluster_id), log)
     ends = _short_of_slow_clocks(ends, steps)
     found = list(missing_lines({log: ends}))
-    holes = [hole for place, ranges in sorted(coverage.items()) for hole in holes_of(*place, ranges)]
+    holes = [
+        hole.between(step for step in steps if step.log_partition == place[1])
+        for place, ranges in sorted(coverage.items())
+        for hole in holes_of(*place, ranges)
+    ]
     found += [hole.text() for hole in holes if hole.touches(span)]
     found += _behind_the_end(ends, span)
     found += _unread(warehouse, cluster_id, log)

@@ -49,6 +49,13 @@ class SmallLog:
         (folder / f"{0:020d}.log").write_bytes(b"".join(self.batches))
         return root
 
+    def write_behind(self, root: Path) -> Path:
+        """As another segment of a log partition that is in a folder of logs already."""
+        begin = self.next_offset - len(self.batches)
+        folder = root / f"{self.topic}-{self.partition}"
+        (folder / f"{begin:020d}.log").write_bytes(b"".join(self.batches))
+        return root
+
     def skip(self, count: int) -> None:
         """Offsets which the cleaner took."""
         self.next_offset += count
@@ -56,8 +63,9 @@ class SmallLog:
     def put(self, key: bytes, value: bytes | None, at_ms: int | None, *, magic: int = 2, producer_id: int = -1) -> None:
         """One record. `at_ms` None: it has no time; magic 0 has no room for one."""
         at = -1 if at_ms is None else at_ms
-        if magic == 0:
-            body = b"\x00\x00" + b"".join(
+        if magic < 2:
+            body = bytes((magic, 0)) + (struct.pack(">q", at) if magic else b"")
+            body += b"".join(
                 struct.pack(">i", -1) if part is None else struct.pack(">i", len(part)) + part for part in (key, value)
             )
             whole = struct.pack(">I", zlib.crc32(body)) + body
@@ -115,6 +123,12 @@ class SmallLog:
                 value["topic_id"], how["version"] = topic_id, 4
         key = {"group": group_id, "topic": topic, "partition": partition}
         self.group_record(RecordType.OFFSET_COMMIT, key, value, at_ms, **({"version": 3} | how))
+
+    def expiring_commit(self, group_id: str, offset: int, at_ms: int, *, expire_ms: int) -> None:
+        """A commit to partition 0 of topic `in`, as brokers before 2.1 wrote it: the value has its expiry."""
+        value = {"offset": offset, "metadata": "", "commit_timestamp": at_ms, "expire_timestamp": expire_ms}
+        key = {"group": group_id, "topic": "in", "partition": 0}
+        self.group_record(RecordType.OFFSET_COMMIT, key, value, at_ms, version=1)
 
     def generation(
         self, group_id: str, generation: int, members: Mapping[str, tuple[int, ...]], at_ms: int | None, **how: Any

@@ -33,27 +33,31 @@ def metadata_log(*, is_made_again: bool) -> SmallLog:
     return log
 
 
-@pytest.mark.parametrize("is_made_again", [False, True])
-def test_equal_ends_of_two_topics_are_no_end_that_stayed(tmp_path: Path, is_made_again: bool) -> None:
-    """Between two samples of 80 a commit of 70 is 10 behind, unless the topic was made again in between."""
-    ledger, log = Ledger(tmp_path / "warehouse"), SmallLog()
-    metadata_log(is_made_again=is_made_again).write(tmp_path / "logs")
-    log.commit("g", 0, 70, NOON_MS + 5_000)
-    samples = [
+def sampled(ledger: Ledger, *samples: tuple[int, int]) -> None:
+    """End offsets of partition 0 of topic `in`, as a live capture samples them: time and offset."""
+    rows = [
         {
             "cluster_id": CLUSTER_ID,
             "topic": "in",
             "partition": 0,
             "sampled_at": datetime.fromtimestamp(at_ms / 1000, UTC),
             "log_start_offset": 0,
-            "end_offset": 80,
+            "end_offset": end_offset,
         }
-        for at_ms in (NOON_MS + 1_000, NOON_MS + 20_000)
+        for at_ms, end_offset in samples
     ]
-    warehouse = ledger.warehouse
-    warehouse.ensure(END_OFFSETS)
-    rows = pa.Table.from_pylist(samples, schema=arrow_schema(END_OFFSETS))
-    warehouse.write(END_OFFSETS, rows, app_id="test", version=1)
+    ledger.warehouse.ensure(END_OFFSETS)
+    table = pa.Table.from_pylist(rows, schema=arrow_schema(END_OFFSETS))
+    ledger.warehouse.write(END_OFFSETS, table, app_id="test", version=1)
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_equal_ends_of_two_topics_are_no_end_that_stayed(tmp_path: Path, is_made_again: bool) -> None:
+    """Between two samples of 80 a commit of 70 is 10 behind, unless the topic was made again in between."""
+    ledger, log = Ledger(tmp_path / "warehouse"), SmallLog()
+    metadata_log(is_made_again=is_made_again).write(tmp_path / "logs")
+    log.commit("g", 0, 70, NOON_MS + 5_000)
+    sampled(ledger, (NOON_MS + 1_000, 80), (NOON_MS + 20_000, 80))
     ledger.night(log.write(tmp_path / "logs"))
     (row,) = ledger.rows("gold.lag_history")
     if is_made_again:

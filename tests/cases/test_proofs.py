@@ -1,0 +1,284 @@
+"""What rules take for a proof, rule by rule: logs that meet a premise, and in which something else happened."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from coordinator_core.lookup import key_partition
+from jobs.bronze.retention import deleted_ranges
+from jobs.console.progress import Steps
+from jobs.operations.maintain import maintain
+from jobs.operations.nightly import run_audit
+from jobs.operations.run_context import RunContext
+from jobs.queries.as_of import GROUPS_LOG
+from jobs.queries.audit_report import Span, completeness
+from schemas.consumer_offsets import RecordType
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from tests.cases.client_logs import Client, Generation, log_of
+from tests.cases.harness import Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog, subscription
+from tests.cases.test_certain import (
+    MINUTE_MS,
+    REMOVED_MS,
+    deleted,
+    group_epoch,
+    last_rebalance,
+    topic_removed,
+    with_gap,
+)
+from tests.cases.test_lag_of_topics_made_again import sampled
+from tests.cases.test_share_holes import limits
+from tests.cases.test_times import gold
+from tests.jobs.in_process import in_process
+
+HOUR_MS = 3_600_000
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
+SECOND_MS = 1_000
+Anomaly = tuple[str, str, str, bool | None]
+
+
+def odd_commits(ledger: Ledger) -> list[Anomaly]:
+    """Kind, method and confidence of odd commits, and whether the group was empty."""
+    rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
+    return [(row["kind"], row["method"], row["confidence"], row["was_group_empty"]) for row in rows]
+
+
+def test_an_offset_behind_a_gap_may_have_gone_back_before(ledger: Ledger, tmp_path: Path) -> None:
+    """100, then 20 that nobody saw, then 50: the last one went ahead."""
+    first, second = SmallLog(), SmallLog()
+    first.commit("g", 0, 100, NOON_MS)
+    second.skip(40)
+    second.commit("g", 0, 50, NOON_MS + MINUTE_MS)
+    second.commit("g", 0, 40, NOON_MS + 2 * MINUTE_MS)
+    with_gap(ledger, tmp_path, first, second)
+    assert [confidence for _, _, confidence, _ in odd_commits(ledger)] == ["LIKELY", "CERTAIN"]
+
+
+def test_an_offset_whose_successors_were_compacted_between_two_nights(tmp_path: Path) -> None:
+    """The first night read 100; 20 and perhaps a tombstone came, and compaction left only 50 of them. One night that
+    reads both copies says the same."""
+    nights, at_once, log = Ledger(tmp_path / "nights"), Ledger(tmp_path / "once"), SmallLog()
+    log.commit("g", 0, 100, NOON_MS)
+    nights.night(log.write(tmp_path / "before"), number=1)
+    log.skip(2)
+    log.commit("g", 0, 50, NOON_MS + MINUTE_MS)
+    log.commit("g", 0, 40, NOON_MS + 2 * MINUTE_MS)
+    nights.night(log.write(tmp_path / "after"), number=2)
+    assert [confidence for _, _, confidence, _ in odd_commits(nights)] == ["LIKELY", "CERTAIN"]
+    at_once.night(tmp_path / "after", tmp_path / "before")
+    assert gold(at_once) == gold(nights)
+
+
+def test_whether_a_group_had_members_behind_a_gap_is_not_known(ledger: Ledger, tmp_path: Path) -> None:
+    """All members left, and a tool set the offset: nobody who owned nothing committed. Nor was a group empty to which
+    members may have come."""
+    first, second = SmallLog(), SmallLog()
+    first.generation("g", 1, {"m": (0,)}, NOON_MS)
+    first.commit("g", 1, 100, NOON_MS + 1_000)
+    first.generation("h", 1, {"m": (0,)}, NOON_MS)
+    first.commit("h", 0, 100, NOON_MS + 1_000)
+    first.generation("h", 2, {}, NOON_MS + 2_000)
+    second.skip(40)
+    second.commit("g", 1, 50, NOON_MS + MINUTE_MS)
+    second.commit("h", 0, 50, NOON_MS + MINUTE_MS)
+    with_gap(ledger, tmp_path, first, second)
+    assert odd_commits(ledger) == [
+        ("REWIND", "OFFSET_WENT_BACK", "LIKELY", None),
+        ("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", "LIKELY", None),
+    ]
+
+
+def test_a_partition_whose_owner_cannot_be_read(ledger: Ledger, tmp_path: Path) -> None:
+    """A member has an assignment that nobody can read: the partition may be in it, so the commit may be its owner's."""
+    log = log_of(tmp_path, "g", [Generation(1, {"m": Client(subscription("in"), b"?")}, 0)])
+    more = SmallLog(key_partition("g", 50))
+    more.skip(1)
+    for offset, at_ms in ((100, NOON_MS + 1_000), (50, NOON_MS + 2_000)):
+        more.commit("g", 0, offset, at_ms)
+    more.write_behind(log)
+    ledger.night(log)
+    assert odd_commits(ledger) == [("REWIND", "OFFSET_WENT_BACK", "CERTAIN", False)]
+
+
+@pytest.mark.parametrize(("missing", "is_given_up"), [(0, True), (3, False)])
+def test_what_a_start_offset_passed_behind_a_gap(
+    ledger: Ledger, tmp_path: Path, missing: int, is_given_up: bool
+) -> None:
+    """That records were acknowledged may be in what is missing: they are not given up."""
+    log = SmallLog(0, SHARE_TOPIC)
+    log.snapshot("share", NOON_MS, ((0, 9, 0, 1),), snapshot_epoch=0)
+    log.skip(missing)
+    log.snapshot("share", NOON_MS + MINUTE_MS, ((105, 106, 0, 1),), snapshot_epoch=1, start_offset=100)
+    ledger.night(log.write(tmp_path / "logs"))
+    assert bool(ledger.rows("gold.archived_records")) == is_given_up
+
+
+def test_a_broken_rule_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
+    """A group was deleted, which nobody saw, and made again: no coordinator broke a rule for certain."""
+    first, second = SmallLog(), SmallLog()
+    first.generation("g", 7, {"m": (0,)}, NOON_MS)
+    second.skip(40)
+    second.generation("g", 1, {"m": (0,)}, NOON_MS + MINUTE_MS)
+    second.generation("whole", 7, {"m": (0,)}, NOON_MS + 2 * MINUTE_MS)
+    with_gap(ledger, tmp_path, first, second)
+    found = {row["rule"]: row["confidence"] for row in ledger.rows("gold.log_anomalies")}
+    assert found == {"GENERATION_FELL": "LIKELY"}
+
+
+@pytest.mark.parametrize(("missing", "confidence"), [(0, "CERTAIN"), (3, "LIKELY")])
+def test_epochs_of_a_share_partition_that_fell_behind_a_gap(
+    ledger: Ledger, tmp_path: Path, missing: int, confidence: str
+) -> None:
+    """Its deletion may be in what is missing."""
+    log = SmallLog(0, SHARE_TOPIC)
+    log.snapshot("share", NOON_MS, ((0, 9, 0, 1),), snapshot_epoch=9)
+    log.skip(missing)
+    log.snapshot("share", NOON_MS + MINUTE_MS, ((0, 4, 0, 1),), snapshot_epoch=1)
+    ledger.night(log.write(tmp_path / "logs"))
+    found = {(row["rule"], row["confidence"]) for row in ledger.rows("gold.log_anomalies")}
+    assert found == {("SNAPSHOT_EPOCH_FELL", confidence)}
+
+
+@pytest.mark.parametrize(("magic", "confidence"), [(2, "CERTAIN"), (1, "LIKELY")])
+def test_records_without_a_leader_epoch(ledger: Ledger, tmp_path: Path, magic: int, confidence: str) -> None:
+    """Message formats before 2 do not show that another leader, with another clock, wrote the second generation."""
+    log = SmallLog()
+    log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS, magic=magic)
+    log.generation("g", 2, {"a": (0, 1)}, NOON_MS + 20_000, magic=magic)
+    ledger.night(log.write(tmp_path / "logs"))
+    assert last_rebalance(ledger) == ("MEMBER_LEFT", confidence)
+
+
+def test_a_group_that_is_deleted_just_after_its_topic(ledger: Ledger, tmp_path: Path) -> None:
+    """Its deletion may come before the coordinator knows of the topic's: both write these records."""
+    log = SmallLog()
+    log.generation("g", 1, {"m": (0,)}, NOON_MS)
+    log.commit("g", 0, 5, NOON_MS + 1_000)
+    log.generation("g", 2, {}, NOON_MS + 2_000)
+    log.commit("g", 0, None, REMOVED_MS + 5)
+    log.group_record(RecordType.GROUP_METADATA, {"group": "g"}, None, REMOVED_MS + 5)
+    ledger.night(log.write(tmp_path / "logs"), topic_removed(tmp_path / "metadata"))
+    assert deleted(ledger) == [("TOPIC_DELETED", "LIKELY")]
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_an_offset_that_may_have_been_committed_after_its_topic_was_removed(
+    ledger: Ledger, tmp_path: Path, is_known: bool
+) -> None:
+    """The topic was created again at once, and the group's deletion took what was committed to it, which nobody
+    saw."""
+    first, second = SmallLog(), SmallLog()
+    if is_known:
+        first.commit("g", 0, 5, NOON_MS)
+    first.commit("other", 0, 5, NOON_MS, topic="other")
+    second.skip(40)
+    second.commit("g", 0, None, REMOVED_MS + 20_000)
+    topic_removed(tmp_path / "first")
+    with_gap(ledger, tmp_path, first, second)
+    assert ("TOPIC_DELETED", "CERTAIN") not in deleted(ledger)
+
+
+@pytest.mark.parametrize("removed_ms", [None, REMOVED_MS])
+def test_an_offset_that_expires_as_its_topic_is_removed(ledger: Ledger, tmp_path: Path, removed_ms: int | None) -> None:
+    """A check of the coordinator and the removal of the topic write the same record at the same time."""
+    log = SmallLog()
+    log.expiring_commit("g", 5, NOON_MS, expire_ms=REMOVED_MS - MINUTE_MS)
+    log.commit("g", 0, None, REMOVED_MS + 5)
+    sources = [log.write(tmp_path / "logs")]
+    if removed_ms is not None:
+        sources.append(topic_removed(tmp_path / "metadata"))
+    ledger.night(*sources)
+    expected = ("EXPIRED", "CERTAIN") if removed_ms is None else ("TOPIC_DELETED", "LIKELY")
+    assert deleted(ledger) == [expected]
+
+
+def test_a_value_that_expired_is_not_the_last_one_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
+    """A later commit, which nobody saw, expires later: an admin deleted it."""
+    first, second = SmallLog(), SmallLog()
+    first.expiring_commit("g", 5, NOON_MS, expire_ms=NOON_MS + MINUTE_MS)
+    second.skip(40)
+    second.commit("g", 0, None, NOON_MS + 2 * MINUTE_MS)
+    with_gap(ledger, tmp_path, first, second)
+    assert deleted(ledger) == [("EXPIRED", "LIKELY")]
+
+
+@pytest.mark.parametrize(("ahead_ms", "confidence"), [(500, "GUESS"), (1_500, "CERTAIN")])
+def test_a_limit_that_changes_just_after(tmp_path: Path, ahead_ms: int, confidence: str) -> None:
+    """The clock of the controller may be ahead: the limit of 3 was in force, under which the broker gave it up."""
+    ledger, log = Ledger(tmp_path / "warehouse"), SmallLog(0, SHARE_TOPIC)
+    log.snapshot("share", NOON_MS, ((0, 9, 0, 2),), snapshot_epoch=0)
+    log.snapshot("share", NOON_MS + HOUR_MS, ((0, 9, 4, 3),), snapshot_epoch=1)
+    changes = limits((NOON_MS - HOUR_MS, 5), (NOON_MS + HOUR_MS + ahead_ms, 3))
+    changes.write(tmp_path / "logs")
+    ledger.night(log.write(tmp_path / "logs"))
+    (row,) = ledger.rows("gold.archived_records")
+    assert (row["cause"], row["confidence"]) == ("REJECT_OR_GAP", confidence)
+
+
+def test_no_list_is_complete_around_a_hole_behind_a_clock_step(ledger: Ledger, tmp_path: Path) -> None:
+    """A leader an hour ahead wrote first. What is missing is of the time around it, not of the time behind that of the
+    first leader's last record."""
+    log = SmallLog()
+    log.commit("g", 0, 1, NOON_MS + HOUR_MS)
+    log.commit("g", 0, 2, NOON_MS + 1 * SECOND_MS)
+    log.skip(5)
+    log.commit("g", 0, 3, NOON_MS + 20 * SECOND_MS)
+    ledger.night(log.write(tmp_path / "logs"), partitions=(f"{GROUPS_LOG}=1",))
+    found = completeness(
+        ledger.warehouse, ledger.cluster_id, GROUPS_LOG, Span(NOON_MS + 5 * SECOND_MS, NOON_MS + 10 * SECOND_MS)
+    )
+    assert not found.is_complete
+    assert any("offsets 2 to 6" in line for line in found.statements), found.statements
+
+
+@pytest.mark.parametrize(("behind_ms", "confidence"), [(500, "LIKELY"), (1_500, "CERTAIN")])
+def test_a_commit_close_to_a_sample(ledger: Ledger, tmp_path: Path, behind_ms: int, confidence: str) -> None:
+    """Clocks decide whether a commit is from before a sample or after it, and so how far behind the group was."""
+    log = SmallLog()
+    at_ms = NOON_MS + MINUTE_MS
+    log.commit("g", 0, 70, at_ms + behind_ms)
+    sampled(ledger, (NOON_MS, 80), (at_ms, 90), (at_ms + MINUTE_MS, 90))
+    ledger.night(log.write(tmp_path / "logs"))
+    (row,) = ledger.rows("gold.lag_history")
+    assert (row["method"], row["lag"], row["confidence"]) == ("UNCHANGED_END", 20, confidence)
+
+
+@pytest.mark.parametrize(("metadata_hash", "confidence"), [(5, "CERTAIN"), (7, "LIKELY")])
+def test_a_member_with_a_pattern_joins_as_topics_change(
+    ledger: Ledger, tmp_path: Path, metadata_hash: int, confidence: str
+) -> None:
+    """A new pattern raises no epoch before its topics are known: the topics' new metadata did."""
+    log = SmallLog()
+    for epoch, member_id, now_hash, at_ms in ((2, "m", 5, NOON_MS), (3, "n", metadata_hash, NOON_MS + MINUTE_MS)):
+        member = {"client_id": "c", "client_host": "/h", "rebalance_timeout_ms": 300_000}
+        member |= {"subscribed_topic_names": ("in",)} if member_id == "m" else {"subscribed_topic_regex": "a.*"}
+        key = {"group_id": "g", "member_id": member_id}
+        log.group_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, key, member, at_ms)
+        group_epoch(log, epoch, now_hash, at_ms)
+    ledger.night(log.write(tmp_path / "logs"))
+    assert last_rebalance(ledger) == ("MEMBER_JOINED", confidence)
+
+
+def test_steps_of_a_clock_in_batches_that_retention_deleted(ledger: Ledger, tmp_path: Path) -> None:
+    """Gold that is built again without them says the same: that a member went within its time-outs stays unproven."""
+    log = SmallLog()
+    log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS)
+    log.commit("other", 0, 1, NOON_MS + 30_000)
+    log.generation("g", 2, {"a": (0, 1)}, NOON_MS + 20_000)
+    ledger.night(log.write(tmp_path / "logs"), number=1)
+    log.commit("other", 0, 2, NOON_MS + 40_000)
+    ledger.night(log.write(tmp_path / "logs"), number=2)
+    before = gold(ledger)
+    settings = ledger.settings()
+    short = replace(settings, maintain=replace(settings.maintain, retention_days={"bronze.record_batches": 1}))
+    maintain(in_process(), ledger.warehouse, short, started_at=LATER)
+    assert deleted_ranges(ledger.warehouse, ledger.cluster_id) == {(GROUPS_LOG, 0): ((0, 2),)}
+    steps = Steps(in_process(), Console(file=StringIO()))
+    run = RunContext(in_process(), ledger.warehouse, settings, run_id="again", started_at=LATER, steps=steps)
+    run_audit(run, rebuild=True)
+    assert gold(ledger) == before
+    assert last_rebalance(ledger) == ("MEMBER_LEFT", "LIKELY")
