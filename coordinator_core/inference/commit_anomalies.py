@@ -286,7 +286,7 @@ def _anomaly(
     is_empty = groups.is_empty_at(commit.log_offset)
     if life.has_gap(groups.begin_at(commit.log_offset), commit.log_offset):
         # members may have come, or gone, in the missing part
-        is_empty = None
+        owner = is_empty = None
     before, after = _offsets_of(commit, in_force)
     method = verdict.method
     generation = groups.at(commit.log_offset)

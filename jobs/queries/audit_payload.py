@@ -98,6 +98,7 @@ def run_payload(
     log = SOURCES[Listing.ARCHIVED].log
     require_in_log(warehouse, cluster_id, log, span.from_ms, span.to_ms, group_ids)
     rows = _archived(warehouse, cluster_id, span, group_ids)
+    ever = rows if span == Span() else _archived(warehouse, cluster_id, Span(), group_ids)
     if without_copy:
         rows = [row for row in rows if row["dead_letter"] is not None]
     ranges = [
@@ -112,7 +113,7 @@ def run_payload(
     write_completeness(complete, output_format, out)
     columns = (*COLUMNS, *(["value"] if with_values else []))
     done = _done(warehouse, cluster_id, group_ids)
-    lines = list(_lines(rows, payloads, letters, done, with_values))
+    lines = list(_lines(rows, payloads, letters, done, _ranges(ever), with_values))
     if without_copy:
         place = COLUMNS.index("dead_letter")
         lines = [line for line in lines if line[place] != CopyState.FOUND]
@@ -153,14 +154,32 @@ def _done(warehouse: Warehouse, cluster_id: str, group_ids: Collection[str] | No
     return done
 
 
+def _ranges(rows: Iterable[Row]) -> dict[SharePlace, list[tuple[int, int]]]:
+    """First and last offsets of all ranges that were given up."""
+    found: dict[SharePlace, list[tuple[int, int]]] = {}
+    for row in rows:
+        place = row["group_id"], row["topic_id"], row["partition"]
+        found.setdefault(place, []).append((row["first_offset"], row["last_offset"]))
+    return found
+
+
 def _lines(
-    rows: Iterable[Row], payloads: Iterable[Payload], letters: DeadLetters | None, done: Done, with_values: bool
+    rows: Iterable[Row],
+    payloads: Iterable[Payload],
+    letters: DeadLetters | None,
+    done: Done,
+    ever: Mapping[SharePlace, Sequence[tuple[int, int]]],
+    with_values: bool,
 ) -> Iterator[tuple[Value, ...]]:
     found = {(payload.topic, payload.partition, payload.offset): payload for payload in payloads}
     for row in rows:
         for offset in range(row["first_offset"], row["last_offset"] + 1):
             payload = found[row["topic"] or "", row["partition"], offset]
             copy = _copy(row, offset, letters, done)
+            of_place = ever[row["group_id"], row["topic_id"], row["partition"]]
+            if sum(first <= offset <= last for first, last in of_place) > 1:
+                # after an admin's reset a record may be given up again: the copy may be of the other time
+                copy = copy._replace(cause=None)
             yield (
                 row["group_id"],
                 row["topic"],

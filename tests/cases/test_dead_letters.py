@@ -11,7 +11,10 @@ from coordinator_core.log.batch import Record, build_batch
 from jobs.cli_enums import Listing
 from jobs.queries.audit_payload import run_payload
 from jobs.queries.audit_report import Span, listed
+from jobs.queries.dead_letters import CAUSE_OF_MESSAGE
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.queries.test_payload import segment
 
 LOGS = CASES / "kafka-4.4" / "logs"
@@ -109,6 +112,24 @@ def test_a_copy_settles_the_cause(ledger: Ledger, tmp_path: Path) -> None:
     assert "NOT_YET" not in {row["dead_letter"] for row in rows.values()}
     without = payload(ledger, tmp_path, dead_letter_topics=["dlq.d02-dlq-limit"], without_copy=True)
     assert len(without) == len(rows) - 1
+
+
+def test_a_copy_of_a_record_that_was_given_up_twice(tmp_path: Path) -> None:
+    """An admin set the offset back, and it was given up again: one copy does not say which time it is of."""
+    twice, log = Ledger(tmp_path / "warehouse"), SmallLog(0, SHARE_TOPIC)
+    log.snapshot("g", NOON_MS, ((0, 9, 0, 1),), snapshot_epoch=0)
+    log.snapshot("g", NOON_MS + 1_000, ((0, 9, 4, 1),), snapshot_epoch=1)
+    log.snapshot("g", NOON_MS + 2_000, (), snapshot_epoch=2)
+    log.snapshot("g", NOON_MS + 3_000, ((0, 9, 4, 1),), snapshot_epoch=3)
+    twice.night(log.write(tmp_path / "logs"))
+    assert len(twice.rows("gold.archived_records")) == 2
+    topic = twice.rows("gold.archived_records")[0]["topic"] or ""
+    rejected = next(message for message, cause in CAUSE_OF_MESSAGE.items() if cause == "REJECTED")
+    segment(tmp_path / "topics", "dlq", 0, 0, [build_batch([copy(0, "g", topic, 0, 5, rejected)])])
+    rows = payload(twice, tmp_path / "topics", dead_letter_topics=["dlq"])
+    found = [row for row in rows if row["offset"] == 5]
+    assert [row["dead_letter_message"] for row in found] == [rejected, rejected]
+    assert [row["likely_cause"] for row in found] == [None, None]
 
 
 def test_nights_give_the_same_rows_as_one(ledger: Ledger, tmp_path: Path) -> None:

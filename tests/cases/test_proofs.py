@@ -82,14 +82,19 @@ def test_whether_a_group_had_members_behind_a_gap_is_not_known(ledger: Ledger, t
     first.generation("h", 1, {"m": (0,)}, NOON_MS)
     first.commit("h", 0, 100, NOON_MS + 1_000)
     first.generation("h", 2, {}, NOON_MS + 2_000)
+    first.generation("owned", 1, {"m": (0,)}, NOON_MS + 2_000)
+    first.commit("owned", 0, 100, NOON_MS + 2_000)
     second.skip(40)
     second.commit("g", 1, 50, NOON_MS + MINUTE_MS)
     second.commit("h", 0, 50, NOON_MS + MINUTE_MS)
+    second.commit("owned", 0, 50, NOON_MS + MINUTE_MS)
     with_gap(ledger, tmp_path, first, second)
     assert odd_commits(ledger) == [
         ("REWIND", "OFFSET_WENT_BACK", "LIKELY", None),
         ("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", "LIKELY", None),
+        ("REWIND", "OFFSET_WENT_BACK", "LIKELY", None),
     ]
+    assert {row["owner_member_id"] for row in ledger.rows("gold.commit_anomalies")} == {None}
 
 
 def test_a_partition_whose_owner_cannot_be_read(ledger: Ledger, tmp_path: Path) -> None:
