@@ -56,6 +56,11 @@ def caveats_of(
     return found
 
 
+def moved(silver: SilverAt, groups: Mapping[str, int]) -> list[Caveat]:
+    """Only the caveats about groups (given with their log partitions) with records in former log partitions."""
+    return list(_moved(silver, groups))
+
+
 def log_remarks(
     warehouse: Warehouse, cluster_id: str, group_ids: Collection[str] | None = None, *, with_offsets: bool = False
 ) -> Iterator[str]:

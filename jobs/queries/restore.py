@@ -21,7 +21,7 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError, NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SilverAt
-from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
+from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, moved, notes_by_group, twice, with_notes
 from jobs.queries.group_model import CommittedOffset, Group, TopicPartition
 from schemas.group_types import GroupType
 from schemas.tables.silver import TOPICS
@@ -88,6 +88,9 @@ class Restoration(NamedTuple):
         return tuple(row for row in self.rows if row.offset is not None)
 
 
+Offsets = Mapping[TopicPartition, CommittedOffset]
+
+
 def restoration(
     warehouse: Warehouse, cluster_id: str, *, group_ids: Collection[str], at_ms: int, log_offset: int | None = None
 ) -> Restoration:
@@ -133,9 +136,17 @@ def restoration(
     busy = tuple(group_id for group_id, group in present.items() if group.members)
     doubtful = {row.topic for row in rows if row.change is Change.NEW and not _is_committed(row, now)} - topics.there
     said = caveats_of(passages[-1], caveats, with_offsets=True)
+    # the current offsets are of now, and so is the place where Kafka takes the file
+    places = {group_id: _log_partition(now.get(group_id, {}), then) for group_id, then in caveats.items()}
+    said += (caveat for caveat in moved(newest, places) if caveat not in said)
     if ambiguous:
         said.append(twice(passages[-1], ambiguous))
     return Restoration(tuple(rows), busy, tuple(sorted(doubtful)), tuple(said), tuple(ambiguous))
+
+
+def _log_partition(offsets: Offsets, default: int) -> int:
+    """The log partition that the offsets of a group are from."""
+    return next((it.log_partition for it in offsets.values()), default)
 
 
 def _reservation(then: SilverAt, present: Mapping[str, Group], group_id: str) -> str:
@@ -146,7 +157,6 @@ def _reservation(then: SilverAt, present: Mapping[str, Group], group_id: str) ->
     return "".join(f"; {caveat.text}" for caveat in said)
 
 
-Offsets = Mapping[TopicPartition, CommittedOffset]
 Passage = tuple[int | None, Offsets]
 """An end offset of the log (exclusive; None where timestamps decide), and the offsets committed by then."""
 
@@ -159,7 +169,7 @@ def _distinct(
     log_partition = -1
     for passage, by_group in zip(passages, then, strict=True):
         offsets = by_group.get(group_id, {})
-        log_partition = next((it.log_partition for it in offsets.values()), log_partition)
+        log_partition = _log_partition(offsets, log_partition)
         if all(offsets != others for _, others in found):
             found.append((passage.log_end((GROUPS_LOG, log_partition)), offsets))
     return found, log_partition

@@ -142,6 +142,27 @@ def test_owner_says_what_is_of_before(ledger: Ledger, tmp_path: Path) -> None:
     assert any("from before the topic" in line for line in remarks)
 
 
+def test_restore_says_that_all_records_are_of_before(ledger: Ledger, tmp_path: Path) -> None:
+    """Of a time before the topic grew and of now, as describe does: the current offsets are not what Kafka has. Another
+    group, whose log partition stayed the same, has no such note."""
+    group, stays = group_in(0, 2), group_in(0, 0)
+    log = SmallLog(0)
+    for name in (group, stays):
+        log.commit(name, 0, 5000, NOON_MS)
+        log.commit(name, 0, 5001, NOON_MS + MINUTE)
+    for number in (1, 2):
+        SmallLog(number).write(tmp_path / "logs")
+    ledger.night(log.write(tmp_path / "logs"), partitions=(f"{TOPIC}=3",))
+    _, described_remarks = described(ledger, group)
+    (said,) = [line for line in described_remarks if "before the topic got more partitions" in line]
+    for at in ("2026-05-28T20:27:00Z", LATER):
+        plan, remarks = restored(ledger, group, at)
+        assert said in remarks
+        assert "before the topic got more partitions" in plan
+        plan, remarks = restored(ledger, stays, at)
+        assert "more partitions" not in " ".join([plan, *remarks])
+
+
 def test_rows_of_former_log_partitions_say_so(ledger: Ledger, tmp_path: Path) -> None:
     """In gold, and so in SQL and in the lists of audit; also rows that an audit made before the topic grew."""
     group = group_in(0, 2)
