@@ -6,7 +6,8 @@ another in time. The cleaner removes records; a record that it keeps has the sam
 So a record in both copies proves one log. Where no record is in both, the first offset with two records decides. Two
 records of one leader epoch belong to two logs. So do two records of which the one with the lower epoch was written
 later: in one log, the tail of a dead leader is older than what its successor wrote there. Where the epochs of a copy
-are unknown, records that both copies wrote at the same time belong to two logs for the same reason.
+are unknown, records that both copies wrote at the same time belong to two logs for the same reason, if by its own clock
+each wrote for longer than a leader that lost its leadership can: the clock of that leader may be wrong by any time.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from coordinator_core.log.chunk import BatchColumns, BoolArray, RecordChunk
 CLOCKS_APART_MS_MAX: Final = 60_000
 """By how much the clocks of two leaders may differ, and how long a leader that lost its leadership may still write."""
 RECORDS_COMPARED_MAX: Final = 1_000
-"""How many common offsets are compared: copies of one log share nearly every record."""
+"""How many offsets with two records are compared. A record in both copies counts wherever it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +71,13 @@ def other_log(
         known.records.offset, found.records.offset, assume_unique=False, return_indices=True
     )
     differing: list[OtherLog] = []
-    rows = zip(offsets.tolist(), of_known.tolist(), of_found.tolist(), strict=True)
-    for offset, known_row, found_row in list(rows)[:RECORDS_COMPARED_MAX]:
+    for offset, known_row, found_row in zip(offsets.tolist(), of_known.tolist(), of_found.tolist(), strict=True):
         known_ms = int(known.records.timestamp_ms[known_row])
         found_ms = int(found.records.timestamp_ms[found_row])
         if _key_and_value(known, known_row) == _key_and_value(found, found_row):
             if known_ms == found_ms:
                 return None
-        else:
+        elif len(differing) < RECORDS_COMPARED_MAX:
             differing.append(
                 OtherLog(
                     offset,
@@ -104,14 +104,15 @@ def _is_proof(it: OtherLog) -> bool:
 
 
 def _is_at_once(differing: Sequence[OtherLog]) -> bool:
-    """Whether two leaders whose epochs are unknown wrote at the same time."""
+    """Whether two leaders whose epochs are unknown wrote at the same time, and neither of them a lost tail."""
     if differing[0].known_epoch is not None and differing[0].found_epoch is not None:
         return False
     known = [it.known_ms for it in differing if it.known_ms >= 0]
     found = [it.found_ms for it in differing if it.found_ms >= 0]
     if not known or not found:
         return False
-    return min(max(known) - min(found), max(found) - min(known)) > CLOCKS_APART_MS_MAX
+    overlap_ms = min(max(known) - min(found), max(found) - min(known))
+    return min(overlap_ms, max(known) - min(known), max(found) - min(found)) > CLOCKS_APART_MS_MAX
 
 
 def _is_apart(one_ms: int, other_ms: int) -> bool:

@@ -14,6 +14,7 @@ from coordinator_core.errors import InvalidCheckpoint
 from coordinator_core.limits import PARTITION_COUNT_MAX
 
 _SEGMENT: Final = re.compile(r"([0-9]{20})\.log(\.swap)?", re.ASCII)
+_INDEX: Final = re.compile(r"([0-9]{20})\.(?:time)?index", re.ASCII)
 _PARTITION_FOLDER: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})", re.ASCII)
 """Topic name as Kafka allows it, a dash, the partition without leading zeros. Folders that are being removed or moved
 end in `.<uuid>-delete`, `-future` or `-stray`, so their last part is not a number."""
@@ -48,6 +49,24 @@ def select_segments(names: Iterable[str]) -> tuple[SegmentFile, ...]:
         if not segment.is_swap or segment.base_offset not in chosen:
             chosen[segment.base_offset] = segment
     return tuple(chosen[base_offset] for base_offset in sorted(chosen))
+
+
+def lost_segments(names: Iterable[str]) -> tuple[int, ...]:
+    """Base offsets of segments that are missing between others, ascending: their indexes are in the folder.
+
+    Kafka deletes an index with its segment, and at a start deletes indexes without one.
+    """
+    present = set(names)
+    segments = [segment.base_offset for segment in select_segments(present)]
+    indexed = {int(match[1]): match[1] for match in map(_INDEX.fullmatch, present) if match is not None}
+    return tuple(
+        base_offset
+        for base_offset, digits in sorted(indexed.items())
+        if segments
+        and segments[0] < base_offset < segments[-1]
+        and base_offset not in segments
+        and f"{digits}.log.deleted" not in present
+    )
 
 
 def parse_partition_folder(name: str) -> tuple[str, int] | None:

@@ -16,7 +16,7 @@ from coordinator_core.plurals import counted
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
-from jobs.sources.segments import DUMP, SegmentRead, as_array
+from jobs.sources.segments import DUMP, Segment, SegmentRead, as_array
 from schemas.tables import TABLES
 
 COVERAGE: Final = TABLES["bronze.coverage"]
@@ -32,6 +32,8 @@ OVERLAPPING: Final = "the batch overlaps in part with what bronze has: it is in 
 HOLE: Final = "a hole in the log of a topic which is never compacted"
 NOT_IN_DUMP: Final = "the dump tells no record here: a marker, compaction, or left out of the dump"
 NOT_PRINTED: Final = "the dump has records here that it does not tell: dump again, with the decoder of the topic"
+LOST_SEGMENT: Final = "a segment file is missing here: the log cleaner has not come this far"
+LOST_LOG: Final = "a segment file is missing here: its index is in the folder"
 LOG_START: Final = "deleted by Kafka: below the log start offset"
 
 HOLES: Final = ("MISSING", "CORRUPT")
@@ -64,6 +66,10 @@ class CoverageScan:
         self._without_epoch: list[int] = []
         """Indexes of the ranges after which no intact batch was read yet: they get the epoch of the next one."""
         self._unreported: Sequence[tuple[int, int]] = ()
+        self._file: Segment | None = None
+        """The file of the last read."""
+        self._is_dense = False
+        """It was never cleaned, as far as it was read: its batches follow one another, and none lacks a record."""
 
     def add(
         self,
@@ -78,6 +84,7 @@ class CoverageScan:
         """
         if self._next_offset < 0:
             self._next_offset = read.segment.base_offset
+        self._begin_file(read)
         self._is_dump = read.segment.source_kind == DUMP
         # Kafka may delete segments while they are read
         self._log_start_offset = max(self._log_start_offset, read.log_start_offset or 0)
@@ -116,6 +123,7 @@ class CoverageScan:
         `offset_end`: the end of what was read, exclusive; None: the end of the last batch.
         """
         if offset_end is not None and self._next_offset >= 0:
+            self._lost_until(offset_end)
             self._hole_until(offset_end)
         if self._log_start_offset:
             self._ranges.append(self._range(0, self._log_start_offset - 1, CoverageKind.MISSING, LOG_START))
@@ -129,6 +137,27 @@ class CoverageScan:
                 self._range(first, last, CoverageKind.MISSING, NOT_PRINTED) for first, last in self._unreported
             ]
         return merge_coverage(self._ranges, ())
+
+    def _begin_file(self, read: SegmentRead) -> None:
+        """Note the file of a read."""
+        if self._file is None or read.segment.path != self._file.path:
+            self._lost_until(read.segment.base_offset)
+            self._file, self._is_dense = read.segment, read.segment.is_uncleaned
+        self._is_dense = self._is_dense and _is_dense(read, self._next_offset)
+
+    def _lost_until(self, base_offset: int) -> None:
+        """Add what is missing before the base offset of the next file, where the cleaner cannot have left the hole."""
+        file = self._file
+        if file is None or self._topic not in COMPACTED_TOPICS or self._was_skipped:
+            return
+        lost_from = self._next_offset if self._is_dense else file.lost_from
+        if lost_from is not None and self._log_start_offset <= self._next_offset < base_offset:
+            lost_from = max(lost_from, self._next_offset)
+            self._epoch = None
+            self._hole_until(lost_from)
+            reason = LOST_SEGMENT if self._is_dense else LOST_LOG
+            self._say(self._range(lost_from, base_offset - 1, CoverageKind.MISSING, reason))
+            self._next_offset = base_offset
 
     def _hole_until(self, offset: int) -> None:
         """Add a hole from the next offset up to this one."""
@@ -220,6 +249,16 @@ def _lacks_records(read: SegmentRead) -> NDArray[np.bool_]:
     batches = read.scan.batches
     is_short: NDArray[np.bool_] = batches.record_count != batches.last_offset - batches.base_offset + 1
     return is_short
+
+
+def _is_dense(read: SegmentRead, next_offset: int) -> bool:
+    """Do the batches follow one another from an offset on, undamaged, and with all of their records?"""
+    batches, scan = read.scan.batches, read.scan
+    if not len(batches):
+        return not scan.skipped
+    expected = np.concatenate([[next_offset], batches.last_offset[:-1] + 1])
+    is_whole = scan.crc_valid & (batches.base_offset == expected) & ~_lacks_records(read)
+    return bool(is_whole.all()) and not scan.skipped
 
 
 def _captured(read: SegmentRead, first: int, last: int, observed_at_ms: int) -> Iterator[CoverageRange]:

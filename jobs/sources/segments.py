@@ -27,6 +27,7 @@ from coordinator_core.log.copies import has_no_epoch
 from coordinator_core.log.kernels import HEADER_BYTES_V2
 from coordinator_core.log.scan import LOOK_BACK_BYTES, WINDOW_BYTES, SegmentScan, keep, scan_end, scan_segment
 from coordinator_core.log.segment import (
+    lost_segments,
     parse_checkpoint,
     parse_kafka_cluster_id,
     parse_leader_epochs,
@@ -77,6 +78,8 @@ HEADER_COLUMNS: Final = (
 UNREADABLE_FILE: Final = "UNREADABLE_FILE"
 """Code for a file that cannot be opened or read to its end."""
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+"""The offset of each compacted log partition up to which the broker's log cleaner has come."""
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
@@ -107,6 +110,11 @@ class Segment:
     """False: the batches were made from keys and values, so their headers say nothing about producers."""
     modified_ns: int | None = None
     """Modification time of a file, epoch nanoseconds; None where the store has none."""
+    is_uncleaned: bool = False
+    """The broker's log cleaner has not come to this segment, and it is not the last: the next one begins where it ends.
+    """
+    lost_from: int | None = None
+    """Base offset of a file that is missing after this one: only its index is in the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +187,17 @@ def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] |
         raise SourceError(nothing_to_read(uri, topics)) from error
     except (OSError, pa.ArrowInvalid) as error:
         raise SourceError(f"cannot read the folder {uri}: {_reason(error)}") from error
-    starts = _log_start_offsets(filesystem, root, uri)
+    starts = _checkpoint(filesystem, root, uri, LOG_START_CHECKPOINT) or {}
+    cleaned = _checkpoint(filesystem, root, uri, CLEANER_CHECKPOINT)
     kafka_cluster_id = _kafka_cluster_id(filesystem, root)
     found: list[PartitionLog] = []
     for entry in entries:
         parsed = parse_partition_folder(entry.base_name) if entry.type == fs.FileType.Directory else None
         if parsed is None or parsed[0] not in topics or (partitions is not None and parsed[1] not in partitions):
             continue
-        segments, topic_id, epochs = _segments(filesystem, entry.path, f"{uri.rstrip('/')}/{entry.base_name}")
+        cleaned_to = None if cleaned is None else cleaned.get(parsed, 0)
+        folder_uri = f"{uri.rstrip('/')}/{entry.base_name}"
+        segments, topic_id, epochs = _segments(filesystem, entry.path, folder_uri, cleaned_to)
         if segments:
             found.append(PartitionLog(*parsed, segments, starts.get(parsed), uri, topic_id, kafka_cluster_id, epochs))
     if not found:
@@ -327,9 +338,10 @@ def _names(names: pa.Array, codes: NDArray[np.int8] | NDArray[np.bool_], is_know
 
 
 def _segments(
-    filesystem: fs.FileSystem, folder: str, uri: str
+    filesystem: fs.FileSystem, folder: str, uri: str, cleaned_to: int | None
 ) -> tuple[tuple[Segment, ...], str | None, Segment | None]:
-    """The segments of one folder; the topic id and the leader-epoch-checkpoint, if the folder has them."""
+    """The segments of one folder; the topic id and the leader-epoch-checkpoint, if the folder has them. `cleaned_to`:
+    the offset up to which the log cleaner has come; None: unknown."""
     try:
         entries = filesystem.get_file_info(fs.FileSelector(folder, recursive=False))
     except OSError as error:
@@ -337,6 +349,9 @@ def _segments(
     sizes = {entry.base_name: entry.size for entry in entries if entry.type == fs.FileType.File}
     modified = {entry.base_name: entry.mtime_ns for entry in entries}
     files = select_segments(sizes)
+    bases = [file.base_offset for file in files]
+    # of several missing files in a row, the first counts
+    lost_after = {max(base for base in bases if base < lost): lost for lost in reversed(lost_segments(sizes))}
     segments = tuple(
         Segment(
             path=f"{uri}/{file.name}",
@@ -345,6 +360,8 @@ def _segments(
             size_bytes=sizes[file.name],
             is_last=file is files[-1],
             modified_ns=modified[file.name],
+            is_uncleaned=cleaned_to is not None and file.base_offset >= cleaned_to and file is not files[-1],
+            lost_from=lost_after.get(file.base_offset),
         )
         for file in files
     )
@@ -422,18 +439,19 @@ def _small_text(filesystem: fs.FileSystem, path: str) -> str:
         return ""
 
 
-def _log_start_offsets(filesystem: fs.FileSystem, root: str, uri: str) -> dict[tuple[str, int], int]:
-    path = f"{root.rstrip('/')}/{LOG_START_CHECKPOINT}"
+def _checkpoint(filesystem: fs.FileSystem, root: str, uri: str, name: str) -> dict[tuple[str, int], int] | None:
+    """Offsets by log partition from a checkpoint of a log directory; None without a readable one."""
+    path = f"{root.rstrip('/')}/{name}"
     if filesystem.get_file_info(path).type != fs.FileType.File:
-        return {}
+        return None
     try:
         with filesystem.open_input_file(path) as source:
             return parse_checkpoint(source.read().decode("utf-8", errors="replace"))
     except InvalidCheckpoint:
         # it only explains a gap: the source is read without it
-        return {}
+        return None
     except OSError as error:
-        raise SourceError(f"cannot read {uri}/{LOG_START_CHECKPOINT}: {_reason(error)}") from error
+        raise SourceError(f"cannot read {uri}/{name}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -91,6 +91,9 @@ def test_without_an_epoch_the_beginning_decides(found: tuple[Rec, ...], is_other
         pytest.param(
             (Rec(5, 4, T + 3 * MINUTE_MS, b"x"), Rec(6, 4, T + 9 * MINUTE_MS, b"y")), False, id="a survivor's"
         ),
+        pytest.param(
+            (Rec(5, 4, T + 61_000, b"x"), Rec(6, 4, T + 2 * MINUTE_MS, b"y")), False, id="a tail, its clock ahead"
+        ),
         pytest.param((Rec(5, 4, -1, b"x"), Rec(6, 4, -1, b"y")), False, id="no times"),
         pytest.param(
             (Rec(5, 4, T, b"a"), Rec(6, 4, T + MINUTE_MS, b"y"), Rec(7, 4, T, b"z")), False, id="one in common"
@@ -104,6 +107,14 @@ def test_without_an_epoch_two_leaders_at_once_are_of_two_logs(found: tuple[Rec, 
     )
     shown = other_log(known, decode_chunk(log(*found)), found_has_epoch=np.zeros(len(found), np.bool_))
     assert (shown is not None) == is_other
+
+
+def test_a_record_of_both_counts_wherever_it_is() -> None:
+    """Also behind more offsets with two records than are compared."""
+    known = [Rec(number, 4, T + number, b"a") for number in range(1_500)]
+    found = [Rec(number, 4, T + number, b"x") for number in range(1_499)]
+    assert other_log(decode_chunk(log(*known)), decode_chunk(log(*found))) is not None
+    assert other_log(decode_chunk(log(*known)), decode_chunk(log(*found, known[-1]))) is None
 
 
 def test_headers_that_agree() -> None:
