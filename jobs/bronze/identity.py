@@ -79,15 +79,15 @@ class Identity(NamedTuple):
 
 def identities_of(sources: "Sources") -> tuple[Identity, ...]:
     """The distinct ids of the sources. Raises SourceError where two of them differ, before anything is written."""
-    found: dict[tuple[str, str], Identity] = {}
-    for identity in _all_of(sources.segments, sources.live):
-        first = found.setdefault(identity.subject, identity)
+    found: dict[tuple[str, str], tuple[Identity, str]] = {}
+    for identity, place in _all_of(sources.segments, sources.live):
+        first, first_place = found.setdefault(identity.subject, (identity, place))
         if first.id != identity.id:
             raise SourceError(
-                f"{identity.source} and {first.source} are not of one log: {_what(first)} is {identity.id} in the one "
+                f"{place} and {first_place} are not of one log: {_what(first)} is {identity.id} in the one "
                 f"and {first.id} in the other. Capture them with a --cluster-id each, in two runs"
             )
-    return tuple(found.values())
+    return tuple(identity for identity, _ in found.values())
 
 
 def refuse_other_identities(
@@ -198,14 +198,15 @@ def _has_id(log: PartitionLog) -> bool:
     return log.topic_id is not None and log.topic != METADATA_TOPIC
 
 
-def _all_of(segments: Iterable[PartitionLog], live: "Iterable[BrokerLog]") -> Iterable[Identity]:
-    logs = [(log.topic, log.topic_id, log.kafka_cluster_id, log.uri) for log in segments]
-    logs += [(log.topic, log.topic_id, log.kafka_cluster_id, log.address.bootstrap_servers) for log in live]
-    for topic, topic_id, kafka_cluster_id, source in logs:
+def _all_of(segments: Iterable[PartitionLog], live: "Iterable[BrokerLog]") -> Iterable[tuple[Identity, str]]:
+    """All ids, each with the place where it is: one log directory may have partitions of two topics of one name."""
+    logs = [(it.topic, it.topic_id, it.kafka_cluster_id, it.uri, f"/{it.topic}-{it.partition}") for it in segments]
+    logs += [(it.topic, it.topic_id, it.kafka_cluster_id, it.address.bootstrap_servers, "") for it in live]
+    for topic, topic_id, kafka_cluster_id, source, folder in logs:
         if kafka_cluster_id is not None:
-            yield Identity(CLUSTER, "", kafka_cluster_id, source)
+            yield Identity(CLUSTER, "", kafka_cluster_id, source), source
         if topic_id is not None and topic != METADATA_TOPIC:
-            yield Identity(TOPIC, topic, topic_id, source)
+            yield Identity(TOPIC, topic, topic_id, source), f"{source.rstrip('/')}{folder}"
 
 
 def _what(identity: Identity) -> str:

@@ -14,6 +14,7 @@ from jobs.sources.segments import as_array, find_partitions, read_segment
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.coordinator_core.group_records import T1, T2
 
 NIGHT_1: Final = CASES / "H-recreated" / "night1"
 NIGHT_2: Final = CASES / "H-recreated" / "night2"
@@ -85,6 +86,20 @@ def test_two_logs_in_one_run_are_refused(ledger: Ledger, tmp_path: Path, with_id
         ledger.night(*folders)
     assert ledger.warehouse.version(TABLES["bronze.record_batches"]) <= 0
     assert not ledger.rows("bronze.coverage")
+
+
+def test_two_topic_ids_in_one_log_directory_name_both_folders(ledger: Ledger, tmp_path: Path) -> None:
+    """Partitions of one name whose ids differ: the message names each partition's folder, not the directory twice."""
+    (tmp_path / "logs").mkdir()
+    for number, topic_id in enumerate((T1, T2)):
+        SmallLog(number).write(tmp_path / "logs")
+        folder = tmp_path / "logs" / f"__consumer_offsets-{number}"
+        (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    with pytest.raises(SourceError, match="not of one log") as caught:
+        ledger.night(tmp_path / "logs")
+    for number, topic_id in enumerate((T1, T2)):
+        assert str(tmp_path / "logs" / f"__consumer_offsets-{number}") in str(caught.value)
+        assert topic_id in str(caught.value)
 
 
 def test_another_cluster_is_refused_by_its_id(ledger: Ledger, tmp_path: Path) -> None:
