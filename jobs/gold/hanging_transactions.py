@@ -20,7 +20,7 @@ from schemas.tables.bronze import COVERAGE
 from schemas.tables.gold import HANGING_TRANSACTIONS
 from schemas.tables.silver import OFFSET_COMMITS
 
-COLUMNS: Final = ("group_id", "log_partition", "producer_id", "log_offset", "recorded_at")
+COLUMNS: Final = ("group_id", "log_partition", "producer_id", "log_offset", "recorded_at", "commit_time")
 HOLES: Final = ("MISSING", "CORRUPT")
 
 
@@ -84,14 +84,16 @@ def _judged(
 def open_commits(pending: pa.Table) -> list[OpenCommits]:
     """Group pending commits (`COLUMNS`) by group, log partition and producer."""
     pending = pending.filter(pc.greater_equal(pending["producer_id"], 0))
+    # where a record has no timestamp, its value has one in most versions
+    pending = pending.append_column("since", pc.coalesce(pending["recorded_at"], pending["commit_time"]))
     key = ["group_id", "log_partition", "producer_id"]
-    counts = [("recorded_at", "min"), ("log_offset", "min"), ("log_offset", "max"), ("log_offset", "count")]
+    counts = [("since", "min"), ("log_offset", "min"), ("log_offset", "max"), ("log_offset", "count")]
     return [
         OpenCommits(
             row["group_id"],
             row["log_partition"],
             row["producer_id"],
-            None if row["recorded_at_min"] is None else epoch_ms(row["recorded_at_min"]),
+            None if row["since_min"] is None else epoch_ms(row["since_min"]),
             row["log_offset_min"],
             row["log_offset_max"],
             row["log_offset_count"],

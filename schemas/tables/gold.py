@@ -332,12 +332,18 @@ HANGING_TRANSACTIONS = Table(
         as_key(GROUP_ID),
         as_key(LOG_PARTITION),
         key("producer_id", BIGINT, "The producer whose transaction it is."),
-        Column("since", TIMESTAMP, "When its first commit that is still pending was written."),
+        Column(
+            "since",
+            TIMESTAMP,
+            "When its first commit that is still pending was written; null if its records have no time.",
+        ),
         Column("first_log_offset", BIGINT, "Offset of that record."),
         Column("last_log_offset", BIGINT, "Offset of its last pending commit for the group."),
         Column("commit_count", BIGINT, "Number of its pending commits for the group."),
-        Column("log_end_at", TIMESTAMP, "When the last record of the log partition was written."),
-        Column("open_ms", BIGINT, "log_end_at minus since, in ms."),
+        Column(
+            "log_end_at", TIMESTAMP, "When the last record of the log partition was written; null if none has a time."
+        ),
+        Column("open_ms", BIGINT, "log_end_at minus since, in ms; null if one of them is."),
         Column(
             "uncleanable_count",
             BIGINT,

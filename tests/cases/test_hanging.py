@@ -77,3 +77,35 @@ def test_a_transaction_of_two_groups_is_one(ledger: Ledger, tmp_path: Path) -> N
     assert night.facts["found"]["hanging_transaction_count"] == 1
     with pytest.raises(NoSuchGroupError, match=r"g had no committed offsets then; 1 commit of a transaction has no"):
         restored(ledger, "g", "2100-01-01T00:00:00Z")
+
+
+def test_a_transaction_without_times_is_told_by_its_place(ledger: Ledger, tmp_path: Path) -> None:
+    """Since when is unknown, which is a guess; at the end of the log nothing is said. A time in the value is as good as
+    one of the record."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS)
+    log.commit("g", 0, 10, None, producer_id=7)
+    log.commit("v", 0, 10, None, producer_id=8, commit_ms=NOON_MS + MINUTE)
+    log.commit("x", 0, 1, NOON_MS + 60 * MINUTE)
+    log.commit("last", 0, 1, None, producer_id=9)
+    night = ledger.night(log.write(tmp_path / "logs"))
+    rows = {row["group_id"]: row for row in ledger.rows("gold.hanging_transactions")}
+    assert set(rows) == {"g", "v"}
+    (unknown, known) = rows["g"], rows["v"]
+    assert (unknown["since"], unknown["open_ms"], unknown["first_log_offset"]) == (None, None, 1)
+    assert (unknown["method"], unknown["confidence"]) == ("NO_MARKER_BEHIND", "GUESS")
+    assert "records have no time" in unknown["meaning"] and unknown["uncleanable_count"] == 4
+    assert (known["since"].timestamp() * 1000, known["open_ms"]) == (NOON_MS + MINUTE, 59 * MINUTE)
+    assert (known["method"], known["confidence"]) == ("NO_MARKER_FOR_LONG", "LIKELY")
+    assert night.facts["found"]["hanging_transactions"] == {"g": 1, "v": 1}
+
+
+def test_a_log_without_any_time_has_hanging_transactions(ledger: Ledger, tmp_path: Path) -> None:
+    """The end of the log has no time either."""
+    log = SmallLog()
+    log.commit("g", 0, 10, None, producer_id=7, commit_ms=NOON_MS)
+    log.commit("g", 1, 1, None)
+    ledger.night(log.write(tmp_path / "logs"))
+    (row,) = ledger.rows("gold.hanging_transactions")
+    assert (row["log_end_at"], row["open_ms"], row["confidence"]) == (None, None, "GUESS")
+    assert row["since"].timestamp() * 1000 == NOON_MS
