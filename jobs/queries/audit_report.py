@@ -26,7 +26,7 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.behind import not_audited_lines, not_replayed_lines
-from jobs.queries.clock_steps import ClockStep, clock_steps
+from jobs.queries.clock_steps import ClockStep, clock_steps, step_lines
 from jobs.queries.findings import audit_lacks, groups_not_judged
 from jobs.queries.in_log import require_in_log
 from jobs.queries.unread_assignments import unread_groups, unread_text
@@ -190,12 +190,12 @@ def completeness(
     begins = time_text(span.from_ms) or "its beginning"
     those = f"{log} ({counted(len(ends.ends), 'log partition')}) from {begins} to {_end_text(ends, span)}"
     if not found:
-        remarks = *_remarks(ends, span), *_step_lines(log, steps, span)
+        remarks = *_remarks(ends, span), *_step_lines(steps, span)
         return Completeness(True, (f"COMPLETE: every record of {those} was read", *remarks))
     lines = found[:HOLES_LISTED_MAX]
     if len(found) > len(lines):
         lines.append(f"... and {len(found) - len(lines):,} more: see {COVERAGE.full_name}")
-    lines += _step_lines(log, steps, span)
+    lines += _step_lines(steps, span)
     return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *lines))
 
 
@@ -213,22 +213,10 @@ def _short_of_slow_clocks(ends: LogEnds, steps: Sequence[ClockStep]) -> LogEnds:
     return ends._replace(ends=known)
 
 
-def _step_lines(log: str, steps: Sequence[ClockStep], span: Span) -> Iterator[str]:
+def _step_lines(steps: Sequence[ClockStep], span: Span) -> Iterator[str]:
     """Statements about clock steps within a bounded span: records of that time may be listed with other times."""
-    if span == Span():
-        return
-    touched = [
-        step
-        for step in steps
-        if (span.to_ms is None or step.now_ms < span.to_ms) and (span.from_ms is None or step.before_ms >= span.from_ms)
-    ]
-    for step in touched[:MOVES_LISTED_MAX]:
-        yield (
-            f"the time of {log}-{step.log_partition} went back at offset {step.log_offset}, from "
-            f"{time_text(step.before_ms)} to {time_text(step.now_ms)}: rows are listed by the times that the log has"
-        )
-    if len(touched) > MOVES_LISTED_MAX:
-        yield f"... and went back at {counted(len(touched) - MOVES_LISTED_MAX, 'place')} more: see gold.log_anomalies"
+    if span != Span():
+        yield from step_lines(steps, span.from_ms, span.to_ms, "rows are listed by the times that the log has")
 
 
 def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:

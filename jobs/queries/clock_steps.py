@@ -1,21 +1,32 @@
 """The clock steps that an audit found: places in a log where timestamps go back."""
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 import pyarrow.compute as pc
 
 from coordinator_core.inference.log_anomalies import TIME_WENT_BACK, step_of
+from coordinator_core.plurals import counted
+from jobs.console.output import time_text
 from jobs.delta.audit_runs import WholeAudit
 from schemas.tables.gold import LOG_ANOMALIES
+
+LISTED_MAX: Final = 5
 
 
 class ClockStep(NamedTuple):
     """A record whose timestamp is before that of an earlier record (epoch ms)."""
 
+    log: str
+    """The coordinator topic."""
     log_partition: int
     log_offset: int
     before_ms: int
     now_ms: int
+
+    def touches(self, from_ms: int | None, to_ms: int | None) -> bool:
+        """Does the log have times of a span (`to_ms` exclusive; None: without end) more than once?"""
+        return (to_ms is None or self.now_ms < to_ms) and (from_ms is None or self.before_ms >= from_ms)
 
 
 def clock_steps(gold: WholeAudit, log: str | None = None) -> list[ClockStep]:
@@ -28,5 +39,17 @@ def clock_steps(gold: WholeAudit, log: str | None = None) -> list[ClockStep]:
     for row in rows.to_pylist():
         times = step_of(row["details"] or "")
         if times is not None:
-            found.append(ClockStep(row["log_partition"], row["log_offset"], *times))
+            found.append(ClockStep(row["log_topic"], row["log_partition"], row["log_offset"], *times))
     return sorted(found)
+
+
+def step_lines(steps: Iterable[ClockStep], from_ms: int | None, to_ms: int | None, listed: str) -> Iterator[str]:
+    """Sentences about the steps that touch a span. `listed`: how a list shows what was written around them."""
+    touched = [step for step in steps if step.touches(from_ms, to_ms)]
+    for step in touched[:LISTED_MAX]:
+        yield (
+            f"the time of {step.log}-{step.log_partition} went back at offset {step.log_offset}, from "
+            f"{time_text(step.before_ms)} to {time_text(step.now_ms)}: {listed}"
+        )
+    if len(touched) > LISTED_MAX:
+        yield f"... and went back at {counted(len(touched) - LISTED_MAX, 'place')} more: see gold.log_anomalies"

@@ -5,7 +5,7 @@ lists with all columns and a statement of completeness, see `audit`.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
@@ -17,16 +17,19 @@ from coordinator_core.plurals import counted
 from jobs.console.names import short
 from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import GROUPS_LOG
+from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.behind import not_audited_lines
 from jobs.queries.caveats import log_remarks
+from jobs.queries.clock_steps import ClockStep, clock_steps, step_lines
 from jobs.queries.findings import TRANSACTION_MARKER, audit_lacks, groups_not_judged
 from jobs.queries.group_verdicts import OK, group_verdicts
 from jobs.queries.in_log import require_in_any_log, require_in_log
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
+from schemas.tables.silver import GROUP_GENERATIONS
 
 LINE_CHARACTERS_MAX: Final = 120
 EVENT_COLUMNS: Final = ("at", "event", "confidence", "text")
@@ -34,6 +37,15 @@ GROUP_COLUMNS: Final = (
     "GROUP", "TYPE", "STATE", "MEMBERS", "LAST-CHANGE", "REBALANCES", "STORMS", "UNOWNED-MS", "GIVEN-UP", "REDELIVERED",
     "REWINDS", "VERDICT", "WHY",
 )  # fmt: skip
+
+LOG_OF_TABLE: Final = (
+    (REBALANCES, GROUPS_LOG),
+    (COMMIT_ANOMALIES, GROUPS_LOG),
+    (REDELIVERIES, SHARES_LOG),
+    (ARCHIVED_RECORDS, SHARES_LOG),
+)
+"""The tables with events, and the log that each is from."""
+LISTED: Final = "events are listed by the times that the log has, and with their place in it where it has a time twice"
 
 
 class Event(NamedTuple):
@@ -44,12 +56,15 @@ class Event(NamedTuple):
     event: str
     confidence: str | None
     text: str
+    log_position: str | None = None
+    """Where it is in the log, if the log has its time more than once."""
 
     @property
     def line(self) -> str:
         """The event as a line for the terminal."""
         sure = f" ({self.confidence})" if self.confidence else ""
-        line = f"{time_text(self.at_ms) or 'at no known time'} {self.event}{sure}: {self.text}"
+        place = f" at {self.log_position}" if self.log_position else ""
+        line = f"{time_text(self.at_ms) or 'at no known time'} {self.event}{sure}{place}: {self.text}"
         return line if len(line) <= LINE_CHARACTERS_MAX else f"{line[: LINE_CHARACTERS_MAX - 3]}..."
 
 
@@ -61,17 +76,54 @@ def events_of(
 
     Raises ArgumentError for a group that is not in the log, and for a span outside of what was read.
     """
+    return _events_and_steps(warehouse, cluster_id, group_id, from_ms=from_ms, to_ms=to_ms)[0]
+
+
+def _events_and_steps(
+    warehouse: Warehouse, cluster_id: str, group_id: str, *, from_ms: int | None, to_ms: int | None
+) -> tuple[list[Event], list[ClockStep]]:
+    """The events, and the clock steps of the log partitions that they are from."""
     require_in_log(warehouse, cluster_id, GROUPS_LOG, from_ms, to_ms, [group_id])
     gold = WholeAudit.newest(warehouse, cluster_id)
+    rows = {
+        table: _rows(gold, table, group_id, "started_at" if table is REBALANCES else "at") for table, _ in LOG_OF_TABLE
+    }
+    logs = {(log, row["log_partition"]) for table, log in LOG_OF_TABLE for row in rows[table]}
+    steps = [step for step in clock_steps(gold) if (step.log, step.log_partition) in logs]
+    if steps:
+        _place(rows, steps, WholeRun.newest(warehouse, cluster_id), group_id)
     found = [
-        *(_rebalance(row) for row in _rows(gold, REBALANCES, group_id, "started_at")),
-        *(_commit(row) for row in _rows(gold, COMMIT_ANOMALIES, group_id)),
-        *_records("redelivered", _rows(gold, REDELIVERIES, group_id)),
-        *_records("given up", _rows(gold, ARCHIVED_RECORDS, group_id)),
+        *map(_rebalance, rows[REBALANCES]),
+        *map(_commit, rows[COMMIT_ANOMALIES]),
+        *_records("redelivered", rows[REDELIVERIES]),
+        *_records("given up", rows[ARCHIVED_RECORDS]),
     ]
     begins, ends = from_ms if from_ms is not None else -1, to_ms if to_ms is not None else sys.maxsize
     timed = [event for event in found if event.at_ms is not None and begins <= event.at_ms < ends]
-    return [*sorted(timed), *(event for event in found if event.at_ms is None)]
+    untimed = [event for event in found if event.at_ms is None]
+    return [*sorted(timed, key=lambda it: (it.at_ms, it.event, it.confidence or "", it.text)), *untimed], steps
+
+
+def _place(
+    rows: Mapping[Table, Sequence[dict[str, Any]]], steps: Sequence[ClockStep], run: WholeRun, group_id: str
+) -> None:
+    """Give rows of times that the log has more than once their log position."""
+    columns = ["group_id", "log_partition", "incarnation", "generation", "from_log_offset"]
+    generations = run.read(GROUP_GENERATIONS, columns)
+    of_group = generations.filter(pc.equal(generations["group_id"], group_id)).to_pylist()
+    began = {tuple(row[name] for name in columns[1:4]): row["from_log_offset"] for row in of_group}
+    for table, log in LOG_OF_TABLE:
+        for row in rows[table]:
+            is_repeated = row["at_ms"] is not None and any(
+                (step.log, step.log_partition) == (log, row["log_partition"])
+                and step.now_ms <= row["at_ms"] <= step.before_ms
+                for step in steps
+            )
+            if is_repeated:
+                is_generation = table is REBALANCES
+                generation = (row["log_partition"], row.get("incarnation"), row.get("to_generation"))
+                log_offset = began.get(generation) if is_generation else row["log_offset"]
+                row["log_position"] = f"{log}-{row['log_partition']}@{'?' if log_offset is None else log_offset}"
 
 
 def run_history(
@@ -85,14 +137,16 @@ def run_history(
     out: TextIO | None = None,
 ) -> list[str]:
     """Print the events of a group. Returns the caveats as lines."""
-    events = events_of(warehouse, cluster_id, group_id, from_ms=from_ms, to_ms=to_ms)
+    events, steps = _events_and_steps(warehouse, cluster_id, group_id, from_ms=from_ms, to_ms=to_ms)
     sink = out or sys.stdout
     if output_format == "table":
         sink.writelines(f"{event.line}\n" for event in events)
     else:
-        rows = [(time_text(it.at_ms), it.event, it.confidence, it.text) for it in events]
-        write_answers(EVENT_COLUMNS, rows, output_format, sink)
-    return list(_remarks(warehouse, cluster_id, group_id))
+        is_placed = any(it.log_position for it in events)
+        columns = (*EVENT_COLUMNS, "log_position") if is_placed else EVENT_COLUMNS
+        rows = [(time_text(it.at_ms), it.event, it.confidence, it.text, it.log_position) for it in events]
+        write_answers(columns, [row[: len(columns)] for row in rows], output_format, sink)
+    return [*step_lines(steps, from_ms, to_ms, LISTED), *_remarks(warehouse, cluster_id, group_id)]
 
 
 def _remarks(warehouse: Warehouse, cluster_id: str, group_id: str | None = None) -> Iterator[str]:
@@ -127,7 +181,8 @@ def _rebalance(row: Mapping[str, Any]) -> Event:
         text += f", {row['partitions_moved']} of {row['partitions_total']} partitions moved"
     if row["unowned_partition_ms"]:
         text += f", {row['unowned_partition_ms']:,} partition-ms unowned"
-    return Event(row["at_ms"], "storm rebalance" if row["in_storm"] else "rebalance", row["confidence"], text)
+    event = "storm rebalance" if row["in_storm"] else "rebalance"
+    return Event(row["at_ms"], event, row["confidence"], text, row.get("log_position"))
 
 
 def _commit(row: Mapping[str, Any]) -> Event:
@@ -135,7 +190,7 @@ def _commit(row: Mapping[str, Any]) -> Event:
     text = f"{place} from {_offset(row['from_offset'])} to {_offset(row['to_offset'])}"
     if row["likely_cause"]:
         text += f", {row['likely_cause']}"
-    return Event(row["at_ms"], f"commit {row['kind']}", row["confidence"], text)
+    return Event(row["at_ms"], f"commit {row['kind']}", row["confidence"], text, row.get("log_position"))
 
 
 def _offset(offset: int | None) -> str:
@@ -149,9 +204,11 @@ def _records(event: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
         topic = row["topic"] or row["topic_id"]
         # without timestamps, records of the same coordinator record count as simultaneous
         at = (row["at_ms"], -1) if row["at_ms"] is not None else (sys.maxsize, row["log_offset"])
-        return *at, topic, row["partition"], row["cause"], row["likely_cause"] or "", row["confidence"]
+        why = row["cause"], row["likely_cause"] or "", row["confidence"]
+        return *at, topic, row["partition"], *why, row.get("log_position") or ""
 
-    for (at_ms, _, topic, partition, cause, likely, confidence), same in groupby(sorted(rows, key=sameness), sameness):
+    for those, same in groupby(sorted(rows, key=sameness), sameness):
+        at_ms, _, topic, partition, cause, likely, confidence, place = those
         spans = sorted((row["first_offset"], row["last_offset"]) for row in same)
         count = sum(last - first + 1 for first, last in spans)
         first, last = spans[0][0], spans[-1][1]
@@ -160,9 +217,9 @@ def _records(event: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
         at = None if at_ms == sys.maxsize else at_ms
         if likely == TRANSACTION_MARKER:  # a transaction marker takes an offset, but no record is lost
             offsets = offsets.replace(" records of ", " markers at ")
-            yield Event(at, "passed over", confidence, f"{short(topic)}-{partition} {offsets}, {likely}")
+            yield Event(at, "passed over", confidence, f"{short(topic)}-{partition} {offsets}, {likely}", place or None)
         else:
-            yield Event(at, event, confidence, f"{short(topic)}-{partition} {offsets} by {why}")
+            yield Event(at, event, confidence, f"{short(topic)}-{partition} {offsets} by {why}", place or None)
 
 
 def run_groups(

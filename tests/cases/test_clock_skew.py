@@ -1,11 +1,13 @@
 """Leaders' clocks differ: times of a log may go back, places in it never do."""
 
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from jobs.queries.group_history import run_history
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
@@ -193,3 +195,55 @@ def test_no_certain_verdict_hangs_on_clocks(tmp_path: Path, seed: int) -> None:
     certain = {place: said for place, (said, confidence) in reported[1].items() if confidence == "CERTAIN"}
     assert len(certain) > 25
     assert certain == {place: reported[0].get(place, ("", ""))[0] for place in certain}
+
+
+def history_of(ledger: Ledger, output_format: str, from_ms: int | None = None) -> tuple[list[str], list[str]]:
+    """What history prints of group g, and what it remarks about clocks."""
+    out = StringIO()
+    span = {"from_ms": from_ms, "to_ms": None}
+    cluster_id = ledger.cluster_id
+    remarks = run_history(ledger.warehouse, cluster_id, group_id="g", output_format=output_format, out=out, **span)
+    return out.getvalue().splitlines(), [line for line in remarks if "went back" in line]
+
+
+def test_history_says_where_the_time_went_back(ledger: Ledger, tmp_path: Path) -> None:
+    """Events of times that the log has twice come with their place in the log, later ones without, and a note says
+    where the clock was set back; other log partitions' steps are not the group's."""
+    log, other = SmallLog(), SmallLog(1)
+    log.generation("g", 1, {"a": (0,)}, NOON_MS)
+    log.commit("g", 0, 100, NOON_MS + 1_000)
+    log.commit("g", 0, 5, NOON_MS + 2_000)
+    log.commit("g", 0, 50, NOON_MS - HOUR_MS)
+    log.generation("g", 2, {"a": (0,), "b": ()}, NOON_MS - HOUR_MS + 60_000)
+    log.commit("g", 0, 3, NOON_MS + 5_000)
+    other.commit("other", 0, 1, NOON_MS)
+    other.commit("other", 0, 2, NOON_MS - HOUR_MS)
+    other.write(tmp_path / "logs")
+    ledger.night(log.write(tmp_path / "logs"))
+    lines, remarks = history_of(ledger, "table")
+    places = [line.partition(" at __consumer_offsets-0@")[2].partition(":")[0] for line in lines]
+    assert places == ["4", "0", "2", ""] and "commit REWIND" in lines[2] and "commit REWIND" in lines[3]
+    (remark,) = remarks
+    assert remark.startswith("the time of __consumer_offsets-0 went back at offset 3, from ")
+    rows, _ = history_of(ledger, "csv")
+    assert rows[0].endswith(",log_position") and rows[1].endswith(",__consumer_offsets-0@4") and rows[-1].endswith(",-")
+    rows, remarks = history_of(ledger, "csv", NOON_MS + 4_000)
+    assert len(rows) == 2 and not rows[0].endswith(",log_position") and not remarks
+
+
+def test_history_of_a_share_group_has_places_in_the_share_log(ledger: Ledger, tmp_path: Path) -> None:
+    """Records given up on either side of a step are two events, in the log of share state."""
+    groups, shares = SmallLog(), SmallLog(0, SHARE_TOPIC)
+    groups.commit("g", 0, 1, NOON_MS)
+    shares.snapshot("g", NOON_MS - 2_000, ((0, 9, 0, 1), (10, 19, 0, 1)), snapshot_epoch=0)
+    shares.snapshot("g", NOON_MS, ((0, 9, 4, 1), (10, 19, 0, 1)), snapshot_epoch=1)
+    shares.snapshot("g", NOON_MS - HOUR_MS, ((0, 9, 4, 1), (10, 19, 0, 2)), snapshot_epoch=2)
+    shares.snapshot("g", NOON_MS, ((0, 9, 4, 1), (10, 19, 4, 2)), snapshot_epoch=3)
+    groups.write(tmp_path / "logs")
+    ledger.night(shares.write(tmp_path / "logs"))
+    lines, remarks = history_of(ledger, "table")
+    given_up = [line for line in lines if " given up " in line]
+    assert [f" at {SHARE_TOPIC}-0@{offset}: " in line for offset, line in zip((1, 3), given_up, strict=True)] == [
+        True
+    ] * 2
+    assert [remark.partition(",")[0] for remark in remarks] == [f"the time of {SHARE_TOPIC}-0 went back at offset 2"]
