@@ -15,6 +15,12 @@ REWIND: Final = "REWIND"
 TOPIC_RECREATED: Final = "TOPIC_RECREATED"
 TOPIC_ID: Final = "TOPIC_ID"
 """Method: the values of both commits have a topic id, and the ids differ."""
+REWOUND: Final = (pc.field("kind") == REWIND) & (
+    pc.field("likely_cause").is_null() | (pc.field("likely_cause") != TOPIC_RECREATED)
+)
+"""Which rows of gold.commit_anomalies count as rewinds: not those of a recreated topic, whose offsets begin again."""
+REWOUND_SQL: Final = f"kind = '{REWIND}' and coalesce(likely_cause, '') <> '{TOPIC_RECREATED}'"
+"""The same in SQL."""
 
 _TEXTS: Final = ("group_id", "topic", "topic_id", "outcome")
 _COLUMNS: Final = (*_TEXTS, "partition", "log_offset", "applied_log_offset")

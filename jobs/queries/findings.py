@@ -41,6 +41,7 @@ from jobs.delta.other_writers import ForeignWrite, written_by_others
 from jobs.delta.other_writers import lines as lines_of_others
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
+from jobs.gold.topic_ids import TOPIC_RECREATED
 from jobs.silver.reader import SilverFiles
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.gold import (
@@ -220,7 +221,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     given_up = archived.filter(pc.invert(is_marker))
     offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
     redelivered = gold.read(SHARE_GROUP_SUMMARY, ["redelivered_count"])["redelivered_count"]
-    odd_commits = gold.read(COMMIT_ANOMALIES, ["kind", "confidence"])
+    odd_commits = gold.read(COMMIT_ANOMALIES, ["kind", "likely_cause", "confidence"])
     is_guessed = pc.fill_null(pc.equal(odd_commits["confidence"], GUESS), False)
     odd = gold.read(
         LOG_ANOMALIES, ["rule", "category", "details", "group_id", "at", "log_partition", "log_offset", "ordinal"]
@@ -250,8 +251,8 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         given_up_groups=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
         redelivered_count=_redelivered_count(gold.files(REDELIVERIES)),
         redelivered_times=pc.sum(redelivered).as_py() or 0,
-        odd_commits=_counts_of(odd_commits.filter(pc.invert(is_guessed))["kind"]),
-        guessed_commits=_counts_of(odd_commits.filter(is_guessed)["kind"]),
+        odd_commits=_counts_of(_kinds(odd_commits.filter(pc.invert(is_guessed)))),
+        guessed_commits=_counts_of(_kinds(odd_commits.filter(is_guessed))),
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
         log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
         client_notes=_client_notes(_of_category(odd, CLIENT)),
@@ -413,6 +414,12 @@ def _time_of(row: dict[str, Any]) -> datetime:
 def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
     """The number of occurrences of each name, by name."""
     return tuple(sorted((found["values"], found["counts"]) for found in pc.value_counts(names).to_pylist()))
+
+
+def _kinds(odd_commits: pa.Table) -> pa.ChunkedArray:
+    """The kind of each row; a rewind to a recreated topic is no rewind, so its cause is named instead."""
+    is_recreated = pc.fill_null(pc.equal(odd_commits["likely_cause"], TOPIC_RECREATED), False)
+    return pc.if_else(is_recreated, odd_commits["likely_cause"], odd_commits["kind"])
 
 
 def _redelivered_count(files: Sequence[TableFile]) -> int | None:

@@ -23,6 +23,7 @@ from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
+from jobs.gold.topic_ids import REWOUND
 from jobs.queries.as_of import SilverAt
 from jobs.queries.findings import NOT_JUDGED_RULES, TRANSACTION_MARKER
 from jobs.queries.group_model import TopicPartition
@@ -42,7 +43,6 @@ WARN: Final = "WARN"
 STALLED: Final = "STALLED"
 SEVERITIES: Final = (STALLED, WARN, OK)
 """Worst first."""
-REWIND: Final = "REWIND"
 IN_STORM: Final = "IN_STORM"
 GIVEN_UP: Final = "RECORDS_GIVEN_UP"
 WENT_BACK: Final = "OFFSETS_WENT_BACK"
@@ -173,8 +173,7 @@ def _seen_since(gold: WholeAudit, since_ms: int) -> defaultdict[str, Seen]:
     _add(seen, "rebalances", rebalances)
     _add(seen, "unowned_ms", rebalances, rebalances["unowned_partition_ms"])
     _add(seen, IN_STORM, rebalances.filter(pc.fill_null(rebalances["in_storm"], False)))
-    commits = rows_since(COMMIT_ANOMALIES, ("kind",))
-    _add(seen, WENT_BACK, commits.filter(pc.equal(commits["kind"], REWIND)))
+    _add(seen, WENT_BACK, rows_since(COMMIT_ANOMALIES, ("kind", "likely_cause")).filter(REWOUND))
     for table, name in ((ARCHIVED_RECORDS, GIVEN_UP), (REDELIVERIES, "redelivered")):
         ranges = rows_since(table, ("first_offset", "last_offset", "likely_cause"))
         is_marker = pc.fill_null(pc.equal(ranges["likely_cause"], TRANSACTION_MARKER), False)

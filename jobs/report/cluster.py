@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of, texts_of
+from jobs.gold.topic_ids import REWOUND, REWOUND_SQL
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.audit_report import Hole
 from jobs.report.pictures import Column, Kind, Listing, Picture, first_rows
@@ -45,7 +46,6 @@ COVERAGE_COLUMNS: Final = (
     Column("last_timestamp", Kind.TIME),
 )
 
-REWIND: Final = "REWIND"
 TOP: Final = 15
 """Number of groups drawn for one measure."""
 CAUSES_MAX: Final = 6
@@ -93,7 +93,7 @@ def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:
     _count(lines, "rebalances", _sums(rebalances, "cause", None))
     _count(lines, "unowned_ms", _sums(rebalances, "cause", "unowned_partition_ms"))
     names = ("group_id", "group_type", "kind", "likely_cause")
-    rewinds = reader.moments(COMMIT_ANOMALIES, names, "at", pc.field("kind") == REWIND)
+    rewinds = reader.moments(COMMIT_ANOMALIES, names, "at", REWOUND)
     _count(lines, "rewinds", _sums(rewinds, "likely_cause", None))
     _count(lines, "redelivered", _sums(_ranges(reader, REDELIVERIES), "cause", "offsets"))
     _count(lines, "archived", _sums(_ranges(reader, ARCHIVED_RECORDS), "cause", "offsets"))
@@ -159,7 +159,7 @@ def timeline(reader: Reader, window: tuple[int, int], holes: Sequence[Hole]) -> 
     )
     rebalances = reader.moments(REBALANCES, ("in_storm",), "started_at")
     in_storm = pc.fill_null(rebalances["in_storm"], False)
-    rewinds = reader.moments(COMMIT_ANOMALIES, ("kind",), "at", pc.field("kind") == REWIND)
+    rewinds = reader.moments(COMMIT_ANOMALIES, ("kind", "likely_cause"), "at", REWOUND)
     bins: dict[int, list[int]] = defaultdict(lambda: [0] * len(TIMELINE))
     one = np.ones(rebalances.num_rows, np.int64)
     counted = [
@@ -207,7 +207,7 @@ def _timeline_sql(scope: Scope, width_ms: int) -> str:
             rebalances="1",
             storm_rebalances="case when in_storm then 1 else 0 end",
         ),
-        part("gold.commit_anomalies", "at", [*scope.within("at"), f"kind = '{REWIND}'"], rewinds="1"),
+        part("gold.commit_anomalies", "at", [*scope.within("at"), REWOUND_SQL], rewinds="1"),
         part("gold.redeliveries", "at", scope.within("at"), redelivered=offsets),
         part("gold.archived_records", "at", scope.within("at"), archived=offsets),
     ]
@@ -309,7 +309,7 @@ def _overview_sql(scope: Scope) -> str:
     """The SQL for everything that `group_lines` counts."""
     parts = [
         _part("gold.rebalances", scope.within("started_at"), rebalances="1", unowned_ms="unowned_partition_ms"),
-        _part("gold.commit_anomalies", [*scope.within("at"), f"kind = '{REWIND}'"], rewinds="1"),
+        _part("gold.commit_anomalies", [*scope.within("at"), REWOUND_SQL], rewinds="1"),
         _part("gold.redeliveries", scope.within("at"), redelivered="last_offset - first_offset + 1"),
         _part("gold.archived_records", scope.within("at"), archived="last_offset - first_offset + 1"),
         _part("silver.group_generations", scope.overlapping()),

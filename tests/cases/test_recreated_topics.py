@@ -2,6 +2,13 @@
 
 from pathlib import Path
 
+from jobs.gold.topic_ids import REWOUND_SQL
+from jobs.queries.findings import findings
+from jobs.queries.group_verdicts import group_verdicts
+from jobs.queries.sql_duckdb import DuckDb
+from jobs.report.cluster import group_lines, timeline
+from jobs.report.reader import Reader
+from jobs.report.sql_text import Scope
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.coordinator_core.group_records import T1, T2
@@ -53,3 +60,28 @@ def test_an_offset_of_a_new_topic_is_reported_from_a_rewind(tmp_path: Path) -> N
     whole = Ledger(tmp_path / "one night")
     whole.night(both, number=2)
     assert rewinds(whole) == rewinds(ledger)
+
+
+def test_every_count_of_rewinds_leaves_out_a_new_topic(ledger: Ledger, tmp_path: Path) -> None:
+    """groups, what nightly finds, and the report: one number, and the recreated topic is named as what it is."""
+    log = SmallLog()
+    for group_id in ("moves", "stays", "unknown"):
+        log.generation(group_id, 1, {"m": (0, 1)}, NOON_MS)
+    commits(log, NOON_MS + 1_000, is_recreated=False)
+    commits(log, NOON_MS + 60_000, is_recreated=True)
+    ledger.night(log.write(tmp_path / "logs"))
+    expected = {"moves": 0, "stays": 1, "unknown": 1}
+    verdicts = group_verdicts(ledger.warehouse, ledger.cluster_id)
+    assert {it.group_id: it.rewind_count for it in verdicts} == expected
+    assert {it.group_id: it.verdict for it in verdicts} == {"moves": "OK", "stays": "WARN", "unknown": "WARN"}
+    found = findings(ledger.warehouse, ledger.cluster_id)
+    assert found.odd_commits == (("REWIND", 2), ("TOPIC_RECREATED", 1))
+    scope = Scope(ledger.cluster_id)
+    lines = group_lines(Reader(ledger.warehouse, scope), ledger.table("bronze.coverage"))
+    assert {it.group_id: it.rewinds for it in lines} == expected
+    bins = timeline(Reader(ledger.warehouse, scope), (NOON_MS, NOON_MS + 70_000), ()).listings[0]
+    place = [column.name for column in bins.columns].index("rewinds")
+    assert sum(row[place] for row in bins.rows) == 2
+    duckdb = DuckDb(ledger.warehouse)
+    answer = duckdb.answer(f"select group_id from gold.commit_anomalies where {REWOUND_SQL} order by group_id")
+    assert [row[0] for row in answer.rows()] == ["stays", "unknown"]
