@@ -34,7 +34,7 @@ from jobs.delta.pinned_versions import Pinned, pinned_versions
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError
 from jobs.queries.interrupts import interruptible
-from jobs.queries.read_only import writing_part
+from jobs.queries.read_only import set_unsafe_functions, unsafe_function_of, writing_part
 from jobs.queries.views import DEFINITIONS, Definition, Kind, definitions_named_in
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
@@ -45,6 +45,10 @@ NEWEST: Final = "newest"
 """Database of the newest versions of tables, where their own names refer to a whole run."""
 QUERIES: Final = ("select", "with", "from", "table", "values")
 """First words of statements that change nothing and may be planned twice."""
+REFUSED: Final = (
+    "the ledger is read-only here, and this statement may change something ({part}): nothing was done. A temporary "
+    "view may hold what you need; `sql --write` runs it all the same"
+)
 TABLE_ROWS_MAX: Final = 1000
 """Maximum number of rows in a table for people; json and csv have all."""
 
@@ -91,13 +95,20 @@ class Catalogue:
         Spark determines table versions while it plans: if a run begins meanwhile, it plans again. Raises SqlError for a
         statement that writes, unless that is allowed.
         """
+        set_unsafe_functions(self.session, are_allowed=self._may_write)
         if not self._may_write:
             writing = writing_part(self.session, statement)
             if writing is not None:
-                raise SqlError(
-                    f"the ledger is read-only here, and this statement may change something ({writing}): nothing was "
-                    "done. A temporary view may hold what you need; `sql --write` runs it all the same"
-                )
+                raise SqlError(REFUSED.format(part=writing))
+        try:
+            return self._planned(statement)
+        except PySparkException as error:
+            function = None if self._may_write else unsafe_function_of(error)
+            if function is None:
+                raise
+            raise SqlError(REFUSED.format(part=function)) from error
+
+    def _planned(self, statement: str) -> DataFrame:
         self.prepare(statement)
         frame = self.session.sql(statement)
         if statement.lower().lstrip(" (").startswith(QUERIES) and self._pinned_now() != self._pinned:

@@ -1,6 +1,7 @@
 """sql reads: whatever would change a table is refused by what Spark's parser makes of it, unless --write allows it."""
 
 import io
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +53,42 @@ WRITES: Final = (
     "select transform(a) using 'touch {path}/x' as (b string) from (select 1 as a)",
     "add jar '/x.jar'",
     "create temporary function f as 'java.lang.String'",
+    "select reflect('java.lang.System', 'setProperty', 'sql.reads', 'no')",
+    "select java_method('java.lang.System', 'setProperty', 'sql.reads', 'no') from values (1)",
+    "select TRY_REFLECT('java.lang.System', 'setProperty', 'sql.reads', 'no')",
+    "select `reflect`('java.lang.System', 'setProperty', 'sql.reads', 'no')",
+    "select 1 where exists (select reflect('java.lang.System', 'setProperty', 'sql.reads', 'no'))",
+    "select identifier('ref' || 'lect')('java.lang.System', 'setProperty', 'sql.reads', 'no')",
+    "select builtin.reflect('java.lang.System', 'setProperty', 'sql.reads', 'no')",
+    "set variable v = reflect('java.lang.System', 'setProperty', 'sql.reads', 'no')",
+    "declare or replace variable w string default reflect('java.lang.System', 'setProperty', 'sql.reads', 'no')",
+    "cache table c as select reflect('java.lang.System', 'setProperty', 'sql.reads', 'no')",
+    "create temporary view r as select reflect('java.lang.System', 'setProperty', 'sql.reads', 'no')",
+    "create temporary function f() returns string return reflect('java.lang.System', 'setProperty', 'sql.reads', 'no')",
+    "create temporary view j using jdbc options (url 'jdbc:derby:{path}/j;create=true', dbtable 'sysibm.sysdummy1')",
+    "create temporary view j using org.apache.spark.sql.execution.datasources.jdbc"
+    " options (url 'jdbc:derby:{path}/j;create=true', dbtable 'sysibm.sysdummy1')",
+    "set spark.sql.catalog.j = org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+    "set spark.sql.catalog.spark_catalog = org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+    "create function silver.f as 'java.lang.String' using jar '/x.jar'",
+    "create or replace temporary function f as 'java.lang.String' using jar '/x.jar'",
+    "insert overwrite local directory '{path}' using csv select 1 as x",
+    "insert into parquet.`{path}` select 1 as x",
+    "create table parquet.`{path}` as select 1 as x",
+    "create table silver.mine using parquet location '{path}' as select 1 as x",
+    "copy into silver.group_events from '{path}' fileformat = parquet",
+    "load data inpath '{path}' into table silver.group_events",
+    "msck repair table silver.group_events",
+    "refresh function silver.f",
+    "add file '/x'",
+    "add archive '/x.zip'",
+    "call system.vacuum('silver.group_events')",
 )
+UNKNOWN: Final = (
+    "select system.builtin.reflect('java.lang.System', 'setProperty', 'sql.reads', 'no')",
+    "explain select reflect('java.lang.System', 'setProperty', 'sql.reads', 'no') from values (1)",
+)
+"""Spark's own words for these: it knows no such function."""
 READS: Final = (
     "select count(*) as n from silver.group_events",
     "with x as (select 1 as n) select * from x",
@@ -83,6 +119,10 @@ READS: Final = (
     "use silver",
     "use default",
     "select 'delete from silver.group_events' as text",
+    "select 'reflect(1)' as java_method",
+    "set spark.sql.shuffle.partitions = 3",
+    "create or replace temporary view files using parquet options (path '{path}/*.parquet')",
+    "drop view files",
 )
 
 
@@ -113,7 +153,12 @@ def test_every_way_to_write_is_refused(own_session: SparkSession, warehouse: War
             answer(catalogue, statement, str(folder))
         is_parsers = "PARSE_SYNTAX_ERROR" in str(caught.value)
         assert is_parsers or "the ledger is read-only here" in str(caught.value), statement
-        assert is_parsers == statement.startswith("declare x"), statement
+        assert is_parsers == statement.startswith(("declare x", "copy into")), statement
+        assert own_session._jvm.java.lang.System.getProperty("sql.reads") is None, statement  # type: ignore[union-attr]
+    for statement in UNKNOWN:
+        with suppress(SqlError):
+            assert "UNRESOLVED_ROUTINE" in answer(catalogue, statement, ""), statement
+        assert own_session._jvm.java.lang.System.getProperty("sql.reads") is None, statement  # type: ignore[union-attr]
     shell(catalogue, "csv", ["delete from silver.group_events;", "drop table", "silver.group_events;"])
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     assert answer(catalogue, READS[0], "") == "n\n2\n"
@@ -144,4 +189,8 @@ def test_writing_is_there_for_whoever_asks(own_session: SparkSession, tmp_path: 
     warehouse.write(EVENTS, rows(EVENTS, {"cluster_id": "a", "log_offset": 1}), app_id="x", version=1)
     catalogue = Catalogue(own_session, warehouse, may_write=True)
     answer(catalogue, "delete from silver.group_events", "")
+    call = "select reflect('java.lang.Math', 'max', 1, 2) as most"
+    with pytest.raises(SqlError, match="read-only"):
+        answer(Catalogue(own_session, warehouse), call, "")
+    assert answer(catalogue, call, "") == "most\n2\n"
     assert answer(catalogue, READS[0], "") == "n\n0\n"
