@@ -79,7 +79,7 @@ def test_a_transaction_of_two_groups_is_one(ledger: Ledger, tmp_path: Path) -> N
         restored(ledger, "g", "2100-01-01T00:00:00Z")
 
 
-def test_a_transaction_without_times_is_told_by_its_place(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_transaction_without_times_is_known_by_its_place(ledger: Ledger, tmp_path: Path) -> None:
     """Since when is unknown, which is a guess; at the end of the log nothing is said. A time in the value is as good as
     one of the record."""
     log = SmallLog()
