@@ -159,6 +159,7 @@ class GroupAudit:
                 "where the log ends is known from its records alone: give coverage=, the rows of bronze.coverage, or "
                 "what replay_groups gave as silver"
             )
+        self._silver.require(PENDING)
         judge = JudgeHanging(self._silver.facts)
         return self._silver.judged(HANGING_TRANSACTIONS, PENDING, OF_GROUPS, judge, where={OFFSET_COMMITS: _IS_PENDING})
 

@@ -123,13 +123,13 @@ def _begins_operation(rows: pa.Table) -> BoolArray:
     """One bool a row. Where the source does not show operations, contiguous records with the same timestamp form
     one, as in a dump (`coordinator_core.log.pack`)."""
     timestamp_ms = _numbers(rows["timestamp_ms"], -1)
-    begins = np.ones(rows.num_rows, np.bool_)
+    offset = rows["log_offset"].to_numpy()
+    goes_on = (offset[1:] == offset[:-1] + 1) & (timestamp_ms[1:] != -1)
     if "operation" in rows.column_names:
-        operation = rows["operation"].to_numpy()
-        goes_on = operation[1:] == operation[:-1]
-    else:
-        offset = rows["log_offset"].to_numpy()
-        goes_on = (offset[1:] == offset[:-1] + 1) & (timestamp_ms[1:] != -1)
+        operation, is_known = _numbers(rows["operation"], -1), rows["operation"].is_valid().to_numpy()
+        is_same = (operation[1:] == operation[:-1]) & (is_known[1:] == is_known[:-1])
+        goes_on = is_same & (is_known[1:] | goes_on)
+    begins = np.ones(rows.num_rows, np.bool_)
     begins[1:] = ~(goes_on & (timestamp_ms[1:] == timestamp_ms[:-1]))
     return begins
 

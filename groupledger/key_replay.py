@@ -61,10 +61,11 @@ def arrow_function(replay: ReplayKey, schema: pa.Schema) -> Callable[[Any], Any]
 
 
 def pandas_function(replay: ReplayKey, schema: pa.Schema, given: pa.Schema) -> Callable[[Any], Any]:
-    """For applyInPandas: as `arrow_function`, for records with the columns of `given`."""
+    """For applyInPandas: as `arrow_function`, for records with the columns of `given`, or their texts."""
 
     def apply(rows: Any) -> Any:
-        batches = pa.Table.from_pandas(rows, schema=given, preserve_index=False).to_batches()
+        arrays = [pa.Array.from_pandas(rows[field.name]).cast(field.type) for field in given]
+        batches = pa.Table.from_arrays(arrays, schema=given).to_batches()
         made = pa.Table.from_batches(_as_declared(replay, schema, iter(batches)), schema=schema)
         pandas = import_module("pandas")  # not a dependency: callers who use this have it
         nullable = {

@@ -217,7 +217,7 @@ def _found(
     """The columns in `expected` that exist, and their types."""
     spelled = {name: _spelled(records, name, of, named.get(name)) for name, of in expected.items()}
     found = {
-        name: it if isinstance(it, Column) else records[_quoted(it)] for name, it in spelled.items() if it is not None
+        name: it if isinstance(it, Column) else records[quoted(it)] for name, it in spelled.items() if it is not None
     }
     try:
         schema = records.select(*(column.alias(name) for name, column in found.items())).schema
@@ -267,7 +267,8 @@ def _listed(records: DataFrame) -> str:
     return ", ".join(records.columns) or "no columns"
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A column's name as Spark resolves it, whatever it holds."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -33,7 +33,7 @@ from groupledger.key_replay import (
     share_findings,
     unread_batches,
 )
-from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, read_records
+from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, quoted, read_records
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, arrow_schema, delta_struct, spark_schema
 from jobs.settings import INTERNAL_TOPICS
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
@@ -258,6 +258,12 @@ def _text(value: Column) -> Column:
     return F.make_valid_utf8(value.cast("string"))
 
 
+def _for_pandas(field: pa.Field) -> Column:
+    """Whole numbers with nulls as text: pandas gets them as floats, which differ from 2**53 on."""
+    is_exact = field.name in KEY_TYPES or field.name == "log_offset" or field.type != pa.int64()
+    return F.col(field.name) if is_exact else F.col(field.name).cast("string").alias(field.name)
+
+
 @dataclass(frozen=True, slots=True)
 class Keyed:
     """Records of one internal topic, and their grouping by key."""
@@ -287,12 +293,12 @@ class Keyed:
             schema = schema.append(pa.field("cluster_id", pa.string()))
             declared = declared.add("cluster_id", "string")
         sorted_, keys = self.sorted()
-        grouped = sorted_.groupBy(*keys)
         if self.as_pandas:
             given = pa.schema([(name, KEY_TYPES.get(name) or OPENED_TYPES[name]) for name in sorted_.columns])
+            grouped = sorted_.select(*map(_for_pandas, given)).groupBy(*keys)
             made = grouped.applyInPandas(pandas_function(replay, schema, given), declared)
         else:
-            made = grouped.applyInArrow(arrow_function(replay, schema), declared)
+            made = sorted_.groupBy(*keys).applyInArrow(arrow_function(replay, schema), declared)
         return made if has_cluster else made.withColumn("cluster_id", _nullable(self.cluster_id))
 
     def sorted(self) -> tuple[DataFrame, list[str]]:
@@ -412,13 +418,14 @@ def _names(topics: DataFrame | None) -> DataFrame | None:
     """Topic ids with one name each."""
     if topics is None:
         return None
-    types = [(field.name.lower(), field.dataType.simpleString()) for field in topics.schema]
-    for name in ("topic_id", "topic"):
-        if [type_ for other, type_ in types if other == name] != ["string"]:
+    there = {name: [field for field in topics.schema if field.name.lower() == name] for name in ("topic_id", "topic")}
+    for name, fields in there.items():
+        if [field.dataType.simpleString() for field in fields] != ["string"]:
             raise RecordsError(
                 f"topics have not one column {name!r} of STRING: they are the rows of silver.topics, or of .topics"
             )
-    return topics.groupBy("topic_id").agg(F.min("topic").alias("name_of_topic"))
+    topic_id, topic = (topics[quoted(field.name)] for (field,) in there.values())
+    return topics.groupBy(topic_id.alias("topic_id")).agg(F.min(topic).alias("name_of_topic"))
 
 
 def _topics(keyed: Keyed) -> DataFrame:

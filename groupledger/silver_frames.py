@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, time_went_back
 from groupledger.facts import (
@@ -20,8 +20,8 @@ from groupledger.facts import (
     ends_of_coverage,
     ends_of_records,
 )
-from groupledger.judges import TABLE, Judge
-from groupledger.records import RecordsError
+from groupledger.judges import SHARE_LIFE_COLUMNS, TABLE, Judge
+from groupledger.records import RecordsError, quoted
 from groupledger.replay import GroupReplay, Keyed, ShareReplay
 from jobs.delta.arrow_schemas import arrow_schema, delta_struct, sql_type
 from jobs.delta.core_tables import rows_table
@@ -63,14 +63,19 @@ class SilverFrames:
                     f"silver has no {table.full_name}: give what a replay gave, or DataFrames by the tables' names; "
                     f"these have {', '.join(frames) or 'nothing'}"
                 )
-        for table, names in {**columns, **FACT_COLUMNS}.items():
+        for table, names in {**SHARE_LIFE_COLUMNS, **columns, **FACT_COLUMNS}.items():
             if table.full_name in frames:
-                _require(frames[table.full_name], table, ("cluster_id", *names))
+                frames[table.full_name] = _named(frames[table.full_name], table, names)
         return cls(topic, frames, silver.keyed if is_replay and not isinstance(silver, Mapping) else None)
 
     def has(self, table: Table) -> bool:
         """Is there a DataFrame of a table?"""
         return table.full_name in self._frames
+
+    def require(self, columns: Columns) -> None:
+        """Raise RecordsError for missing columns."""
+        for table, names in columns.items():
+            _named(self._frames[table.full_name], table, names)
 
     @property
     def knows_ends(self) -> bool:
@@ -185,21 +190,37 @@ class SilverFrames:
         return _described(spark.createDataFrame(rows, declared), LOG_ANOMALIES)
 
 
-def _require(frame: DataFrame, table: Table, names: Iterable[str]) -> None:
-    """Raise RecordsError where a DataFrame lacks a column of a table, or has it with another type."""
-    types = {item.name: item.dataType.simpleString() for item in frame.schema}
-    declared = {column.name: sql_type(column.type).replace(": ", ":").lower() for column in table.columns}
-    for name in dict.fromkeys(names):
-        if name not in types:
+def _named(frame: DataFrame, table: Table, required: Iterable[str]) -> DataFrame:
+    """The columns of a table under their own names, however the DataFrame spells them.
+
+    Raises RecordsError where it lacks a required one, or has one twice or with another type.
+    """
+    found: dict[str, list[StructField]] = {}
+    for item in frame.schema:
+        found.setdefault(item.name.lower(), []).append(item)
+    for name in dict.fromkeys(("cluster_id", *required)):
+        if name not in found:
             raise RecordsError(
                 f"{table.full_name} has no column {name!r}: give the table as a replay or a warehouse has it; this one "
-                f"has {', '.join(types) or 'no columns'}"
+                f"has {', '.join(frame.columns) or 'no columns'}"
             )
-        if types[name] != declared[name].replace(", ", ","):
+        type_, declared = found[name][0].dataType.simpleString(), _type_of(table, name)
+        if type_ != declared:
             raise RecordsError(
-                f"column {name!r} of {table.full_name} is {types[name].upper()} and not {declared[name].upper()}: give "
+                f"column {name!r} of {table.full_name} is {type_.upper()} and not {declared.upper()}: give "
                 "the table as a replay or a warehouse has it"
             )
+    there = [name for name in table.column_names if name in found]
+    for name in there:
+        if len(found[name]) > 1:
+            raise RecordsError(f"{table.full_name} has column {name!r} {len(found[name])} times: drop all but one")
+    return frame.select(*(frame[quoted(found[name][0].name)].alias(name) for name in there))
+
+
+def _type_of(table: Table, name: str) -> str:
+    """Spark's name of a column's declared type."""
+    (type_,) = (column.type for column in table.columns if column.name == name)
+    return sql_type(type_).replace(": ", ":").replace(", ", ",").lower()
 
 
 def _described(frame: DataFrame, table: Table) -> DataFrame:

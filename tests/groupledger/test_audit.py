@@ -12,6 +12,7 @@ from groupledger.facts import FACT_COLUMNS
 from groupledger.judges import GROUP_COLUMNS, SHARE_COLUMNS
 from groupledger.records import RecordsError
 from jobs.delta.arrow_schemas import spark_schema
+from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
 from tests.cases.harness import CASES, Ledger
 from tests.conftest import takes_minutes
@@ -54,6 +55,21 @@ def test_silver_gives_gold(spark: SparkSession, recorded: Recorded, recording: s
     assert_same(spark, rebalances, ledger, "gold.rebalances")
     days = groupledger.audit_share_partitions(silver).share_group_summary
     assert_same(spark, days, ledger, "gold.share_group_summary")
+
+
+def test_columns_are_found_in_any_case(spark: SparkSession, recorded: Recorded) -> None:
+    """Silver, and what else is given, may spell its columns in any case, even where Spark tells cases apart."""
+    ledger, records = recorded(QUICK)
+    session = spark.newSession()
+    session.conf.set("spark.sql.caseSensitive", True)
+    silver = of_warehouse(session, ledger, GROUP_COLUMNS, SHARE_COLUMNS, FACT_COLUMNS)
+    shouted = {name: frame.toDF(*map(str.upper, frame.columns)) for name, frame in silver.items()}
+    assert_same(session, groupledger.audit_groups(shouted).rebalances, ledger, "gold.rebalances")
+    days = groupledger.audit_share_partitions(shouted).share_group_summary
+    assert_same(session, days, ledger, "gold.share_group_summary")
+    frame = session.createDataFrame(records)
+    replay = groupledger.replay_groups(frame, cluster_id=ledger.cluster_id, topics=shouted["silver.topics"])
+    assert_same(session, replay.assignments, ledger, "silver.member_assignments")
 
 
 @takes_minutes
@@ -120,6 +136,10 @@ def test_what_silver_lacks_is_said(spark: SparkSession) -> None:
             "column 'valid_from' of silver.group_members is STRING and not TIMESTAMP: give the table",
         ),
         ({"bronze.coverage": members}, "bronze.coverage has no column 'topic'"),
+        (
+            {"silver.group_members": members.selectExpr("*", "true as IS_SETTLED")},
+            "silver.group_members has column 'is_settled' 2 times: drop all but one",
+        ),
     ):
         given = {name: frame for name, frame in (silver | changed).items() if frame is not None}
         with pytest.raises(RecordsError) as raised:
@@ -127,6 +147,12 @@ def test_what_silver_lacks_is_said(spark: SparkSession) -> None:
         assert message in str(raised.value)
     with pytest.raises(RecordsError, match=r"silver has no silver\.share_partition_states"):
         groupledger.audit_share_partitions({"silver.group_members": members})
+    shares = {name: frame for name, frame in silver.items() if "share" in name}
+    with pytest.raises(RecordsError, match=r"silver\.group_members has no column 'client_host'"):
+        groupledger.audit_share_partitions(shares | {"silver.group_members": members.drop("client_host")})
+    no_producers = silver | {"silver.offset_commits": silver["silver.offset_commits"].drop("producer_id")}
+    with pytest.raises(RecordsError, match=r"silver\.offset_commits has no column 'producer_id'"):
+        _ = groupledger.audit_groups(no_producers, coverage=spark.createDataFrame([], spark_schema(COVERAGE))).tables
     audit = groupledger.audit_groups(silver)
     with pytest.raises(RecordsError, match="where the log ends is known from its records alone: give coverage="):
         _ = audit.hanging_transactions

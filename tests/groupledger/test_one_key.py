@@ -181,6 +181,25 @@ def test_an_operation_is_never_cut(size: int, monkeypatch: pytest.MonkeyPatch) -
         assert len(chunk.records.batches) == len(chunk.records.records) // 4
 
 
+LARGE = 2**53
+"""From here on floats differ from whole numbers."""
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        ([LARGE, LARGE + 1, None], [0, 1, 2]),
+        ([LARGE, LARGE, None, None, LARGE], [0, 2, 4]),
+        ([None, None, -1, -1], [0, 2]),
+    ],
+)
+def test_an_operation_may_be_unknown(operations: list[int | None], expected: list[int]) -> None:
+    """A known operation is exact although others are unknown; contiguous records of one time without one form one."""
+    rows = [one(LARGE + place, b"") | {"operation": operation} for place, operation in enumerate(operations)]
+    (chunk,) = key_chunks(in_batches(rows, lambda: 100), keeps_operations=True)
+    assert (chunk.records.batches.base_offset - LARGE).tolist() == expected
+
+
 COMMIT = bytes.fromhex("000100016700017400000000"), bytes.fromhex("00030000000000000005ffffffff00000000018bcfe56800")
 SHARE_KEY = bytes.fromhex("0000000167") + bytes(20)
 ODD_VALUES: list[dict[str, Any]] = [

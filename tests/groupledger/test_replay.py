@@ -11,8 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
+from coordinator_core import codec
 from groupledger.replay import GroupReplay, ShareReplay
+from jobs.silver.tasks import OFFSETS_TOPIC
 from jobs.sources.kafka_log import KafkaLogDataSource
+from schemas.consumer_offsets import RecordType
+from schemas.registry import REGISTRY
 from tests.cases.harness import Ledger
 from tests.conftest import takes_minutes
 from tests.groupledger.compare import assert_same, stored
@@ -25,6 +29,15 @@ QUICK = "codec-gzip"
 pytestmark = pytest.mark.slow
 
 REPLAYS = (groupledger.replay_groups, groupledger.replay_share_partitions)
+
+
+def epochs(*numbers: int) -> list[tuple[bytes, bytes]]:
+    """Keys and values of records that give a consumer group an epoch each."""
+    kind = RecordType.CONSUMER_GROUP_METADATA
+    of_key, of_value = REGISTRY[OFFSETS_TOPIC][kind]
+    key = codec.encode_key(OFFSETS_TOPIC, kind, codec.make(of_key, group_id="g"))
+    values = (codec.encode_value(OFFSETS_TOPIC, kind, 0, codec.make(of_value, epoch=number)) for number in numbers)
+    return [(key, value) for value in values]
 
 
 def replayed(spark: SparkSession, ledger: Ledger, records: pa.Table) -> tuple[GroupReplay, ShareReplay]:
@@ -107,6 +120,28 @@ def test_pandas_gives_the_same(spark: SparkSession, recorded: Recorded) -> None:
     assert "FlatMapGroupsInPandas" in plan_of(groups.commits)
     assert_same(spark, groups.commits, ledger, "silver.offset_commits")
     assert_same(spark, groups.events, ledger, "silver.group_events")
+
+
+def test_pandas_has_exact_numbers(spark: SparkSession) -> None:
+    """Producers and operations from 2**53 on are not mixed up in pandas, though some records have none."""
+    key = bytes.fromhex("000100016700017400000000")
+    value = bytes.fromhex("00030000000000000005ffffffff00000000018bcfe56800")
+    numbers = (2**53, 2**53 + 1, None)
+    rows = [(key, value, 0, 10 * place, 1_000, number, False) for place, number in enumerate(numbers)]
+    schema = (
+        "key binary, value binary, partition int, offset bigint, timestamp bigint, producer_id bigint, "
+        "is_transactional boolean"
+    )
+    made = groupledger.replay_groups(spark.createDataFrame(rows, schema), as_pandas=True).commits.orderBy("log_offset")
+    assert tuple(row.producer_id for row in made.collect()) == numbers
+    operations = [
+        (*written, 0, place, 1_000, number)
+        for place, (written, number) in enumerate(zip(epochs(1, 2, 3), numbers, strict=True))
+    ]
+    schema = "key binary, value binary, partition int, offset bigint, timestamp bigint, base_offset bigint"
+    replay = groupledger.replay_groups(spark.createDataFrame(operations, schema), as_pandas=True)
+    found = replay.generations.orderBy("from_log_offset").collect()
+    assert [(row.generation, row.from_log_offset) for row in found] == [(1, 0), (2, 1), (3, 2)]
 
 
 def plan_of(frame: DataFrame) -> str:
