@@ -13,10 +13,11 @@ from jobs.delta.arrow_columns import epoch_ms_column, numbers_of, texts_of
 from jobs.gold.topic_ids import REWOUND, REWOUND_SQL
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.audit_report import Hole
-from jobs.report.pictures import Column, Kind, Listing, Picture, first_rows
+from jobs.report.pictures import Column, Kind, Listing, Picture, columns_of, first_rows
 from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.sql_text import Scope, bin_of, literal, select, width_text
 from schemas.group_types import GroupType
+from schemas.tables.bronze import COVERAGE
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
@@ -35,15 +36,8 @@ OVERVIEW_COLUMNS: Final = (
 )
 OVERVIEW_ORDER: Final = ("rebalances desc", "unowned_ms desc", "archived desc", "redelivered desc", "group_id")
 
-COVERAGE_COLUMNS: Final = (
-    Column("topic", Kind.TEXT),
-    Column("partition", Kind.NUMBER),
-    Column("from_offset", Kind.NUMBER),
-    Column("to_offset", Kind.NUMBER),
-    Column("kind", Kind.TEXT),
-    Column("reason", Kind.TEXT),
-    Column("first_timestamp", Kind.TIME),
-    Column("last_timestamp", Kind.TIME),
+COVERAGE_COLUMNS: Final = columns_of(
+    COVERAGE, "topic partition from_offset to_offset kind reason first_timestamp last_timestamp"
 )
 
 TOP: Final = 15

@@ -15,7 +15,7 @@ from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of, orde
 from jobs.queries.audit_report import Hole
 from jobs.report.cluster import GroupLine, hole_json
 from jobs.report.condense import OPEN, STEP_MS, Condensed, Flow, Marks, Ownership, flow, marks
-from jobs.report.pictures import Column, Kind, Listing, Picture, cells, in_order, listing
+from jobs.report.pictures import Column, Kind, Listing, Picture, cells, columns_of, in_order, listing
 from jobs.report.reader import Limits, Reader, by_group, shared_out
 from jobs.report.sql_text import Scope, bin_of, select, width_text
 from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
@@ -35,72 +35,35 @@ MEMBERS_DRAWN_MAX: Final = 30
 WHO_MAX: Final = 3
 """Maximum number of members named in a rebalance's line."""
 
-OWNER_COLUMNS: Final = (
-    Column("topic", Kind.TEXT),
-    Column("partition", Kind.NUMBER),
-    Column("member_id", Kind.TEXT),
-    Column("instance_id", Kind.TEXT),
-    Column("client_id", Kind.TEXT),
-    Column("client_host", Kind.TEXT),
-    Column("from_generation", Kind.NUMBER),
-    Column("to_generation", Kind.NUMBER),
-    Column("valid_from", Kind.TIME),
-    Column("valid_to", Kind.TIME),
-    Column("gap_before_ms", Kind.DURATION),
-    Column("is_double", Kind.FLAG),
-    Column("is_former_log_partition", Kind.FLAG),
+OWNER_COLUMNS: Final = columns_of(
+    PARTITION_OWNERS,
+    "topic partition member_id instance_id client_id client_host from_generation to_generation valid_from "
+    "valid_to gap_before_ms is_double is_former_log_partition",
 )
 OWNER_ORDER: Final = ("valid_from", "topic", "partition", "from_log_offset", "member_id")
 
 REBALANCE_COLUMNS: Final = (
-    Column("started_at", Kind.TIME),
-    Column("to_generation", Kind.NUMBER),
-    Column("cause", Kind.TEXT),
-    Column("confidence", Kind.TEXT),
-    Column("method", Kind.TEXT),
-    Column("duration_ms", Kind.DURATION),
+    *columns_of(REBALANCES, "started_at to_generation cause confidence method duration_ms"),
     Column("joined_count", Kind.NUMBER, "coalesce(array_size(members_joined), 0)"),
     Column("left_count", Kind.NUMBER, "coalesce(array_size(members_left), 0)"),
     Column("who_joined", Kind.TEXT, f"array_join(slice(members_joined, 1, {WHO_MAX}), ', ')"),
     Column("who_left", Kind.TEXT, f"array_join(slice(members_left, 1, {WHO_MAX}), ', ')"),
-    Column("member_count", Kind.NUMBER),
-    Column("partitions_moved", Kind.NUMBER),
-    Column("partitions_total", Kind.NUMBER),
+    *columns_of(REBALANCES, "member_count partitions_moved partitions_total"),
     Column("stickiness", Kind.SHARE),
-    Column("unowned_partition_ms", Kind.DURATION),
-    Column("in_storm", Kind.FLAG),
-    Column("is_former_log_partition", Kind.FLAG),
+    *columns_of(REBALANCES, "unowned_partition_ms in_storm is_former_log_partition"),
 )
 REBALANCE_ORDER: Final = ("started_at", "incarnation", "to_generation")
 
-MEMBER_COLUMNS: Final = (
-    Column("member_id", Kind.TEXT),
-    Column("instance_id", Kind.TEXT),
-    Column("client_id", Kind.TEXT),
-    Column("client_host", Kind.TEXT),
-    Column("rack_id", Kind.TEXT),
-    Column("valid_from", Kind.TIME),
-    Column("valid_to", Kind.TIME),
-    Column("from_generation", Kind.NUMBER),
-    Column("to_generation", Kind.NUMBER),
-    Column("ended_by", Kind.TEXT),
+MEMBER_COLUMNS: Final = columns_of(
+    GROUP_MEMBERS,
+    "member_id instance_id client_id client_host rack_id valid_from valid_to from_generation to_generation ended_by",
 )
 MEMBER_ORDER: Final = ("valid_from", "from_log_offset", "member_id")
 
-ANOMALY_COLUMNS: Final = (
-    Column("at", Kind.TIME),
-    Column("kind", Kind.TEXT),
-    Column("topic", Kind.TEXT),
-    Column("partition", Kind.NUMBER),
-    Column("from_offset", Kind.NUMBER),
-    Column("to_offset", Kind.NUMBER),
-    Column("delta", Kind.NUMBER),
-    Column("owner_member_id", Kind.TEXT),
-    Column("owner_client_host", Kind.TEXT),
-    Column("likely_cause", Kind.TEXT),
-    Column("method", Kind.TEXT),
-    Column("confidence", Kind.TEXT),
-    Column("is_former_log_partition", Kind.FLAG),
+ANOMALY_COLUMNS: Final = columns_of(
+    COMMIT_ANOMALIES,
+    "at kind topic partition from_offset to_offset delta owner_member_id owner_client_host likely_cause "
+    "method confidence is_former_log_partition",
 )
 ANOMALY_ORDER: Final = ("at", "log_offset", "topic", "partition")
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from jobs.delta.arrow_columns import CODED, epoch_ms_column
 from jobs.report.sql_text import select
-from schemas.tables.declare import Table
+from schemas.tables.declare import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, Table
 
 NO_TIME: Final = -1
 
@@ -40,6 +40,21 @@ class Column(NamedTuple):
     def sql(self) -> str:
         """Its part of the select list."""
         return self.name if self.expression is None else f"{self.expression} as {self.name}"
+
+
+KINDS: Final[Mapping[object, Kind]] = {
+    STRING: Kind.TEXT,
+    INT: Kind.NUMBER,
+    BIGINT: Kind.NUMBER,
+    TIMESTAMP: Kind.TIME,
+    BOOLEAN: Kind.FLAG,
+}
+
+
+def columns_of(table: Table, names: str) -> tuple[Column, ...]:
+    """Columns of a table as they are stored, from their names with blanks between; milliseconds are durations."""
+    types = {column.name: column.type for column in table.columns}
+    return tuple(Column(name, Kind.DURATION if name.endswith("_ms") else KINDS[types[name]]) for name in names.split())
 
 
 @dataclass(frozen=True, slots=True)

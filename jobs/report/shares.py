@@ -25,7 +25,7 @@ from jobs.report.groups import (
     names_of,
     together_text,
 )
-from jobs.report.pictures import Column, Kind, Listing, Picture, listing
+from jobs.report.pictures import Column, Kind, Listing, Picture, columns_of, listing
 from jobs.report.reader import Limits, Reader, by_group, shared_out
 from jobs.report.sql_text import Scope, select
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES
@@ -43,68 +43,44 @@ GIVEN_UP: Final = ("ARCHIVING", "ARCHIVED")
 ENDS: Final = ("ACKNOWLEDGED", *GIVEN_UP)
 
 TOPIC: Final = Column("topic", Kind.TEXT, "coalesce(topic, topic_id)")
-PARTITION: Final = Column("partition", Kind.NUMBER)
-FIRST: Final = Column("first_offset", Kind.NUMBER)
-LAST: Final = Column("last_offset", Kind.NUMBER)
-METHOD: Final = Column("method", Kind.TEXT)
-CONFIDENCE: Final = Column("confidence", Kind.TEXT)
 
 BATCH_COLUMNS: Final = (
     TOPIC,
-    PARTITION,
-    FIRST,
-    LAST,
-    Column("delivery_state", Kind.TEXT),
-    Column("delivery_count", Kind.NUMBER),
-    Column("valid_from", Kind.TIME),
-    Column("valid_to", Kind.TIME),
-    Column("is_complete", Kind.FLAG),
+    *columns_of(
+        SHARE_STATE_BATCHES,
+        "partition first_offset last_offset delivery_state delivery_count valid_from valid_to is_complete",
+    ),
 )
 BATCH_ORDER: Final = ("valid_from", "topic_id", "partition", "first_offset", "from_log_offset")
 
 REDELIVERY_COLUMNS: Final = (
-    Column("at", Kind.TIME),
+    *columns_of(REDELIVERIES, "at"),
     TOPIC,
-    PARTITION,
-    FIRST,
-    LAST,
-    Column("from_delivery_count", Kind.NUMBER),
-    Column("to_delivery_count", Kind.NUMBER),
-    Column("cause", Kind.TEXT),
-    Column("likely_cause", Kind.TEXT),
-    METHOD,
-    CONFIDENCE,
-    Column("leader_changed", Kind.FLAG),
+    *columns_of(
+        REDELIVERIES,
+        "partition first_offset last_offset from_delivery_count to_delivery_count cause likely_cause method "
+        "confidence leader_changed",
+    ),
 )
 ARCHIVED_COLUMNS: Final = (
-    Column("at", Kind.TIME),
+    *columns_of(ARCHIVED_RECORDS, "at"),
     TOPIC,
-    PARTITION,
-    FIRST,
-    LAST,
-    Column("delivery_count", Kind.NUMBER),
-    Column("delivery_count_limit", Kind.NUMBER),
-    Column("cause", Kind.TEXT),
-    Column("likely_cause", Kind.TEXT),
-    METHOD,
-    CONFIDENCE,
-    Column("dead_letter", Kind.TEXT),
+    *columns_of(
+        ARCHIVED_RECORDS,
+        "partition first_offset last_offset delivery_count delivery_count_limit cause likely_cause method "
+        "confidence dead_letter",
+    ),
 )
 WITHOUT_COPY_CONDITION: Final = f"dead_letter in ({', '.join(map(repr, WITHOUT_COPY))})"
 EVENT_ORDER: Final = ("at", "topic_id", "partition", "log_offset", "first_offset")
 
 START_COLUMNS: Final = (
     TOPIC,
-    PARTITION,
-    Column("valid_from", Kind.TIME),
-    Column("start_offset", Kind.NUMBER),
-    Column("effective_start_offset", Kind.NUMBER),
-    Column("available_count", Kind.NUMBER),
-    Column("acknowledged_count", Kind.NUMBER),
-    Column("archived_count", Kind.NUMBER),
-    Column("leader_epoch", Kind.NUMBER),
-    Column("record_kind", Kind.TEXT),
-    Column("is_complete", Kind.FLAG),
+    *columns_of(
+        SHARE_PARTITION_STATES,
+        "partition valid_from start_offset effective_start_offset available_count acknowledged_count "
+        "archived_count leader_epoch record_kind is_complete",
+    ),
 )
 START_ORDER: Final = ("valid_from", "topic_id", "partition", "log_offset")
 
