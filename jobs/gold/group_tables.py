@@ -61,15 +61,13 @@ def _ends(rows: pa.Table) -> I64:
     return np.where(ends < 0, EVERY_PLACE, ends)
 
 
-def _starts_ms(rows: pa.Table) -> I64:
-    return epoch_ms_column(rows["started_at"])
-
-
 GROUP_TABLES: Final[Mapping[Table, GroupTable]] = {
     entry.table: entry
     for entry in (
         GroupTable(PARTITION_OWNERS, attrgetter("owners"), _ends, attrgetter("generation_at")),
-        GroupTable(REBALANCES, attrgetter("rebalances"), _starts_ms, attrgetter("at_ms")),
+        GroupTable(
+            REBALANCES, attrgetter("rebalances"), lambda rows: epoch_ms_column(rows["started_at"]), attrgetter("at_ms")
+        ),
         GroupTable(COMMIT_ANOMALIES, attrgetter("anomalies")),
         GroupTable(GROUP_SUMMARY, attrgetter("days")),
         GroupTable(LAG_HISTORY, None),

@@ -10,7 +10,7 @@ known id; without it, nobody can. If the source still has the id, the next captu
 there first.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -223,7 +223,8 @@ def erase_in_file(work: EraseWork) -> EraseDone:
 
 def _has_any(rows: pa.Table, table: Table, redaction: Redaction) -> bool:
     if table is RECORD_BATCHES:
-        return any(redaction.of_batch(batch) != batch for batch in _batches(rows)) or _is_in_buffers(
+        batches = rows["batch"].drop_null().to_pylist()
+        return any(redaction.of_batch(batch) != batch for batch in batches) or _is_in_buffers(
             rows.drop_columns(["batch"]), redaction
         )
     return _is_in_buffers(rows, redaction)
@@ -233,10 +234,6 @@ def _is_in_buffers(rows: pa.Table, redaction: Redaction) -> bool:
     """Do the bytes of an id occur anywhere? Faster than checking each value; only a True may be wrong."""
     buffers = chain.from_iterable(chunk.buffers() for column in rows.columns for chunk in column.chunks)
     return any(redaction.may_be_in(memoryview(buffer)) for buffer in buffers if buffer is not None)
-
-
-def _batches(rows: pa.Table) -> Iterator[bytes]:
-    return (batch for batch in rows["batch"].to_pylist() if batch is not None)
 
 
 def redact_rows(rows: pa.Table, table: Table, redaction: Redaction, at: datetime) -> tuple[pa.Table, int]:

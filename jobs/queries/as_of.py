@@ -50,7 +50,16 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.gold.share_reader import counts_by_id, topic_partition_counts
 from jobs.queries.clock_steps import clock_steps
-from jobs.queries.group_model import CommittedOffset, Group, Row, SampledEnd, ShareStart, TopicPartition, Untimed
+from jobs.queries.group_model import (
+    CommittedOffset,
+    Group,
+    Row,
+    SampledEnd,
+    ShareStart,
+    TopicPartition,
+    Untimed,
+    share_key,
+)
 from jobs.queries.group_state import PAST_COLUMNS, TELLING, Past, by_group, group_of, members_of
 from jobs.queries.newest_commits import COMMIT_KEY, newest_of
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind, Move, PartitionCounts, partition_counts
@@ -515,7 +524,7 @@ class SilverAt:
         newest: dict[SharePartitionKey, Row] = {}
         left = self._places().left_behind(SHARES_LOG, self.at_ms, self._asked())
         for row in sorted(self._share_states(), key=itemgetter("log_offset")):
-            key = _share_key(row)
+            key = share_key(row)
             if not left.is_past(key.as_coordinator_key(), row["log_partition"]):
                 newest[key] = row
         for key, state in newest.items():
@@ -589,10 +598,6 @@ def _committed(newest: pa.Table, left: LeftBehind) -> dict[str, dict[TopicPartit
         if not left or not left.is_past(group_id, log_partition):
             offsets[group_id][place] = offset
     return offsets
-
-
-def _share_key(row: Row) -> SharePartitionKey:
-    return SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])
 
 
 def _times_or_none(column: pa.ChunkedArray) -> list[int | None]:

@@ -268,28 +268,12 @@ def holes_of(topic: str, partition: int, ranges: Sequence[CoverageRange]) -> Ite
     for covered in ordered:
         after = [it.last_timestamp_ms for it in captured if it.to_offset < covered.from_offset]
         if covered.from_offset > next_offset:
-            # unknown: mostly before the first capture
-            reason = None
-            yield Hole(
-                name,
-                next_offset,
-                covered.from_offset - 1,
-                "MISSING",
-                reason,
-                _latest(after),
-                _first_after(captured, next_offset),
-            )
+            # for an unknown reason: mostly before the first capture
+            until, before_ms = covered.from_offset - 1, _first_after(captured, next_offset)
+            yield Hole(name, next_offset, until, "MISSING", None, _latest(after), before_ms)
         if covered.kind is not CoverageKind.CAPTURED:
-            before_ms = _first_after(captured, covered.to_offset)
-            yield Hole(
-                name,
-                covered.from_offset,
-                covered.to_offset,
-                covered.kind.name,
-                covered.reason,
-                _latest(after),
-                before_ms,
-            )
+            kind, before_ms = covered.kind.name, _first_after(captured, covered.to_offset)
+            yield Hole(name, covered.from_offset, covered.to_offset, kind, covered.reason, _latest(after), before_ms)
         next_offset = max(next_offset, covered.to_offset + 1)
 
 

@@ -400,15 +400,11 @@ def _shared_groups(rows: pa.Table) -> tuple[str, ...]:
     for row in rows.sort_by(order).to_pylist():
         newest.setdefault(row["group_id"], {})[row["log_partition"]] = row
     # a group has several log partitions only after the topic grew: the one used last counts
-    last = {group_id: max(found.values(), key=_time_of) for group_id, found in newest.items()}
+    last = {group_id: max(found.values(), key=lambda row: row["at"] or LONG_AGO) for group_id, found in newest.items()}
     return tuple(sorted(group_id for group_id, row in last.items() if row["rule"] == TWO_APPLICATIONS))
 
 
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
-
-
-def _time_of(row: dict[str, Any]) -> datetime:
-    return row["at"] or LONG_AGO
 
 
 def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:

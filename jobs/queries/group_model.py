@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from coordinator_core.lookup import SharePartitionKey
+
 Row = Mapping[str, Any]
+
+
+def share_key(row: Row) -> SharePartitionKey:
+    """The share partition of a row of silver."""
+    return SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])
 
 
 class TopicPartition(NamedTuple):

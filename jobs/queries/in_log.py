@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from coordinator_core.lookup import group_partition
-from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnd, LogEnds, log_ends, numbers
+from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnds, log_ends, numbers
 from jobs.console.output import printable, time_text
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError
@@ -92,7 +92,7 @@ def share_remarks(warehouse: Warehouse, cluster_id: str, at_ms: int | None = Non
         )
     yield from not_replayed_lines(warehouse, cluster_id, SHARES_LOG)
     if at_ms is not None and ends.newest_ms is not None and ends.newest_ms < at_ms:
-        yield f"{SHARES_LOG} was read up to {time_text(ends.newest_ms)}: what came after that is not known"
+        yield _read_up_to(SHARES_LOG, ends.newest_ms)
 
 
 def _missing_places(ends: LogEnds, group_ids: Collection[str]) -> list[int]:
@@ -159,11 +159,17 @@ def remarks_behind(
     if group_ids is not None and ends.is_count_known:
         places = sorted({_place(group_id, ends) for group_id in group_ids})
         found = [ends.ends[place] for place in places if place in ends.ends]
-        yield from (_behind(f"{GROUPS_LOG}-{end.partition}", end) for end in found if _is_short(end, at_ms))
+        for end in found:
+            if end.bound_ms is not None and end.bound_ms < at_ms:
+                yield _read_up_to(f"{GROUPS_LOG}-{end.partition}", end.bound_ms)
         return
     newest = [it.newest_ms for it in all_ends.values() if it.newest_ms is not None]
     if newest and at_ms > max(newest):
-        yield f"the log was read up to {time_text(max(newest))}: what came after that is not known"
+        yield _read_up_to("the log", max(newest))
+
+
+def _read_up_to(log: str, at_ms: int) -> str:
+    return f"{log} was read up to {time_text(at_ms)}: what came after that is not known"
 
 
 def covered_text(ends: LogEnds) -> str:
@@ -171,14 +177,6 @@ def covered_text(ends: LogEnds) -> str:
     if ends.begins_ms is None:
         return f"no record with a time was read of {ends.topic}"
     return f"{ends.topic} was read from {time_text(ends.begins_ms)} to {time_text(ends.newest_ms)}"
-
-
-def _is_short(end: LogEnd, at_ms: int) -> bool:
-    return end.bound_ms is not None and end.bound_ms < at_ms
-
-
-def _behind(name: str, end: LogEnd) -> str:
-    return f"{name} was read up to {time_text(end.bound_ms)}: what came after that is not known"
 
 
 def _place(group_id: str, ends: LogEnds) -> int:

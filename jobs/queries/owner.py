@@ -114,7 +114,11 @@ def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition:
     for passage in passages:
         left = passage.left_behind()
         for group_id, of_group in groupby(ever, key=lambda it: it.row.group_id):
-            holding = [it for it in of_group if not left.is_past(group_id, it.log_partition) and _holds(it, passage)]
+            holding = [
+                it
+                for it in of_group
+                if not left.is_past(group_id, it.log_partition) and _is_so(it.row, it.log_partition, passage)
+            ]
             known = found.setdefault(group_id, [])
             if all([it.row for it in holding] != [it.row for it in other] for other in known):
                 known.append([_placed(it, passage) for it in holding])
@@ -143,10 +147,6 @@ def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition:
 
 def _client_id(life: GroupLife, member_id: str) -> str | None:
     return next((row.client_id for row in reversed(life.members) if row.member_id == member_id), None)
-
-
-def _holds(owner: Owner, passage: SilverAt) -> bool:
-    return _is_so(owner.row, owner.log_partition, passage)
 
 
 def _is_so(row: OwnerRow | AssignmentRow, log_partition: int, passage: SilverAt) -> bool:

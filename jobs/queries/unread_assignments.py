@@ -22,12 +22,9 @@ def unread_groups(silver: SilverAt, *conditions: pc.Expression, topic: str | Non
     if group_ids and topic is not None:
         names = ("group_id", "subscribed_topics")
         members = silver.of_groups(group_ids).scan(GROUP_MEMBERS, names)
-        group_ids = list({row["group_id"] for row in members.to_pylist() if _may_read(row["subscribed_topics"], topic)})
+        may_read = (it for it in members.to_pylist() if it[names[1]] is None or topic in it[names[1]])
+        group_ids = list({row["group_id"] for row in may_read})
     return sorted(group_ids)
-
-
-def _may_read(subscribed_topics: Sequence[str] | None, topic: str) -> bool:
-    return subscribed_topics is None or topic in subscribed_topics
 
 
 def unread_text(group_ids: Sequence[str]) -> str:

@@ -80,11 +80,6 @@ def _nothing(_: Difference) -> None:
     """No explanation, nothing is lacking."""
 
 
-def _not_dropped_yet(_: Difference) -> Reason:
-    """Explains all facts of a group that only the broker has."""
-    return Reason.NOT_DROPPED_YET
-
-
 EMPTY: Final = "Empty"
 OF_ALL_MEMBERS: Final = frozenset({"state", "member count", "assignor", "protocol_name"})
 """Facts of a group that depend on its members."""
@@ -151,7 +146,7 @@ class Judge:
             state = None if isinstance(answer, Refusal) else answer.state
             explain: Explain = partial(explain_group, described_state=state, topic_ids=frozenset(self._names))
             if group_id in self._left_empty and group_id not in known and state == EMPTY:
-                explain = _not_dropped_yet
+                explain = lambda _: Reason.NOT_DROPPED_YET  # noqa: E731
             lacks = self._lacks_deletions(group_id, known[group_id].begun, unlike) if group_id in known else _nothing
             log = self._asked.group_log(group_id)
             of_before = self._of_before(log, group_id)

@@ -27,7 +27,7 @@ from coordinator_core.verify import (
 )
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt
-from jobs.queries.group_model import Row
+from jobs.queries.group_model import Row, share_key
 from jobs.queries.group_state import RESTARTING_EVENTS, TELLING, Past, group_of, members_of
 from jobs.queries.newest_commits import newest_commits
 from schemas import consumer_offsets, share_group_state
@@ -303,11 +303,11 @@ class Ledger:
         """Share partitions that have a state, or had one in their windows."""
         found: dict[SharePartitionKey, ShareHistory] = {}
         for row in self._rows(SHARE_PARTITION_STATES, share_group_state.TOPIC):
-            history = found.setdefault(_share_key(row), ShareHistory(self._share_window(row)))
+            history = found.setdefault(share_key(row), ShareHistory(self._share_window(row)))
             history.records.append(row)
             history.topic = history.topic or row["topic"]
         for row in self._rows(SHARE_STATE_BATCHES, share_group_state.TOPIC):
-            history = found.setdefault(_share_key(row), ShareHistory(self._share_window(row)))
+            history = found.setdefault(share_key(row), ShareHistory(self._share_window(row)))
             history.batches.append(row)
         return found
 
@@ -381,7 +381,7 @@ class Ledger:
             is_open = row["to_log_offset"] is None or row["to_log_offset"] >= window.from_end
             if is_open and row[begins] < window.to_end:
                 is_group = topic == consumer_offsets.TOPIC
-                key = row["group_id"] if is_group else _share_key(row).as_coordinator_key()
+                key = row["group_id"] if is_group else share_key(row).as_coordinator_key()
                 if self._is_home(topic, key, row["log_partition"]):
                     yield row
 
@@ -477,7 +477,3 @@ def _offset_value(row: Row) -> tuple[int, int | None, str] | None:
     """None: the offset was deleted, or is negative: brokers accept such a commit, and report no offset."""
     offset = row["committed_offset"]
     return None if offset is None or offset < 0 else (offset, row["leader_epoch"], row["metadata"] or "")
-
-
-def _share_key(row: Row) -> SharePartitionKey:
-    return SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])

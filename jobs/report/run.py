@@ -263,7 +263,7 @@ def _make(known: _Facts, made_at: datetime, options: Sequence[str], limits: Limi
         of_cluster.append(overview(lines, scope, limits, lags))
     page = Page(
         cluster_id=scope.cluster_id,
-        interval=_interval(window),
+        interval=f"{time_text(window[0])} to {time_text(window[1])}",
         made_at=time_text(epoch_ms(made_at)) or "",
         statements=tuple(statements),
         attention=tuple(_attention(known)[:ATTENTION_MAX]),
@@ -346,10 +346,6 @@ def _window(coverage: pa.Table, scope: Scope) -> tuple[int, int]:
     first = int(known[0].min()) if len(known[0]) else 0
     last = int(known[1].max()) + 1 if len(known[1]) else first + 1
     return first if scope.from_ms is None else scope.from_ms, last if scope.to_ms is None else scope.to_ms
-
-
-def _interval(window: tuple[int, int]) -> str:
-    return f"{time_text(window[0])} to {time_text(window[1])}"
 
 
 def _tiles(lines: Sequence[GroupLine], hole_count: int) -> tuple[Tile, ...]:

@@ -144,7 +144,7 @@ def read_identity(settings: ClientSettings) -> Identity | None:
         raise settings.error(location, "holds no private key")
     if len(keys) > 1:
         settings.note(location, f"holds {len(keys)} private keys; the first one is used")
-    return Identity(location, _pem_of(keys[0]))
+    return Identity(location, _pem_block("PRIVATE KEY", keys[0].private_key) + _pem_chain(keys[0].chain))
 
 
 def read_store(content: bytes, password: str | None, key_password: str | None = None) -> Store:
@@ -207,10 +207,6 @@ def _pem_identity(settings: ClientSettings, key: str, content: bytes) -> Identit
     if password is not None and not is_encrypted:
         settings.note("ssl.key.password", "is not needed: the private key is not encrypted")
     return Identity(key, block + b"\n" + _pem_chain(chain), password, is_encrypted)
-
-
-def _pem_of(entry: KeyEntry) -> bytes:
-    return _pem_block("PRIVATE KEY", entry.private_key) + _pem_chain(entry.chain)
 
 
 def _pem_chain(chain: Sequence[bytes]) -> bytes:

@@ -119,11 +119,6 @@ def _row_place(first_row: int, row: int) -> str:
     return f"row {first_row + row}"
 
 
-def row_group_sizes(source: Any) -> list[int]:
-    """Uncompressed size of each row group of an open Parquet file."""
-    return Scanner.of_open(source).row_group_bytes
-
-
 def _stored_names(schema: pa.Schema, rules: RowRules, constants: Mapping[str, str | None]) -> dict[str, str]:
     """Our name -> name in the file, for columns that the file has."""
     wanted = {name: getattr(rules.dump.columns, name) for name in DUMP_COLUMNS}
@@ -416,7 +411,7 @@ class _JsonColumns:
             _whole(found("partition"), "partition"),
             _whole(found("offset"), "offset"),
             _json_time(found("timestamp")),
-            _json_time_kind(found("timestamp_type")),
+            str(found("timestamp_type")).lower() in LOG_APPEND_NAMES,
             _json_bytes(found("key"), "key", rules.dump.encoding),
             _json_bytes(found("value"), "value", rules.dump.encoding),
             encode_headers(_json_headers(found("headers"), rules.dump.encoding)),
@@ -477,10 +472,6 @@ def _json_time(value: Any) -> int:
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _json_time_kind(value: Any) -> bool:
-    return str(value).lower() in LOG_APPEND_NAMES
 
 
 def _json_bytes(value: Any, name: str, encoding: Encoding) -> bytes | None:

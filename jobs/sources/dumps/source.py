@@ -43,6 +43,7 @@ from coordinator_core.lookup import key_partition
 from coordinator_core.plurals import counted
 from jobs.cli_enums import DumpFormat
 from jobs.delta.filesystems import filesystem_of
+from jobs.delta.scanner import Scanner
 from jobs.errors import SourceError
 from jobs.settings import Settings
 from jobs.sources.dumps.dump_log import BATCHES, BATCHES_SCHEMA, FORMATTED, ROWS, DumpFault, DumpLog
@@ -56,7 +57,6 @@ from jobs.sources.dumps.rows import (
     bad_line,
     read_json_lines,
     read_parquet,
-    row_group_sizes,
 )
 from jobs.sources.dumps.staging import PieceWriter, Run
 from jobs.sources.segments import UNREADABLE_FILE
@@ -182,7 +182,7 @@ def _row_groups(file: DumpFile) -> Iterator[tuple[int, ...] | None]:
     filesystem, path = filesystem_of(file.path)
     try:
         with filesystem.open_input_file(path) as source:
-            sizes = row_group_sizes(source)
+            sizes = Scanner.of_open(source).row_group_bytes
     except (OSError, pa.ArrowInvalid):
         yield None  # the task reports what is wrong
         return
