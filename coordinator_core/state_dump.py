@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from coordinator_core.classic.state import ClassicGroup, ClassicMember
+from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import decode
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
 from coordinator_core.errors import DecodeError
@@ -80,6 +80,15 @@ def _group(group: Group) -> Json:
 
 
 def _classic_group(group: ClassicGroup) -> Json:
+    members = {
+        member.member_id: classic_member(member, [(group.protocol_name, member.subscription)])
+        for member in group.members.values()
+    }
+    return classic_group(group, members, (), _subscribed_topics(group))
+
+
+def classic_group(group: Any, members: Json, pending_join: Iterable[str], topics: Iterable[str] | None) -> Json:
+    """A classic group, replayed or live."""
     return {
         "type": "classic",
         "state": group.state.value,
@@ -87,23 +96,26 @@ def _classic_group(group: ClassicGroup) -> Json:
         "protocolType": group.protocol_type,
         "protocolName": group.protocol_name,
         "leader": group.leader,
-        "pendingJoinMembers": [],
-        "subscribedTopics": _subscribed_topics(group),
-        "members": {member.member_id: _classic_member(group, member) for member in group.members.values()},
+        "pendingJoinMembers": sorted(pending_join),
+        "subscribedTopics": None if topics is None else sorted(topics),
+        "members": members,
     }
 
 
-def _classic_member(group: ClassicGroup, member: ClassicMember) -> Json:
+def classic_member(
+    member: Any, protocols: Iterable[tuple[str | None, bytes]], *, awaits_join: bool = False, awaits_sync: bool = False
+) -> Json:
+    """A member of a classic group, replayed or live."""
     return {
         "instanceId": member.group_instance_id,
         "clientId": member.client_id,
         "clientHost": member.client_host,
         "rebalanceTimeoutMs": member.rebalance_timeout_ms,
         "sessionTimeoutMs": member.session_timeout_ms,
-        "protocols": [{"name": group.protocol_name, "metadata": member.subscription.hex()}],
+        "protocols": [{"name": name, "metadata": metadata.hex()} for name, metadata in protocols],
         "assignment": member.assignment.hex(),
-        "awaitingJoin": False,
-        "awaitingSync": False,
+        "awaitingJoin": awaits_join,
+        "awaitingSync": awaits_sync,
     }
 
 

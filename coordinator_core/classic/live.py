@@ -16,7 +16,7 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.errors import DecodeError, IllegalTransition
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import TABLE_SIZE_DEFAULT, grown, in_bucket_order
-from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE, VERSION_BYTES, Json
+from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE, VERSION_BYTES, Json, classic_group, classic_member
 from schemas.client_protocols import CONSUMER_PROTOCOL_SUBSCRIPTION
 
 EMPTY: Final = ClassicGroupState.EMPTY
@@ -309,28 +309,13 @@ class LiveClassicGroup:
 
     def dump(self) -> Json:
         """The group in the format of `state_dump`, with what only its coordinator knows."""
-        return {
-            "type": "classic",
-            "state": self.state.value,
-            "generationId": self.generation_id,
-            "protocolType": self.protocol_type,
-            "protocolName": self.protocol_name,
-            "leader": self.leader,
-            "pendingJoinMembers": sorted(self.pending_join_members),
-            "subscribedTopics": None if self.subscribed_topics is None else sorted(self.subscribed_topics),
-            "members": {member.member_id: _dump_member(member) for member in self.members.values()},
+        members = {
+            member.member_id: classic_member(
+                member,
+                member.protocols,
+                awaits_join=member.awaiting_join is not None,
+                awaits_sync=member.awaiting_sync is not None,
+            )
+            for member in self.members.values()
         }
-
-
-def _dump_member(member: LiveMember) -> Json:
-    return {
-        "instanceId": member.group_instance_id,
-        "clientId": member.client_id,
-        "clientHost": member.client_host,
-        "rebalanceTimeoutMs": member.rebalance_timeout_ms,
-        "sessionTimeoutMs": member.session_timeout_ms,
-        "protocols": [{"name": name, "metadata": metadata.hex()} for name, metadata in member.protocols],
-        "assignment": member.assignment.hex(),
-        "awaitingJoin": member.awaiting_join is not None,
-        "awaitingSync": member.awaiting_sync is not None,
-    }
+        return classic_group(self, members, self.pending_join_members, self.subscribed_topics)

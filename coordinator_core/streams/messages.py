@@ -6,6 +6,8 @@ Defaults are those of Kafka's generated classes.
 from dataclasses import dataclass
 from enum import IntEnum
 
+from coordinator_core.streams.state import CopartitionGroup
+
 
 class StatusCode(IntEnum):
     """Status codes about the group for its members (StreamsGroupHeartbeatResponse.Status)."""
@@ -43,15 +45,6 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestCopartitionGroup:
-    """Indexes of topics in the lists of their subtopology."""
-
-    source_topics: tuple[int, ...] = ()
-    source_topic_regex: tuple[int, ...] = ()
-    repartition_source_topics: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class RequestSubtopology:
     """A part of the topology with tasks of its own."""
 
@@ -61,7 +54,7 @@ class RequestSubtopology:
     state_changelog_topics: tuple[TopicInfo, ...] = ()
     repartition_sink_topics: tuple[str, ...] = ()
     repartition_source_topics: tuple[TopicInfo, ...] = ()
-    copartition_groups: tuple[RequestCopartitionGroup, ...] = ()
+    copartition_groups: tuple[CopartitionGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

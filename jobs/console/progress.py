@@ -5,7 +5,6 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from types import TracebackType
 from typing import Any, Final, Self
 
 from pyspark.sql import SparkSession
@@ -86,9 +85,7 @@ class _Line:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stop.set()
         self._thread.join()
         self._progress.stop()
