@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.coordinator.errors import ErrorCode
@@ -18,38 +18,22 @@ from coordinator_core.share.messages import (
 )
 from coordinator_core.share.service import Flow, alter_offsets, delete_groups, delete_offsets
 from coordinator_core.simulate.clients.machine import SlowPoll, Subscribe, TopicsChanged
-from coordinator_core.simulate.clock import EventLoop
-from coordinator_core.simulate.cluster import DETECTION_MS, Cluster
-from coordinator_core.simulate.heartbeats import Heartbeats
+from coordinator_core.simulate.cluster import DETECTION_MS
 from coordinator_core.simulate.other_logs import topic_configs
 from coordinator_core.simulate.process import Process
-from coordinator_core.simulate.scenario import FaultSpec, GroupSpec, Scenario, with_config
-from coordinator_core.simulate.share_leader import ShareLeaders
-from coordinator_core.simulate.topics import Topics
-from coordinator_core.simulate.truth import Truth
+from coordinator_core.simulate.scenario import FaultSpec, GroupSpec, with_config
+
+if TYPE_CHECKING:
+    from coordinator_core.simulate.simulation import Simulation
 
 METADATA_AGE_MS: Final = 5000
 """Clients learn of changed topics at a random time within this: metadata.max.age.ms, shorter than Kafka's default."""
 
 
-class Stage(Protocol):
-    """What faults act on."""
-
-    scenario: Scenario
-    loop: EventLoop
-    cluster: Cluster
-    topics: Topics
-    truth: Truth
-    heartbeats: Heartbeats
-    share_leaders: ShareLeaders
-    members: dict[str, list[Process]]
-    """Group id -> processes, by index."""
-
-
 class Faults:
     """Schedules all faults and executes them."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: "Simulation") -> None:
         self._stage = stage
         self._loop = stage.loop
 

@@ -12,53 +12,21 @@ otherwise a run that leaves them out could not know the order in a run that does
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from coordinator_core.coordinator.timers import Timer
 from coordinator_core.simulate.clock import EventLoop
 
-
-class HeartbeatSender(Protocol):
-    """A process whose client sends heartbeats. `rank` is the unique number of the process, from 1."""
-
-    rank: int
-    latency_ms: int
-    group_id: str
-
-    def heartbeat(self) -> Any:
-        """The request that it would send now."""
-        ...
-
-    def session_key(self) -> str:
-        """Key of the member's session timer in its coordinator."""
-        ...
-
-    def heartbeat_arrives(self, request: Any) -> None:
-        """A heartbeat sent a latency ago reaches its broker now."""
-        ...
-
-
-class Sessions(Protocol):
-    """The coordinators, reduced to sessions."""
-
-    def is_quiet(self, group_id: str) -> bool:
-        """Whether heartbeats of the group's members change nothing."""
-        ...
-
-    def park_session(self, group_id: str, key: str) -> Timer | None:
-        """Take out the session timer of a member; None if there is none."""
-        ...
-
-    def restore_session(self, group_id: str, timer: Timer, deadline_ms: int) -> None:
-        """Set the timer again."""
-        ...
+if TYPE_CHECKING:
+    from coordinator_core.simulate.cluster import Cluster
+    from coordinator_core.simulate.process import Process
 
 
 @dataclass(slots=True)
 class Heartbeat:
     """The heartbeats of one process. `next_ms`: when the next one is due to be sent."""
 
-    process: HeartbeatSender
+    process: "Process"
     interval_ms: int
     next_ms: int
     token: int = 0
@@ -74,7 +42,7 @@ class Heartbeat:
 class Heartbeats:
     """All heartbeats of a simulation."""
 
-    def __init__(self, loop: EventLoop, sessions: Sessions, *, skips: bool) -> None:
+    def __init__(self, loop: EventLoop, sessions: "Cluster", *, skips: bool) -> None:
         self._loop = loop
         self._sessions = sessions
         self._skips = skips
@@ -85,7 +53,7 @@ class Heartbeats:
         self.sent_count = 0
         self.skipped_count = 0
 
-    def start(self, process: HeartbeatSender, interval_ms: int, first_ms: int | None = None) -> None:
+    def start(self, process: "Process", interval_ms: int, first_ms: int | None = None) -> None:
         """Send a heartbeat every `interval_ms` from now on, the first at `first_ms`; interval 0: none."""
         self.stop(process)
         if interval_ms:
@@ -94,7 +62,7 @@ class Heartbeats:
             self._heartbeats[process.rank] = beat
             self._schedule(beat)
 
-    def stop(self, process: HeartbeatSender) -> int:
+    def stop(self, process: "Process") -> int:
         """Send no more heartbeats; returns the interval so far, 0 if there was none."""
         self.wake_one(process)
         beat = self._heartbeats.pop(process.rank, None)
@@ -103,7 +71,7 @@ class Heartbeats:
         beat.token += 1
         return beat.interval_ms
 
-    def answered(self, process: HeartbeatSender) -> None:
+    def answered(self, process: "Process") -> None:
         """The answer to a heartbeat had no error: the process may be parked."""
         beat = self._heartbeats.get(process.rank)
         if beat is None or not self._skips or beat.parked is not None:
@@ -119,7 +87,7 @@ class Heartbeats:
         beat.token += 1
         self._parked.setdefault(process.group_id, {})[process.rank] = beat
 
-    def signed(self, process: HeartbeatSender) -> None:
+    def signed(self, process: "Process") -> None:
         """The commit of a parked process has set its session timer: park that timer now."""
         beat = self._heartbeats.get(process.rank)
         if beat is None or beat.parked is None:
@@ -136,7 +104,7 @@ class Heartbeats:
             for beat in sorted(sleepers.values(), key=lambda beat: (self._last_sign_ms(beat), beat.process.rank)):
                 self._rouse(beat)
 
-    def wake_one(self, process: HeartbeatSender) -> None:
+    def wake_one(self, process: "Process") -> None:
         """The process itself is about to change."""
         beat = self._heartbeats.get(process.rank)
         if beat is None or beat.parked is None:

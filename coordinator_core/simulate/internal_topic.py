@@ -7,42 +7,21 @@ log: records that no follower had are lost.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from coordinator_core.runtime.messages import Answer, EndTransaction, Request
+from coordinator_core.runtime.messages import EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.runtime import CoordinatorRuntime
 from coordinator_core.simulate.clock import EventLoop
+
+if TYPE_CHECKING:
+    from coordinator_core.simulate.cluster import ShareListener
 
 REPLICATION_MS: Final = 1
 """The time from an append to the fetches that commit it."""
 LOADING_MS: Final = 200
 """The time that a new leader takes to load a coordinator."""
 REPLICATION_FACTOR: Final = 3
-
-
-class Listener(Protocol):
-    """Callbacks for the events of the brokers."""
-
-    def is_alive(self, broker_id: int) -> bool:
-        """Whether a broker is up."""
-        ...
-
-    def answered(self, broker_id: int, answer: Answer) -> None:
-        """A broker has an answer."""
-        ...
-
-    def committed(self, log: PartitionLog) -> None:
-        """The high watermark may have moved."""
-        ...
-
-    def elected(self, log: PartitionLog) -> None:
-        """Another broker leads the log, or none does."""
-        ...
-
-    def truncated(self, log: PartitionLog) -> None:
-        """The new leader may have fewer records than the former one."""
-        ...
 
 
 class InternalTopic:
@@ -55,7 +34,7 @@ class InternalTopic:
         broker_count: int,
         *,
         loop: EventLoop,
-        listener: Listener,
+        listener: "ShareListener",
         make_runtime: Callable[[int], CoordinatorRuntime],
     ) -> None:
         self.topic = topic

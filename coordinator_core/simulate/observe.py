@@ -1,7 +1,7 @@
 """Group coordinators with an observer: callbacks before every operation, and for every record once written."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import Refused
@@ -14,29 +14,8 @@ from coordinator_core.runtime.batching import Batcher
 from coordinator_core.runtime.machines import GroupMachine, GroupMachines
 from coordinator_core.runtime.messages import Request
 
-
-class Observer(Protocol):
-    """The callbacks. `machine` gives the partition and the coordinator."""
-
-    def before(self, machine: "ObservedMachine", request: Request, now_ms: int) -> None:
-        """The coordinator is about to handle a request."""
-        ...
-
-    def served(self, machine: "ObservedMachine", request: Request, outcome: Outcome, now_ms: int) -> None:
-        """The coordinator has handled the request."""
-        ...
-
-    def fired(self, machine: "ObservedMachine", outcome: Outcome, now_ms: int) -> None:
-        """A timer or tasks ran, or an operation continued after its records were committed."""
-        ...
-
-    def marked(self, machine: "ObservedMachine", producer: Producer, *, is_commit: bool, offset: int) -> None:
-        """The coordinator wrote a transaction marker."""
-        ...
-
-    def reverted(self, machine: "ObservedMachine", from_offset: int) -> None:
-        """The log refused the records from this offset on."""
-        ...
+if TYPE_CHECKING:
+    from coordinator_core.simulate.truth_recorder import TruthRecorder
 
 
 class ObservedMachine(GroupMachine):
@@ -46,7 +25,7 @@ class ObservedMachine(GroupMachine):
         self,
         coordinator: GroupCoordinator,
         batcher: Batcher,
-        observer: Observer,
+        observer: "TruthRecorder",
         locate: Callable[["ObservedMachine"], int],
     ) -> None:
         super().__init__(coordinator)
@@ -103,7 +82,7 @@ class ObservedMachines(GroupMachines):
     def __init__(
         self,
         config: GroupCoordinatorConfig,
-        observer: Observer,
+        observer: "TruthRecorder",
         locate: Callable[[ObservedMachine], int],
         group_settings: Mapping[str, Mapping[str, int]],
     ) -> None:

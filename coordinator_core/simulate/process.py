@@ -5,7 +5,7 @@ connections.
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.simulate.clients.machine import (
@@ -28,24 +28,15 @@ from coordinator_core.simulate.clients.machine import (
 )
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.heartbeats import Heartbeats
-from coordinator_core.simulate.lookups import Brokers, Lookups
+from coordinator_core.simulate.lookups import Lookups
 from coordinator_core.simulate.truth import Truth
+
+if TYPE_CHECKING:
+    from coordinator_core.simulate.cluster import Cluster
 
 HEARTBEAT = "heartbeat"
 LOST_BROKER = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT})
 """Errors after which a client looks up its coordinator again."""
-
-
-class Network(Brokers, Protocol):
-    """Takes the requests. Answers are passed to `Process.answered`."""
-
-    def deliver(self, process: "Process", broker_id: int, send: Send) -> None:
-        """The request reaches a broker."""
-        ...
-
-    def disconnected(self, process: "Process", member_id: str) -> None:
-        """The process ended, and its connections with it."""
-        ...
 
 
 class Process:
@@ -64,7 +55,7 @@ class Process:
         make: Callable[[random.Random], Client],
         draws: Callable[[int], random.Random],
         loop: EventLoop,
-        network: Network,
+        network: "Cluster",
         heartbeats: Heartbeats,
         truth: Truth,
     ) -> None:
