@@ -1,7 +1,7 @@
 """Answers as rows of one type: for the table, for JSON and CSV, and for the report."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -83,6 +83,9 @@ class WhatIfRow(NamedTuple):
     """ASKED FEATURE_LEVEL RECORDS DEFAULT: see `release`."""
 
 
+MEASURED: Final = ("rebalances", "moved", "unowned_ms", "not_served_ms")
+"""The measures, as their columns and the fields of answers begin."""
+
 WOULD_BE: Final[Mapping[Verdict, str]] = {
     Verdict.KEPT: "the same",
     Verdict.MOVED: "at another time",
@@ -159,26 +162,26 @@ def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, 
         asked,
         answer.at_ms,
         answer.generation,
-        None,
-        None,
-        None,
-        None,
-        ", ".join(answer.causes) or _recorded_cause(answer, gold),
-        answer.verdict.value,
-        would_be,
-        None if shift is None else shift.least,
-        None if shift is None else shift.most,
-        *answer.recorded_rebalances,
-        *answer.rebalances,
-        *answer.recorded_moved,
-        *answer.moved,
-        *answer.recorded_unowned_ms,
-        *answer.unowned_ms,
-        *answer.recorded_not_served_ms,
-        *answer.not_served_ms,
+        recorded=", ".join(answer.causes) or _recorded_cause(answer, gold),
+        verdict=answer.verdict.value,
+        would_be=would_be,
+        shift_ms_min=None if shift is None else shift.least,
+        shift_ms_max=None if shift is None else shift.most,
         confidence=answer.confidence,
         assumptions=answer.assumptions,
+        **_measures(answer),
     )
+
+
+def _measures(of: RebalanceAnswer | Totals) -> dict[str, Any]:
+    """The columns of the measures, before (under the recorded settings) and after."""
+    ranges = {
+        f"{name}_{when}": getattr(of, f"{prefix}{name}")
+        for name in MEASURED
+        for when, prefix in (("before", "recorded_"), ("after", ""))
+    }
+    least = {f"{name}_min": found.least for name, found in ranges.items()}
+    return least | {f"{name}_max": found.most for name, found in ranges.items()}
 
 
 def _recorded_cause(answer: RebalanceAnswer, gold: RebalanceRow | None) -> str:
@@ -197,28 +200,12 @@ def _total_row(
         *frame,
         TOTAL,
         asked,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        f"{totals.reproduced_count} of {counted(totals.recorded_count, 'rebalance')} reproduced{unplayed}, "
+        recorded=f"{totals.reproduced_count} of {counted(totals.recorded_count, 'rebalance')} reproduced{unplayed}, "
         f"{counted(totals.hypotheses, 'reading')}",
-        None,
-        _counted(answer.verdict.value for answer in answers),
-        None,
-        None,
-        *totals.recorded_rebalances,
-        *totals.rebalances,
-        *totals.recorded_moved,
-        *totals.moved,
-        *totals.recorded_unowned_ms,
-        *totals.unowned_ms,
-        *totals.recorded_not_served_ms,
-        *totals.not_served_ms,
+        would_be=_counted(answer.verdict.value for answer in answers),
         confidence=LIKELY if totals.is_whole else GUESS,
         assumptions=tuple(sorted({name for answer in answers for name in answer.assumptions})),
+        **_measures(totals),
     )
 
 

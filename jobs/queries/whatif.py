@@ -19,6 +19,7 @@ from coordinator_core.kafka_versions import kafka_version as release
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.whatif.answer import (
     ALL_ASSUMPTIONS,
+    MEASURED,
     TOTAL,
     WhatIfRow,
     answer_group,
@@ -259,17 +260,13 @@ def _rebalance_cells(row: WhatIfRow) -> tuple[Value, ...]:
     return (at, row.generation, row.recorded, row.verdict, row.would_be, shift, *_measures(row), row.confidence)
 
 
-def _measures(row: WhatIfRow) -> tuple[str, str, str, str]:
+def _measures(row: WhatIfRow) -> list[str]:
     """The measures, each as `before -> after`."""
-    return (
-        f"{_span(row.rebalances_before_min, row.rebalances_before_max)} -> "
-        f"{_span(row.rebalances_after_min, row.rebalances_after_max)}",
-        f"{_span(row.moved_before_min, row.moved_before_max)} -> {_span(row.moved_after_min, row.moved_after_max)}",
-        f"{_span(row.unowned_ms_before_min, row.unowned_ms_before_max)} -> "
-        f"{_span(row.unowned_ms_after_min, row.unowned_ms_after_max)}",
-        f"{_span(row.not_served_ms_before_min, row.not_served_ms_before_max)} -> "
-        f"{_span(row.not_served_ms_after_min, row.not_served_ms_after_max)}",
-    )
+
+    def span(name: str) -> str:
+        return _span(getattr(row, f"{name}_min"), getattr(row, f"{name}_max"))
+
+    return [f"{span(f'{name}_before')} -> {span(f'{name}_after')}" for name in MEASURED]
 
 
 def _record_cells(row: WhatIfRow) -> tuple[Value, ...]:
