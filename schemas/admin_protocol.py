@@ -196,13 +196,7 @@ DESCRIBE_SHARE_GROUP_OFFSETS_REQUEST: Final = Message(
     versions="0-1",
     flexible=ALL,
     api_key=90,
-    fields=(
-        Field(
-            "groups",
-            Array(SHARE_OFFSETS_GROUP),
-            about="The groups to describe.",
-        ),
-    ),
+    fields=(Field("groups", Array(SHARE_OFFSETS_GROUP), about="The groups to describe."),),
 )
 
 DESCRIBE_SHARE_GROUP_OFFSETS_RESPONSE: Final = Message(
@@ -280,11 +274,7 @@ READ_STATE_TOPIC: Final = Struct(
     "ReadStateData",
     (
         Field("topic_id", Uuid, about="Id of the topic."),
-        Field(
-            "partitions",
-            Array(READ_STATE_PARTITION),
-            about="Partitions to read.",
-        ),
+        Field("partitions", Array(READ_STATE_PARTITION), about="Partitions to read."),
     ),
 )
 READ_SHARE_GROUP_STATE_REQUEST: Final = Message(
@@ -294,14 +284,7 @@ READ_SHARE_GROUP_STATE_REQUEST: Final = Message(
     versions="0",
     flexible=ALL,
     api_key=84,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field(
-            "topics",
-            Array(READ_STATE_TOPIC),
-            about="By topic.",
-        ),
-    ),
+    fields=(Field("group_id", String, about="The group."), Field("topics", Array(READ_STATE_TOPIC), about="By topic.")),
 )
 
 READ_SHARE_GROUP_STATE_RESPONSE: Final = Message(

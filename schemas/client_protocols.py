@@ -10,10 +10,7 @@ from schemas.wire import Array, Bytes, Field, Int16, Int32, Int64, Message, Pref
 
 TOPIC_PARTITION: Final = Struct(
     "TopicPartition",
-    (
-        Field("topic", String, about="Topic."),
-        Field("partitions", Array(Int32), about="Partitions of it."),
-    ),
+    (Field("topic", String, about="Topic."), Field("partitions", Array(Int32), about="Partitions of it.")),
 )
 
 CONSUMER_PROTOCOL_SUBSCRIPTION: Final = Message(
@@ -70,10 +67,7 @@ CONSUMER_PROTOCOL_ASSIGNMENT: Final = Message(
 
 TOPIC_ASSIGNMENT: Final = Struct(
     "TopicAssignment",
-    (
-        Field("topic", String, about="Topic."),
-        Field("partitions", Array(Int32), about="Partitions of it."),
-    ),
+    (Field("topic", String, about="Topic."), Field("partitions", Array(Int32), about="Partitions of it.")),
 )
 
 STICKY_ASSIGNOR_USER_DATA: Final = Message(

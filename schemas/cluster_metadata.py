@@ -74,10 +74,7 @@ TOPIC_RECORD: Final = Message(
     flexible="0+",
     topic=TOPIC,
     record_type=MetadataRecordType.TOPIC,
-    fields=(
-        Field("name", String, about="Name of the topic."),
-        Field("topic_id", Uuid, about="Id of the topic."),
-    ),
+    fields=(Field("name", String, about="Name of the topic."), Field("topic_id", Uuid, about="Id of the topic.")),
 )
 
 PARTITION_RECORD: Final = Message(

@@ -23,13 +23,7 @@ END_TXN_MARKER: Final = Message(
     Role.CONTROL_VALUE,
     Prefix.VERSION,
     versions="0",
-    fields=(
-        Field(
-            "coordinator_epoch",
-            Int32,
-            about="Epoch of the transaction coordinator which wrote the marker.",
-        ),
-    ),
+    fields=(Field("coordinator_epoch", Int32, about="Epoch of the transaction coordinator which wrote the marker."),),
 )
 
 VOTER: Final = Struct(

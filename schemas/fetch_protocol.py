@@ -7,21 +7,7 @@ most of the work.
 
 from typing import Final
 
-from schemas.wire import (
-    Array,
-    Field,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Message,
-    Prefix,
-    Records,
-    Role,
-    String,
-    Struct,
-    Uuid,
-)
+from schemas.wire import Array, Field, Int8, Int16, Int32, Int64, Message, Prefix, Records, Role, String, Struct, Uuid
 
 API_KEY: Final = 1
 VERSIONS: Final = "4-18"

@@ -18,10 +18,7 @@ from schemas.wire import Message
 
 CONSUMER_OFFSETS: Final[Mapping[int, tuple[Message, Message]]] = MappingProxyType(
     {
-        RecordType.LEGACY_OFFSET_COMMIT: (
-            offsets.LEGACY_OFFSET_COMMIT_KEY,
-            offsets.LEGACY_OFFSET_COMMIT_VALUE,
-        ),
+        RecordType.LEGACY_OFFSET_COMMIT: (offsets.LEGACY_OFFSET_COMMIT_KEY, offsets.LEGACY_OFFSET_COMMIT_VALUE),
         RecordType.OFFSET_COMMIT: (offsets.OFFSET_COMMIT_KEY, offsets.OFFSET_COMMIT_VALUE),
         RecordType.GROUP_METADATA: (classic.GROUP_METADATA_KEY, classic.GROUP_METADATA_VALUE),
         RecordType.CONSUMER_GROUP_METADATA: (
@@ -73,10 +70,7 @@ CONSUMER_OFFSETS: Final[Mapping[int, tuple[Message, Message]]] = MappingProxyTyp
             consumer.CONSUMER_GROUP_REGULAR_EXPRESSION_KEY,
             consumer.CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
         ),
-        RecordType.STREAMS_GROUP_METADATA: (
-            streams.STREAMS_GROUP_METADATA_KEY,
-            streams.STREAMS_GROUP_METADATA_VALUE,
-        ),
+        RecordType.STREAMS_GROUP_METADATA: (streams.STREAMS_GROUP_METADATA_KEY, streams.STREAMS_GROUP_METADATA_VALUE),
         RecordType.STREAMS_GROUP_MEMBER_METADATA: (
             streams.STREAMS_GROUP_MEMBER_METADATA_KEY,
             streams.STREAMS_GROUP_MEMBER_METADATA_VALUE,
@@ -93,10 +87,7 @@ CONSUMER_OFFSETS: Final[Mapping[int, tuple[Message, Message]]] = MappingProxyTyp
             streams.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
             streams.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
         ),
-        RecordType.STREAMS_GROUP_TOPOLOGY: (
-            streams.STREAMS_GROUP_TOPOLOGY_KEY,
-            streams.STREAMS_GROUP_TOPOLOGY_VALUE,
-        ),
+        RecordType.STREAMS_GROUP_TOPOLOGY: (streams.STREAMS_GROUP_TOPOLOGY_KEY, streams.STREAMS_GROUP_TOPOLOGY_VALUE),
     }
 )
 """Record type -> (key, value)."""
@@ -107,10 +98,7 @@ SHARE_GROUP_STATE: Final[Mapping[int, tuple[Message, Message]]] = MappingProxyTy
             share_group_state.SHARE_SNAPSHOT_KEY,
             share_group_state.SHARE_SNAPSHOT_VALUE,
         ),
-        ShareStateRecordType.SHARE_UPDATE: (
-            share_group_state.SHARE_UPDATE_KEY,
-            share_group_state.SHARE_UPDATE_VALUE,
-        ),
+        ShareStateRecordType.SHARE_UPDATE: (share_group_state.SHARE_UPDATE_KEY, share_group_state.SHARE_UPDATE_VALUE),
     }
 )
 
@@ -119,7 +107,7 @@ TRANSACTION_STATE: Final[Mapping[int, tuple[Message, Message]]] = MappingProxyTy
         transaction_state.TRANSACTION_LOG: (
             transaction_state.TRANSACTION_LOG_KEY,
             transaction_state.TRANSACTION_LOG_VALUE,
-        ),
+        )
     }
 )
 

@@ -40,11 +40,7 @@ MEMBER_METADATA: Final = Struct(
         ),
         Field("session_timeout", Int32, about="In milliseconds."),
         Field("subscription", Bytes, about="Its JoinGroup metadata for the chosen protocol."),
-        Field(
-            "assignment",
-            Bytes,
-            about="What SyncGroup gave the member, in the format of its protocol type.",
-        ),
+        Field("assignment", Bytes, about="What SyncGroup gave the member, in the format of its protocol type."),
     ),
 )
 
@@ -57,11 +53,7 @@ GROUP_METADATA_VALUE: Final = Message(
     topic=TOPIC,
     record_type=RecordType.GROUP_METADATA,
     fields=(
-        Field(
-            "protocol_type",
-            String,
-            about="consumer, connect, or empty for a group without members so far.",
-        ),
+        Field("protocol_type", String, about="consumer, connect, or empty for a group without members so far."),
         Field("generation", Int32, about="Generation id."),
         Field("protocol", String, nullable="0+", about="Chosen protocol, null while there is none."),
         Field("leader", String, nullable="0+", about="Member id of the leader."),

@@ -60,9 +60,7 @@ TOPIC_METADATA: Final = Struct(
         Field("topic_name", String, about="Name of the topic."),
         Field("num_partitions", Int32, about="Number of its partitions."),
         Field(
-            "partition_metadata",
-            Array(PARTITION_METADATA),
-            about="Racks of its partitions, where racks are in use.",
+            "partition_metadata", Array(PARTITION_METADATA), about="Racks of its partitions, where racks are in use."
         ),
     ),
 )
@@ -85,10 +83,7 @@ CONSUMER_GROUP_MEMBER_METADATA_KEY: Final = Message(
     versions="0",
     topic=TOPIC,
     record_type=RecordType.CONSUMER_GROUP_MEMBER_METADATA,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field("member_id", String, about="The member."),
-    ),
+    fields=(Field("group_id", String, about="The group."), Field("member_id", String, about="The member.")),
 )
 
 CLASSIC_PROTOCOL: Final = Struct(
@@ -187,18 +182,12 @@ CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY: Final = Message(
     versions="0",
     topic=TOPIC,
     record_type=RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field("member_id", String, about="The member."),
-    ),
+    fields=(Field("group_id", String, about="The group."), Field("member_id", String, about="The member.")),
 )
 
 TOPIC_PARTITION: Final = Struct(
     "TopicPartition",
-    (
-        Field("topic_id", Uuid, about="Id of the topic."),
-        Field("partitions", Array(Int32), about="Partitions of it."),
-    ),
+    (Field("topic_id", Uuid, about="Id of the topic."), Field("partitions", Array(Int32), about="Partitions of it.")),
 )
 
 CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE: Final = Message(
@@ -219,10 +208,7 @@ CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY: Final = Message(
     versions="0",
     topic=TOPIC,
     record_type=RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field("member_id", String, about="The member."),
-    ),
+    fields=(Field("group_id", String, about="The group."), Field("member_id", String, about="The member.")),
 )
 
 TOPIC_PARTITIONS: Final = Struct(
@@ -250,11 +236,7 @@ CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = Message(
     topic=TOPIC,
     record_type=RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     fields=(
-        Field(
-            "member_epoch",
-            Int32,
-            about="Current epoch of the member; -1 leaving, -2 a static member away.",
-        ),
+        Field("member_epoch", Int32, about="Current epoch of the member; -1 leaving, -2 a static member away."),
         Field("previous_member_epoch", Int32, about="Epoch before the last one; -1 for none."),
         Field("state", Int8, about="0 stable, 1 unrevoked partitions, 2 unreleased partitions, 127 unknown."),
         Field("assigned_partitions", Array(TOPIC_PARTITIONS), about="Partitions the member owns."),

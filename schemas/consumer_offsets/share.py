@@ -12,10 +12,7 @@ SHARE_GROUP_MEMBER_METADATA_KEY: Final = Message(
     versions="0",
     topic=TOPIC,
     record_type=RecordType.SHARE_GROUP_MEMBER_METADATA,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field("member_id", String, about="The member."),
-    ),
+    fields=(Field("group_id", String, about="The group."), Field("member_id", String, about="The member.")),
 )
 
 SHARE_GROUP_MEMBER_METADATA_VALUE: Final = Message(
@@ -96,18 +93,12 @@ SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY: Final = Message(
     versions="0",
     topic=TOPIC,
     record_type=RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field("member_id", String, about="The member."),
-    ),
+    fields=(Field("group_id", String, about="The group."), Field("member_id", String, about="The member.")),
 )
 
 TOPIC_PARTITION: Final = Struct(
     "TopicPartition",
-    (
-        Field("topic_id", Uuid, about="Id of the topic."),
-        Field("partitions", Array(Int32), about="Partitions of it."),
-    ),
+    (Field("topic_id", Uuid, about="Id of the topic."), Field("partitions", Array(Int32), about="Partitions of it.")),
 )
 
 SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE: Final = Message(
@@ -128,18 +119,12 @@ SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY: Final = Message(
     versions="0",
     topic=TOPIC,
     record_type=RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field("member_id", String, about="The member."),
-    ),
+    fields=(Field("group_id", String, about="The group."), Field("member_id", String, about="The member.")),
 )
 
 TOPIC_PARTITIONS: Final = Struct(
     "TopicPartitions",
-    (
-        Field("topic_id", Uuid, about="Id of the topic."),
-        Field("partitions", Array(Int32), about="Partitions of it."),
-    ),
+    (Field("topic_id", Uuid, about="Id of the topic."), Field("partitions", Array(Int32), about="Partitions of it.")),
 )
 
 SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = Message(
@@ -151,11 +136,7 @@ SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = Message(
     topic=TOPIC,
     record_type=RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     fields=(
-        Field(
-            "member_epoch",
-            Int32,
-            about="Current epoch of the member; -1 leaving, -2 a static member away.",
-        ),
+        Field("member_epoch", Int32, about="Current epoch of the member; -1 leaving, -2 a static member away."),
         Field("previous_member_epoch", Int32, about="Epoch before the last one; -1 for none."),
         Field("state", Int8, about="MemberState; a share member is always stable (0)."),
         Field("assigned_partitions", Array(TOPIC_PARTITIONS), about="Partitions the member may fetch from."),
@@ -183,10 +164,7 @@ TOPIC_PARTITIONS_INFO: Final = Struct(
 
 TOPIC_INFO: Final = Struct(
     "TopicInfo",
-    (
-        Field("topic_id", Uuid, about="Id of the topic."),
-        Field("topic_name", String, about="Name of the topic."),
-    ),
+    (Field("topic_id", Uuid, about="Id of the topic."), Field("topic_name", String, about="Name of the topic.")),
 )
 
 SHARE_GROUP_STATE_PARTITION_METADATA_VALUE: Final = Message(
@@ -198,11 +176,7 @@ SHARE_GROUP_STATE_PARTITION_METADATA_VALUE: Final = Message(
     topic=TOPIC,
     record_type=RecordType.SHARE_GROUP_STATE_PARTITION_METADATA,
     fields=(
-        Field(
-            "initializing_topics",
-            Array(TOPIC_PARTITIONS_INFO),
-            about="Topics whose share state is being set up.",
-        ),
+        Field("initializing_topics", Array(TOPIC_PARTITIONS_INFO), about="Topics whose share state is being set up."),
         Field("initialized_topics", Array(TOPIC_PARTITIONS_INFO), about="Topics whose share state is ready."),
         Field("deleting_topics", Array(TOPIC_INFO), about="Topics whose share state is being deleted."),
     ),

@@ -3,20 +3,7 @@
 from typing import Final
 
 from schemas.consumer_offsets import TOPIC, RecordType
-from schemas.wire import (
-    Array,
-    Field,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Message,
-    Prefix,
-    Role,
-    String,
-    Struct,
-    UInt16,
-)
+from schemas.wire import Array, Field, Int8, Int16, Int32, Int64, Message, Prefix, Role, String, Struct, UInt16
 
 STREAMS_GROUP_METADATA_KEY: Final = Message(
     "StreamsGroupMetadataKey",
@@ -29,11 +16,7 @@ STREAMS_GROUP_METADATA_KEY: Final = Message(
 )
 
 LAST_ASSIGNMENT_CONFIG: Final = Struct(
-    "LastAssignmentConfig",
-    (
-        Field("key", String, about="Config name."),
-        Field("value", String, about="Config value."),
-    ),
+    "LastAssignmentConfig", (Field("key", String, about="Config name."), Field("value", String, about="Config value."))
 )
 
 STREAMS_GROUP_METADATA_VALUE: Final = Message(
@@ -89,10 +72,7 @@ STREAMS_GROUP_MEMBER_METADATA_KEY: Final = Message(
     versions="0",
     topic=TOPIC,
     record_type=RecordType.STREAMS_GROUP_MEMBER_METADATA,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field("member_id", String, about="The member."),
-    ),
+    fields=(Field("group_id", String, about="The group."), Field("member_id", String, about="The member.")),
 )
 
 ENDPOINT: Final = Struct(
@@ -104,11 +84,7 @@ ENDPOINT: Final = Struct(
 )
 
 KEY_VALUE: Final = Struct(
-    "KeyValue",
-    (
-        Field("key", String, about="Tag name."),
-        Field("value", String, about="Tag value."),
-    ),
+    "KeyValue", (Field("key", String, about="Tag name."), Field("value", String, about="Tag value."))
 )
 
 STREAMS_GROUP_MEMBER_METADATA_VALUE: Final = Message(
@@ -132,9 +108,7 @@ STREAMS_GROUP_MEMBER_METADATA_VALUE: Final = Message(
         ),
         Field("topology_epoch", Int32, about="Epoch of the topology the member runs."),
         Field(
-            "process_id",
-            String,
-            about="The process the member lives in; members of one process share state on disk.",
+            "process_id", String, about="The process the member lives in; members of one process share state on disk."
         ),
         Field(
             "user_endpoint",
@@ -143,11 +117,7 @@ STREAMS_GROUP_MEMBER_METADATA_VALUE: Final = Message(
             default=None,
             about="Where interactive queries reach the member, null for nowhere.",
         ),
-        Field(
-            "client_tags",
-            Array(KEY_VALUE),
-            about="client.tag.* of the application, for rack-aware standbys.",
-        ),
+        Field("client_tags", Array(KEY_VALUE), about="client.tag.* of the application, for rack-aware standbys."),
     ),
 )
 
@@ -189,10 +159,7 @@ STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY: Final = Message(
     versions="0",
     topic=TOPIC,
     record_type=RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field("member_id", String, about="The member."),
-    ),
+    fields=(Field("group_id", String, about="The group."), Field("member_id", String, about="The member.")),
 )
 
 TASK_IDS: Final = Struct(
@@ -225,10 +192,7 @@ STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY: Final = Message(
     versions="0",
     topic=TOPIC,
     record_type=RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field("member_id", String, about="The member."),
-    ),
+    fields=(Field("group_id", String, about="The group."), Field("member_id", String, about="The member.")),
 )
 
 STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS: Final = Struct(
@@ -256,17 +220,11 @@ STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = Message(
     topic=TOPIC,
     record_type=RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     fields=(
-        Field(
-            "member_epoch",
-            Int32,
-            about="Current epoch of the member; -1 leaving, -2 a static member away.",
-        ),
+        Field("member_epoch", Int32, about="Current epoch of the member; -1 leaving, -2 a static member away."),
         Field("previous_member_epoch", Int32, about="Epoch before the last one; -1 for none."),
         Field("state", Int8, about="0 stable, 1 unrevoked tasks, 2 unreleased tasks, 127 unknown."),
         Field(
-            "active_tasks",
-            Array(STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS),
-            about="Tasks the member processes.",
+            "active_tasks", Array(STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS), about="Tasks the member processes."
         ),
         Field(
             "standby_tasks",
@@ -307,11 +265,7 @@ STREAMS_GROUP_TOPOLOGY_KEY: Final = Message(
 )
 
 TOPIC_CONFIG: Final = Struct(
-    "TopicConfig",
-    (
-        Field("key", String, about="Config name."),
-        Field("value", String, about="Config value."),
-    ),
+    "TopicConfig", (Field("key", String, about="Config name."), Field("value", String, about="Config value."))
 )
 
 TOPIC_INFO: Final = Struct(
@@ -330,9 +284,7 @@ COPARTITION_GROUP: Final = Struct(
         Field("source_topics", Array(Int16), about="Indices into its source topics."),
         Field("source_topic_regex", Array(Int16), about="Indices into its source topic patterns."),
         Field(
-            "repartition_source_topics",
-            Array(Int16),
-            about="Indices into the subtopology's repartition source topics.",
+            "repartition_source_topics", Array(Int16), about="Indices into the subtopology's repartition source topics."
         ),
     ),
 )
@@ -364,10 +316,6 @@ STREAMS_GROUP_TOPOLOGY_VALUE: Final = Message(
     record_type=RecordType.STREAMS_GROUP_TOPOLOGY,
     fields=(
         Field("epoch", Int32, about="Topology epoch."),
-        Field(
-            "subtopologies",
-            Array(SUBTOPOLOGY),
-            about="Parts of the topology which are assigned on their own.",
-        ),
+        Field("subtopologies", Array(SUBTOPOLOGY), about="Parts of the topology which are assigned on their own."),
     ),
 )

@@ -128,9 +128,7 @@ QUARANTINE = Table(
         ),
         Column("resolved_by", STRING, "What resolved it, in words: a good copy of the file, another source, ..."),
         Column(
-            "from_offset",
-            BIGINT,
-            "Stage FILE: the first offset that the bytes may have contained; null if unknown.",
+            "from_offset", BIGINT, "Stage FILE: the first offset that the bytes may have contained; null if unknown."
         ),
         Column(
             "to_offset",

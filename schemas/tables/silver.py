@@ -23,18 +23,7 @@ from schemas.tables.common import (
     as_key,
     key,
 )
-from schemas.tables.declare import (
-    BIGINT,
-    BOOLEAN,
-    INT,
-    STRING,
-    TIMESTAMP,
-    ArrayOf,
-    Column,
-    MapOf,
-    StructOf,
-    Table,
-)
+from schemas.tables.declare import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, ArrayOf, Column, MapOf, StructOf, Table
 
 LOG_OFFSET = key("log_offset", BIGINT, "Offset of the record in the log partition.")
 
@@ -57,11 +46,7 @@ OFFSET_COMMITS = Table(
         Column("commit_time", TIMESTAMP, "Commit time by the coordinator; null in a tombstone."),
         Column("expire_time", TIMESTAMP, "Explicit expiry (value version 1); null for none."),
         Column("recorded_at", TIMESTAMP, "The record's own timestamp."),
-        Column(
-            "producer_id",
-            BIGINT,
-            "Transactional producer, -1 for none; null if a dump does not contain it.",
-        ),
+        Column("producer_id", BIGINT, "Transactional producer, -1 for none; null if a dump does not contain it."),
         Column("is_transactional", BOOLEAN, "Written in a transactional batch; null if a dump does not contain it."),
         Column(
             "outcome",
@@ -104,11 +89,7 @@ GROUP_GENERATIONS = Table(
         VALID_TO,
         Column("state", STRING, "Group state at the end of the interval, as Kafka spells it."),
         Column("protocol_type", STRING, "Classic: consumer, connect, ...; others: null."),
-        Column(
-            "protocol_name",
-            STRING,
-            "Classic: the voted protocol; others: the assignor, if members name one.",
-        ),
+        Column("protocol_name", STRING, "Classic: the voted protocol; others: the assignor, if members name one."),
         Column("leader_member_id", STRING, "Classic: the leader.", is_personal=True),
         Column("member_count", INT, "Members at the end of the interval."),
         Column("assignment_epoch", INT, "Epoch of the target assignment; null for classic."),
@@ -147,11 +128,7 @@ MEMBER_COLUMNS = (
     CLIENT_ID,
     CLIENT_HOST,
     Column("rack_id", STRING, "The member's rack.", is_personal=True),
-    Column(
-        "subscribed_topics",
-        ArrayOf(STRING),
-        "Topic names it subscribed to, sorted; null if unknown.",
-    ),
+    Column("subscribed_topics", ArrayOf(STRING), "Topic names it subscribed to, sorted; null if unknown."),
     Column("subscribed_regex", STRING, "Its subscription pattern; null for none."),
     Column("server_assignor", STRING, "The server assignor it asked for; null for none."),
     Column("rebalance_timeout_ms", INT, "Its rebalance timeout; null for share groups."),
@@ -200,11 +177,7 @@ MEMBER_ASSIGNMENTS = Table(
         GROUP_TYPE,
         MEMBER_ID,
         key("topic_id", STRING, "Topic id; null for classic and streams groups."),
-        key(
-            "topic",
-            STRING,
-            "Topic; subtopology id for streams; connector for Connect; null while no name is known.",
-        ),
+        key("topic", STRING, "Topic; subtopology id for streams; connector for Connect; null while no name is known."),
         key("partition", INT, "Partition; task for streams and Connect (-1: the connector itself)."),
         key("assignment", STRING, "TARGET CURRENT REVOKING; classic groups: CURRENT only."),
         key("task_type", STRING, "Streams: ACTIVE STANDBY WARMUP; else null."),
@@ -360,9 +333,7 @@ TOPICS = Table(
         Column("valid_from", TIMESTAMP, "Earliest time at which the name is known; null if no time is known."),
         Column("valid_to", TIMESTAMP, "When the topic was deleted; null if no deletion is known."),
         Column(
-            "learned_from",
-            STRING,
-            "CLUSTER_METADATA SHARE_PARTITIONS OFFSET_COMMIT SUBSCRIPTION REGEX TOPOLOGY ADMIN.",
+            "learned_from", STRING, "CLUSTER_METADATA SHARE_PARTITIONS OFFSET_COMMIT SUBSCRIPTION REGEX TOPOLOGY ADMIN."
         ),
     ),
 )
