@@ -261,7 +261,6 @@ class _Reader:
         """The offset after the last one printed from the file."""
 
     def feed(self, line_number: int, line: str) -> Iterator[Dumped]:
-        """Read one line."""
         if line.startswith("|"):
             yield from self._close_record()
             if self._is_log_file:

@@ -227,7 +227,6 @@ class Interner:
         return ids
 
     def export(self) -> Interned:
-        """All of its keys."""
         starts = self.table.starts[: len(self) + 1].copy()
         return Interned(starts, self.table.pool[: starts[-1]].copy())
 

@@ -69,7 +69,6 @@ class SilverFrames:
         return cls(topic, frames, silver.keyed if is_replay and not isinstance(silver, Mapping) else None)
 
     def has(self, table: Table) -> bool:
-        """Is there a DataFrame of a table?"""
         return table.full_name in self._frames
 
     def require(self, columns: Columns) -> None:
@@ -79,7 +78,6 @@ class SilverFrames:
 
     @property
     def knows_ends(self) -> bool:
-        """Is the end of the log known?"""
         return self._log is not None or self.has(COVERAGE)
 
     def judged(

@@ -75,7 +75,6 @@ class ClassicGroupRules:
         return group.state == EMPTY
 
     def should_expire(self, group: LiveClassicGroup) -> bool:
-        """Always."""
         return True
 
     def expiration_base(self, group: LiveClassicGroup) -> BaseTimestamp | None:

@@ -69,11 +69,9 @@ class ModernGroupRules:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
 
     def is_empty(self, group: Any) -> bool:
-        """Whether it has no members."""
         return not group.members
 
     def should_expire(self, group: Any) -> bool:
-        """Always."""
         return True
 
     def expiration_base(self, group: Any) -> BaseTimestamp | None:

@@ -137,9 +137,7 @@ class Coordinator(Protocol):
         ...
 
     @property
-    def image(self) -> MetadataImage:
-        """The topics."""
-        ...
+    def image(self) -> MetadataImage: ...
 
     @property
     def is_deferring(self) -> bool:
@@ -235,7 +233,6 @@ class Context:
 
     @property
     def image(self) -> MetadataImage:
-        """The topics."""
         return self.coordinator.image
 
     def group(self, group_id: str) -> Any:
@@ -259,7 +256,6 @@ class Context:
         )
 
     def cancel(self, key: str) -> None:
-        """Remove the timer with this key."""
         self.coordinator.timers.cancel(key)
 
     def schedule_task(self, key: str, name: str, *arguments: object) -> bool:

@@ -40,7 +40,6 @@ class GroupCheckpoint:
 
 
 def pack_group(saved: GroupCheckpoint) -> bytes:
-    """Serialize a group."""
     packed: bytes = _CONVERTER.dumps(saved)
     return packed
 

@@ -32,7 +32,6 @@ _INTERNED: Final = ("keys", "groups", "topics", "topic_ids")
 
 
 def pack_offset_state(state: ColumnarOffsetState) -> bytes:
-    """Serialize the state."""
     arrays: dict[str, NDArray[Any]] = {
         "touched": state.group_touched,
         "carried_metadata": state.carried_metadata,
@@ -66,7 +65,6 @@ def unpack_offset_state(packed: bytes) -> ColumnarOffsetState:
 
 
 def pack_share_state(state: ColumnarShareState) -> bytes:
-    """Serialize the state."""
     return _pack(
         {
             **_texts("group_ids", state.group_ids),

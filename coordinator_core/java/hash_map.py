@@ -75,7 +75,6 @@ class HashMap(Generic[K, V]):
         return iter(sorted(self._values, key=lambda key: (self._bucket(key), self._places[key])))
 
     def get(self, key: K) -> V | None:
-        """The value, or None."""
         return self._values.get(key)
 
     def compute_if_absent(self, key: K, compute: Callable[[], V]) -> V:

@@ -153,7 +153,6 @@ class Lineage:
         return replace(self, seen={epoch: at for epoch, at in self.seen.items() if epoch not in gone}) if gone else self
 
     def merged(self, other: "Lineage") -> "Lineage":
-        """Merge both."""
         seen = dict(self.seen)
         for epoch, offset in other.seen.items():
             seen[epoch] = min(offset, seen.get(epoch, offset))

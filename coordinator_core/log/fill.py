@@ -160,7 +160,6 @@ class KeyValues:
     value_length: I32
 
     def take(self, rows: I64) -> Self:
-        """Some of the records."""
         return type(self)(
             self.offset[rows],
             self.key_data,

@@ -107,7 +107,6 @@ def build_message(record: Record, magic: int, *, is_log_append_time: bool = Fals
 
 
 def records_of(entry: LegacyEntry) -> tuple[Record, ...]:
-    """The messages as records."""
     return tuple(
         Record(
             message.offset,

@@ -103,7 +103,6 @@ class _Segment:
             self.time_index += TIME_ENTRY.pack(self.max_timestamp_ms, self.offset_of_max_timestamp - self.base_offset)
 
     def files(self) -> Iterator[LogFile]:
-        """Its three files."""
         self.index_time()
         name = f"{self.base_offset:020d}"
         yield LogFile(f"{name}.log", bytes(self.log))

@@ -58,7 +58,6 @@ class PendingBatch:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next record."""
         return self.base_offset + len(self.records)
 
     @property

@@ -156,7 +156,6 @@ class GroupMachine:
 
     @property
     def state(self) -> CoordinatorShard:
-        """The shard."""
         return self.coordinator.shard
 
     @property
@@ -169,7 +168,6 @@ class GroupMachine:
         self.coordinator.revert(state)
 
     def handle(self, request: Request, now_ms: int) -> Outcome:
-        """Serve a request."""
         return self.coordinator.handle(
             request.operation,
             request.message,
@@ -229,7 +227,6 @@ class GroupMachines:
         self.modules = tuple(modules)
 
     def empty_state(self) -> CoordinatorShard:
-        """No groups, no offsets."""
         return CoordinatorShard()
 
     def replay(self, state: CoordinatorShard, record: Record, producer_id: int) -> CoordinatorShard:
@@ -254,7 +251,6 @@ class GroupMachines:
         )
 
     def replay_marker(self, state: CoordinatorShard, producer_id: int, *, is_commit: bool) -> CoordinatorShard:
-        """Replay a transaction marker."""
         return replay_end_transaction_marker(state, producer_id, committed=is_commit)
 
     def start(self, state: CoordinatorShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> GroupMachine:

@@ -87,7 +87,6 @@ class CoordinatorRuntime:
         self._touched[partition] = None
 
     def handle(self, partition: int, request: Request | EndTransaction, *, now_ms: int) -> list[Answer]:
-        """`submit` and `run`."""
         self.submit(partition, request)
         return self.run(now_ms)
 

@@ -95,7 +95,6 @@ class ShareMachine:
 
     @property
     def state(self) -> ShareShard:
-        """The shard."""
         return self.coordinator.shard
 
     def revert(self, state: ShareShard) -> None:
@@ -159,7 +158,6 @@ class ShareMachines:
         self.config = config or ShareCoordinatorConfig()
 
     def empty_state(self) -> ShareShard:
-        """No share partitions."""
         return empty_shard(self.config)
 
     def replay(self, state: ShareShard, record: Record, producer_id: int) -> ShareShard:

@@ -18,7 +18,6 @@ class ShareGroupRules(ModernGroupRules):
     def validate_offset_commit(
         self, context: Context, group: ShareGroup, committer: OffsetCommitter
     ) -> CheckPartition | None:
-        """Refused."""
         raise _not_a_consumer_group(group)
 
     def validate_offset_fetch(self, group: ShareGroup, member_id: str | None, member_epoch: int) -> None:
@@ -26,7 +25,6 @@ class ShareGroupRules(ModernGroupRules):
         raise _not_a_consumer_group(group)
 
     def validate_offset_delete(self, group: ShareGroup) -> None:
-        """Refused."""
         raise _not_a_consumer_group(group)
 
     def tombstones(self, context: Context, group: ShareGroup) -> tuple[CoordinatorRecord, ...]:

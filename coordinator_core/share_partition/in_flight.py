@@ -59,7 +59,6 @@ class LockTimers:
         self._cancelled_count = 0
 
     def start(self, member_id: str, first_offset: int, last_offset: int, deadline_ms: int) -> AcquisitionLock:
-        """Start a new lock."""
         lock = AcquisitionLock(member_id, first_offset, last_offset, deadline_ms)
         self._created_count += 1
         heappush(self._heap, (deadline_ms, self._created_count, lock))

@@ -253,7 +253,6 @@ class Cluster:
             self._loop.after(process.latency_ms, self.on_disconnect, process, member_id)
 
     def deliver(self, process: Process, broker_id: int, send: Send) -> None:
-        """A request reaches a broker."""
         self.request_count += 1
         incarnation = process.incarnation
 

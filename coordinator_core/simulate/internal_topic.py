@@ -81,7 +81,6 @@ class InternalTopic:
     # --- running ---
 
     def submit(self, broker_id: int, partition: int, request: Request | EndTransaction) -> None:
-        """A request reaches a broker that is up."""
         self.runtimes[broker_id].submit(partition, request)
         self.run_soon(broker_id)
 

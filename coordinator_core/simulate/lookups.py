@@ -133,7 +133,6 @@ class Lookups:
                 on_failed(lookup.error_code)
 
     def _reach(self, key: Key, asked: AskBroker, life: int) -> None:
-        """The request reaches the broker."""
         answers = self._brokers.find_coordinators(asked.node_id, asked.request)
         self._loop.after(self._latency_ms, self._answered, key, asked.node_id, answers, life)
 

@@ -48,13 +48,11 @@ class ObservedMachine(GroupMachine):
         return outcome
 
     def run_next_timer(self, now_ms: int) -> Outcome:
-        """Run the next timer that is due."""
         outcome = super().run_next_timer(now_ms)
         self.observer.fired(self, outcome, now_ms)
         return outcome
 
     def run_tasks(self, now_ms: int) -> Outcome:
-        """Run background tasks."""
         outcome = super().run_tasks(now_ms)
         self.observer.fired(self, outcome, now_ms)
         return outcome

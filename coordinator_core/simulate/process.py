@@ -97,7 +97,6 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether a client runs."""
         return self.client is not None
 
     def start(self) -> None:
@@ -128,7 +127,6 @@ class Process:
             self._gone()
 
     def pause(self) -> None:
-        """Pause the process, with all its threads."""
         if self.client is not None and not self._is_paused:
             self._is_paused = True
             self._paused_interval_ms = self._heartbeats.stop(self)

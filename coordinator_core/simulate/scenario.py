@@ -250,7 +250,6 @@ class GroupSpec:
     or in share groups by_duration with an ISO 8601 duration, as "by_duration:PT5M"."""
 
     def group_ids(self) -> tuple[str, ...]:
-        """The ids of the groups of this table."""
         return (self.name,) if self.count == 1 else tuple(f"{self.name}-{index}" for index in range(self.count))
 
 

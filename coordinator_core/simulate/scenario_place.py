@@ -28,15 +28,12 @@ class Place(str):
     __slots__ = ()
 
     def key(self, name: str) -> "Place":
-        """The place of a key below this one."""
         return Place(f"{self}{name}" if self.endswith(" ") else f"{self}.{name}")
 
     def item(self, index: int) -> "Place":
-        """The place of an item of the list at this place."""
         return Place(f"{self}[{index}]")
 
     def error(self, what: str) -> ScenarioError:
-        """An error at this place."""
         return ScenarioError(f"{self}: {what}")
 
 

@@ -263,7 +263,6 @@ class ShareLeaders:
         partitions: tuple[TopicPartition, ...],
         on_done: Callable[[Acquired], None],
     ) -> None:
-        """Fetch from all partitions of a session."""
         found = [self._served(broker, request.group_id, at) for at in partitions]
         fetch = DelayedShareFetch(
             process,

@@ -70,7 +70,6 @@ class DataPartition:
 
     @property
     def has_markers(self) -> bool:
-        """Whether its records belong to transactions."""
         return self.spec.transaction_records > 0
 
     def is_marker(self, offset: int) -> bool:
@@ -185,7 +184,6 @@ class Topics:
         return "" if broker_id in self.fenced else self._racks[(broker_id - 1) % len(self._racks)]
 
     def exists(self, at: TopicPartition) -> bool:
-        """Whether the partition exists."""
         return at.partition < self._counts.get(at.topic, 0)
 
     def made_since(self, topic: str, since_ms: int) -> bool:
@@ -239,7 +237,6 @@ class Topics:
         return min(found, default=None)
 
     def has_markers(self, at: TopicPartition) -> bool:
-        """Whether its records belong to transactions."""
         return self._partitions[at].has_markers
 
     def is_marker(self, at: TopicPartition, offset: int) -> bool:

@@ -25,7 +25,6 @@ class MemorySink:
         self.lines: dict[str, list[Facts]] = {}
 
     def write(self, file: str, facts: Facts) -> None:
-        """Add a line."""
         self.lines.setdefault(file, []).append(facts)
 
 

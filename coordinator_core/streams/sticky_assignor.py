@@ -108,7 +108,6 @@ class _Process:
 
     @property
     def load(self) -> float:
-        """Tasks for each member."""
         return self._task_count / len(self.task_counts)
 
     def add_member(self, member_id: str) -> None:
@@ -216,7 +215,6 @@ class _Assignor:
             self._copies[task].append(_Copy(member.member_id, False, member.offsets[task]))
 
     def targets(self) -> dict[str, TaskAssignment]:
-        """The new target of each member."""
         return {
             member.member_id: TaskAssignment(
                 _by_subtopology(self._new_active[member.member_id]),

@@ -21,7 +21,6 @@ def initial_delay_key(group_id: str) -> str:
 
 
 def schedule_session(context: Context, group_id: str, member_id: str) -> None:
-    """Restart the session of a member."""
     delay_ms = context.group_setting(group_id, "streams_session_timeout_ms")
     schedule(context, session_key, delay_ms, EXPIRE_SESSION, group_id, member_id)
 
@@ -39,7 +38,6 @@ def cancel_member(context: Context, group_id: str, member_id: str) -> None:
 
 
 def is_initial_delay_running(context: Context, group_id: str) -> bool:
-    """Whether the initial rebalance delay is running."""
     return context.coordinator.timers.get(initial_delay_key(group_id)) is not None
 
 

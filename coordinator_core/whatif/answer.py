@@ -344,6 +344,5 @@ def _counted(verdicts: Iterable[str]) -> str:
 
 
 def _sum_of(numbers: Iterable[int | None]) -> int | None:
-    """Their sum; None if one is unknown."""
     known = list(numbers)
     return None if None in known else sum(number for number in known if number is not None)

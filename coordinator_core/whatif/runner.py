@@ -167,7 +167,6 @@ class _Runner:
         """Slot -> the lifetime that its next client plays."""
 
     def run(self) -> Play:
-        """Play to the end."""
         simulation = self._simulation
         simulation.cluster.make_internal_topics([OFFSETS_TOPIC])
         for act in self._acts:

@@ -222,7 +222,6 @@ class Copies:
 
 
 def capture_application(cluster_id: str) -> str:
-    """The application id of the commits of captures."""
     return f"capture/{cluster_id}"
 
 

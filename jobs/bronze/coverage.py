@@ -359,7 +359,6 @@ def hole_count(warehouse: Warehouse, cluster_id: str) -> int:
 
 
 def holes(coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> Iterator[tuple[LogPartition, CoverageRange]]:
-    """The holes, by log partition and offset."""
     for place, ranges in sorted(coverage.items()):
         for r in ranges:
             if is_hole(place[0], r.kind.name, r.reason, r.from_offset):

@@ -46,7 +46,6 @@ class ExportWork:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the files to read."""
         return sum(file.size_bytes for file in self.files)
 
 
@@ -154,7 +153,6 @@ class _SegmentWriter:
         self._last_offset = max(self._last_offset, last_offset)
 
     def close(self) -> None:
-        """Close the open segment."""
         if self._sink is not None:
             self._sink.close()
             self._sink = None

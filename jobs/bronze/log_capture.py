@@ -257,7 +257,6 @@ class LogCapture:
         self._observed += [CoverageRange(first, last, kind, at_ms, NOT_IN_DUMP) for first, last in between]
 
     def begin_live(self, chosen: "LogRange") -> None:
-        """Begin a range of the live log."""
         assert self.work.live is not None
         self.begin(self.work.live.log_start_offset, chosen.from_offset)
 

@@ -100,7 +100,6 @@ class Bronze:
 
 
 def application(cluster_id: str) -> str:
-    """The application id of captures' commits."""
     return capture_application(cluster_id)
 
 

@@ -135,7 +135,6 @@ class CaptureTask:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes to read."""
         return sum(item.size_bytes for item in self.work)
 
 

@@ -86,7 +86,6 @@ class LogWriter:
             self._may_continue = self._may_continue and skips_end < 0
 
     def close(self) -> None:
-        """Close the open file."""
         if self._writer is not None:
             self.files.append(self._writer.close())
             self._writer = None

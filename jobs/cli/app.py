@@ -39,7 +39,6 @@ class InOrder(TyperGroup):
     """Jobs in the order of the summaries, which is that in which users need them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of the jobs."""
         order = {name: index for index, name in enumerate(SUMMARIES)}
         return sorted(self.commands, key=lambda name: order.get(name, len(order)))
 

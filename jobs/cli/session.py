@@ -28,7 +28,6 @@ class Run:
 
     @classmethod
     def start(cls) -> "Run":
-        """A new run that starts now."""
         started_at = datetime.now(UTC)
         return cls(f"{started_at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}", started_at)
 

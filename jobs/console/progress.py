@@ -37,7 +37,6 @@ class Steps:
 
     @property
     def is_terminal(self) -> bool:
-        """Is stderr a terminal?"""
         return self._console.is_terminal
 
     @contextmanager

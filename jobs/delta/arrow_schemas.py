@@ -61,7 +61,6 @@ WITH_STATISTICS: Final = frozenset(
 
 
 def arrow_type(type_: Type) -> pa.DataType:
-    """The Arrow type of a declared type."""
     match type_:
         case Scalar():
             return ARROW_SCALARS[type_]

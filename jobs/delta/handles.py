@@ -29,7 +29,6 @@ class Handles:
         self._opened[path] = _Opened(table, None)
 
     def newest(self, path: str) -> DeltaTable:
-        """The table at its newest version."""
         log = None if "://" in path else Path(path, "_delta_log")
         changed_ns = None if log is None else _changed_ns(log)
         opened = self._opened.get(path)

@@ -51,7 +51,6 @@ class PartTarget:
 
     @property
     def table(self) -> Table:
-        """The declaration of the table."""
         return TABLES[self.table_name]
 
 

@@ -56,7 +56,6 @@ class Scanner:
 
     @property
     def metadata(self) -> pq.FileMetaData:
-        """The metadata in the footer."""
         if self._metadata is None:
             self._metadata = self._parquet.metadata
         return self._metadata
@@ -68,7 +67,6 @@ class Scanner:
 
     @cached_property
     def row_counts(self) -> tuple[int, ...]:
-        """Number of rows of each row group."""
         return tuple(self.metadata.row_group(index).num_rows for index in range(self.metadata.num_row_groups))
 
     @property
@@ -97,7 +95,6 @@ class Scanner:
         ]
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows."""
         return self._parquet.read(columns=_listed(columns), use_threads=self._use_threads)
 
     def read_row_group(self, index: int, columns: Sequence[str] | None = None) -> pa.Table:

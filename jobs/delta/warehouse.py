@@ -131,7 +131,6 @@ class Warehouse:
         return f"{self.root}/{table.layer}/{table.name}"
 
     def exists(self, table: Table) -> bool:
-        """Does the table exist?"""
         path = self.path(table)
         if "://" not in path and (path in self._logs or not has_log(path)):
             return has_log(path)
@@ -521,7 +520,6 @@ class Warehouse:
         return log
 
     def _newest(self, table: Table) -> DeltaTable:
-        """The table at its newest version."""
         return self._handles.newest(self.path(table))
 
     def _at(self, table: Table, version: int | None) -> DeltaTable:

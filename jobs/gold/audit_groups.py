@@ -358,7 +358,6 @@ class _KeptBuilder:
         self._kept: list[Piece] = []
 
     def add(self, judged: Judged) -> None:
-        """Add the commits of one group."""
         commits = judged.life.commits.taken(judged.kept)
         if len(commits):
             self._waiting.append((commits, np.zeros(len(commits), np.int64), (judged.life.group_id,)))

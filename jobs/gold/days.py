@@ -32,7 +32,6 @@ class FormerDays:
         self._bounds = np.searchsorted(self._group[self._order], np.arange(len(group_ids) + 1))
 
     def of(self, group_id: str) -> dict[int, DayCounts]:
-        """The counts of a group's days."""
         number = self._numbers.get(group_id)
         if number is None:
             return {}
@@ -42,7 +41,6 @@ class FormerDays:
         return dict(zip(self._day[rows].tolist(), counts, strict=True))
 
     def has(self, group_id: str, day: int) -> bool:
-        """Is there a row of this day?"""
         return self._row(group_id, day) >= 0
 
     def _row(self, group_id: str, day: int) -> int:

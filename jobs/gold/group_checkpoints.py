@@ -66,7 +66,6 @@ class SavedGroups:
         )
 
     def packed(self) -> bytes:
-        """Serialize."""
         kinds: dict[LeaveReason, int] = {}
 
         def number(leave_reason: LeaveReason) -> int:

@@ -62,7 +62,6 @@ class SavedShares:
         return cls(past, kept.known, max(next_offset, kept.settled_to), states, taken(transitions, order), counts)
 
     def packed(self) -> bytes:
-        """Serialize."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.states.schema) as writer:
             writer.write_table(self.states)  # uncompressed: the Parquet file that contains it is compressed

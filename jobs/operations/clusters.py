@@ -99,7 +99,6 @@ def _core_count() -> int:
 
 
 def worst(nights: Sequence[ClusterNight]) -> int:
-    """The worst exit code."""
     return max((night.exit_code for night in nights), key=WORST_LAST.index, default=DONE)
 
 

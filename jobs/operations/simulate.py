@@ -54,7 +54,6 @@ class Written:
     """Size of the segments."""
 
     def as_json(self) -> dict[str, Any]:
-        """As one JSON object."""
         return asdict(self)
 
 
@@ -74,7 +73,6 @@ class TruthFiles:
         self._stack.close()
 
     def write(self, file: str, facts: dict[str, Any]) -> None:
-        """Write a line."""
         lines = self._files.get(file)
         if lines is None:
             path = self._folder / f"{file}.jsonl"

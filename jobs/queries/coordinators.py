@@ -40,7 +40,6 @@ def live_coordinators(broker: Broker, group_ids: Iterable[str]) -> Mapping[str, 
 
 
 def coordinators_of_cluster(settings: Settings, partitions: Mapping[str, int]) -> Mapping[str, str]:
-    """`live_coordinators` of the configured cluster."""
     address = settings.broker_address
     assert address is not None
     with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:

@@ -69,7 +69,6 @@ class Layout:
     """Print a line if the group has no members."""
 
     def shown(self, verbose: bool, rows: Sequence[Cells]) -> tuple[Column, ...]:
-        """The columns for these rows."""
         hidden = set(self.not_verbose if verbose else self.verbose_only)
         hidden |= {name for name in self.if_any if all(row[name] is None for row in rows)}
         return tuple(column for column in self.columns if column.name not in hidden)

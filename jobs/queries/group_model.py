@@ -10,7 +10,6 @@ Row = Mapping[str, Any]
 
 
 def share_key(row: Row) -> SharePartitionKey:
-    """The share partition of a row of silver."""
     return SharePartitionKey(row["group_id"], row["topic_id"], row["partition"])
 
 

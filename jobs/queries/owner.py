@@ -193,7 +193,6 @@ RowOfGroup = TypeVar("RowOfGroup", AssignmentRow, MemberRow, EventRow)
 
 
 def _by_place(rows: pa.Table, kind: type[RowOfGroup]) -> dict[tuple[str, int], list[RowOfGroup]]:
-    """Rows by group and log partition."""
     found: dict[tuple[str, int], list[RowOfGroup]] = {}
     for row, log_partition in zip(rows_of(rows, kind), rows[LOG_PARTITION].to_pylist(), strict=True):
         found.setdefault((row.group_id or "", log_partition), []).append(row)

@@ -210,9 +210,7 @@ class Answer(Protocol):
         """Iterate over its rows."""
         ...
 
-    def head(self, count: int) -> Sequence[Sequence[Any]]:
-        """Its first rows."""
-        ...
+    def head(self, count: int) -> Sequence[Sequence[Any]]: ...
 
 
 class Answering(Protocol):
@@ -235,7 +233,6 @@ class SparkAnswer:
         return interruptible(self._frame.toLocalIterator)
 
     def head(self, count: int) -> list[Row]:
-        """Its first rows."""
         return interruptible(lambda: self._frame.limit(count).collect())
 
 

@@ -173,13 +173,11 @@ class ClassicConsumer:
 
     @property
     def client_id(self) -> str:
-        """The client id of the configuration."""
         return self.config.client_id
 
     # --- the contract ---
 
     def handle(self, event: Event, now_ms: int) -> Actions:
-        """Handle an event; returns the actions."""
         if self.state is CLOSED:
             return []
         match event:
@@ -211,7 +209,6 @@ class ClassicConsumer:
         return heartbeat_key(self.config.group_id, self.member_id)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """The partitions that it owns, with its positions."""
         return self.reader.positions(now_ms)
 
     # --- joining ---

@@ -117,13 +117,11 @@ class ConsumerMember:
 
     @property
     def client_id(self) -> str:
-        """The client id of the configuration."""
         return self.config.client_id
 
     # --- the contract ---
 
     def handle(self, event: Event, now_ms: int) -> Actions:
-        """Handle an event; returns the actions."""
         if self.state is CLOSED:
             return []
         match event:
@@ -153,7 +151,6 @@ class ConsumerMember:
         return session_key(self.config.group_id, self.member_id)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """The partitions that it owns, with its positions."""
         return self.reader.positions(now_ms)
 
     # --- heartbeats ---

@@ -64,7 +64,6 @@ class Reader:
             self._progress.advance(now_ms)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """The partitions that it reads, with its positions."""
         self.read_on(now_ms)
         return list(self._progress.offsets.items())
 

@@ -159,7 +159,6 @@ class ShareConsumer:
     # --- the contract ---
 
     def handle(self, event: Event, now_ms: int) -> Actions:
-        """Handle an event; returns the actions."""
         if self.state is CLOSED:
             return []
         match event:

@@ -101,7 +101,6 @@ class ParquetFileWriter:
                 self._write_group(part)
 
     def close(self) -> None:
-        """Write the footer and close the file."""
         column_orders = [struct([nested(1, [])])] * sum(map(len, self._leaves))
         footer = struct(
             [

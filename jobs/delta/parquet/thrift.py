@@ -52,7 +52,6 @@ def i32(number: int, value: int) -> Field:
 
 
 def i64(number: int, value: int) -> Field:
-    """A 64-bit field."""
     return number, I64, zigzag(value)
 
 
@@ -74,7 +73,6 @@ def list_of(number: int, type_: int, items: Sequence[bytes]) -> Field:
 
 
 def nested(number: int, fields: Iterable[Field]) -> Field:
-    """A struct field."""
     return number, STRUCT, struct(fields)
 
 
