@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from coordinator_core.coordinator.operation import Command, Context, Coordinator, Function
+from coordinator_core.coordinator.operation import Command, Context, Function
 from coordinator_core.coordinator.rules import GroupRules
 from coordinator_core.state_dump import Json
+
+if TYPE_CHECKING:
+    from coordinator_core.coordinator.shard import GroupCoordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,5 +23,5 @@ class GroupModule:
     on_loaded: Callable[[Context], None] | None = None
     on_unloaded: Callable[[Context], None] | None = None
     on_metadata: Callable[[Context, frozenset[str]], None] | None = None
-    rules: Mapping[type, GroupRules[Context]] = field(default_factory=dict)
-    add_to_dump: Callable[[Coordinator, dict[str, Json]], None] | None = None
+    rules: Mapping[type, GroupRules] = field(default_factory=dict)
+    add_to_dump: Callable[["GroupCoordinator", dict[str, Json]], None] | None = None

@@ -2,18 +2,19 @@
 (`Outcome`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from coordinator_core.classic.live import LiveClassicGroup
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import Refused, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
-from coordinator_core.coordinator.rules import GroupRules
-from coordinator_core.coordinator.timers import Timer, Timers
 from coordinator_core.replay import CoordinatorShard
+
+if TYPE_CHECKING:
+    from coordinator_core.coordinator.shard import GroupCoordinator
+
 
 T = TypeVar("T")
 
@@ -118,86 +119,12 @@ class OutcomeBuilder:
         )
 
 
-class Coordinator(Protocol):
-    """The part of the serving coordinator (`shard.GroupCoordinator`) that an operation may use."""
-
-    @property
-    def shard(self) -> CoordinatorShard:
-        """The state after all records so far."""
-        ...
-
-    @property
-    def config(self) -> GroupCoordinatorConfig:
-        """The broker's settings."""
-        ...
-
-    @property
-    def group_settings(self) -> Mapping[str, Mapping[str, int]]:
-        """Group id -> dynamic settings of the group."""
-        ...
-
-    @property
-    def image(self) -> MetadataImage: ...
-
-    @property
-    def is_deferring(self) -> bool:
-        """Whether `on_append` waits for the records to be committed."""
-        ...
-
-    @property
-    def timers(self) -> Timers:
-        """The timers."""
-        ...
-
-    @property
-    def tasks(self) -> dict[str, "Task"]:
-        """Queued background tasks, by key."""
-        ...
-
-    @property
-    def classic_groups(self) -> dict[str, LiveClassicGroup]:
-        """Live classic groups, by group id."""
-        ...
-
-    def group(self, group_id: str) -> Any:
-        """The group that has the id now, or None."""
-        ...
-
-    def group_ids(self) -> list[str]:
-        """All group ids, sorted."""
-        ...
-
-    def live(self, kind: type[T]) -> T:
-        """The only object of this class, which a group type keeps in memory."""
-        ...
-
-    def command(self, operation: str) -> "Command":
-        """The command of an operation; raises UnknownOperation."""
-        ...
-
-    def rules_of(self, group: Any) -> "GroupRules[Context]":
-        """The rules for operations on all group types, for this group's type; raises UnknownOperation."""
-        ...
-
-    def forget_group(self, group_id: str) -> None:
-        """Drop a group from memory without a record."""
-        ...
-
-    def append(self, result: "Result", now_ms: int) -> list[AppendedRecord]:
-        """Append the records of one operation and replay them; raises Refused if the log does."""
-        ...
-
-    def retry(self, timer: Timer) -> None:
-        """Run a timer again after its backoff, if it has one."""
-        ...
-
-
 class Context:
     """What one operation may use: the coordinator, the time, the client, and where responses and timers go."""
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: "GroupCoordinator",
         now_ms: int,
         api_version: int = -1,
         client: Client | None = None,

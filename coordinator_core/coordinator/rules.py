@@ -4,12 +4,13 @@ Each group type provides one `GroupRules`, by the class of its state; see `Group
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.offsets.state import CommittedOffset
 
-Context_contra = TypeVar("Context_contra", contravariant=True)
+if TYPE_CHECKING:
+    from coordinator_core.coordinator.operation import Context
 
 
 class BaseTimestamp(Protocol):
@@ -47,17 +48,14 @@ class CheckPartition(Protocol):
     def __call__(self, topic: str, topic_id: str, partition: int, /) -> None: ...
 
 
-class GroupRules(Protocol[Context_contra]):
-    """The rules of one group type. `group` is the object returned by `Context.group`.
-
-    `Context_contra` is `operation.Context`: this module cannot import it, because the context uses the rules.
-    """
+class GroupRules(Protocol):
+    """The rules of one group type. `group` is the object returned by `Context.group`."""
 
     type_name: str
     """As ListGroups prints it: classic, consumer, share, streams."""
 
     def validate_offset_commit(
-        self, context: Context_contra, group: Any, committer: OffsetCommitter
+        self, context: "Context", group: Any, committer: OffsetCommitter
     ) -> CheckPartition | None:
         """Raise Refused, or return the check for each partition (None: all are allowed)."""
         ...
@@ -74,7 +72,7 @@ class GroupRules(Protocol[Context_contra]):
         """Raise Refused if the group may not be deleted."""
         ...
 
-    def tombstones(self, context: Context_contra, group: Any) -> tuple[CoordinatorRecord, ...]:
+    def tombstones(self, context: "Context", group: Any) -> tuple[CoordinatorRecord, ...]:
         """The records that delete the group, in order."""
         ...
 
@@ -94,7 +92,7 @@ class GroupRules(Protocol[Context_contra]):
         """From when retention counts; None: nothing expires now."""
         ...
 
-    def refresh_on_commit(self, context: Context_contra, group: Any, member_id: str) -> None:
+    def refresh_on_commit(self, context: "Context", group: Any, member_id: str) -> None:
         """Restart the session of the member for an accepted commit, if the group type does so."""
         ...
 

@@ -259,7 +259,7 @@ class GroupCoordinator:
             raise UnknownOperation(f"no group type serves {operation}")
         return command
 
-    def rules_of(self, group: Any) -> GroupRules[Context]:
+    def rules_of(self, group: Any) -> GroupRules:
         """The rules for operations on all group types, for this group's type; raises UnknownOperation."""
         rules = self.rules.get(type(group))
         if rules is None:

@@ -4,10 +4,10 @@ Timers, by key: `session-timeout-<group>-<member>`, `rebalance-timeout-<group>-<
 `initial-rebalance-timeout-<group>`.
 """
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from coordinator_core.coordinator.group_module import GroupModule
-from coordinator_core.coordinator.operation import NOTHING, Context, Coordinator, Result
+from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.streams.describe import describe_streams_groups
 from coordinator_core.streams.heartbeat import streams_group_heartbeat
@@ -26,6 +26,9 @@ from coordinator_core.streams.timers import (
     schedule_rebalance,
     schedule_session,
 )
+
+if TYPE_CHECKING:
+    from coordinator_core.coordinator.shard import GroupCoordinator
 
 
 def _end_initial_delay(context: Context, group_id: str) -> Result:
@@ -56,7 +59,7 @@ def _on_loaded(context: Context) -> None:
                     schedule_rebalance(context, group_id, member)
 
 
-def _add_to_dump(coordinator: Coordinator, dumps: dict[str, Any]) -> None:
+def _add_to_dump(coordinator: "GroupCoordinator", dumps: dict[str, Any]) -> None:
     for group_id, epoch in coordinator.live(LiveStreamsGroups).endpoint_information_epochs().items():
         if isinstance(coordinator.group(group_id), StreamsGroup):
             dumps[group_id]["group"]["endpointInformationEpoch"] = epoch
