@@ -300,6 +300,10 @@ class SilverAt:
         self.moves = tuple(left.moves.values())
         return left
 
+    def shares_left_behind(self) -> LeftBehind:
+        """The same of share partitions, in `__share_group_state`."""
+        return self._places().left_behind(SHARES_LOG, self.at_ms, self._asked())
+
     def left_at(self) -> dict[tuple[str, int], int]:
         """By group and former log partition of `__consumer_offsets`: when Kafka last used it for the group (epoch
         ms, exclusive)."""
@@ -522,7 +526,7 @@ class SilverAt:
         """Start offsets of share partitions, by group; deleted states are left out."""
         starts: dict[str, dict[TopicPartition, ShareStart]] = defaultdict(dict)
         newest: dict[SharePartitionKey, Row] = {}
-        left = self._places().left_behind(SHARES_LOG, self.at_ms, self._asked())
+        left = self.shares_left_behind()
         for row in sorted(self._share_states(), key=itemgetter("log_offset")):
             key = share_key(row)
             if not left.is_past(key.as_coordinator_key(), row["log_partition"]):

@@ -26,6 +26,7 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.behind import not_audited_lines, not_replayed_lines
+from jobs.queries.caveats import moved
 from jobs.queries.clock_steps import ClockStep, clock_steps, step_lines
 from jobs.queries.findings import audit_lacks, groups_not_judged
 from jobs.queries.in_log import require_in_log
@@ -401,6 +402,10 @@ def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids
         lines.append(
             f"... and {counted(len(moves) - len(lines), 'group')} more: gold names the log partition of each row"
         )
+    if group_ids is not None:
+        rows = silver.scan(GROUP_GENERATIONS, ("group_id", "log_partition")).to_pylist()
+        places = {row["group_id"]: row["log_partition"] for row in rows if row["group_id"] not in dict(moves)}
+        lines += [f"group {short(group_id)}: {text}" for (group_id,), text in moved(silver, places)]
     return lines
 
 

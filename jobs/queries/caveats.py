@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind
 from coordinator_core.log_partitions import LogPartition
-from coordinator_core.lookup import key_partition
+from coordinator_core.lookup import SharePartitionKey, key_partition
 from jobs.bronze.coverage import LOG_START
-from jobs.console.names import names_of, some_of
+from jobs.console.names import names_of, short, some_of
 from jobs.console.output import Value, time_text
 from jobs.delta.arrow_columns import codes_of, indices_in
 from jobs.delta.times import epoch_ms
@@ -49,6 +49,7 @@ def caveats_of(
     `with_offsets`: the answer shows committed offsets. `share_groups`: those of which it shows share state.
     """
     found = [*_moved(silver, groups), *_untimed(silver, groups), *_gaps(silver, groups), *_failed(silver, groups)]
+    found += _moved_shares(silver, share_groups)
     found += _share_gaps(silver, share_groups)
     found += (Caveat((it.group_id,), unread_records_text(it)) for it in unread_records(silver, groups))
     if with_offsets:
@@ -139,6 +140,38 @@ def _moved(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
                     f"so Kafka looks for it in {GROUPS_LOG}-{here}, where it has no record: what is shown is from "
                     "before the topic got more partitions",
                 )
+
+
+def _moved_shares(silver: SilverAt, group_ids: Collection[str]) -> Iterator[Caveat]:
+    """Share partitions whose state, or a part of it, is in log partitions of before."""
+    if not group_ids:
+        return
+    of_groups = silver.of_groups(group_ids)
+    number, left = _number_now(silver.partition_counts(SHARES_LOG), silver.at_ms), of_groups.shares_left_behind()
+    if not number and not left:
+        return
+    columns = ["group_id", "topic", "topic_id", "partition", "log_partition"]
+    rows = of_groups.coded_rows(SHARE_PARTITION_STATES, columns)
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in rows.group_by(columns, use_threads=False).aggregate([]).sort_by("partition").to_pylist():
+        key = SharePartitionKey(row["group_id"], row["topic_id"], row["partition"]).as_coordinator_key()
+        name = f"{short(row['topic'] or row['topic_id'])}-{row['partition']}"
+        if left.is_past(key, row["log_partition"]):
+            text = (
+                f"older state of {{}} is in {SHARES_LOG}-{row['log_partition']}, from before that topic got more "
+                "partitions, and is not in this answer"
+            )
+        elif key not in left.moves and number and (here := key_partition(key, number)) != row["log_partition"]:
+            text = (
+                f"all state of {{}} is in {SHARES_LOG}-{row['log_partition']}. That topic has {number} partitions now, "
+                f"so Kafka looks for it in {SHARES_LOG}-{here}, where it has no record: what is shown is from before "
+                "the topic got more partitions"
+            )
+        else:
+            continue
+        found.setdefault(row["group_id"], {}).setdefault(text, []).append(name)
+    for group_id, texts in sorted(found.items()):
+        yield from (Caveat((group_id,), text.format(some_of(names))) for text, names in texts.items())
 
 
 def _number_now(counts: PartitionCounts, at_ms: int | None) -> int | None:

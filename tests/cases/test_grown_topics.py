@@ -21,6 +21,7 @@ from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_replay
 from jobs.operations.run_context import RunContext
 from jobs.queries.as_of import SilverAt
+from jobs.queries.audit_report import Span, past_statements
 from jobs.queries.findings import findings
 from jobs.queries.group_model import TopicPartition
 from jobs.queries.sql import Catalogue
@@ -42,7 +43,7 @@ from jobs.sources.admin_answers import (
     Topic,
     TopicPartitionId,
 )
-from schemas.consumer_offsets import TOPIC
+from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.silver import GROUP_GENERATIONS
@@ -161,6 +162,46 @@ def test_restore_says_that_all_records_are_of_before(ledger: Ledger, tmp_path: P
         assert "before the topic got more partitions" in plan
         plan, remarks = restored(ledger, stays, at)
         assert "more partitions" not in " ".join([plan, *remarks])
+
+
+def test_lists_of_a_group_say_that_all_records_are_of_before(ledger: Ledger, tmp_path: Path) -> None:
+    """Of now, as describe does, but not of a span from before: then the group was there."""
+    group = group_in(0, 2)
+    log = SmallLog(0)
+    log.generation(group, 7, {"old": (0,)}, NOON_MS)
+    log.commit(group, 0, 5000, NOON_MS + MINUTE)
+    for number in (1, 2):
+        SmallLog(number).write(tmp_path / "logs")
+    ledger.night(log.write(tmp_path / "logs"), partitions=(f"{TOPIC}=3",))
+    (said,) = [line for line in described(ledger, group)[1] if "before the topic got more partitions" in line]
+    silver = (ledger.warehouse, ledger.cluster_id)
+    assert past_statements(*silver, Span(), [group]) == [said.replace("note: ", "group ")]
+    assert past_statements(*silver, Span(None, NOON_MS + 2 * MINUTE), [group]) == []
+
+
+def test_describe_says_which_share_state_is_of_before(ledger: Ledger, tmp_path: Path) -> None:
+    """Of a share partition whose state is in a former log partition, all of it or a part; not of one that stays."""
+
+    def share_group(*places: int) -> str:
+        keys = {f"s{number}": SharePartitionKey(f"s{number}", T1, 0).as_coordinator_key() for number in range(999)}
+        return next(it for it, key in keys.items() if tuple(key_partition(key, count) for count in (2, 3)) == places)
+
+    stranded, moves, stays = share_group(0, 2), share_group(0, 1), share_group(0, 0)
+    groups, former, new = SmallLog(), SmallLog(0, SHARE_TOPIC), SmallLog(1, SHARE_TOPIC)
+    for group in (stranded, moves, stays):
+        groups.group_record(RecordType.SHARE_GROUP_METADATA, {"group_id": group}, {"epoch": 1}, NOON_MS)
+        former.snapshot(group, NOON_MS, (), start_offset=900)
+    new.snapshot(moves, NOON_MS + MINUTE, (), start_offset=7)
+    for log in (groups, former, new, SmallLog(2, SHARE_TOPIC)):
+        log.write(tmp_path / "logs")
+    ledger.night(tmp_path / "logs", partitions=(f"{SHARE_TOPIC}=3",))
+    said = {group: " ".join(described(ledger, group)[1]) for group in (stranded, moves, stays)}
+    assert (
+        f"is in {SHARE_TOPIC}-0. That topic has 3 partitions now, so Kafka looks for it in {SHARE_TOPIC}-2"
+        in (said[stranded])
+    )
+    assert f"-0 is in {SHARE_TOPIC}-0, from before that topic got more partitions, and is not in" in said[moves]
+    assert "more partitions" not in said[stays]
 
 
 def test_rows_of_former_log_partitions_say_so(ledger: Ledger, tmp_path: Path) -> None:
