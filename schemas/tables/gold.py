@@ -23,17 +23,7 @@ from schemas.tables.common import (
     as_key,
     key,
 )
-from schemas.tables.declare import (
-    BIGINT,
-    BOOLEAN,
-    DOUBLE,
-    INT,
-    STRING,
-    TIMESTAMP,
-    ArrayOf,
-    Column,
-    Table,
-)
+from schemas.tables.declare import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, ArrayOf, Column, Table
 
 GROUP_COLUMNS = (CLUSTER_ID, GROUP_ID, GROUP_TYPE)
 METHOD = Column("method", STRING, "The rule by which it was inferred.")
@@ -373,11 +363,7 @@ GROUP_SUMMARY = Table(
         Column("commit_anomaly_count", BIGINT, "Rows in gold.commit_anomalies."),
         Column("not_stable_ms", BIGINT, "Time in a state other than Stable and Empty, in ms."),
         Column("storm_rebalance_count", INT, "Rebalances in storms."),
-        Column(
-            "unowned_partition_ms",
-            BIGINT,
-            "Sum over partitions of the time without an owner, in ms.",
-        ),
+        Column("unowned_partition_ms", BIGINT, "Sum over partitions of the time without an owner, in ms."),
         Column("worst_topic", STRING, "Topic of the partition with the most unowned time."),
         Column("worst_partition", INT, "The partition with the most unowned time."),
         LOG_PARTITION,
