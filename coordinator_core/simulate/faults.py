@@ -74,19 +74,18 @@ class Faults:
 
     # --- members ---
 
-    def _crash(self, spec: FaultSpec) -> None:
-        def strike(process: Process) -> None:
-            process.crash()
-            self._later(spec, process.start)
+    def _for_a_while(self, spec: FaultSpec, strike: Callable[[Process], None], mend: Callable[[Process], None]) -> None:
+        def struck(process: Process) -> None:
+            strike(process)
+            self._later(spec, mend, process)
 
-        self._each(spec, strike)
+        self._each(spec, struck)
+
+    def _crash(self, spec: FaultSpec) -> None:
+        self._for_a_while(spec, Process.crash, Process.start)
 
     def _stop(self, spec: FaultSpec) -> None:
-        def strike(process: Process) -> None:
-            process.stop()
-            self._later(spec, process.start)
-
-        self._each(spec, strike)
+        self._for_a_while(spec, Process.stop, Process.start)
 
     def _slow_poll(self, spec: FaultSpec) -> None:
         assert spec.duration_ms is not None
@@ -103,11 +102,7 @@ class Faults:
                 process.tell(Subscribe(spec.topics))
 
     def _pause(self, spec: FaultSpec) -> None:
-        def strike(process: Process) -> None:
-            process.pause()
-            self._later(spec, process.resume)
-
-        self._each(spec, strike)
+        self._for_a_while(spec, Process.pause, Process.resume)
 
     def _rolling_deploy(self, spec: FaultSpec) -> None:
         for members in self._targets(spec):
