@@ -108,8 +108,7 @@ def run_payload(
     topics = dead_letter_topics or _configured_topics(warehouse, cluster_id)
     letters = read_dead_letters(sources, topics, cluster=cluster, timeout_ms=timeout_ms) if topics else None
     complete = completeness(warehouse, cluster_id, log, span, group_ids, partition_counts)
-    untimed = untimed_statement(sum(row["at"] is None for row in rows), span)
-    complete = complete._replace(statements=(*complete.statements, *untimed))
+    complete = complete.adding(*untimed_statement(sum(row["at"] is None for row in rows), span))
     write_completeness(complete, output_format, out)
     columns = (*COLUMNS, *(["value"] if with_values else []))
     done = _done(warehouse, cluster_id, group_ids)

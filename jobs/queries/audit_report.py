@@ -100,6 +100,10 @@ class Completeness(NamedTuple):
     is_complete: bool
     statements: tuple[str, ...]
 
+    def adding(self, *statements: str) -> "Completeness":
+        """With more statements at the end."""
+        return self._replace(statements=(*self.statements, *statements))
+
 
 class Hole(NamedTuple):
     """Offsets of a log partition that were not read, and the times around them, where known."""
@@ -383,7 +387,7 @@ def without_unread(complete: Completeness, listing: Listing, unread: str) -> Com
     incomplete.
     """
     if listing is not Listing.OWNERS:
-        return complete._replace(statements=(*complete.statements, unread))
+        return complete.adding(unread)
     first, *rest = complete.statements
     if complete.is_complete:
         first = f"NOT {first.replace(' was read', ' was read, but not all that clients wrote')}"
@@ -451,17 +455,13 @@ def run_audit_report(
         if unread:
             complete = without_unread(complete, listing, unread_text(unread))
     if listing in OF_GROUPS:
-        past = past_statements(warehouse, cluster_id, span, group_ids)
-        complete = complete._replace(statements=(*complete.statements, *past))
+        complete = complete.adding(*past_statements(warehouse, cluster_id, span, group_ids))
     if listing in NOT_IN_ANY_LOG:
-        complete = complete._replace(statements=(*complete.statements, NOT_IN_ANY_LOG[listing]))
-    complete = complete._replace(
-        statements=(*complete.statements, *_of_other_types(warehouse, cluster_id, listing, group_ids))
-    )
+        complete = complete.adding(NOT_IN_ANY_LOG[listing])
+    complete = complete.adding(*_of_other_types(warehouse, cluster_id, listing, group_ids))
     columns, rows = listed(warehouse, cluster_id, listing, span, group_ids)
     place = columns.index(SOURCES[listing].time_column)
-    untimed = untimed_statement(sum(row[place] is None for row in rows), span)
-    complete = complete._replace(statements=(*complete.statements, *untimed))
+    complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
     write_completeness(complete, output_format, out)
     write_answers(columns, rows, output_format, out)
     return complete.is_complete
