@@ -347,7 +347,7 @@ class _Seeker:
         begin_ms = max(row.valid_from for row in life.generations[:index])
         begin_ms = begin_ms if before is None else max(begin_ms, before.begin_ms)
         lost = self._lost(next_at)
-        if lost and unread_places(life.generations[:index]):
+        if lost and unread_places(life, next_at):
             return None  # their later owners are unknown, and a watermark would claim that there were none
         unplanned = frozenset() if is_empty else self._unplanned(last)
         later = (row for row in self._owners if row.from_log_offset >= next_at)

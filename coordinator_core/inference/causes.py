@@ -114,6 +114,8 @@ class GenerationStart(NamedTuple):
     """Whether the subscription of a member is not in the log."""
     has_gap: bool = False
     """Whether a part of the log is missing between the previous generation and this one."""
+    has_hole: bool = False
+    """Whether records may be missing between the two for any reason, compaction included."""
     may_have_others: bool = False
     """Whether there may be members whose records cannot be read."""
     has_grown: bool = False
@@ -162,8 +164,9 @@ def find_causes(step: GenerationStart, before: Sequence[Cause]) -> list[Cause]:
         return [Cause("UNKNOWN", "FIRST_SEEN", GUESS)]
     causes = [*_by_events(step), *(Cause(*leave_reason) for leave_reason in step.leave_reasons)]
     if step.row.group_type != GroupType.CLASSIC:
-        causes.extend(_by_metadata(step, causes))
-        causes.extend(_by_assignor(step, causes))
+        for rule in (_by_metadata, _by_assignor):
+            # these rest on what the operation does not have, and compaction may have removed a record of it
+            causes.extend(map(weaker, rule(step, causes)) if step.has_hole else rule(step, causes))
         if not causes and step.has("STATIC_MEMBER_REPLACED"):
             causes.append(Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS))
     elif not causes and _follows_conversion(step, before):

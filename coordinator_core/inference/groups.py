@@ -122,7 +122,7 @@ def judge_group(
         is_new = before.is_new if before.past.first_log_offset >= 0 else None
     owners = partition_owners(life)
     if came_from is not None:
-        owners, moved = with_past(owners, came_from, unread_places(life.generations)), moved_members(life, came_from)
+        owners, moved = with_past(owners, came_from, unread_places(life)), moved_members(life, came_from)
     commit_times = last_commit_times(life.commits, owners, life.members, commit_times_before, place)
     join_phases = JoinPhases(life, owners, commit_times_before)
     leave_reasons = find_leave_reasons(life, commit_times, join_phases, settings, configs, departed_before)

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cached_property
 from typing import Final
 
-from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
+from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
 from coordinator_core.inference.clock import is_time
-from coordinator_core.inference.life import GroupLife, PartitionCounts
+from coordinator_core.inference.life import WHOLE, GroupLife, PartitionCounts
 from coordinator_core.inference.rows import OwnerRow
 from schemas.group_types import GroupType
 
@@ -59,13 +59,16 @@ def partition_owners(life: GroupLife) -> list[OwnerRow]:
         )
     ]
     rows.sort(key=lambda row: (row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id))
-    return _with_handovers(rows, _Targets(life.assignments), life.timeless, unread_places(life.generations))
+    return _with_handovers(rows, _Targets(life.assignments), life.timeless, unread_places(life))
 
 
-def unread_places(generations: Iterable[GenerationRow]) -> list[int]:
-    """Where generations begin that have an unreadable assignment, ascending. In them any partition without a known
-    owner may have had one."""
-    return sorted(row.from_log_offset for row in generations if row.unread_members)
+def unread_places(life: GroupLife, to_log_offset: int = WHOLE) -> list[int]:
+    """Where partitions without a known owner may have had one, ascending: in generations that have an unreadable
+    assignment, and in missing parts of the log after the first generation."""
+    first = life.generations[0].from_log_offset if life.generations else WHOLE
+    places = [row.from_log_offset for row in life.generations if row.unread_members]
+    places += [gap for gap in life.gaps if gap > first]
+    return sorted(place for place in places if place < to_log_offset)
 
 
 def is_gap_known(places: Sequence[int], from_log_offset: int, to_log_offset: int) -> bool:
@@ -77,7 +80,7 @@ def _with_handovers(
     rows: Sequence[OwnerRow], targets: "_Targets", timeless: Set[int], unread: Sequence[int]
 ) -> list[OwnerRow]:
     """The rows with the gap before each interval, marked if two members owned a partition at the same time. The
-    length of a gap is known where both of its ends have a time, and all assignments between them can be read.
+    length of a gap is known where both of its ends have a time, and all assignments between them are known.
 
     Classic groups identify a topic by name, others by id: where the name of the id is known, an interval after a
     conversion continues the one before it.

@@ -20,7 +20,6 @@ from coordinator_core.inference.causes import (
     is_unread,
     weaker,
 )
-from coordinator_core.inference.clock import CLOCK_MS
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.last_commit_times import Membership
 from coordinator_core.inference.leave_reasons import REBALANCE_TIMEOUT, LeaveReasons, membership_of
@@ -149,6 +148,7 @@ def _steps(
                 is_timeless=row.group_type != GroupType.CLASSIC and row.from_log_offset in life.timeless,
                 has_unread=present.unread_count > 0,
                 has_gap=previous is not None and life.has_gap(previous.from_log_offset, row.from_log_offset),
+                has_hole=previous is not None and life.has_hole(previous.from_log_offset, row.from_log_offset),
                 may_have_others=row.from_log_offset >= life.unread_from,
                 has_grown=_has_grown(life, movement.grown_topics, previous, row),
                 is_soon=has_times and _is_soon(life, previous, row),
@@ -171,10 +171,7 @@ def _has_grown(life: GroupLife, topics: Iterable[str], previous: GenerationRow |
     if not life.timeless.isdisjoint((previous.from_log_offset, row.from_log_offset)):
         return False
     return any(
-        # the controller's clock may be ahead of the coordinator's
-        previous.valid_from + CLOCK_MS < at_ms <= row.valid_from
-        for topic in topics
-        for at_ms in life.topic_growth.get(topic, ())
+        previous.valid_from < at_ms <= row.valid_from for topic in topics for at_ms in life.topic_growth.get(topic, ())
     )
 
 

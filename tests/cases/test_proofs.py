@@ -97,6 +97,20 @@ def test_whether_a_group_had_members_behind_a_gap_is_not_known(ledger: Ledger, t
     assert {row["owner_member_id"] for row in ledger.rows("gold.commit_anomalies")} == {None}
 
 
+def test_whether_a_partition_had_an_owner_in_a_gap_is_not_known(ledger: Ledger, tmp_path: Path) -> None:
+    """Another member may have come and gone in what is missing: nobody knows how long nobody owned the partition."""
+    first, second = SmallLog(), SmallLog()
+    first.generation("g", 1, {"m": (0, 1)}, NOON_MS)
+    first.generation("g", 2, {"m": (0,)}, NOON_MS + MINUTE_MS)
+    second.skip(40)
+    second.generation("g", 5, {"m": (0, 1)}, NOON_MS + 10 * MINUTE_MS)
+    second.generation("g", 6, {"m": (0,)}, NOON_MS + 11 * MINUTE_MS)
+    second.generation("g", 7, {"m": (0, 1)}, NOON_MS + 13 * MINUTE_MS)
+    with_gap(ledger, tmp_path, first, second)
+    rows = sorted(ledger.rows("gold.partition_owners"), key=lambda row: int(row["from_log_offset"]))
+    assert [row["gap_before_ms"] for row in rows if row["partition"] == 1] == [None, None, 2 * MINUTE_MS]
+
+
 def test_a_partition_whose_owner_cannot_be_read(ledger: Ledger, tmp_path: Path) -> None:
     """A member has an assignment that nobody can read: the partition may be in it, so the commit may be its owner's."""
     log = log_of(tmp_path, "g", [Generation(1, {"m": Client(subscription("in"), b"?")}, 0)])
@@ -266,6 +280,29 @@ def test_a_member_with_a_pattern_joins_as_topics_change(
         group_epoch(log, epoch, now_hash, at_ms)
     ledger.night(log.write(tmp_path / "logs"))
     assert last_rebalance(ledger) == ("MEMBER_JOINED", confidence)
+
+
+@pytest.mark.parametrize(("removed", "confidence"), [(0, "CERTAIN"), (1, "LIKELY")])
+def test_a_member_whose_joining_was_compacted_between_two_nights(
+    ledger: Ledger, tmp_path: Path, removed: int, confidence: str
+) -> None:
+    """Its record is replaced by a later one before the second night, and the epoch that it raised stays: that nothing
+    but the topics' metadata changed is not proven."""
+    log = SmallLog()
+
+    def member(member_id: str, host: str, at_ms: int) -> None:
+        fields = {"client_id": "c", "client_host": host, "subscribed_topic_names": ("in",), "rebalance_timeout_ms": 1}
+        key = {"group_id": "g", "member_id": member_id}
+        log.group_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, key, fields, at_ms)
+
+    member("m", "/a", NOON_MS)
+    group_epoch(log, 2, 5, NOON_MS)
+    ledger.night(log.write(tmp_path / "logs"), number=1)
+    log.skip(removed)
+    group_epoch(log, 3, 7, NOON_MS + MINUTE_MS)
+    member("n", "/b", NOON_MS + 2 * MINUTE_MS)
+    ledger.night(log.write(tmp_path / "logs"), number=2)
+    assert last_rebalance(ledger) == ("PARTITIONS_CHANGED", confidence)
 
 
 def test_steps_of_a_clock_in_batches_that_retention_deleted(ledger: Ledger, tmp_path: Path) -> None:
