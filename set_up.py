@@ -28,6 +28,9 @@ RUN: Final = "run"
 DEV: Final = "dev"
 LOCKS: Final = {RUN: ("requirements.txt",), DEV: ("requirements.txt", "requirements-dev.txt")}
 """The lock files of an environment for jobs, and of one for tests too; the last file refers to the others."""
+SPARK_PACKAGES: Final = frozenset({"pyspark", "delta-spark"})
+"""pip builds pyspark from its source, which takes as long as to install all other packages and compile the kernels:
+both happen at one time, since kernels need no Spark."""
 PYTHONS: Final = ("python3.11", "python3.12", "python3.13", "python3", "python")
 KERNEL_PACKAGES: Final = ("coordinator_core", "jobs/delta/parquet")
 """numba checks the file of a kernel, but not the files of functions that it calls: so the cache key covers these
@@ -214,7 +217,6 @@ def is_environment_ready(places: Places, kind: str) -> bool:
 
 def make_environment(places: Places, kind: str, environment: Mapping[str, str]) -> None:
     """Create .venv, or update it to its lock."""
-    log = places.cache / "pip.log"
     if _runs(places.python, "import pip"):
         say("Bringing the Python environment in .venv up to its lock ...")
     else:
@@ -223,15 +225,39 @@ def make_environment(places: Places, kind: str, environment: Mapping[str, str]) 
         if places.venv.is_symlink():
             places.venv.unlink()
         shutil.rmtree(places.venv, ignore_errors=True)
-        run_logged([python, "-m", "venv", places.venv], log, "python -m venv failed", environment)
-    lock = places.root / LOCKS[kind][-1]
+        run_logged([python, "-m", "venv", places.venv], places.cache / "venv.log", "python -m venv failed", environment)
+    spark, others = _locked_packages(places, kind)
+    with ThreadPoolExecutor() as pool:
+        building = pool.submit(_install, places, "spark", spark, environment)
+        _install(places, "packages", others, environment)
+        compiling = pool.submit(_compile_missing_kernels, places, environment)
+        building.result()
+        for made in (RUN, kind):
+            _stamp(places, made).write_text(_lock_checksum(places, made))
+        compiling.result()
+
+
+def _locked_packages(places: Places, kind: str) -> tuple[list[str], list[str]]:
+    """The lines of the lock files: Spark's packages, and all others."""
+    lines = [line for name in LOCKS[kind] for line in (places.root / name).read_text("utf-8").splitlines()]
+    packages = [line for line in lines if re.match(r"\w", line)]
+    spark = [line for line in packages if line.split("==")[0] in SPARK_PACKAGES]
+    return spark, [line for line in packages if line not in spark]
+
+
+def _install(places: Places, name: str, packages: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Install packages of the lock, which names all that they depend on. Modules that are used are compiled when they
+    are first imported."""
+    lock, log = places.cache / f"{name}.txt", places.cache / f"pip-{name}.log"
+    lock.write_text("".join(f"{package}\n" for package in packages), "utf-8")
     if not _installed_by_uv(places, lock, log, environment):
-        install = ["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-r"]
+        install = ["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-deps", "--no-compile"]
         run_logged(
-            [places.python, *install, lock], log, "pip could not install the packages (network? proxy?)", environment
+            [places.python, *install, "-r", lock],
+            log,
+            "pip could not install the packages (network? proxy?)",
+            environment,
         )
-    for made in (RUN, kind):
-        _stamp(places, made).write_text(_lock_checksum(places, made))
 
 
 def _installed_by_uv(places: Places, lock: Path, log: Path, environment: Mapping[str, str]) -> bool:
@@ -243,8 +269,9 @@ def _installed_by_uv(places: Places, lock: Path, log: Path, environment: Mapping
     settings = _printed([places.python, "-m", "pip", "config", "list"], environment)
     if settings is None or settings.strip():
         return False
+    install = [uv, "pip", "install", "--python", places.python, "--no-deps", "-r", lock]
     try:
-        run_logged([uv, "pip", "install", "--python", places.python, "-r", lock], log, "uv failed", environment)
+        run_logged(install, log, "uv failed", environment)
     except BootstrapError as error:
         say(f"{error}; pip tries it")
         return False
@@ -383,6 +410,11 @@ def compile_kernels(places: Places, environment: Mapping[str, str]) -> None:
     (places.kernels / ".compiled").touch()
 
 
+def _compile_missing_kernels(places: Places, environment: Mapping[str, str]) -> None:
+    if not have_kernels(places):
+        compile_kernels(places, _python_environment(places, environment))
+
+
 def set_up(places: Places, environment: Mapping[str, str]) -> None:
     """Fetch the jars and compile the kernels in parallel, where they are missing."""
     steps = ((have_jars, fetch_jars), (have_kernels, compile_kernels))
@@ -428,10 +460,14 @@ def ready_environment(places: Places, kind: str, environment: Mapping[str, str])
 def job_environment(places: Places, environment: Mapping[str, str]) -> dict[str, str]:
     """The environment variables of set-up and jobs, without those of another Spark on this machine."""
     own = {name: value for name, value in environment.items() if name != "SPARK_CONF_DIR"}
-    before = own.get("PYTHONPATH")
-    return own | {
+    return _python_environment(places, own) | {"SPARK_HOME": str(places.spark_home)}
+
+
+def _python_environment(places: Places, environment: Mapping[str, str]) -> dict[str, str]:
+    before = environment.get("PYTHONPATH")
+    return {
+        **environment,
         "PYTHONPATH": f"{places.imports}:{before}" if before else str(places.imports),
         "NUMBA_CACHE_DIR": str(places.kernels),
         "PYTHONHASHSEED": "0",
-        "SPARK_HOME": str(places.spark_home),
     }

@@ -13,7 +13,8 @@ from coordinator_core import codec
 from coordinator_core.errors import DecodeError
 from coordinator_core.kafka_json import to_json
 from groupledger.records import ColumnNames, read_records
-from jobs.delta.arrow_schemas import arrow_schema, spark_schema, timestamps
+from jobs.delta.arrow_schemas import arrow_schema, timestamps
+from jobs.delta.spark_schemas import spark_schema
 from jobs.silver.tasks import METADATA_TOPIC, OFFSETS_TOPIC
 from schemas import registry
 from schemas.tables.declare import BIGINT, INT, STRING, TIMESTAMP, Column, Table
@@ -56,7 +57,7 @@ def decode(records: DataFrame, *, columns: ColumnNames | None = None, topic: str
     of_topic = F.col("topic") if read.has_topic else F.lit(topic)
     marker = F.col("control_type") >= 0 if "control_type" in read.frame.columns else F.lit(False)
     rows = read.frame.select(of_topic.alias("topic"), marker.alias("is_marker"), *names)
-    return rows.mapInArrow(_decode_rows, spark_schema(DECODED))
+    return rows.mapInArrow(_decode_rows, spark_schema(DECODED.columns))
 
 
 class Decoded(NamedTuple):

@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
-from pyspark.sql.types import StructType
 
 from coordinator_core.log.chunk import CONTROL_NONE, CONTROL_UNKNOWN, I32, I64, U8, BoolArray, Finding, RecordChunk
 from coordinator_core.log.kernels import read_only
 from coordinator_core.log.records import as_u8, decode_chunk
 from coordinator_core.offsets.kernels import gather_bytes
 from coordinator_core.offsets.operations import operation_first_offsets
-from jobs.delta.arrow_schemas import arrow_type, delta_struct
+from jobs.delta.arrow_schemas import arrow_type
+from jobs.delta.spark_schemas import spark_schema
 from jobs.errors import JobError
 from jobs.silver.tasks import CHUNK_DECOMPRESSED_BYTES_MAX
 from jobs.sources.segments import CHUNK_BYTES_MAX
@@ -330,7 +330,7 @@ def _opened(records: DataFrame) -> Records:
     batches = records.select(*(column.alias(name) for name, column in found.items()))
     has_cluster = "cluster_id" in found
     declared = (*((_CLUSTER,) if has_cluster else ()), _TOPIC, *_OPENED)
-    frame = batches.mapInArrow(_open_batches, StructType.fromJson(delta_struct(declared)))
+    frame = batches.mapInArrow(_open_batches, spark_schema(declared))
     return Records(
         frame,
         has_cluster=has_cluster,

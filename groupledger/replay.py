@@ -17,7 +17,6 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
-from pyspark.sql.types import StructType
 
 from coordinator_core.log.chunk import CONTROL_NONE
 from groupledger.key_replay import (
@@ -34,7 +33,8 @@ from groupledger.key_replay import (
     unread_batches,
 )
 from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, quoted, read_records
-from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, arrow_schema, delta_struct, spark_schema
+from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, arrow_schema
+from jobs.delta.spark_schemas import spark_schema
 from jobs.settings import INTERNAL_TOPICS
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from jobs.silver.topic_names import LEARNED_FROM
@@ -288,7 +288,7 @@ class Keyed:
         """The result of a function for the records of each key: columns of a table, and the cluster."""
         has_cluster = self.records.has_cluster
         schema = pa.schema([arrow_schema(table).field(name).remove_metadata() for name in names])
-        declared = StructType.fromJson(delta_struct([column for column in table.columns if column.name in names]))
+        declared = spark_schema(column for column in table.columns if column.name in names)
         if has_cluster:
             schema = schema.append(pa.field("cluster_id", pa.string()))
             declared = declared.add("cluster_id", "string")
@@ -335,7 +335,7 @@ class Keyed:
         parts = [found, *self._bad_rows()]
         if self.records.batches is not None:
             batches = self.records.batches.where(F.col("topic") == F.lit(self.topic))
-            unread = batches.mapInArrow(unread_batches, spark_schema(QUARANTINE))
+            unread = batches.mapInArrow(unread_batches, spark_schema(QUARANTINE.columns))
             cluster_id = F.coalesce(F.col("cluster_id"), F.lit(self.cluster_id))
             parts.append(unread.withColumn("cluster_id", cluster_id))
         return reduce(lambda some, others: some.unionByName(others), parts)
@@ -397,7 +397,7 @@ def _quarantined(
         "message": F.lit(message),
         "bytes": F.coalesce(F.col("value"), F.col("key")) if payload is None else payload,
     }
-    fields = StructType.fromJson(delta_struct(QUARANTINE.columns))
+    fields = spark_schema(QUARANTINE.columns)
     return rows.select(*(values.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in fields))
 
 

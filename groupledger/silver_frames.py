@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField
 
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, time_went_back
 from groupledger.facts import (
@@ -23,9 +23,10 @@ from groupledger.facts import (
 from groupledger.judges import SHARE_LIFE_COLUMNS, TABLE, Judge
 from groupledger.records import RecordsError, quoted
 from groupledger.replay import GroupReplay, Keyed, ShareReplay
-from jobs.delta.arrow_schemas import arrow_schema, delta_struct, sql_type
+from jobs.delta.arrow_schemas import arrow_schema, sql_type
 from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION
+from jobs.delta.spark_schemas import spark_schema
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import (
@@ -95,7 +96,7 @@ class SilverFrames:
         if others is not None:
             rows = rows.unionByName(others, allowMissingColumns=True)
         schema = pa.schema([item.remove_metadata() for item in arrow_schema(table)])
-        declared = StructType.fromJson(delta_struct(table.columns))
+        declared = spark_schema(table.columns)
         made = rows.groupBy(*keys).applyInArrow(_arrow_function(judge, table, schema), declared)
         return _described(made, table)
 
@@ -184,7 +185,7 @@ class SilverFrames:
         ]
         rows = pa.concat_tables(parts) if parts else schema.empty_table()
         spark = next(iter(self._frames.values())).sparkSession
-        declared = StructType.fromJson(delta_struct(LOG_ANOMALIES.columns))
+        declared = spark_schema(LOG_ANOMALIES.columns)
         return _described(spark.createDataFrame(rows, declared), LOG_ANOMALIES)
 
 

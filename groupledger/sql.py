@@ -7,14 +7,14 @@ from typing import Any, Final, cast
 import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
-from pyspark.sql.types import StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
 
 from coordinator_core.log.chunk import CONTROL_NONE, CONTROL_UNKNOWN
 from groupledger.decoding import Decoded, decode_record
 from groupledger.key_replay import ROWS_OF_SHARE_STATE, replay_of
 from groupledger.records import EXPECTED, OPENED_TYPES, RecordsError, require_together, types_of
-from jobs.delta.arrow_schemas import arrow_schema, delta_struct
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.spark_schemas import spark_schema
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.silver import GROUP_EVENTS
@@ -112,7 +112,7 @@ class ReplayGroup:
         if replay_of(table, has_markers=True) is None:
             raise RecordsError(f"no table {table!r} is made by replay: name one, as silver.offset_commits")
         columns = [column for column in TABLES[table].columns if column.name != "cluster_id"]
-        return AnalyzeResult(StructType.fromJson(delta_struct(columns)))
+        return AnalyzeResult(spark_schema(columns))
 
     def eval(self, records: Row, name: str = GROUP_EVENTS.full_name) -> None:
         """Buffer a record."""

@@ -24,10 +24,10 @@ TOOLS = ("bash", "env", "dirname", "readlink", "cat", "cp", "grep", "mkdir", "sl
 """The first four are the shell's, all are the fakes'."""
 
 MEETING = """
-meet() { # whom: with FAKE_MEETING fails where the other is not running at the same time
-    [[ -n ${FAKE_MEETING:-} ]] || return 0
+meet() { # at what, whom: with FAKE_MEETING fails where the other is not running at the same time
+    [[ ${FAKE_MEETING:-} == "$1" ]] || return 0
     for _ in {1..50}; do
-        ! grep -qx "$1" "$FAKES/log" || return 0
+        ! grep -qx "$2" "$FAKES/log" || return 0
         sleep 0.1
     done
     echo "alone"; exit 1
@@ -51,13 +51,15 @@ case "$1 $2" in
         mkdir -p "$FAKES/pyspark/bin"; cp "$FAKES/spark" "$FAKES/pyspark/bin/spark-submit"; echo "$FAKES/pyspark" ;;
     "-m pip")
         [[ $3 != config ]] || { printf '%s' "${FAKE_PIP_CONFIG:-}"; exit; }
-        echo "pip ${@: -1}" >>"$FAKES/log"
+        mapfile -t packages <"${@: -1}"
+        echo "pip ${packages[*]}" >>"$FAKES/log"
+        [[ ${packages[*]} != *pyspark* ]] || meet pip compile
         sleep "${FAKE_PIP_SECONDS:-0}"
         echo "pip says why"
         exit "${FAKE_PIP:-0}" ;;
     "-m jobs.operations.compile_kernels" | "-m groupledger.jobs.operations.compile_kernels")
         echo compile >>"$FAKES/log"
-        meet spark
+        meet jars spark
         echo "numba says why"
         exit "${FAKE_COMPILE:-0}" ;;
     "-m jobs.spark.cluster_archives")
@@ -91,7 +93,7 @@ echo spark >>"$FAKES/log"
     + """
 if [[ "${@: -1}" == */jobs/__init__.py ]]; then
     [[ -x ${PYSPARK_DRIVER_PYTHON:-} ]] || { echo "Spark would look for a python3"; exit 1; }
-    meet compile
+    meet jars compile
     [[ ${FAKE_IVY:-0} == 0 ]] || { echo "Server access error"; exit 1; }
     mkdir -p "$FAKES/ivy"; touch "$FAKES/ivy/io.delta_delta-spark_4.2_2.13-4.4.0.jar" "$FAKES/ivy/other-1.jar"
     echo "The jars for the packages stored in: $FAKES/ivy"
@@ -122,7 +124,7 @@ class Shell:
             (self.root / package).mkdir()
         for package in ("coordinator_core", "jobs/delta/parquet"):
             (self.root / package / "fast.py").write_text("a loop\n")
-        (self.root / "requirements.txt").write_text("a==1\n")
+        (self.root / "requirements.txt").write_text("a==1\npyspark==1\n")
         (self.root / "requirements-dev.txt").write_text("-r requirements.txt\nb==1\n")
         for tool in TOOLS:
             found = shutil.which(tool)
@@ -389,7 +391,8 @@ def test_help_and_wrong_arguments_start_no_spark(shell: Shell, parse_code: int) 
     (shell.fakes / "java").unlink()
     assert shell("--help", FAKE_PARSE=str(parse_code))[0] == parse_code
     assert shell.noted("parsed") == ["--help"]
-    assert shell.noted("log")[1:] == ["parse"]
+    assert shell.noted("log")[-1] == "parse"
+    assert not {"spark", "job"} & set(shell.noted("log"))
 
 
 def test_no_job_shows_the_usage(shell: Shell) -> None:
@@ -533,32 +536,29 @@ def test_the_environment_of_the_job(shell: Shell) -> None:
 def test_set_up_is_done_once(shell: Shell) -> None:
     """The first start makes the environment and fetches the jars; the second only checks; a new lock is installed."""
     _, _, err = shell("nightly")
-    assert [line.split()[0] for line in err.splitlines()] == ["Making", "Fetching", "Compiling", "err"]
+    assert [line.split()[0] for line in err.splitlines()] == ["Making", "Compiling", "Fetching", "err"]
     log = shell.noted("log")
-    assert log[:2] == [f"pip {shell.root}/requirements.txt", "parse"]
-    assert (sorted(log[2:4]), log[4:]) == (["compile", "spark"], ["job"])
+    assert (sorted(log[:3]), log[3:]) == (["compile", "pip a==1", "pip pyspark==1"], ["parse", "spark", "job"])
     assert shell("nightly")[2] == "err\n"
-    assert shell.noted("log")[5:] == ["parse", "job"]
-    (shell.root / "requirements.txt").write_text("a==2\n")
+    assert shell.noted("log")[6:] == ["parse", "job"]
+    (shell.root / "requirements.txt").write_text("a==2\npyspark==1\n")
     assert shell("nightly")[2].startswith("Bringing")
-    assert shell.noted("log")[7] == f"pip {shell.root}/requirements.txt"
+    assert sorted(shell.noted("log")[8:10]) == ["pip a==2", "pip pyspark==1"]
 
 
 def test_set_up_for_tests_serves_jobs_too(shell: Shell) -> None:
     """`--set-up dev` installs what tests need, fetches the jars and runs no job; a job needs nothing more."""
     assert shell("--set-up", "dev")[0] == 0
-    assert shell.noted("log")[0] == f"pip {shell.root}/requirements-dev.txt"
-    assert sorted(shell.noted("log")[1:]) == ["compile", "spark"]
+    assert sorted(shell.noted("log")) == ["compile", "pip a==1 b==1", "pip pyspark==1", "spark"]
     assert shell("--set-up", "dev")[2] == ""
     assert shell("nightly")[2] == "err\n"
-    assert shell.noted("log")[3:] == ["parse", "job"]
+    assert shell.noted("log")[4:] == ["parse", "job"]
 
 
 def test_set_up_without_tests(shell: Shell) -> None:
     """`--set-up run`, for images, installs what jobs need and runs none."""
     assert shell("--set-up", "run")[0] == 0
-    assert shell.noted("log")[0] == f"pip {shell.root}/requirements.txt"
-    assert sorted(shell.noted("log")[1:]) == ["compile", "spark"]
+    assert sorted(shell.noted("log")) == ["compile", "pip a==1", "pip pyspark==1", "spark"]
     assert shell("nightly")[2] == "err\n"
 
 
@@ -568,13 +568,21 @@ def test_two_first_starts_at_once_set_up_once(shell: Shell) -> None:
     for process in both:
         process.communicate(timeout=60)
     assert [process.returncode for process in both] == [0, 0]
-    assert [line for line in shell.noted("log") if line.startswith("pip")] == [f"pip {shell.root}/requirements.txt"]
+    assert sorted(line for line in shell.noted("log") if line.startswith("pip")) == ["pip a==1", "pip pyspark==1"]
     assert (shell.noted("log").count("spark"), shell.noted("log").count("job")) == (1, 2)
 
 
+def test_kernels_are_compiled_while_spark_is_installed(shell: Shell) -> None:
+    """Spark's installation waits until the kernels' compilation has started, and would fail alone."""
+    assert shell("nightly", FAKE_MEETING="pip")[0] == 0
+
+
 def test_jars_and_kernels_are_made_at_one_time(shell: Shell) -> None:
-    """Either waits until the other has started, and would fail alone."""
-    assert shell("nightly", FAKE_MEETING="1")[0] == 0
+    """In an environment that exists. Either waits until the other has started, and would fail alone."""
+    assert shell("nightly")[0] == 0
+    shutil.rmtree(shell.root / ".cache")
+    (shell.fakes / "log").unlink()
+    assert shell("nightly", FAKE_MEETING="jars")[0] == 0
 
 
 def test_what_was_made_before_a_failure_stays(shell: Shell) -> None:
@@ -599,7 +607,7 @@ def test_nobody_sets_up_what_a_killed_start_still_writes(shell: Shell) -> None:
 
 
 UV = """#!/bin/bash
-echo "uv $1 ${@: -1}" >>"$FAKES/log"; echo "uv says why"; exit "${FAKE_UV:-0}"
+echo "uv $1" >>"$FAKES/log"; echo "uv says why"; exit "${FAKE_UV:-0}"
 """
 
 
@@ -616,9 +624,8 @@ def test_uv_installs_where_it_is(shell: Shell, environment: dict[str, str], inst
     shell.script("uv", UV)
     code, _, err = shell("nightly", **environment)
     assert code == 0
-    log = shell.noted("log")
-    assert [line.split()[0] for line in log[: log.index("parse")]] == installers
-    assert log[0].endswith(f"{shell.root}/requirements.txt")
+    used = [line.split()[0] for line in shell.noted("log") if line.startswith(("uv ", "pip "))]
+    assert sorted(used) == sorted(2 * installers)
     assert ("pip tries it" in err) == (len(installers) == 2)
     assert shell("nightly")[2] == "err\n"
 

@@ -1,4 +1,4 @@
-"""Table declarations as schemas of Arrow, Spark, Delta and SQL: derived, never written twice.
+"""Table declarations as schemas of Arrow, Delta and SQL: derived, never written twice.
 
 A column's comment is part of each schema, as field metadata `comment`, which Spark and Delta show in DESCRIBE. Every
 column is nullable: Delta's NOT NULL would bind every later writer, and the natural keys of some tables contain nulls by
@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from deltalake import Schema as DeltaSchema
 from numpy.typing import NDArray
-from pyspark.sql.types import StructType
 
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
 
@@ -103,11 +102,6 @@ def stored_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
         column = rows.column(place)
         return column if column.type == field.type else column.cast(field.type)
     return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
-
-
-def spark_schema(table: Table) -> StructType:
-    """Spark's StructType, with the comments."""
-    return StructType.fromJson(delta_struct(table.columns))
 
 
 def delta_schema(table: Table) -> DeltaSchema:

@@ -42,7 +42,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from jobs.delta.arrow_schemas import delta_struct
+from jobs.delta.spark_schemas import spark_schema
 from jobs.errors import SourceError
 from jobs.settings import BrokerAddress, load_settings
 from jobs.sources.broker import TIMEOUT_MS, Broker
@@ -226,7 +226,7 @@ class KafkaLogDataSource(DataSource):
                 for field in RANGES_SCHEMA
             )
         columns = TABLES["bronze.record_batches"].columns
-        return StructType.fromJson(delta_struct(column for column in columns if column.name not in ADDED_BY_CAPTURE))
+        return spark_schema(column for column in columns if column.name not in ADDED_BY_CAPTURE)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of all current batches."""

@@ -11,7 +11,7 @@ import groupledger
 from groupledger.facts import FACT_COLUMNS
 from groupledger.judges import GROUP_COLUMNS, SHARE_COLUMNS
 from groupledger.records import RecordsError
-from jobs.delta.arrow_schemas import spark_schema
+from jobs.delta.spark_schemas import spark_schema
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
 from tests.cases.harness import CASES, Ledger

@@ -12,9 +12,9 @@ from chispa.dataframe_comparer import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.delta.arrow_schemas import spark_schema
 from jobs.delta.filesystems import spark_uri
 from jobs.delta.part_files import write_part, write_parts
+from jobs.delta.spark_schemas import spark_schema
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.errors import WarehouseError
@@ -124,7 +124,7 @@ def test_readers_take_files_of_both_kinds(spark: SparkSession, warehouse: Wareho
     for version, some in enumerate((commits(3), reported, commits(4))):
         warehouse.write(COMMITS, some, app_id="a", version=version)
     assert offsets(warehouse) == [1, 2, 3, 4]
-    assert frame(spark, warehouse, COMMITS).schema == spark_schema(COMMITS)
+    assert frame(spark, warehouse, COMMITS).schema == spark_schema(COMMITS.columns)
     assert sorted(row["log_offset"] for row in frame(spark, warehouse, COMMITS).collect()) == [1, 2, 3, 4]
     dataset = DeltaTable(warehouse.path(COMMITS)).to_pyarrow_dataset()
     assert sorted(dataset.to_table()["log_offset"].to_pylist()) == [1, 2, 3, 4]
@@ -169,8 +169,8 @@ def test_spark_reads_what_was_written(spark: SparkSession, warehouse: Warehouse,
     direct = warehouse.read(table)
     assert sum(file.row_count or 0 for file in warehouse.files(table)) == direct.num_rows
     by_spark = frame(spark, warehouse, table)
-    assert by_spark.schema == spark_schema(table)
-    expected = spark.createDataFrame(direct.to_pandas(), spark_schema(table))
+    assert by_spark.schema == spark_schema(table.columns)
+    expected = spark.createDataFrame(direct.to_pandas(), spark_schema(table.columns))
     as_text = [rows.selectExpr("to_json(struct(*)) as row") for rows in (by_spark, expected)]
     assert_df_equality(as_text[0], as_text[1], ignore_row_order=True, ignore_nullable=True)
 
@@ -182,7 +182,7 @@ def test_sparks_own_writer_and_ours_share_versions(spark: SparkSession, warehous
     warehouse.write(TOPICS, one, app_id="a", version=1)
     for version, given in ((1, one), (2, two)):
         (
-            spark.createDataFrame(given.to_pandas(), spark_schema(TOPICS))
+            spark.createDataFrame(given.to_pandas(), spark_schema(TOPICS.columns))
             .write.format("delta")
             .mode("append")
             .option("txnAppId", "a")
