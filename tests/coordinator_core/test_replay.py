@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from coordinator_core.anomalies import (
     DOUBLE_OWNER,
@@ -276,7 +276,6 @@ def test_replay_record_dispatches_groups() -> None:
     assert shard == CoordinatorShard(folded(CONSUMER_MEMBER)[0])
 
 
-@settings(deadline=None, max_examples=150)
 @given(any_records())
 def test_replay_never_raises_and_never_changes_its_argument(records: list[Record]) -> None:
     """Any records in any order replay, dump, and leave the states before them as they were."""
@@ -293,7 +292,6 @@ def test_replay_never_raises_and_never_changes_its_argument(records: list[Record
     assert not shard.offsets.pending
 
 
-@settings(deadline=None, max_examples=100)
 @given(any_records(tombstones_only=True))
 def test_tombstones_for_the_unknown_change_nothing(records: list[Record]) -> None:
     """A compacted log may begin with tombstones of what it no longer tells."""
@@ -303,7 +301,6 @@ def test_tombstones_for_the_unknown_change_nothing(records: list[Record]) -> Non
     assert shard == CoordinatorShard()
 
 
-@settings(deadline=None, max_examples=150)
 @given(any_records())
 def test_owners_are_those_who_hold_the_partitions(records: list[Record]) -> None:
     """The index of owners agrees with the members; two holders of one partition never go unreported."""

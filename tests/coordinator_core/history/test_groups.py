@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core import codec
@@ -16,6 +16,7 @@ from coordinator_core.history.operations import GroupRecord, OffsetsDeleted, Ope
 from coordinator_core.history.rows import GroupRows, key_columns
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
+from tests.examples import examples
 
 TOPIC = "__consumer_offsets"
 T1, T2 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
@@ -344,7 +345,7 @@ def any_record(draw: st.DrawFn, offset: int) -> GroupRecord:
     return GroupRecord(offset, part.record_type, part.key, None if kind == "tombstone" else part.value)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(2)
 @given(operations())
 def test_open_rows_are_the_state(sequence: list[list[GroupRecord]]) -> None:
     """Whatever the log holds: the open rows equal the replayed state, keys are unique, and intervals do not overlap."""

@@ -36,6 +36,7 @@ from tests.coordinator_core.offsets.reference import (
     marker,
     rows_of,
 )
+from tests.examples import examples
 from tests.recorded import RECORDINGS
 
 T1, T2, NO_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "A" * 22
@@ -161,8 +162,7 @@ WILD_BATCHES = st.builds(
 TAME_BATCHES = st.builds(LogBatch, st.lists(TAME, max_size=3).map(tuple), PRODUCERS, st.booleans()) | st.builds(
     marker, PRODUCERS, st.sampled_from([ABORT, COMMIT, COMMIT]), TIMESTAMPS
 )
-MANY = settings(deadline=None, max_examples=max(300, settings().max_examples))
-"""A log has many ways to be odd; a nightly profile may ask for more."""
+MANY = examples(3)
 SPLITS = st.lists(st.integers(1, 5), max_size=12)
 
 

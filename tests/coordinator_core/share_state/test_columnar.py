@@ -24,6 +24,7 @@ from tests.coordinator_core.share_state.reference import (
     columnar_rows,
     expected_rows,
 )
+from tests.examples import examples
 
 KEYS = (SharePartitionKey("g", "AAAAAAAAAAAAAAAAAAAAAQ", 0), SharePartitionKey("g:2", "BBBBBBBBBBBBBBBBBBBBBA", 7))
 OFFSET_MAX = 2**63 - 1
@@ -101,7 +102,7 @@ def check(rows: Rows, expected: Rows) -> None:
     assert sorted(rows.findings) == sorted(expected.findings)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(3), suppress_health_check=[HealthCheck.too_slow])
 @given(LOGS, st.sets(st.integers(0, 25)), st.booleans())
 def test_columnar_replay_gives_the_rows_of_the_reference(log: list[Event], cuts: set[int], is_resumed: bool) -> None:
     """Any log, cut into chunks anywhere, in one run or in one run a chunk: always the reference's rows."""
