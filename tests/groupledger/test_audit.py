@@ -12,7 +12,6 @@ from groupledger.facts import FACT_COLUMNS
 from groupledger.judges import GROUP_COLUMNS, SHARE_COLUMNS
 from groupledger.records import RecordsError
 from jobs.delta.spark_schemas import spark_schema
-from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
 from tests.cases.harness import CASES, Ledger
 from tests.conftest import takes_minutes
@@ -125,7 +124,8 @@ def sorted_columns(frame: DataFrame) -> list[str]:
 def test_what_silver_lacks_is_said(spark: SparkSession) -> None:
     """A table that is not there, a column that is missing or of another type: one error before any job runs."""
     silver = {
-        table.full_name: spark.createDataFrame([], spark_schema(table)) for table in (*GROUP_COLUMNS, *SHARE_COLUMNS)
+        table.full_name: spark.createDataFrame([], spark_schema(table.columns))
+        for table in (*GROUP_COLUMNS, *SHARE_COLUMNS)
     }
     members = silver["silver.group_members"]
     for changed, message in (

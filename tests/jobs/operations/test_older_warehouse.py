@@ -18,10 +18,11 @@ from coordinator_core.history.checkpoint import STATE_FORMAT
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.retention import deleted_ranges
 from jobs.cli.app import main
-from jobs.delta.arrow_schemas import STATISTICS_PROPERTY, arrow_schema, spark_schema, sql_type, statistics_columns
+from jobs.delta.arrow_schemas import STATISTICS_PROPERTY, arrow_schema, sql_type, statistics_columns
 from jobs.delta.other_writers import written_by_others
 from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver, silver_format
+from jobs.delta.spark_schemas import spark_schema
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.exit_codes import DONE
@@ -107,7 +108,7 @@ def test_a_table_gets_the_columns_it_lacks(spark: SparkSession, tmp_path: Path) 
     assert events(again) == [(1, "g", None, None, None), (2, "g", AT, 7, [("k", "v")])]
     by_spark = frame(spark, again, GROUP_EVENTS)
     assert {row["log_offset"]: row["generation"] for row in by_spark.collect()} == {1: None, 2: 7}
-    declared = {field.name: field for field in spark_schema(GROUP_EVENTS)}
+    declared = {field.name: field for field in spark_schema(GROUP_EVENTS.columns)}
     assert set(by_spark.columns) == set(declared)
     assert [by_spark.schema[name] for name in LACKING] == [declared[name] for name in LACKING]
     configuration = DeltaTable(again.path(GROUP_EVENTS)).metadata().configuration
