@@ -269,7 +269,7 @@ def _installed_by_uv(places: Places, lock: Path, log: Path, environment: Mapping
     settings = _printed([places.python, "-m", "pip", "config", "list"], environment)
     if settings is None or settings.strip():
         return False
-    install = [uv, "pip", "install", "--python", places.python, "--no-deps", "-r", lock]
+    install: list[str | Path] = [uv, "pip", "install", "--python", places.python, "--no-deps", "-r", lock]
     try:
         run_logged(install, log, "uv failed", environment)
     except BootstrapError as error:
