@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import IS_TEST_LIVE
+from tests.conftest import IS_TEST_LIVE, takes_minutes
 from tests.live.release import ReleaseHome, release_home
 from tests.maven import Unavailable
 from tests.older_dumps import STATE, printed_files, write_log
 
 TOOL = "kafka.tools.DumpLogSegments"
 TIMEOUT_S = 60
+OUTPUTS = [
+    pytest.param(path, marks=takes_minutes if index else (), id=path.stem) for index, path in enumerate(printed_files())
+]
+"""A release each, whose jars come from Maven."""
 
 
 def printed(home: ReleaseHome, name: str, root: Path) -> str:
@@ -27,7 +31,7 @@ def printed(home: ReleaseHome, name: str, root: Path) -> str:
     return done.stdout.decode()
 
 
-@pytest.mark.parametrize("path", printed_files(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", OUTPUTS)
 def test_the_tools_print_what_the_reader_is_tested_with(path: Path, tmp_path: Path) -> None:
     """Each kept output is the release's own, to the byte."""
     version, _, name = path.stem.partition("-")
