@@ -12,6 +12,7 @@ from groupledger.facts import FACT_COLUMNS
 from groupledger.judges import GROUP_COLUMNS, SHARE_COLUMNS
 from groupledger.records import RecordsError
 from jobs.delta.spark_schemas import spark_schema
+from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
 from tests.cases.harness import CASES, Ledger
 from tests.conftest import takes_minutes
@@ -152,7 +153,9 @@ def test_what_silver_lacks_is_said(spark: SparkSession) -> None:
         groupledger.audit_share_partitions(shares | {"silver.group_members": members.drop("client_host")})
     no_producers = silver | {"silver.offset_commits": silver["silver.offset_commits"].drop("producer_id")}
     with pytest.raises(RecordsError, match=r"silver\.offset_commits has no column 'producer_id'"):
-        _ = groupledger.audit_groups(no_producers, coverage=spark.createDataFrame([], spark_schema(COVERAGE))).tables
+        _ = groupledger.audit_groups(
+            no_producers, coverage=spark.createDataFrame([], spark_schema(COVERAGE.columns))
+        ).tables
     audit = groupledger.audit_groups(silver)
     with pytest.raises(RecordsError, match="where the log ends is known from its records alone: give coverage="):
         _ = audit.hanging_transactions
