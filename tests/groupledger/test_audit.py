@@ -152,10 +152,9 @@ def test_what_silver_lacks_is_said(spark: SparkSession) -> None:
     with pytest.raises(RecordsError, match=r"silver\.group_members has no column 'client_host'"):
         groupledger.audit_share_partitions(shares | {"silver.group_members": members.drop("client_host")})
     no_producers = silver | {"silver.offset_commits": silver["silver.offset_commits"].drop("producer_id")}
+    no_rows = spark.createDataFrame([], spark_schema(COVERAGE.columns))
     with pytest.raises(RecordsError, match=r"silver\.offset_commits has no column 'producer_id'"):
-        _ = groupledger.audit_groups(
-            no_producers, coverage=spark.createDataFrame([], spark_schema(COVERAGE.columns))
-        ).tables
+        _ = groupledger.audit_groups(no_producers, coverage=no_rows).tables
     audit = groupledger.audit_groups(silver)
     with pytest.raises(RecordsError, match="where the log ends is known from its records alone: give coverage="):
         _ = audit.hanging_transactions
