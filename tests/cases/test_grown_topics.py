@@ -487,12 +487,12 @@ def test_jobs_and_sql_find_the_same(own_session: SparkSession, tmp_path: Path) -
         ledger, logs = grown_ledger(tmp_path, 100 + seed, 0.6, 1.0)
         catalogue = Catalogue(own_session, ledger.warehouse)
         assert sql_state(catalogue, logs.groups, None) == job_state(ledger, None)
-        moments = [logs.times[index] for index in (15, 45, 59)]
-        groups = logs.groups if HISTORIES > 1 else logs.groups[:2]  # a query each
-        for at_ms in moments[1:2]:
-            offsets, generations, starts = job_state(ledger, at_ms)
-            starts = {group: start for group, start in starts.items() if group in groups}
-            assert sql_state(catalogue, groups, at_ms) == (offsets, generations, starts)
+        # a query each
+        moments = [logs.times[index] for index in ((45, 15, 59) if HISTORIES > 1 else (45,))]
+        groups = logs.groups if HISTORIES > 1 else logs.groups[:1]
+        offsets, generations, starts = job_state(ledger, moments[0])
+        starts = {group: start for group, start in starts.items() if group in groups}
+        assert sql_state(catalogue, groups, moments[0]) == (offsets, generations, starts)
         assert sql_owners(catalogue, moments) == {
             (at_ms, row.group_id, row.member_id)
             for at_ms in moments

@@ -370,7 +370,9 @@ def test_a_log_partition_that_cannot_be_judged(
     with monkeypatch.context() as patch:
         for module in (audit_groups, audit_shares):
             patch.setattr(
-                module, "clock_steps", planted(module.clock_steps, lambda _, log_partition, *__: log_partition == 1)
+                module,
+                "clock_steps",
+                planted(module.clock_steps, lambda _work, _parts, log_partition, *_: log_partition == 1),
             )
         reported = ledger.night(goes_on(good_nights), number=good_nights + 1)
         assert reported.exit_code == 3

@@ -91,11 +91,19 @@ def test_a_copy_is_complete_until_its_last_record(warehouse: Warehouse) -> None:
 
 @pytest.mark.parametrize("kind", ["MISSING", "CORRUPT", "COMPACTED"])
 def test_a_hole_counts_where_it_may_touch_the_span(warehouse: Warehouse, kind: str) -> None:
-    """Offsets 10 to 19 were written between minutes 5 and 8: a span before or after has none of them."""
+    """Offsets 10 to 19 were written between minutes 5 and 8, give or take the second by which leaders' clocks differ: a
+    span before or after has none of them."""
     hole = covered(10, 19, kind, None)
     write(warehouse, {"bronze.coverage": [covered(0, 9, minutes=(0, 5)), hole, covered(20, 29, minutes=(8, 9))]})
     write(warehouse, {"bronze.log_partitions": [looked_at()]})
-    for first, last, is_complete in ((0, 5, True), (0, 6, False), (6, 7, False), (8.1, 9, True), (None, None, False)):
+    for first, last, is_complete in (
+        (0, 4.9, True),
+        (0, 5, False),
+        (0, 6, False),
+        (6, 7, False),
+        (8.1, 9, True),
+        (None, None, False),
+    ):
         assert (len(statement(warehouse, first, last)) == 1) == is_complete, (first, last)
     reported = statement(warehouse)[1]
     assert f"{SHARES_LOG}-0: offsets 10 to 19 {kind} (why)" in reported
