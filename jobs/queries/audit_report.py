@@ -400,15 +400,18 @@ def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids
     """
     at_ms = None if span.to_ms is None else span.to_ms - 1
     silver = SilverAt(warehouse, cluster_id, at_ms, group_ids)
-    moves = sorted(silver.left_behind().moves.items())
-    lines = [f"group {short(group_id)}: {listed_move_text(move)}" for group_id, move in moves[:MOVES_LISTED_MAX]]
+    moves = silver.left_behind().moves
+    lines = [
+        f"group {short(group_id)}: {listed_move_text(move)}"
+        for group_id, move in sorted(moves.items())[:MOVES_LISTED_MAX]
+    ]
     if len(moves) > len(lines):
         lines.append(
             f"... and {counted(len(moves) - len(lines), 'group')} more: gold names the log partition of each row"
         )
     if group_ids is not None:
         rows = silver.scan(GROUP_GENERATIONS, ("group_id", "log_partition")).to_pylist()
-        places = {row["group_id"]: row["log_partition"] for row in rows if row["group_id"] not in dict(moves)}
+        places = {row["group_id"]: row["log_partition"] for row in rows if row["group_id"] not in moves}
         lines += [f"group {short(group_id)}: {text}" for (group_id,), text in moved(silver, places)]
     return lines
 
