@@ -91,6 +91,11 @@ COMMIT_COLUMNS: Final = tuple(item.name for item in fields(GroupCommits) if item
 """The columns of `GroupCommits`."""
 
 
+def is_any_between(places: Sequence[int], from_log_offset: int, to_log_offset: int) -> bool:
+    """Whether any of some log offsets, ascending, is after the first place and up to the second."""
+    return bool(places) and bisect_right(places, from_log_offset) < bisect_right(places, to_log_offset)
+
+
 class GroupLife(NamedTuple):
     """Rows of the silver group tables of one group, each list in the order of `from_log_offset` or `log_offset`."""
 
@@ -128,8 +133,7 @@ class GroupLife(NamedTuple):
 
     def has_leader_change(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Whether different leaders wrote the two places. Then their times may be of different clocks."""
-        changes = self.leader_changes
-        return bisect_right(changes, from_log_offset) < bisect_right(changes, to_log_offset)
+        return is_any_between(self.leader_changes, from_log_offset, to_log_offset)
 
     def is_of_one_leader(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Whether it is known that one leader, in one term, wrote everything between two places."""
@@ -140,7 +144,7 @@ class GroupLife(NamedTuple):
     def has_gap(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Whether between two places a part of the log is missing, or the group's records become unreadable. Then
         anything may have happened there."""
-        is_missing = bisect_right(self.gaps, from_log_offset) < bisect_right(self.gaps, to_log_offset)
+        is_missing = is_any_between(self.gaps, from_log_offset, to_log_offset)
         return is_missing or from_log_offset < self.unread_from <= to_log_offset
 
     def has_hole(self, from_log_offset: int, to_log_offset: int) -> bool:
@@ -149,12 +153,11 @@ class GroupLife(NamedTuple):
         Compaction leaves the newest record of each key. But a record that an earlier capture read may have had
         successors that compaction removed before the next capture.
         """
-        is_missing = bisect_right(self.holes, from_log_offset) < bisect_right(self.holes, to_log_offset)
+        is_missing = is_any_between(self.holes, from_log_offset, to_log_offset)
         return is_missing or self.whole_to < 0 or self.unread_from <= to_log_offset
 
     def has_clock_step(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Whether the time went back after the first place and up to the second. Then their difference is not a
         duration.
         """
-        steps = self.clock_steps
-        return bool(steps) and bisect_right(steps, from_log_offset) < bisect_right(steps, to_log_offset)
+        return is_any_between(self.clock_steps, from_log_offset, to_log_offset)

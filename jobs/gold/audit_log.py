@@ -1,6 +1,5 @@
 """The audit of lag, where end offsets were sampled, and of broken rules of the log."""
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -9,7 +8,7 @@ import pyarrow as pa
 
 from coordinator_core.inference.commit_anomalies import GenerationsAt
 from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
-from coordinator_core.inference.life import GroupLife
+from coordinator_core.inference.life import GroupLife, is_any_between
 from coordinator_core.inference.log_anomalies import (
     CERTAIN,
     LIKELY,
@@ -179,7 +178,7 @@ def _rows_of_break(
             f"{broken.column} {row[broken.column]} after {before[number]}, in a record of kind {row['record_kind']}",
             *RULES[broken.rule],
             "SUCCESSIVE_STATES",
-            LIKELY if bisect_right(holes, begins[number]) < bisect_right(holes, row["log_offset"]) else CERTAIN,
+            LIKELY if is_any_between(holes, begins[number], row["log_offset"]) else CERTAIN,
         )
         for number, row in enumerate(found)
     ]

@@ -205,7 +205,7 @@ class SilverAt:
         gold = self._gold()
         if gold.replay_version < self._whole.replay_version:
             return True
-        return any(step.now_ms <= at_ms <= step.before_ms for step in clock_steps(gold))
+        return any(step.repeats(at_ms) for step in clock_steps(gold))
 
     def log_end(self, log: LogPartition) -> int | None:
         """The end offset (exclusive) of a log partition at the time, where timestamps do not decide; else None."""

@@ -7,6 +7,7 @@ a hole nothing was rejected.
 
 import json
 import sys
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -153,12 +154,13 @@ def _done(warehouse: Warehouse, cluster_id: str, group_ids: Collection[str] | No
     return done
 
 
-def _ranges(rows: Iterable[Row]) -> dict[SharePlace, list[tuple[int, int]]]:
-    """First and last offsets of all ranges that were given up."""
-    found: dict[SharePlace, list[tuple[int, int]]] = {}
+def _ranges(rows: Iterable[Row]) -> dict[SharePlace, tuple[list[int], list[int]]]:
+    """First offsets and last offsets of all ranges that were given up, each ascending."""
+    found: dict[SharePlace, tuple[list[int], list[int]]] = {}
     for row in rows:
-        place = row["group_id"], row["topic_id"], row["partition"]
-        found.setdefault(place, []).append((row["first_offset"], row["last_offset"]))
+        firsts, lasts = found.setdefault((row["group_id"], row["topic_id"], row["partition"]), ([], []))
+        insort(firsts, row["first_offset"])
+        insort(lasts, row["last_offset"])
     return found
 
 
@@ -167,16 +169,16 @@ def _lines(
     payloads: Iterable[Payload],
     letters: DeadLetters | None,
     done: Done,
-    ever: Mapping[SharePlace, Sequence[tuple[int, int]]],
+    ever: Mapping[SharePlace, tuple[Sequence[int], Sequence[int]]],
     with_values: bool,
 ) -> Iterator[tuple[Value, ...]]:
     found = {(payload.topic, payload.partition, payload.offset): payload for payload in payloads}
     for row in rows:
+        firsts, lasts = ever[row["group_id"], row["topic_id"], row["partition"]]
         for offset in range(row["first_offset"], row["last_offset"] + 1):
             payload = found[row["topic"] or "", row["partition"], offset]
             copy = _copy(row, offset, letters, done)
-            of_place = ever[row["group_id"], row["topic_id"], row["partition"]]
-            if sum(first <= offset <= last for first, last in of_place) > 1:
+            if bisect_right(firsts, offset) - bisect_left(lasts, offset) > 1:
                 # after an admin's reset a record may be given up again: the copy may be of the other time
                 copy = copy._replace(cause=None)
             yield (

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind
 from coordinator_core.log_partitions import LogPartition
-from coordinator_core.lookup import SharePartitionKey, key_partition
+from coordinator_core.lookup import key_partition
 from jobs.bronze.coverage import LOG_START
 from jobs.console.names import names_of, short, some_of
 from jobs.console.output import Value, time_text
@@ -20,6 +20,7 @@ from jobs.delta.arrow_columns import codes_of, indices_in
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
+from jobs.queries.group_model import share_key
 from jobs.queries.in_log import share_remarks
 from jobs.queries.unread_records import unread_records, unread_records_text
 from jobs.silver.homes import PartitionCounts, move_text
@@ -48,18 +49,13 @@ def caveats_of(
 
     `with_offsets`: the answer shows committed offsets. `share_groups`: those of which it shows share state.
     """
-    found = [*_moved(silver, groups), *_untimed(silver, groups), *_gaps(silver, groups), *_failed(silver, groups)]
+    found = [*moved(silver, groups), *_untimed(silver, groups), *_gaps(silver, groups), *_failed(silver, groups)]
     found += _moved_shares(silver, share_groups)
     found += _share_gaps(silver, share_groups)
     found += (Caveat((it.group_id,), unread_records_text(it)) for it in unread_records(silver, groups))
     if with_offsets:
         found += _undecided(silver, groups)
     return found
-
-
-def moved(silver: SilverAt, groups: Mapping[str, int]) -> list[Caveat]:
-    """Only the caveats about groups (given with their log partitions) with records in former log partitions."""
-    return list(_moved(silver, groups))
 
 
 def log_remarks(
@@ -124,14 +120,15 @@ def _by_text(caveats: Iterable[Caveat]) -> dict[str, list[str]]:
 # --- log partitions
 
 
-def _moved(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
-    moved = {move.key: move for move in silver.moves if move.key in groups}
-    for move in moved.values():
+def moved(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
+    """Only the caveats about groups (given with their log partitions) with records in former log partitions."""
+    moves = {move.key: move for move in silver.moves if move.key in groups}
+    for move in moves.values():
         yield Caveat((move.key,), move_text(move))
     counts = silver.partition_counts(GROUPS_LOG)
     for group_id, log_partition in groups.items():
         number = _number_now(counts, silver.at_ms)
-        if group_id not in moved and number and log_partition >= 0:
+        if group_id not in moves and number and log_partition >= 0:
             here = key_partition(group_id, number)
             if here != log_partition:
                 yield Caveat(
@@ -154,7 +151,7 @@ def _moved_shares(silver: SilverAt, group_ids: Collection[str]) -> Iterator[Cave
     rows = of_groups.coded_rows(SHARE_PARTITION_STATES, columns)
     found: dict[str, dict[str, list[str]]] = {}
     for row in rows.group_by(columns, use_threads=False).aggregate([]).sort_by("partition").to_pylist():
-        key = SharePartitionKey(row["group_id"], row["topic_id"], row["partition"]).as_coordinator_key()
+        key = share_key(row).as_coordinator_key()
         name = f"{short(row['topic'] or row['topic_id'])}-{row['partition']}"
         if left.is_past(key, row["log_partition"]):
             text = (

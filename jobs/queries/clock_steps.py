@@ -24,6 +24,10 @@ class ClockStep(NamedTuple):
     before_ms: int
     now_ms: int
 
+    def repeats(self, at_ms: int) -> bool:
+        """Does the log have a time more than once?"""
+        return self.now_ms <= at_ms <= self.before_ms
+
     def touches(self, from_ms: int | None, to_ms: int | None) -> bool:
         """Does the log have times of a span (`to_ms` exclusive; None: without end) more than once?"""
         return (to_ms is None or self.now_ms < to_ms) and (from_ms is None or self.before_ms >= from_ms)

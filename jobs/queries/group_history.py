@@ -115,8 +115,7 @@ def _place(
     for table, log in LOG_OF_TABLE:
         for row in rows[table]:
             is_repeated = row["at_ms"] is not None and any(
-                (step.log, step.log_partition) == (log, row["log_partition"])
-                and step.now_ms <= row["at_ms"] <= step.before_ms
+                (step.log, step.log_partition) == (log, row["log_partition"]) and step.repeats(row["at_ms"])
                 for step in steps
             )
             if is_repeated:
