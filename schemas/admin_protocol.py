@@ -8,22 +8,7 @@ DeleteGroups are from Kafka 4.4. The project deletes nothing; clients in its tes
 
 from typing import Final
 
-from schemas.wire import (
-    Array,
-    Bool,
-    Field,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Message,
-    Prefix,
-    Role,
-    String,
-    Struct,
-    UInt16,
-    Uuid,
-)
+from schemas.wire import Array, Bool, Field, Int8, Int16, Int32, Int64, String, Struct, UInt16, Uuid, request, response
 
 ALL: Final = "0+"
 SINCE_44: Final = "1+"
@@ -39,11 +24,28 @@ ERROR_MESSAGE: Final = Field("error_message", String, nullable=ALL, default=None
 AUTHORIZED_OPERATIONS: Final = Field(
     "authorized_operations", Int32, default=-(2**31), about="Bits of what the asker may do, if asked for."
 )
+GROUP_ID: Final = Field("group_id", String, about="The group.")
+TOPIC_ID: Final = Field("topic_id", Uuid, about="Id of the topic.")
+INSTANCE_ID: Final = Field("instance_id", String, nullable=ALL, default=None, about="group.instance.id, null for none.")
+RACK_ID: Final = Field("rack_id", String, nullable=ALL, default=None, about="client.rack, null for none.")
+CLIENT: Final = (
+    Field("client_id", String, about="client.id."),
+    Field("client_host", String, about="Where it connects from."),
+)
+DESCRIBED: Final = (
+    ERROR_CODE,
+    ERROR_MESSAGE,
+    GROUP_ID,
+    Field("group_state", String, about="Its state."),
+    Field("group_epoch", Int32, about="Its epoch."),
+    Field("assignment_epoch", Int32, about="Epoch of the target assignment."),
+)
+"""What every description of a group begins with."""
 
 TOPIC_PARTITIONS: Final = Struct(
     "TopicPartitions",
     (
-        Field("topic_id", Uuid, about="Id of the topic."),
+        TOPIC_ID,
         Field("topic_name", String, about="Its name."),
         Field("partitions", Array(Int32), about="Partitions of it."),
     ),
@@ -52,25 +54,16 @@ ASSIGNMENT: Final = Struct("Assignment", (Field("topic_partitions", Array(TOPIC_
 
 # --- consumer groups
 
-CONSUMER_GROUP_DESCRIBE_REQUEST: Final = Message(
-    "ConsumerGroupDescribeRequest",
-    Role.REQUEST,
-    Prefix.NONE,
-    versions="0-1",
-    flexible=ALL,
-    fields=GROUP_IDS,
-    api_key=69,
-)
+CONSUMER_GROUP_DESCRIBE_REQUEST: Final = request("ConsumerGroupDescribe", 69, "0-1", *GROUP_IDS)
 
 CONSUMER_GROUP_MEMBER: Final = Struct(
     "Member",
     (
         Field("member_id", String, about="The member."),
-        Field("instance_id", String, nullable=ALL, default=None, about="group.instance.id, null for none."),
-        Field("rack_id", String, nullable=ALL, default=None, about="client.rack, null for none."),
+        INSTANCE_ID,
+        RACK_ID,
         Field("member_epoch", Int32, about="Epoch the member is reconciled to."),
-        Field("client_id", String, about="client.id."),
-        Field("client_host", String, about="Where it connects from."),
+        *CLIENT,
         Field("subscribed_topic_names", Array(String), about="Topics it subscribes to by name."),
         Field("subscribed_topic_regex", String, nullable=ALL, default=None, about="Its pattern, null for none."),
         Field("assignment", ASSIGNMENT, about="What it has, with what it has still to give up."),
@@ -86,179 +79,105 @@ CONSUMER_GROUP_MEMBER: Final = Struct(
     ),
 )
 
-CONSUMER_GROUP_DESCRIBE_RESPONSE: Final = Message(
-    "ConsumerGroupDescribeResponse",
-    Role.RESPONSE,
-    Prefix.NONE,
-    versions="0-1",
-    flexible=ALL,
-    api_key=69,
-    fields=(
-        THROTTLE_TIME,
-        Field(
-            "groups",
-            Array(
-                Struct(
-                    "DescribedGroup",
-                    (
-                        ERROR_CODE,
-                        ERROR_MESSAGE,
-                        Field("group_id", String, about="The group."),
-                        Field("group_state", String, about="Its state."),
-                        Field("group_epoch", Int32, about="Its epoch."),
-                        Field("assignment_epoch", Int32, about="Epoch of the target assignment."),
-                        Field("assignor_name", String, about="Assignor which most members ask for."),
-                        Field("members", Array(CONSUMER_GROUP_MEMBER), about="Its members."),
-                        AUTHORIZED_OPERATIONS,
-                    ),
-                )
-            ),
-            about="One for each group that was asked for.",
-        ),
+CONSUMER_GROUP: Final = Struct(
+    "DescribedGroup",
+    (
+        *DESCRIBED,
+        Field("assignor_name", String, about="Assignor which most members ask for."),
+        Field("members", Array(CONSUMER_GROUP_MEMBER), about="Its members."),
+        AUTHORIZED_OPERATIONS,
     ),
+)
+CONSUMER_GROUP_DESCRIBE_RESPONSE: Final = response(
+    "ConsumerGroupDescribe",
+    69,
+    "0-1",
+    THROTTLE_TIME,
+    Field("groups", Array(CONSUMER_GROUP), about="One for each group that was asked for."),
 )
 
 # --- share groups
 
-SHARE_GROUP_DESCRIBE_REQUEST: Final = Message(
-    "ShareGroupDescribeRequest", Role.REQUEST, Prefix.NONE, versions="1", flexible=ALL, fields=GROUP_IDS, api_key=77
-)
+SHARE_GROUP_DESCRIBE_REQUEST: Final = request("ShareGroupDescribe", 77, "1", *GROUP_IDS)
 
 SHARE_GROUP_MEMBER: Final = Struct(
     "Member",
     (
         Field("member_id", String, about="The member."),
-        Field("rack_id", String, nullable=ALL, default=None, about="client.rack, null for none."),
+        RACK_ID,
         Field("member_epoch", Int32, about="Epoch the member has."),
-        Field("client_id", String, about="client.id."),
-        Field("client_host", String, about="Where it connects from."),
+        *CLIENT,
         Field("subscribed_topic_names", Array(String), about="Topics it subscribes to."),
         Field("assignment", ASSIGNMENT, about="What it reads from."),
     ),
 )
 
-SHARE_GROUP_DESCRIBE_RESPONSE: Final = Message(
-    "ShareGroupDescribeResponse",
-    Role.RESPONSE,
-    Prefix.NONE,
-    versions="1",
-    flexible=ALL,
-    api_key=77,
-    fields=(
-        THROTTLE_TIME,
-        Field(
-            "groups",
-            Array(
-                Struct(
-                    "DescribedGroup",
-                    (
-                        ERROR_CODE,
-                        ERROR_MESSAGE,
-                        Field("group_id", String, about="The group."),
-                        Field("group_state", String, about="Its state."),
-                        Field("group_epoch", Int32, about="Its epoch."),
-                        Field("assignment_epoch", Int32, about="Epoch of the target assignment."),
-                        Field("assignor_name", String, about="The brokers' assignor."),
-                        Field("members", Array(SHARE_GROUP_MEMBER), about="Its members."),
-                        AUTHORIZED_OPERATIONS,
-                    ),
-                )
-            ),
-            about="One for each group that was asked for.",
-        ),
+SHARE_GROUP: Final = Struct(
+    "DescribedGroup",
+    (
+        *DESCRIBED,
+        Field("assignor_name", String, about="The brokers' assignor."),
+        Field("members", Array(SHARE_GROUP_MEMBER), about="Its members."),
+        AUTHORIZED_OPERATIONS,
     ),
 )
+SHARE_GROUP_DESCRIBE_RESPONSE: Final = response(
+    "ShareGroupDescribe",
+    77,
+    "1",
+    THROTTLE_TIME,
+    Field("groups", Array(SHARE_GROUP), about="One for each group that was asked for."),
+)
 
+SHARE_OFFSETS_TOPIC: Final = Struct(
+    "DescribeShareGroupOffsetsRequestTopic",
+    (Field("topic_name", String, about="Topic."), Field("partitions", Array(Int32), about="Partitions of it.")),
+)
 SHARE_OFFSETS_GROUP: Final = Struct(
     "DescribeShareGroupOffsetsRequestGroup",
     (
-        Field("group_id", String, about="The group."),
+        GROUP_ID,
         Field(
             "topics",
-            Array(
-                Struct(
-                    "DescribeShareGroupOffsetsRequestTopic",
-                    (
-                        Field("topic_name", String, about="Topic."),
-                        Field("partitions", Array(Int32), about="Partitions of it."),
-                    ),
-                )
-            ),
+            Array(SHARE_OFFSETS_TOPIC),
             nullable=ALL,
             about="What to describe, null for all that the group reads.",
         ),
     ),
 )
-DESCRIBE_SHARE_GROUP_OFFSETS_REQUEST: Final = Message(
-    "DescribeShareGroupOffsetsRequest",
-    Role.REQUEST,
-    Prefix.NONE,
-    versions="0-1",
-    flexible=ALL,
-    api_key=90,
-    fields=(Field("groups", Array(SHARE_OFFSETS_GROUP), about="The groups to describe."),),
+DESCRIBE_SHARE_GROUP_OFFSETS_REQUEST: Final = request(
+    "DescribeShareGroupOffsets", 90, "0-1", Field("groups", Array(SHARE_OFFSETS_GROUP), about="The groups to describe.")
 )
 
-DESCRIBE_SHARE_GROUP_OFFSETS_RESPONSE: Final = Message(
-    "DescribeShareGroupOffsetsResponse",
-    Role.RESPONSE,
-    Prefix.NONE,
-    versions="0-1",
-    flexible=ALL,
-    api_key=90,
-    fields=(
-        THROTTLE_TIME,
-        Field(
-            "groups",
-            Array(
-                Struct(
-                    "DescribeShareGroupOffsetsResponseGroup",
-                    (
-                        Field("group_id", String, about="The group."),
-                        Field(
-                            "topics",
-                            Array(
-                                Struct(
-                                    "DescribeShareGroupOffsetsResponseTopic",
-                                    (
-                                        Field("topic_name", String, about="Topic."),
-                                        Field("topic_id", Uuid, about="Its id."),
-                                        Field(
-                                            "partitions",
-                                            Array(
-                                                Struct(
-                                                    "DescribeShareGroupOffsetsResponsePartition",
-                                                    (
-                                                        Field("partition_index", Int32, about="Partition."),
-                                                        Field("start_offset", Int64, about="-1: not set yet."),
-                                                        Field("leader_epoch", Int32, about="Of its leader."),
-                                                        Field(
-                                                            "lag",
-                                                            Int64,
-                                                            versions="1+",
-                                                            default=-1,
-                                                            ignorable=True,
-                                                            about="Records not yet done with.",
-                                                        ),
-                                                        ERROR_CODE,
-                                                        ERROR_MESSAGE,
-                                                    ),
-                                                )
-                                            ),
-                                        ),
-                                    ),
-                                )
-                            ),
-                            about="By topic.",
-                        ),
-                        ERROR_CODE,
-                        ERROR_MESSAGE,
-                    ),
-                )
-            ),
-            about="One for each group that was asked for.",
-        ),
+PARTITION_OFFSETS: Final = Struct(
+    "DescribeShareGroupOffsetsResponsePartition",
+    (
+        Field("partition_index", Int32, about="Partition."),
+        Field("start_offset", Int64, about="-1: not set yet."),
+        Field("leader_epoch", Int32, about="Of its leader."),
+        Field("lag", Int64, versions="1+", default=-1, ignorable=True, about="Records not yet done with."),
+        ERROR_CODE,
+        ERROR_MESSAGE,
     ),
+)
+TOPIC_OFFSETS: Final = Struct(
+    "DescribeShareGroupOffsetsResponseTopic",
+    (
+        Field("topic_name", String, about="Topic."),
+        Field("topic_id", Uuid, about="Its id."),
+        Field("partitions", Array(PARTITION_OFFSETS)),
+    ),
+)
+GROUP_OFFSETS: Final = Struct(
+    "DescribeShareGroupOffsetsResponseGroup",
+    (GROUP_ID, Field("topics", Array(TOPIC_OFFSETS), about="By topic."), ERROR_CODE, ERROR_MESSAGE),
+)
+DESCRIBE_SHARE_GROUP_OFFSETS_RESPONSE: Final = response(
+    "DescribeShareGroupOffsets",
+    90,
+    "0-1",
+    THROTTLE_TIME,
+    Field("groups", Array(GROUP_OFFSETS), about="One for each group that was asked for."),
 )
 
 # --- the share coordinator
@@ -273,93 +192,59 @@ READ_STATE_PARTITION: Final = Struct(
 READ_STATE_TOPIC: Final = Struct(
     "ReadStateData",
     (
-        Field("topic_id", Uuid, about="Id of the topic."),
+        TOPIC_ID,
         Field("partitions", Array(READ_STATE_PARTITION), about="Partitions to read."),
     ),
 )
-READ_SHARE_GROUP_STATE_REQUEST: Final = Message(
-    "ReadShareGroupStateRequest",
-    Role.REQUEST,
-    Prefix.NONE,
-    versions="0",
-    flexible=ALL,
-    api_key=84,
-    fields=(Field("group_id", String, about="The group."), Field("topics", Array(READ_STATE_TOPIC), about="By topic.")),
+READ_SHARE_GROUP_STATE_REQUEST: Final = request(
+    "ReadShareGroupState",
+    84,
+    "0",
+    GROUP_ID,
+    Field("topics", Array(READ_STATE_TOPIC), about="By topic."),
 )
 
-READ_SHARE_GROUP_STATE_RESPONSE: Final = Message(
-    "ReadShareGroupStateResponse",
-    Role.RESPONSE,
-    Prefix.NONE,
-    versions="0",
-    flexible=ALL,
-    api_key=84,
-    fields=(
-        Field(
-            "results",
-            Array(
-                Struct(
-                    "ReadStateResult",
-                    (
-                        Field("topic_id", Uuid, about="Id of the topic."),
-                        Field(
-                            "partitions",
-                            Array(
-                                Struct(
-                                    "PartitionResult",
-                                    (
-                                        Field("partition", Int32, about="Partition of it."),
-                                        ERROR_CODE,
-                                        ERROR_MESSAGE,
-                                        Field("state_epoch", Int32, about="State epoch."),
-                                        Field("start_offset", Int64, about="-1: not set yet."),
-                                        Field(
-                                            "state_batches",
-                                            Array(
-                                                Struct(
-                                                    "StateBatch",
-                                                    (
-                                                        Field("first_offset", Int64, about="First offset."),
-                                                        Field("last_offset", Int64, about="Last offset, inclusive."),
-                                                        Field("delivery_state", Int8, about="Code of its state."),
-                                                        Field("delivery_count", Int16, about="Its delivery count."),
-                                                    ),
-                                                )
-                                            ),
-                                            about="What is in flight or done.",
-                                        ),
-                                    ),
-                                )
-                            ),
-                            about="By partition.",
-                        ),
-                    ),
-                )
-            ),
-            about="By topic.",
-        ),
+STATE_BATCH: Final = Struct(
+    "StateBatch",
+    (
+        Field("first_offset", Int64, about="First offset."),
+        Field("last_offset", Int64, about="Last offset, inclusive."),
+        Field("delivery_state", Int8, about="Code of its state."),
+        Field("delivery_count", Int16, about="Its delivery count."),
     ),
+)
+PARTITION_STATE: Final = Struct(
+    "PartitionResult",
+    (
+        Field("partition", Int32, about="Partition of it."),
+        ERROR_CODE,
+        ERROR_MESSAGE,
+        Field("state_epoch", Int32, about="State epoch."),
+        Field("start_offset", Int64, about="-1: not set yet."),
+        Field("state_batches", Array(STATE_BATCH), about="What is in flight or done."),
+    ),
+)
+TOPIC_STATE: Final = Struct(
+    "ReadStateResult", (TOPIC_ID, Field("partitions", Array(PARTITION_STATE), about="By partition."))
+)
+READ_SHARE_GROUP_STATE_RESPONSE: Final = response(
+    "ReadShareGroupState", 84, "0", Field("results", Array(TOPIC_STATE), about="By topic.")
 )
 
 # --- streams groups
 
-STREAMS_GROUP_DESCRIBE_REQUEST: Final = Message(
-    "StreamsGroupDescribeRequest",
-    Role.REQUEST,
-    Prefix.NONE,
-    versions="0-1",
-    flexible=ALL,
-    fields=(
-        *GROUP_IDS,
-        Field(
-            "include_topology_description",
-            Bool,
-            versions=SINCE_44,
-            default=False,
-            about="Whether to tell the description that the broker's plugin keeps (KIP-1331).",
-        ),
+STREAMS_GROUP_DESCRIBE_REQUEST: Final = request(
+    "StreamsGroupDescribe",
+    89,
+    "0-1",
+    *GROUP_IDS,
+    Field(
+        "include_topology_description",
+        Bool,
+        versions=SINCE_44,
+        default=False,
+        about="Whether to tell the description that the broker's plugin keeps (KIP-1331).",
     ),
-    api_key=89,
 )
 
 TOPOLOGY_NODE: Final = Struct(
@@ -380,37 +265,25 @@ TOPOLOGY_NODE: Final = Struct(
         Field("successors", Array(String), versions=SINCE_44, about="Nodes behind it."),
     ),
 )
+TOPOLOGY_PART: Final = Struct(
+    "TopologyDescriptionSubtopology",
+    (
+        Field("subtopology_id", String, versions=SINCE_44, about="Subtopology."),
+        Field("nodes", Array(TOPOLOGY_NODE), versions=SINCE_44, about="Its nodes."),
+    ),
+)
+GLOBAL_STORE: Final = Struct(
+    "TopologyDescriptionGlobalStore",
+    (
+        Field("source", TOPOLOGY_NODE, versions=SINCE_44, about="Where its data come from."),
+        Field("processor", TOPOLOGY_NODE, versions=SINCE_44, about="What puts them there."),
+    ),
+)
 TOPOLOGY_DESCRIPTION: Final = Struct(
     "TopologyDescription",
     (
-        Field(
-            "subtopologies",
-            Array(
-                Struct(
-                    "TopologyDescriptionSubtopology",
-                    (
-                        Field("subtopology_id", String, versions=SINCE_44, about="Subtopology."),
-                        Field("nodes", Array(TOPOLOGY_NODE), versions=SINCE_44, about="Its nodes."),
-                    ),
-                )
-            ),
-            versions=SINCE_44,
-            about="All of them.",
-        ),
-        Field(
-            "global_stores",
-            Array(
-                Struct(
-                    "TopologyDescriptionGlobalStore",
-                    (
-                        Field("source", TOPOLOGY_NODE, versions=SINCE_44, about="Where its data come from."),
-                        Field("processor", TOPOLOGY_NODE, versions=SINCE_44, about="What puts them there."),
-                    ),
-                )
-            ),
-            versions=SINCE_44,
-            about="Global state stores.",
-        ),
+        Field("subtopologies", Array(TOPOLOGY_PART), versions=SINCE_44, about="All of them."),
+        Field("global_stores", Array(GLOBAL_STORE), versions=SINCE_44, about="Global state stores."),
     ),
 )
 
@@ -455,10 +328,9 @@ STREAMS_GROUP_MEMBER: Final = Struct(
     (
         Field("member_id", String, about="The member."),
         Field("member_epoch", Int32, about="Epoch the member is reconciled to."),
-        Field("instance_id", String, nullable=ALL, default=None, about="group.instance.id, null for none."),
-        Field("rack_id", String, nullable=ALL, default=None, about="client.rack, null for none."),
-        Field("client_id", String, about="client.id."),
-        Field("client_host", String, about="Where it connects from."),
+        INSTANCE_ID,
+        RACK_ID,
+        *CLIENT,
         Field("topology_epoch", Int32, about="Epoch of the member's topology."),
         Field("process_id", String, about="The Streams instance, which may have several members."),
         Field(
@@ -477,144 +349,101 @@ STREAMS_GROUP_MEMBER: Final = Struct(
     ),
 )
 
-STREAMS_GROUP_DESCRIBE_RESPONSE: Final = Message(
-    "StreamsGroupDescribeResponse",
-    Role.RESPONSE,
-    Prefix.NONE,
-    versions="0-1",
-    flexible=ALL,
-    api_key=89,
-    fields=(
-        THROTTLE_TIME,
+SUBTOPOLOGY: Final = Struct(
+    "Subtopology",
+    (
+        Field("subtopology_id", String, about="Subtopology."),
+        Field("source_topics", Array(String), about="Topics it reads."),
+        Field("repartition_sink_topics", Array(String), about="Repartition topics it writes."),
+        Field("state_changelog_topics", Array(TOPIC_INFO), about="Changelogs of its state."),
+        Field("repartition_source_topics", Array(TOPIC_INFO), about="Repartition topics it reads."),
+    ),
+)
+TOPOLOGY: Final = Struct(
+    "Topology",
+    (
+        Field("epoch", Int32, about="Epoch of the topology."),
         Field(
-            "groups",
-            Array(
-                Struct(
-                    "DescribedGroup",
-                    (
-                        ERROR_CODE,
-                        ERROR_MESSAGE,
-                        Field("group_id", String, about="The group."),
-                        Field("group_state", String, about="Its state."),
-                        Field("group_epoch", Int32, about="Its epoch."),
-                        Field("assignment_epoch", Int32, about="Epoch of the target assignment."),
-                        Field(
-                            "topology",
-                            Struct(
-                                "Topology",
-                                (
-                                    Field("epoch", Int32, about="Epoch of the topology."),
-                                    Field(
-                                        "subtopologies",
-                                        Array(
-                                            Struct(
-                                                "Subtopology",
-                                                (
-                                                    Field("subtopology_id", String, about="Subtopology."),
-                                                    Field("source_topics", Array(String), about="Topics it reads."),
-                                                    Field(
-                                                        "repartition_sink_topics",
-                                                        Array(String),
-                                                        about="Repartition topics it writes.",
-                                                    ),
-                                                    Field(
-                                                        "state_changelog_topics",
-                                                        Array(TOPIC_INFO),
-                                                        about="Changelogs of its state.",
-                                                    ),
-                                                    Field(
-                                                        "repartition_source_topics",
-                                                        Array(TOPIC_INFO),
-                                                        about="Repartition topics it reads.",
-                                                    ),
-                                                ),
-                                            )
-                                        ),
-                                        nullable=ALL,
-                                        default=None,
-                                        about="Null where its topics are not there or do not fit.",
-                                    ),
-                                ),
-                            ),
-                            nullable=ALL,
-                            default=None,
-                            about="What the group runs, null with an error.",
-                        ),
-                        Field("members", Array(STREAMS_GROUP_MEMBER), about="Its members."),
-                        AUTHORIZED_OPERATIONS,
-                        Field(
-                            "topology_description",
-                            TOPOLOGY_DESCRIPTION,
-                            versions=SINCE_44,
-                            nullable=SINCE_44,
-                            default=None,
-                            about="What the broker's plugin keeps, null unless the status is 3.",
-                        ),
-                        Field(
-                            "topology_description_status",
-                            Int8,
-                            versions=SINCE_44,
-                            default=0,
-                            about="0 not asked for, 1 none is kept, 2 the plugin failed, 3 it is there.",
-                        ),
-                        Field(
-                            "assignor_name",
-                            String,
-                            versions=SINCE_44,
-                            nullable=SINCE_44,
-                            default=None,
-                            about="Assignor of the next assignment; null with an error.",
-                        ),
-                    ),
-                )
-            ),
-            about="One for each group that was asked for.",
+            "subtopologies",
+            Array(SUBTOPOLOGY),
+            nullable=ALL,
+            default=None,
+            about="Null where its topics are not there or do not fit.",
         ),
     ),
+)
+STREAMS_GROUP: Final = Struct(
+    "DescribedGroup",
+    (
+        *DESCRIBED,
+        Field("topology", TOPOLOGY, nullable=ALL, default=None, about="What the group runs, null with an error."),
+        Field("members", Array(STREAMS_GROUP_MEMBER), about="Its members."),
+        AUTHORIZED_OPERATIONS,
+        Field(
+            "topology_description",
+            TOPOLOGY_DESCRIPTION,
+            versions=SINCE_44,
+            nullable=SINCE_44,
+            default=None,
+            about="What the broker's plugin keeps, null unless the status is 3.",
+        ),
+        Field(
+            "topology_description_status",
+            Int8,
+            versions=SINCE_44,
+            default=0,
+            about="0 not asked for, 1 none is kept, 2 the plugin failed, 3 it is there.",
+        ),
+        Field(
+            "assignor_name",
+            String,
+            versions=SINCE_44,
+            nullable=SINCE_44,
+            default=None,
+            about="Assignor of the next assignment; null with an error.",
+        ),
+    ),
+)
+STREAMS_GROUP_DESCRIBE_RESPONSE: Final = response(
+    "StreamsGroupDescribe",
+    89,
+    "0-1",
+    THROTTLE_TIME,
+    Field("groups", Array(STREAMS_GROUP), about="One for each group that was asked for."),
 )
 
 # --- deleted groups
 
-DELETE_GROUPS_REQUEST: Final = Message(
-    "DeleteGroupsRequest",
-    Role.REQUEST,
-    Prefix.NONE,
-    versions="0-3",
-    flexible="2+",
-    fields=(Field("groups_names", Array(String), about="The groups to delete."),),
-    api_key=42,
+DELETE_GROUPS_REQUEST: Final = request(
+    "DeleteGroups", 42, "0-3", Field("groups_names", Array(String), about="The groups to delete."), flexible="2+"
 )
-DELETE_GROUPS_RESPONSE: Final = Message(
-    "DeleteGroupsResponse",
-    Role.RESPONSE,
-    Prefix.NONE,
-    versions="0-3",
-    flexible="2+",
-    api_key=42,
-    fields=(
-        THROTTLE_TIME,
-        Field(
-            "results",
-            Array(
-                Struct(
-                    "DeletableGroupResult",
-                    (
-                        Field("group_id", String, about="The group."),
-                        ERROR_CODE,
-                        Field(
-                            "error_message",
-                            String,
-                            versions="3+",
-                            nullable="3+",
-                            default=None,
-                            about="Why it was not deleted, in words; null where it was, or where nothing is said.",
-                        ),
+DELETE_GROUPS_RESPONSE: Final = response(
+    "DeleteGroups",
+    42,
+    "0-3",
+    THROTTLE_TIME,
+    Field(
+        "results",
+        Array(
+            Struct(
+                "DeletableGroupResult",
+                (
+                    GROUP_ID,
+                    ERROR_CODE,
+                    Field(
+                        "error_message",
+                        String,
+                        versions="3+",
+                        nullable="3+",
+                        default=None,
+                        about="Why it was not deleted, in words; null where it was, or where nothing is said.",
                     ),
-                )
-            ),
-            about="One for each group.",
+                ),
+            )
         ),
+        about="One for each group.",
     ),
+    flexible="2+",
 )
 
 # --- requests with their responses

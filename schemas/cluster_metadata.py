@@ -16,6 +16,7 @@ from schemas.wire import (
     Int16,
     Int32,
     Int64,
+    Kind,
     Message,
     Prefix,
     Role,
@@ -23,6 +24,7 @@ from schemas.wire import (
     Struct,
     UInt16,
     Uuid,
+    message_name,
 )
 
 TOPIC: Final = "__cluster_metadata"
@@ -66,132 +68,81 @@ class ConfigResourceType(IntEnum):
     GROUP = 32
 
 
-TOPIC_RECORD: Final = Message(
-    "TopicRecord",
-    Role.METADATA,
-    Prefix.METADATA_FRAME,
-    versions="0",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=MetadataRecordType.TOPIC,
-    fields=(Field("name", String, about="Name of the topic."), Field("topic_id", Uuid, about="Id of the topic.")),
+def metadata_record(type_: IntEnum, *fields: Field, versions: str = "0") -> Message:
+    """A record of this topic."""
+    name = f"{message_name(type_)}Record"
+    return Message(name, Role.METADATA, Prefix.METADATA_FRAME, versions, fields, "0+", TOPIC, type_)
+
+
+TOPIC_RECORD: Final = metadata_record(
+    MetadataRecordType.TOPIC,
+    Field("name", String, about="Name of the topic."),
+    Field("topic_id", Uuid, about="Id of the topic."),
 )
 
-PARTITION_RECORD: Final = Message(
-    "PartitionRecord",
-    Role.METADATA,
-    Prefix.METADATA_FRAME,
+PARTITION_RECORD: Final = metadata_record(
+    MetadataRecordType.PARTITION,
+    Field("partition_id", Int32, default=-1, about="The partition; written once, when it is made."),
+    Field("topic_id", Uuid, about="Id of its topic."),
+    Field("replicas", Array(Int32), about="Broker ids of its replicas."),
+    Field("isr", Array(Int32), about="Broker ids of those in sync."),
+    Field("removing_replicas", Array(Int32), about="Replicas that are being taken away."),
+    Field("adding_replicas", Array(Int32), about="Replicas that are being added."),
+    Field("leader", Int32, default=-1, about="Broker id of the leader; -1 where there is none."),
+    Field("leader_recovery_state", Int8, tag=0, about="1 after an unclean leader election."),
+    Field("leader_epoch", Int32, default=-1, about="Epoch of the leader."),
+    Field("partition_epoch", Int32, default=-1, about="Raised by each change of the partition."),
+    Field("directories", Array(Uuid), versions="1+", about="Log directories of the replicas, in their order."),
+    Field(
+        "eligible_leader_replicas",
+        Array(Int32),
+        versions="2+",
+        nullable="2+",
+        tag=1,
+        default=None,
+        about="Replicas out of sync that may lead all the same (KIP-966).",
+    ),
+    Field(
+        "last_known_elr",
+        Array(Int32),
+        versions="2+",
+        nullable="2+",
+        tag=2,
+        default=None,
+        about="The last of them before all were lost.",
+    ),
     versions="0-2",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=MetadataRecordType.PARTITION,
-    fields=(
-        Field("partition_id", Int32, default=-1, about="The partition; written once, when it is made."),
-        Field("topic_id", Uuid, about="Id of its topic."),
-        Field("replicas", Array(Int32), about="Broker ids of its replicas."),
-        Field("isr", Array(Int32), about="Broker ids of those in sync."),
-        Field("removing_replicas", Array(Int32), about="Replicas that are being taken away."),
-        Field("adding_replicas", Array(Int32), about="Replicas that are being added."),
-        Field("leader", Int32, default=-1, about="Broker id of the leader; -1 where there is none."),
-        Field("leader_recovery_state", Int8, tag=0, tagged="0+", about="1 after an unclean leader election."),
-        Field("leader_epoch", Int32, default=-1, about="Epoch of the leader."),
-        Field("partition_epoch", Int32, default=-1, about="Raised by each change of the partition."),
-        Field("directories", Array(Uuid), versions="1+", about="Log directories of the replicas, in their order."),
-        Field(
-            "eligible_leader_replicas",
-            Array(Int32),
-            versions="2+",
-            nullable="2+",
-            tag=1,
-            tagged="2+",
-            default=None,
-            about="Replicas out of sync that may lead all the same (KIP-966).",
-        ),
-        Field(
-            "last_known_elr",
-            Array(Int32),
-            versions="2+",
-            nullable="2+",
-            tag=2,
-            tagged="2+",
-            default=None,
-            about="The last of them before all were lost.",
-        ),
-    ),
 )
 
-CONFIG_RECORD: Final = Message(
-    "ConfigRecord",
-    Role.METADATA,
-    Prefix.METADATA_FRAME,
-    versions="0",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=MetadataRecordType.CONFIG,
-    fields=(
-        Field("resource_type", Int8, about="ConfigResourceType."),
-        Field("resource_name", String, about="Topic, group or broker id; empty for the default of all brokers."),
-        Field("name", String, about="Config name."),
-        Field("value", String, nullable="0+", about="Config value; null takes the config back to its default."),
-    ),
+CONFIG_RECORD: Final = metadata_record(
+    MetadataRecordType.CONFIG,
+    Field("resource_type", Int8, about="ConfigResourceType."),
+    Field("resource_name", String, about="Topic, group or broker id; empty for the default of all brokers."),
+    Field("name", String, about="Config name."),
+    Field("value", String, nullable="0+", about="Config value; null takes the config back to its default."),
 )
 
-REMOVE_TOPIC_RECORD: Final = Message(
-    "RemoveTopicRecord",
-    Role.METADATA,
-    Prefix.METADATA_FRAME,
-    versions="0",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=MetadataRecordType.REMOVE_TOPIC,
-    fields=(Field("topic_id", Uuid, about="Id of the topic, whose partitions and configs go with it."),),
+REMOVE_TOPIC_RECORD: Final = metadata_record(
+    MetadataRecordType.REMOVE_TOPIC,
+    Field("topic_id", Uuid, about="Id of the topic, whose partitions and configs go with it."),
 )
 
-FEATURE_LEVEL_RECORD: Final = Message(
-    "FeatureLevelRecord",
-    Role.METADATA,
-    Prefix.METADATA_FRAME,
-    versions="0",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=MetadataRecordType.FEATURE_LEVEL,
-    fields=(
-        Field("name", String, about="Feature, such as share.version."),
-        Field("feature_level", Int16, about="Finalized level; 0 takes the feature away."),
-    ),
+FEATURE_LEVEL_RECORD: Final = metadata_record(
+    MetadataRecordType.FEATURE_LEVEL,
+    Field("name", String, about="Feature, such as share.version."),
+    Field("feature_level", Int16, about="Finalized level; 0 takes the feature away."),
 )
 
-BEGIN_TRANSACTION_RECORD: Final = Message(
-    "BeginTransactionRecord",
-    Role.METADATA,
-    Prefix.METADATA_FRAME,
-    versions="0",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=MetadataRecordType.BEGIN_TRANSACTION,
-    fields=(Field("name", String, nullable="0+", tag=0, tagged="0+", default=None, about="What it is for (KIP-868)."),),
+BEGIN_TRANSACTION_RECORD: Final = metadata_record(
+    MetadataRecordType.BEGIN_TRANSACTION,
+    Field("name", String, nullable="0+", tag=0, default=None, about="What it is for (KIP-868)."),
 )
 
-END_TRANSACTION_RECORD: Final = Message(
-    "EndTransactionRecord",
-    Role.METADATA,
-    Prefix.METADATA_FRAME,
-    versions="0",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=MetadataRecordType.END_TRANSACTION,
-    fields=(),
-)
+END_TRANSACTION_RECORD: Final = metadata_record(MetadataRecordType.END_TRANSACTION)
 
-ABORT_TRANSACTION_RECORD: Final = Message(
-    "AbortTransactionRecord",
-    Role.METADATA,
-    Prefix.METADATA_FRAME,
-    versions="0",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=MetadataRecordType.ABORT_TRANSACTION,
-    fields=(Field("reason", String, nullable="0+", tag=0, tagged="0+", default=None, about="Why it was aborted."),),
+ABORT_TRANSACTION_RECORD: Final = metadata_record(
+    MetadataRecordType.ABORT_TRANSACTION,
+    Field("reason", String, nullable="0+", tag=0, default=None, about="Why it was aborted."),
 )
 
 MESSAGES: Final = (
@@ -224,135 +175,66 @@ BROKER_FEATURE: Final = Struct(
     ),
 )
 
-REGISTER_BROKER_RECORD: Final = Message(
-    "RegisterBrokerRecord",
-    Role.METADATA,
-    Prefix.METADATA_FRAME,
-    versions="0-4",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=LeaderRecordType.REGISTER_BROKER,
-    fields=(
-        Field("broker_id", Int32, about="Broker id."),
-        Field("is_migrating_zk_broker", Bool, versions="2+", about="It comes from a cluster with ZooKeeper."),
-        Field("incarnation_id", Uuid, about="Another one at each start of the broker."),
-        Field("broker_epoch", Int64, about="Epoch that the controller gives it."),
-        Field("end_points", Array(BROKER_ENDPOINT), about="Where clients and brokers reach it."),
-        Field("features", Array(BROKER_FEATURE), about="What it supports."),
-        Field("rack", String, nullable="0+", default=None, about="Its rack."),
-        Field("fenced", Bool, about="Nobody is sent to it yet."),
-        Field("in_controlled_shutdown", Bool, versions="1+", about="It is about to stop."),
-        Field("log_dirs", Array(Uuid), versions="3+", tag=0, tagged="3+", about="Its log directories."),
-        Field(
-            "cordoned_log_dirs",
-            Array(Uuid),
-            versions="4+",
-            nullable="4+",
-            tag=1,
-            tagged="4+",
-            default=None,
-            about="Log directories that take no new replicas.",
-        ),
+REGISTER_BROKER_RECORD: Final = metadata_record(
+    LeaderRecordType.REGISTER_BROKER,
+    Field("broker_id", Int32, about="Broker id."),
+    Field("is_migrating_zk_broker", Bool, versions="2+", about="It comes from a cluster with ZooKeeper."),
+    Field("incarnation_id", Uuid, about="Another one at each start of the broker."),
+    Field("broker_epoch", Int64, about="Epoch that the controller gives it."),
+    Field("end_points", Array(BROKER_ENDPOINT), about="Where clients and brokers reach it."),
+    Field("features", Array(BROKER_FEATURE), about="What it supports."),
+    Field("rack", String, nullable="0+", default=None, about="Its rack."),
+    Field("fenced", Bool, about="Nobody is sent to it yet."),
+    Field("in_controlled_shutdown", Bool, versions="1+", about="It is about to stop."),
+    Field("log_dirs", Array(Uuid), versions="3+", tag=0, about="Its log directories."),
+    Field(
+        "cordoned_log_dirs",
+        Array(Uuid),
+        versions="4+",
+        nullable="4+",
+        tag=1,
+        default=None,
+        about="Log directories that take no new replicas.",
     ),
+    versions="0-4",
 )
 
 LEADER_UNCHANGED: Final = -2
 NO_LEADER: Final = -1
 
-PARTITION_CHANGE_RECORD: Final = Message(
-    "PartitionChangeRecord",
-    Role.METADATA,
-    Prefix.METADATA_FRAME,
-    versions="0-2",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=LeaderRecordType.PARTITION_CHANGE,
-    fields=(
-        Field("partition_id", Int32, default=-1, about="The partition."),
-        Field("topic_id", Uuid, about="Id of its topic."),
-        Field(
-            "isr",
-            Array(Int32),
-            nullable="0+",
-            tag=0,
-            tagged="0+",
-            default=None,
-            about="Those in sync; null: as before.",
-        ),
-        Field(
-            "leader",
-            Int32,
-            tag=1,
-            tagged="0+",
-            default=LEADER_UNCHANGED,
-            about="Broker id of the leader; -1 where there is none now, -2: as before.",
-        ),
-        Field(
-            "replicas",
-            Array(Int32),
-            nullable="0+",
-            tag=2,
-            tagged="0+",
-            default=None,
-            about="Replicas; null: as before.",
-        ),
-        Field(
-            "removing_replicas",
-            Array(Int32),
-            nullable="0+",
-            tag=3,
-            tagged="0+",
-            default=None,
-            about="Replicas that are being taken away; null: as before.",
-        ),
-        Field(
-            "adding_replicas",
-            Array(Int32),
-            nullable="0+",
-            tag=4,
-            tagged="0+",
-            default=None,
-            about="Replicas that are being added; null: as before.",
-        ),
-        Field(
-            "leader_recovery_state",
-            Int8,
-            tag=5,
-            tagged="0+",
-            default=-1,
-            about="1 after an unclean leader election, 0 when that is over; -1: as before.",
-        ),
-        Field(
-            "directories",
-            Array(Uuid),
-            versions="1+",
-            nullable="1+",
-            tag=8,
-            tagged="1+",
-            default=None,
-            about="Log directories of the replicas; null: as before.",
-        ),
-        Field(
-            "eligible_leader_replicas",
-            Array(Int32),
-            versions="2+",
-            nullable="2+",
-            tag=6,
-            tagged="2+",
-            default=None,
-            about="Replicas out of sync that may lead all the same; null: as before.",
-        ),
-        Field(
-            "last_known_elr",
-            Array(Int32),
-            versions="2+",
-            nullable="2+",
-            tag=7,
-            tagged="2+",
-            default=None,
-            about="The last of them before all were lost; null: as before.",
-        ),
+
+def change(name: str, kind: Kind, tag: int, about: str, versions: str = "0+") -> Field:
+    """A field that is null where it did not change."""
+    about = f"{about}; null: as before."
+    return Field(name, kind, versions=versions, nullable=versions, tag=tag, default=None, about=about)
+
+
+PARTITION_CHANGE_RECORD: Final = metadata_record(
+    LeaderRecordType.PARTITION_CHANGE,
+    Field("partition_id", Int32, default=-1, about="The partition."),
+    Field("topic_id", Uuid, about="Id of its topic."),
+    change("isr", Array(Int32), 0, "Those in sync"),
+    Field(
+        "leader",
+        Int32,
+        tag=1,
+        default=LEADER_UNCHANGED,
+        about="Broker id of the leader; -1 where there is none now, -2: as before.",
     ),
+    change("replicas", Array(Int32), 2, "Replicas"),
+    change("removing_replicas", Array(Int32), 3, "Replicas that are being taken away"),
+    change("adding_replicas", Array(Int32), 4, "Replicas that are being added"),
+    Field(
+        "leader_recovery_state",
+        Int8,
+        tag=5,
+        default=-1,
+        about="1 after an unclean leader election, 0 when that is over; -1: as before.",
+    ),
+    change("directories", Array(Uuid), 8, "Log directories of the replicas", "1+"),
+    change("eligible_leader_replicas", Array(Int32), 6, "Replicas out of sync that may lead all the same", "2+"),
+    change("last_known_elr", Array(Int32), 7, "The last of them before all were lost", "2+"),
+    versions="0-2",
 )
 
 LEADER_MESSAGES: Final = (REGISTER_BROKER_RECORD, PARTITION_CHANGE_RECORD)

@@ -7,7 +7,7 @@ most of the work.
 
 from typing import Final
 
-from schemas.wire import Array, Field, Int8, Int16, Int32, Int64, Message, Prefix, Records, Role, String, Struct, Uuid
+from schemas.wire import Array, Field, Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, request, response
 
 API_KEY: Final = 1
 VERSIONS: Final = "4-18"
@@ -22,17 +22,8 @@ FETCH_PARTITION: Final = Struct(
         Field("last_fetched_epoch", Int32, versions="12+", default=-1, about="Of followers and of truncating readers."),
         Field("log_start_offset", Int64, versions="5+", default=-1, ignorable=True, about="Of followers."),
         Field("partition_max_bytes", Int32, about="Most bytes of this partition; a first larger batch still comes."),
-        Field("replica_directory_id", Uuid, versions="17+", tag=0, tagged="17+", ignorable=True, about="Of followers."),
-        Field(
-            "high_watermark",
-            Int64,
-            versions="18+",
-            tag=1,
-            tagged="18+",
-            default=2**63 - 1,
-            ignorable=True,
-            about="Of followers.",
-        ),
+        Field("replica_directory_id", Uuid, versions="17+", tag=0, ignorable=True, about="Of followers."),
+        Field("high_watermark", Int64, versions="18+", tag=1, default=2**63 - 1, ignorable=True, about="Of followers."),
     ),
 )
 FETCH_TOPIC: Final = Struct(
@@ -60,43 +51,38 @@ REPLICA_STATE: Final = Struct(
         Field("replica_epoch", Int64, versions="15+", default=-1, about="Of followers."),
     ),
 )
-FETCH_REQUEST: Final = Message(
-    "FetchRequest",
-    Role.REQUEST,
-    Prefix.NONE,
-    versions=VERSIONS,
-    flexible=FLEXIBLE,
-    api_key=API_KEY,
-    fields=(
-        Field(
-            "cluster_id",
-            String,
-            versions="12+",
-            nullable="12+",
-            tag=0,
-            tagged="12+",
-            default=None,
-            ignorable=True,
-            about="Of controllers.",
-        ),
-        Field("replica_id", Int32, versions="0-14", default=-1, about="-1: not a follower."),
-        Field("replica_state", REPLICA_STATE, versions="15+", tag=1, tagged="15+", about="Of followers."),
-        Field("max_wait_ms", Int32, about="How long the broker may wait for min_bytes."),
-        Field("min_bytes", Int32, about="Least bytes of an answer, unless the wait is over."),
-        Field("max_bytes", Int32, versions="3+", default=2**31 - 1, ignorable=True, about="Most bytes of an answer."),
-        Field(
-            "isolation_level",
-            Int8,
-            versions="4+",
-            ignorable=True,
-            about="0: up to the high watermark; 1: up to the last stable offset.",
-        ),
-        Field("session_id", Int32, versions="7+", ignorable=True, about="0: no session."),
-        Field("session_epoch", Int32, versions="7+", default=-1, ignorable=True, about="-1: no session."),
-        Field("topics", Array(FETCH_TOPIC), about="What to fetch."),
-        Field("forgotten_topics_data", Array(FORGOTTEN_TOPIC), versions="7+", about="Of sessions."),
-        Field("rack_id", String, versions="11+", ignorable=True, about="client.rack: a replica near to it may serve."),
+FETCH_REQUEST: Final = request(
+    "Fetch",
+    API_KEY,
+    VERSIONS,
+    Field(
+        "cluster_id",
+        String,
+        versions="12+",
+        nullable="12+",
+        tag=0,
+        default=None,
+        ignorable=True,
+        about="Of controllers.",
     ),
+    Field("replica_id", Int32, versions="0-14", default=-1, about="-1: not a follower."),
+    Field("replica_state", REPLICA_STATE, versions="15+", tag=1, about="Of followers."),
+    Field("max_wait_ms", Int32, about="How long the broker may wait for min_bytes."),
+    Field("min_bytes", Int32, about="Least bytes of an answer, unless the wait is over."),
+    Field("max_bytes", Int32, versions="3+", default=2**31 - 1, ignorable=True, about="Most bytes of an answer."),
+    Field(
+        "isolation_level",
+        Int8,
+        versions="4+",
+        ignorable=True,
+        about="0: up to the high watermark; 1: up to the last stable offset.",
+    ),
+    Field("session_id", Int32, versions="7+", ignorable=True, about="0: no session."),
+    Field("session_epoch", Int32, versions="7+", default=-1, ignorable=True, about="-1: no session."),
+    Field("topics", Array(FETCH_TOPIC), about="What to fetch."),
+    Field("forgotten_topics_data", Array(FORGOTTEN_TOPIC), versions="7+", about="Of sessions."),
+    Field("rack_id", String, versions="11+", ignorable=True, about="client.rack: a replica near to it may serve."),
+    flexible=FLEXIBLE,
 )
 
 EPOCH_END_OFFSET: Final = Struct(
@@ -135,11 +121,9 @@ PARTITION_DATA: Final = Struct(
         Field("high_watermark", Int64, about="Next offset that is not on all replicas in sync; -1 with an error."),
         Field("last_stable_offset", Int64, versions="4+", default=-1, ignorable=True, about="First open transaction."),
         Field("log_start_offset", Int64, versions="5+", default=-1, ignorable=True, about="First offset there is."),
-        Field(
-            "diverging_epoch", EPOCH_END_OFFSET, versions="12+", tag=0, tagged="12+", about="For last_fetched_epoch."
-        ),
-        Field("current_leader", LEADER_ID_AND_EPOCH, versions="12+", tag=1, tagged="12+", about="With some errors."),
-        Field("snapshot_id", SNAPSHOT_ID, versions="12+", tag=2, tagged="12+", about="Of the metadata log."),
+        Field("diverging_epoch", EPOCH_END_OFFSET, versions="12+", tag=0, about="For last_fetched_epoch."),
+        Field("current_leader", LEADER_ID_AND_EPOCH, versions="12+", tag=1, about="With some errors."),
+        Field("snapshot_id", SNAPSHOT_ID, versions="12+", tag=2, about="Of the metadata log."),
         Field(
             "aborted_transactions",
             Array(ABORTED_TRANSACTION),
@@ -169,28 +153,23 @@ NODE_ENDPOINT: Final = Struct(
         Field("rack", String, versions="16+", nullable="16+", default=None, about="Its rack, null for none."),
     ),
 )
-FETCH_RESPONSE: Final = Message(
-    "FetchResponse",
-    Role.RESPONSE,
-    Prefix.NONE,
-    versions=VERSIONS,
-    flexible=FLEXIBLE,
-    api_key=API_KEY,
-    fields=(
-        Field("throttle_time_ms", Int32, versions="1+", ignorable=True, about="How long to wait, for a quota."),
-        Field("error_code", Int16, versions="7+", ignorable=True, about="Of the session."),
-        Field("session_id", Int32, versions="7+", about="0: no session."),
-        Field("responses", Array(FETCHABLE_TOPIC_RESPONSE), about="By topic."),
-        Field(
-            "node_endpoints",
-            Array(NODE_ENDPOINT),
-            versions="16+",
-            tag=0,
-            tagged="16+",
-            ignorable=True,
-            about="Where leaders are which moved.",
-        ),
+FETCH_RESPONSE: Final = response(
+    "Fetch",
+    API_KEY,
+    VERSIONS,
+    Field("throttle_time_ms", Int32, versions="1+", ignorable=True, about="How long to wait, for a quota."),
+    Field("error_code", Int16, versions="7+", ignorable=True, about="Of the session."),
+    Field("session_id", Int32, versions="7+", about="0: no session."),
+    Field("responses", Array(FETCHABLE_TOPIC_RESPONSE), about="By topic."),
+    Field(
+        "node_endpoints",
+        Array(NODE_ENDPOINT),
+        versions="16+",
+        tag=0,
+        ignorable=True,
+        about="Where leaders are which moved.",
     ),
+    flexible=FLEXIBLE,
 )
 
 FETCH: Final = (FETCH_REQUEST, FETCH_RESPONSE)

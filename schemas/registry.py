@@ -1,7 +1,9 @@
 """The messages of each record type, by topic: the same number has different meanings in different topics."""
 
+from collections import defaultdict
 from collections.abc import Mapping
-from types import MappingProxyType
+from itertools import chain
+from types import MappingProxyType, ModuleType
 from typing import Final
 
 from schemas import (
@@ -12,110 +14,26 @@ from schemas import (
     share_group_state,
     transaction_state,
 )
-from schemas.consumer_offsets import RecordType, classic, consumer, offsets, share, streams
-from schemas.share_group_state import ShareStateRecordType
-from schemas.wire import Message
+from schemas.consumer_offsets import classic, consumer, offsets, share, streams
+from schemas.wire import Message, Role
 
-CONSUMER_OFFSETS: Final[Mapping[int, tuple[Message, Message]]] = MappingProxyType(
-    {
-        RecordType.LEGACY_OFFSET_COMMIT: (offsets.LEGACY_OFFSET_COMMIT_KEY, offsets.LEGACY_OFFSET_COMMIT_VALUE),
-        RecordType.OFFSET_COMMIT: (offsets.OFFSET_COMMIT_KEY, offsets.OFFSET_COMMIT_VALUE),
-        RecordType.GROUP_METADATA: (classic.GROUP_METADATA_KEY, classic.GROUP_METADATA_VALUE),
-        RecordType.CONSUMER_GROUP_METADATA: (
-            consumer.CONSUMER_GROUP_METADATA_KEY,
-            consumer.CONSUMER_GROUP_METADATA_VALUE,
-        ),
-        RecordType.CONSUMER_GROUP_PARTITION_METADATA: (
-            consumer.CONSUMER_GROUP_PARTITION_METADATA_KEY,
-            consumer.CONSUMER_GROUP_PARTITION_METADATA_VALUE,
-        ),
-        RecordType.CONSUMER_GROUP_MEMBER_METADATA: (
-            consumer.CONSUMER_GROUP_MEMBER_METADATA_KEY,
-            consumer.CONSUMER_GROUP_MEMBER_METADATA_VALUE,
-        ),
-        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: (
-            consumer.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
-            consumer.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
-        ),
-        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: (
-            consumer.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
-            consumer.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-        ),
-        RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: (
-            consumer.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
-            consumer.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-        ),
-        RecordType.SHARE_GROUP_MEMBER_METADATA: (
-            share.SHARE_GROUP_MEMBER_METADATA_KEY,
-            share.SHARE_GROUP_MEMBER_METADATA_VALUE,
-        ),
-        RecordType.SHARE_GROUP_METADATA: (share.SHARE_GROUP_METADATA_KEY, share.SHARE_GROUP_METADATA_VALUE),
-        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: (
-            share.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
-            share.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
-        ),
-        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: (
-            share.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
-            share.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-        ),
-        RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: (
-            share.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
-            share.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-        ),
-        RecordType.SHARE_GROUP_STATE_PARTITION_METADATA: (
-            share.SHARE_GROUP_STATE_PARTITION_METADATA_KEY,
-            share.SHARE_GROUP_STATE_PARTITION_METADATA_VALUE,
-        ),
-        RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: (
-            consumer.CONSUMER_GROUP_REGULAR_EXPRESSION_KEY,
-            consumer.CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
-        ),
-        RecordType.STREAMS_GROUP_METADATA: (streams.STREAMS_GROUP_METADATA_KEY, streams.STREAMS_GROUP_METADATA_VALUE),
-        RecordType.STREAMS_GROUP_MEMBER_METADATA: (
-            streams.STREAMS_GROUP_MEMBER_METADATA_KEY,
-            streams.STREAMS_GROUP_MEMBER_METADATA_VALUE,
-        ),
-        RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: (
-            streams.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
-            streams.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
-        ),
-        RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: (
-            streams.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
-            streams.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-        ),
-        RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: (
-            streams.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
-            streams.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-        ),
-        RecordType.STREAMS_GROUP_TOPOLOGY: (streams.STREAMS_GROUP_TOPOLOGY_KEY, streams.STREAMS_GROUP_TOPOLOGY_VALUE),
-    }
-)
-"""Record type -> (key, value)."""
 
-SHARE_GROUP_STATE: Final[Mapping[int, tuple[Message, Message]]] = MappingProxyType(
-    {
-        ShareStateRecordType.SHARE_SNAPSHOT: (
-            share_group_state.SHARE_SNAPSHOT_KEY,
-            share_group_state.SHARE_SNAPSHOT_VALUE,
-        ),
-        ShareStateRecordType.SHARE_UPDATE: (share_group_state.SHARE_UPDATE_KEY, share_group_state.SHARE_UPDATE_VALUE),
-    }
-)
+def _records(*modules: ModuleType) -> Mapping[int, tuple[Message, Message]]:
+    """Record type -> (key, value), of all keys and values that the modules declare."""
+    pairs: defaultdict[int, dict[Role, Message]] = defaultdict(dict)
+    for message in chain.from_iterable(vars(module).values() for module in modules):
+        if isinstance(message, Message) and message.record_type is not None:
+            pairs[message.record_type][message.role] = message
+    return MappingProxyType({type_: (pair[Role.KEY], pair[Role.VALUE]) for type_, pair in sorted(pairs.items())})
 
-TRANSACTION_STATE: Final[Mapping[int, tuple[Message, Message]]] = MappingProxyType(
-    {
-        transaction_state.TRANSACTION_LOG: (
-            transaction_state.TRANSACTION_LOG_KEY,
-            transaction_state.TRANSACTION_LOG_VALUE,
-        )
-    }
-)
+
+CONSUMER_OFFSETS: Final = _records(offsets, classic, consumer, share, streams)
 
 REGISTRY: Final[Mapping[str, Mapping[int, tuple[Message, Message]]]] = MappingProxyType(
     {
         consumer_offsets.TOPIC: CONSUMER_OFFSETS,
-        share_group_state.TOPIC: SHARE_GROUP_STATE,
-        transaction_state.TOPIC: TRANSACTION_STATE,
+        share_group_state.TOPIC: _records(share_group_state),
+        transaction_state.TOPIC: _records(transaction_state),
     }
 )
 """Topic -> record type -> (key, value)."""

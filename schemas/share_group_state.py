@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import Final
 
-from schemas.wire import Array, Field, Int8, Int16, Int32, Int64, Message, Prefix, Role, String, Struct, Uuid
+from schemas.wire import Array, Field, Int8, Int16, Int32, Int64, String, Struct, Uuid, record_key, record_value
 
 TOPIC: Final = "__share_group_state"
 
@@ -15,19 +15,21 @@ class ShareStateRecordType(IntEnum):
     SHARE_UPDATE = 1
 
 
-SHARE_SNAPSHOT_KEY: Final = Message(
-    "ShareSnapshotKey",
-    Role.KEY,
-    Prefix.RECORD_TYPE,
-    versions="0",
-    topic=TOPIC,
-    record_type=ShareStateRecordType.SHARE_SNAPSHOT,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field("topic_id", Uuid, about="Id of the topic."),
-        Field("partition", Int32, about="Partition of that topic."),
-    ),
+SHARE_PARTITION: Final = (
+    Field("group_id", String, about="The group."),
+    Field("topic_id", Uuid, about="Id of the topic."),
+    Field("partition", Int32, about="Partition of that topic."),
 )
+LEADER_EPOCH: Final = Field("leader_epoch", Int32, about="Leader epoch of the share partition's leader.")
+DELIVERY_COMPLETE_COUNT: Final = Field(
+    "delivery_complete_count",
+    Int32,
+    tag=0,
+    default=-1,
+    about="Records at or above the start offset whose delivery is over; -1 unknown.",
+)
+
+SHARE_SNAPSHOT_KEY: Final = record_key(TOPIC, ShareStateRecordType.SHARE_SNAPSHOT, *SHARE_PARTITION)
 
 STATE_BATCH: Final = Struct(
     "StateBatch",
@@ -39,71 +41,29 @@ STATE_BATCH: Final = Struct(
     ),
 )
 
-SHARE_SNAPSHOT_VALUE: Final = Message(
-    "ShareSnapshotValue",
-    Role.VALUE,
-    Prefix.VERSION,
-    versions="0",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=ShareStateRecordType.SHARE_SNAPSHOT,
-    fields=(
-        Field("snapshot_epoch", Int32, about="Number of this snapshot, one up with each."),
-        Field("state_epoch", Int32, about="Raised with each initialization, which fences older writers."),
-        Field("leader_epoch", Int32, about="Leader epoch of the share partition's leader."),
-        Field("start_offset", Int64, about="First offset in flight (SPSO), -1 not initialized."),
-        Field(
-            "delivery_complete_count",
-            Int32,
-            tag=0,
-            tagged="0+",
-            default=-1,
-            about="Records at or above the start offset whose delivery is over; -1 unknown.",
-        ),
-        Field(
-            "create_timestamp",
-            Int64,
-            about="When the first snapshot of the share partition was made, epoch milliseconds.",
-        ),
-        Field("write_timestamp", Int64, about="When this snapshot was made, epoch milliseconds."),
-        Field("state_batches", Array(STATE_BATCH), about="State of all offsets in flight."),
+SHARE_SNAPSHOT_VALUE: Final = record_value(
+    TOPIC,
+    ShareStateRecordType.SHARE_SNAPSHOT,
+    Field("snapshot_epoch", Int32, about="Number of this snapshot, one up with each."),
+    Field("state_epoch", Int32, about="Raised with each initialization, which fences older writers."),
+    LEADER_EPOCH,
+    Field("start_offset", Int64, about="First offset in flight (SPSO), -1 not initialized."),
+    DELIVERY_COMPLETE_COUNT,
+    Field(
+        "create_timestamp", Int64, about="When the first snapshot of the share partition was made, epoch milliseconds."
     ),
+    Field("write_timestamp", Int64, about="When this snapshot was made, epoch milliseconds."),
+    Field("state_batches", Array(STATE_BATCH), about="State of all offsets in flight."),
 )
 
-SHARE_UPDATE_KEY: Final = Message(
-    "ShareUpdateKey",
-    Role.KEY,
-    Prefix.RECORD_TYPE,
-    versions="0",
-    topic=TOPIC,
-    record_type=ShareStateRecordType.SHARE_UPDATE,
-    fields=(
-        Field("group_id", String, about="The group."),
-        Field("topic_id", Uuid, about="Id of the topic."),
-        Field("partition", Int32, about="Partition of that topic."),
-    ),
-)
+SHARE_UPDATE_KEY: Final = record_key(TOPIC, ShareStateRecordType.SHARE_UPDATE, *SHARE_PARTITION)
 
-SHARE_UPDATE_VALUE: Final = Message(
-    "ShareUpdateValue",
-    Role.VALUE,
-    Prefix.VERSION,
-    versions="0",
-    flexible="0+",
-    topic=TOPIC,
-    record_type=ShareStateRecordType.SHARE_UPDATE,
-    fields=(
-        Field("snapshot_epoch", Int32, about="The snapshot which this updates."),
-        Field("leader_epoch", Int32, about="Leader epoch of the share partition's leader."),
-        Field("start_offset", Int64, about="First offset in flight (SPSO), -1 when unchanged."),
-        Field(
-            "delivery_complete_count",
-            Int32,
-            tag=0,
-            tagged="0+",
-            default=-1,
-            about="Records at or above the start offset whose delivery is over; -1 unknown.",
-        ),
-        Field("state_batches", Array(STATE_BATCH), about="Batches which changed since the record before."),
-    ),
+SHARE_UPDATE_VALUE: Final = record_value(
+    TOPIC,
+    ShareStateRecordType.SHARE_UPDATE,
+    Field("snapshot_epoch", Int32, about="The snapshot which this updates."),
+    LEADER_EPOCH,
+    Field("start_offset", Int64, about="First offset in flight (SPSO), -1 when unchanged."),
+    DELIVERY_COMPLETE_COUNT,
+    Field("state_batches", Array(STATE_BATCH), about="Batches which changed since the record before."),
 )

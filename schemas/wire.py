@@ -13,7 +13,7 @@ Declarations compare by identity, not by value: there is one object for each mes
 """
 
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from typing import Final
 
 
@@ -68,8 +68,7 @@ class Field:
     nullable: str = "none"
     """Versions in which it may be null."""
     tag: int | None = None
-    tagged: str = "none"
-    """Versions in which it is only in the tag section, and only if it differs from its default."""
+    """If it has one, the field is only in the tag section, and only if it differs from its default."""
     default: object = Default.OF_KIND
     ignorable: bool = False
     """Whether a value which the version cannot hold is dropped when encoding; else it is an error."""
@@ -77,6 +76,11 @@ class Field:
     """Whether a buffer that ends before the field gives the default (Connect's schemas)."""
     kafka_name: str | None = None
     about: str = ""
+
+    @property
+    def tagged(self) -> str:
+        """Versions in which the field is in the tag section: wherever it is on the wire, if it has a tag."""
+        return "none" if self.tag is None else self.versions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,6 +136,33 @@ class Message:
     topic: str | None = None
     record_type: int | None = None
     api_key: int | None = None
+
+
+def message_name(type_: IntEnum) -> str:
+    """Kafka's name for the messages of a record type: SHARE_UPDATE -> ShareUpdate."""
+    return "".join(map(str.capitalize, type_.name.split("_")))
+
+
+def record_key(topic: str, type_: IntEnum, *fields: Field) -> Message:
+    """The key of a record type."""
+    name = f"{message_name(type_)}Key"
+    return Message(name, Role.KEY, Prefix.RECORD_TYPE, "0", fields, topic=topic, record_type=type_)
+
+
+def record_value(topic: str, type_: IntEnum, *fields: Field, versions: str = "0", flexible: str = "0+") -> Message:
+    """The value of a record type."""
+    name = f"{message_name(type_)}Value"
+    return Message(name, Role.VALUE, Prefix.VERSION, versions, fields, flexible, topic, type_)
+
+
+def request(api: str, api_key: int, versions: str, *fields: Field, flexible: str = "0+") -> Message:
+    """The request of an API of the network protocol."""
+    return Message(f"{api}Request", Role.REQUEST, Prefix.NONE, versions, fields, flexible, api_key=api_key)
+
+
+def response(api: str, api_key: int, versions: str, *fields: Field, flexible: str = "0+") -> Message:
+    """The response of an API of the network protocol."""
+    return Message(f"{api}Response", Role.RESPONSE, Prefix.NONE, versions, fields, flexible, api_key=api_key)
 
 
 def version_range(text: str, highest: int) -> range:

@@ -3,17 +3,9 @@
 from typing import Final
 
 from schemas.consumer_offsets import TOPIC, RecordType
-from schemas.wire import Array, Bytes, Field, Int32, Int64, Message, Prefix, Role, String, Struct
+from schemas.wire import Array, Bytes, Field, Int32, Int64, String, Struct, record_key, record_value
 
-GROUP_METADATA_KEY: Final = Message(
-    "GroupMetadataKey",
-    Role.KEY,
-    Prefix.RECORD_TYPE,
-    versions="0",
-    topic=TOPIC,
-    record_type=RecordType.GROUP_METADATA,
-    fields=(Field("group", String, about="The group."),),
-)
+GROUP_METADATA_KEY: Final = record_key(TOPIC, RecordType.GROUP_METADATA, Field("group", String, about="The group."))
 
 MEMBER_METADATA: Final = Struct(
     "MemberMetadata",
@@ -44,27 +36,22 @@ MEMBER_METADATA: Final = Struct(
     ),
 )
 
-GROUP_METADATA_VALUE: Final = Message(
-    "GroupMetadataValue",
-    Role.VALUE,
-    Prefix.VERSION,
+GROUP_METADATA_VALUE: Final = record_value(
+    TOPIC,
+    RecordType.GROUP_METADATA,
+    Field("protocol_type", String, about="consumer, connect, or empty for a group without members so far."),
+    Field("generation", Int32, about="Generation id."),
+    Field("protocol", String, nullable="0+", about="Chosen protocol, null while there is none."),
+    Field("leader", String, nullable="0+", about="Member id of the leader."),
+    Field(
+        "current_state_timestamp",
+        Int64,
+        versions="2+",
+        default=-1,
+        ignorable=True,
+        about="When the group entered its state, epoch milliseconds.",
+    ),
+    Field("members", Array(MEMBER_METADATA), about="All members; none means Empty."),
     versions="0-4",
     flexible="4+",
-    topic=TOPIC,
-    record_type=RecordType.GROUP_METADATA,
-    fields=(
-        Field("protocol_type", String, about="consumer, connect, or empty for a group without members so far."),
-        Field("generation", Int32, about="Generation id."),
-        Field("protocol", String, nullable="0+", about="Chosen protocol, null while there is none."),
-        Field("leader", String, nullable="0+", about="Member id of the leader."),
-        Field(
-            "current_state_timestamp",
-            Int64,
-            versions="2+",
-            default=-1,
-            ignorable=True,
-            about="When the group entered its state, epoch milliseconds.",
-        ),
-        Field("members", Array(MEMBER_METADATA), about="All members; none means Empty."),
-    ),
 )
