@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from coordinator_core.find_coordinator.internal_topics import CreatableTopic as InternalTopic
 from coordinator_core.kafka_versions import Since
@@ -247,18 +247,35 @@ class Simulation:
         if spec.member_max_poll_interval_ms:
             max_poll_interval_ms = spec.member_max_poll_interval_ms[index % len(spec.member_max_poll_interval_ms)]
         rack_id = spec.racks[index % len(spec.racks)] if spec.racks else None
+        shared: dict[str, Any] = {
+            "group_id": group_id,
+            "client_id": client_id,
+            "topics": topics,
+            "poll_interval_ms": spec.poll_interval_ms,
+            "max_poll_interval_ms": max_poll_interval_ms,
+            "rack_id": rack_id,
+        }
+        if spec.protocol == "share":
+            share_config = ShareConfig(
+                **shared,
+                max_poll_records=spec.max_poll_records,
+                is_explicit=spec.acknowledge == "explicit",
+                on_poison=spec.on_poison,
+                release_every=spec.release_every,
+                renew_every=spec.renew_every,
+                is_record_limit=spec.acquire_mode == "record_limit",
+                fetch_max_wait_ms=spec.fetch_max_wait_ms,
+            )
+            return lambda draws: ShareConsumer(
+                share_config, self.topics, draws, self.topics.names(), self.cluster.data_leader
+            )
         config = ConsumerConfig(
-            group_id=group_id,
-            client_id=client_id,
-            topics=topics,
+            **shared,
             assignors=assignors,
             instance_id=f"{group_id}-instance-{index}" if spec.static else None,
-            rack_id=rack_id,
             session_timeout_ms=spec.session_timeout_ms,
             heartbeat_interval_ms=spec.heartbeat_interval_ms,
-            max_poll_interval_ms=max_poll_interval_ms,
             request_timeout_ms=spec.request_timeout_ms,
-            poll_interval_ms=spec.poll_interval_ms,
             auto_commit_interval_ms=None if spec.commits == "none" else spec.commit_interval_ms,
             records_per_second=spec.rate,
             stops_at_poison=spec.on_poison == "stuck",
@@ -266,25 +283,6 @@ class Simulation:
             transactional_id=client_id if spec.commits == "transactional" else None,
             abort_every=spec.abort_every,
         )
-        if spec.protocol == "share":
-            share_config = ShareConfig(
-                group_id,
-                client_id,
-                topics,
-                spec.poll_interval_ms,
-                spec.max_poll_records,
-                spec.acknowledge == "explicit",
-                spec.on_poison,
-                spec.release_every,
-                max_poll_interval_ms,
-                spec.renew_every,
-                spec.acquire_mode == "record_limit",
-                rack_id,
-                spec.fetch_max_wait_ms,
-            )
-            return lambda draws: ShareConsumer(
-                share_config, self.topics, draws, self.topics.names(), self.cluster.data_leader
-            )
         if spec.protocol == "streams":
             streams = self._streams(spec, group_id, index)
             return lambda draws: StreamsMember(config, self.topics, draws, self.topics.names(), streams=streams)

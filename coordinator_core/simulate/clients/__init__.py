@@ -18,6 +18,7 @@ Every request is answered once: if the broker is down, with the error REQUEST_TI
 to requests of an older generation.
 
 One module per kind: `classic` (classic consumer), `consumer` (consumer protocol), `streams` (a thread of an
-application, based on `consumer`), `share`, `producer` (transactions, inside one of the first two). Consumers of both
-protocols share `reader`, which handles the partitions that they own, and `offsets`, their requests for offsets.
+application, based on `consumer`), `share`, `producer` (transactions, inside one of the first two). `member` is their
+common base. Consumers of both protocols share `reader`, which handles the partitions that they own, and `offsets`,
+their requests for offsets.
 """

@@ -8,7 +8,7 @@ States, as in AbstractCoordinator.MemberState:
 * JOINING: JoinGroup is under way.
 * SYNCING: SyncGroup is under way.
 * STABLE: it has its assignment, and reads.
-* CLOSING: the last commit, then LeaveGroup.
+* LEAVING: the last commit, then LeaveGroup.
 * CLOSED: it has left.
 
 The client's own thread may be busy (`SlowPoll`): it then neither commits nor rejoins, while its heartbeats continue,
@@ -18,11 +18,9 @@ members).
 Source: ConsumerCoordinator and AbstractCoordinator of Kafka's clients.
 """
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Final
+from typing import ClassVar, Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.classic.messages import (
@@ -38,28 +36,34 @@ from coordinator_core.classic.timers import heartbeat_key
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.errors import IllegalClientState
 from coordinator_core.simulate.clients.machine import (
+    BUSY,
+    POLL,
+    POLL_EXPIRED,
     RETRIABLE,
+    RETRY,
     RETRY_BACKOFF_MS,
     Actions,
     Answered,
     CancelTimer,
-    Closed,
-    Event,
     Heartbeat,
     Send,
-    Service,
     SetTimer,
-    SlowPoll,
-    Started,
-    Stop,
-    Subscribe,
-    TimerFired,
-    TopicsChanged,
+)
+from coordinator_core.simulate.clients.member import (
+    CLOSED,
+    JOINING,
+    LEAVING,
+    LEAVING_OLD,
+    STABLE,
+    SYNCING,
+    UNJOINED,
+    Member,
+    MemberState,
+    ReadingMember,
+    error_of,
 )
 from coordinator_core.simulate.clients.offsets import ConsumerConfig
-from coordinator_core.simulate.clients.producer import END_TRANSACTION, RETRY_TRANSACTION, TAGS
-from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
-from coordinator_core.simulate.clients.reader import BUSY, COMMIT, FETCH, POLL_EXPIRED, Reader
+from coordinator_core.simulate.clients.reader import COMMIT, FETCH, Reader
 from coordinator_core.simulate.clients.subscriptions import (
     Snapshot,
     assign_as_leader,
@@ -68,7 +72,6 @@ from coordinator_core.simulate.clients.subscriptions import (
     subscription_bytes,
     topics_of_group,
 )
-from coordinator_core.simulate.topics import Topics
 
 JOIN_VERSION: Final = 9
 SYNC_VERSION: Final = 5
@@ -99,24 +102,8 @@ COMMITTED_AGAIN: Final = RETRIABLE | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """Errors after which a commit is tried again before the member joins or leaves. The error of a deleted topic is one of
 them, so the member then stays until its time is up (onJoinPrepare, maybeAutoCommitOffsetsSync)."""
 
-POLL, RETRY, RETRY_COMMIT = "poll", "retry", "retry-commit"
-"""The timers, besides those of the reader."""
-
-
-class MemberState(StrEnum):
-    """See the docstring of the module."""
-
-    UNJOINED = "UNJOINED"
-    LEAVING_OLD = "LEAVING_OLD"
-    JOINING = "JOINING"
-    SYNCING = "SYNCING"
-    STABLE = "STABLE"
-    CLOSING = "CLOSING"
-    CLOSED = "CLOSED"
-
-
-UNJOINED, LEAVING_OLD, JOINING = MemberState.UNJOINED, MemberState.LEAVING_OLD, MemberState.JOINING
-SYNCING, STABLE, CLOSING, CLOSED = MemberState.SYNCING, MemberState.STABLE, MemberState.CLOSING, MemberState.CLOSED
+RETRY_COMMIT: Final = "retry-commit"
+"""A timer, besides those of all members and of the reader."""
 
 VALID_PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
     UNJOINED: frozenset({JOINING, SYNCING, STABLE, LEAVING_OLD, UNJOINED}),
@@ -124,80 +111,47 @@ VALID_PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
     JOINING: frozenset({UNJOINED, LEAVING_OLD, JOINING, STABLE}),
     SYNCING: frozenset({JOINING}),
     STABLE: frozenset({SYNCING}),
-    CLOSING: frozenset({UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE}),
+    LEAVING: frozenset({UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE}),
     CLOSED: frozenset(MemberState) - {CLOSED},
 }
 """New state -> the states that it may follow."""
 
 
 @dataclass(slots=True)
-class ClassicConsumer:
+class ClassicConsumer(ReadingMember):
     """See the docstring of the module."""
 
     config: ConsumerConfig
-    topics: Topics
-    draws: random.Random
-    state: MemberState = UNJOINED
-    member_id: str = ""
-    generation_id: int = -1
-    is_leader: bool = False
-    protocol_name: str | None = None
-    assigned: tuple[TopicPartition, ...] = ()
+    state: MemberState = field(default=UNJOINED, init=False)
+    generation_id: int = field(default=-1, init=False)
+    is_leader: bool = field(default=False, init=False)
+    protocol_name: str | None = field(default=None, init=False)
+    assigned: tuple[TopicPartition, ...] = field(default=(), init=False)
     """Its assignment, sorted; it reads those partitions whose positions it knows."""
     reader: Reader = field(init=False)
-    sticky_assignment: tuple[TopicPartition, ...] | None = None
+    sticky_assignment: tuple[TopicPartition, ...] | None = field(default=None, init=False)
     """The last assignment, as the sticky assignor remembers it."""
-    is_lost: bool = False
+    is_lost: bool = field(default=False, init=False)
     """The group continued without it, and its thread has not noticed."""
-    rejoin_reason: str = ""
+    rejoin_reason: str = field(default="", init=False)
     """The reason why it has to join again; empty after a successful SyncGroup, like Kafka's rejoinReason and
     rejoinNeeded.
     """
 
-    subscribed: tuple[str, ...] = field(init=False)
-    """The current subscription of the application."""
-    joined_with: tuple[str, ...] = ()
+    joined_with: tuple[str, ...] = field(default=(), init=False)
     """The subscription of its last JoinGroup (joinedSubscription)."""
-    commit_until_ms: int = 0
+    commit_until_ms: int = field(default=0, init=False)
     """Until when the commit before a join or leave is tried again."""
-    group_topics: frozenset[str] = frozenset()
+    group_topics: frozenset[str] = field(default=frozenset(), init=False)
     """As leader: all topics of the group."""
-    snapshot: Snapshot = field(default_factory=dict)
+    snapshot: Snapshot = field(default_factory=dict, init=False)
     """As leader: the metadata from which it computed the assignment (assignmentSnapshot)."""
-    has_new_metadata: bool = False
+    has_new_metadata: bool = field(default=False, init=False)
     """Its metadata has changed since it last compared it with `snapshot`."""
 
     def __post_init__(self) -> None:
-        self.subscribed = self.config.topics
+        Member.__post_init__(self)
         self.reader = Reader(self.config, self.topics)
-
-    @property
-    def client_id(self) -> str:
-        return self.config.client_id
-
-    # --- the contract ---
-
-    def handle(self, event: Event, now_ms: int) -> Actions:
-        if self.state is CLOSED:
-            return []
-        match event:
-            case Started():
-                return self._rejoin("", now_ms)
-            case Answered(tag) if tag in TAGS:
-                return self._on_producer(event, now_ms)
-            case Answered():
-                return ANSWERS[event.tag](self, event, now_ms)
-            case TimerFired(name):
-                return TIMERS[name](self, now_ms)
-            case Stop():
-                return self._close(now_ms)
-            case SlowPoll(duration_ms):
-                return self._work(duration_ms, now_ms)
-            case TopicsChanged():
-                self.has_new_metadata = True
-                return self._compare_metadata(now_ms)
-            case Subscribe(topics):
-                return self._subscribe(topics)
 
     def heartbeat(self) -> Send:
         """The current heartbeat request."""
@@ -208,10 +162,10 @@ class ClassicConsumer:
         """The key of its session timer in the coordinator."""
         return heartbeat_key(self.config.group_id, self.member_id)
 
-    def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        return self.reader.positions(now_ms)
-
     # --- joining ---
+
+    def _start(self, now_ms: int) -> Actions:
+        return self._rejoin("", now_ms)
 
     def _rejoin(self, reason: str, now_ms: int) -> Actions:
         """Join at the current poll: first commit the positions; eager members then give up their partitions."""
@@ -270,7 +224,7 @@ class ClassicConsumer:
     def _on_join(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not JOINING:
             return []
-        code = answer.error or ErrorCode(answer.response.error_code)
+        code = error_of(answer)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.response.member_id
             self.rejoin_reason = f"need to re-join with the given member-id: {self.member_id}"
@@ -301,7 +255,7 @@ class ClassicConsumer:
 
     def _on_join_refused(self, code: ErrorCode) -> Actions:
         if code in FATAL:
-            return self._fail(code)
+            return self._gone(code.name)
         if code in FORGOTTEN:
             self._forget_generation()
         self._enter(UNJOINED)
@@ -310,10 +264,10 @@ class ClassicConsumer:
     def _on_sync(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not SYNCING:
             return []
-        code = answer.error or ErrorCode(answer.response.error_code)
+        code = error_of(answer)
         if code is not ErrorCode.NONE:
             if code in FATAL:
-                return self._fail(code)
+                return self._gone(code.name)
             if code in FORGOTTEN:
                 self._forget_generation()
                 self.is_lost = True
@@ -355,23 +309,6 @@ class ClassicConsumer:
     def _commit(self, tag: str, now_ms: int) -> Actions:
         return self.reader.commit(tag, self.generation_id, self.member_id, now_ms)
 
-    def _on_producer(self, answer: Answered, now_ms: int) -> Actions:
-        """Handle an answer to the transactional producer, which may end a commit. A member whose producer is fenced
-        stops.
-        """
-        actions, done = self.reader.on_producer(answer, now_ms)
-        if done is None:
-            return actions
-        if done.error in FENCED_PRODUCER:
-            return self._gone(done.error.name)
-        return [*actions, *ANSWERS[done.tag](self, done, now_ms)]
-
-    def _retry_transaction(self, now_ms: int) -> Actions:
-        return self.reader.committer.retry()
-
-    def _end_transaction(self, now_ms: int) -> Actions:
-        return self.reader.committer.end()
-
     def _commit_in_time(self, now_ms: int) -> Actions:
         if self.state is not STABLE or self.reader.is_busy or self.config.auto_commit_interval_ms is None:
             return []
@@ -398,11 +335,11 @@ class ClassicConsumer:
         return self._prepare_and_join(now_ms)
 
     def _commit_again(self, now_ms: int) -> Actions:
-        tag = {LEAVING_OLD: "commit-before-join", CLOSING: "commit-before-close"}.get(self.state)
+        tag = {LEAVING_OLD: "commit-before-join", LEAVING: "commit-before-close"}.get(self.state)
         return [] if tag is None else self._commit(tag, now_ms)
 
     def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
-        code = answer.error or ErrorCode(answer.response.error_code)
+        code = error_of(answer)
         if code is ErrorCode.NONE or self.state not in {STABLE, SYNCING} or not self._is_of_present(answer):
             return []
         return self._on_group_error(code, now_ms)
@@ -418,7 +355,7 @@ class ClassicConsumer:
     def _on_group_error(self, code: ErrorCode, now_ms: int) -> Actions:
         """Handle an error of the group in the answer to a heartbeat or a commit."""
         if code in FATAL:
-            return self._fail(code)
+            return self._gone(code.name)
         if code in FORGOTTEN:
             self._forget_generation()
             self._enter(UNJOINED)
@@ -441,6 +378,10 @@ class ClassicConsumer:
 
     # --- events of the scenario ---
 
+    def _on_topics_changed(self, now_ms: int) -> Actions:
+        self.has_new_metadata = True
+        return self._compare_metadata(now_ms)
+
     def _compare_metadata(self, now_ms: int) -> Actions:
         """As leader, join again if the metadata shows other partitions than those that it assigned.
 
@@ -457,10 +398,9 @@ class ClassicConsumer:
         has_rack = self.config.rack_id is not None
         return metadata_snapshot(self.group_topics, self.topics, now_ms, has_rack=has_rack)
 
-    def _subscribe(self, topics: tuple[str, ...]) -> Actions:
+    def _on_subscription(self) -> Actions:
         """The next poll finds that it joined with other topics (ConsumerCoordinator.rejoinNeededOrPending)."""
-        self.subscribed = topics
-        if self.state is not STABLE or self.joined_with == topics:
+        if self.state is not STABLE or self.joined_with == self.subscribed:
             return []
         if self.reader.is_busy:
             self.rejoin_reason = SUBSCRIPTION_CHANGED
@@ -468,7 +408,6 @@ class ClassicConsumer:
         return self._at_next_poll(SUBSCRIPTION_CHANGED)
 
     def _work(self, duration_ms: int, now_ms: int) -> Actions:
-        """Make the thread busy; the heartbeat thread watches the poll interval."""
         if self.reader.is_busy or self.state not in {STABLE, UNJOINED}:
             return []
         return self.reader.work(duration_ms, now_ms)
@@ -497,7 +436,7 @@ class ClassicConsumer:
     def _close(self, now_ms: int) -> Actions:
         self.reader.is_busy = False
         before = self.state
-        self._enter(CLOSING)
+        self._enter(LEAVING)
         if before is STABLE and self.reader.commits_by_itself:
             self.commit_until_ms = now_ms + CLOSE_TIMEOUT_MS
             return self._commit("commit-before-close", now_ms)
@@ -518,17 +457,6 @@ class ClassicConsumer:
         member = MemberIdentity(self.member_id, self.config.instance_id, reason)
         return self._send("classic_leave", LeaveGroupRequest(self.config.group_id, (member,)), tag, LEAVE_VERSION)
 
-    def _on_leave(self, answer: Answered, now_ms: int) -> Actions:
-        return self._gone("STOPPED")
-
-    def _fail(self, code: ErrorCode) -> Actions:
-        """Stop with an error that ends the application."""
-        return self._gone(code.name)
-
-    def _gone(self, reason: str) -> Actions:
-        self._enter(CLOSED)
-        return [Closed(reason)]
-
     # --- helpers ---
 
     def _enter(self, state: MemberState) -> None:
@@ -539,14 +467,30 @@ class ClassicConsumer:
     def _forget_generation(self) -> None:
         self.member_id, self.generation_id, self.is_leader = "", -1, False
 
-    def _send(self, operation: str, request: Any, tag: str, api_version: int, timeout_ms: int | None = None) -> Send:
-        return Send(Service.GROUP, self.config.group_id, operation, request, tag, api_version, timeout_ms)
-
     def _retry(self, now_ms: int) -> Actions:
         return self._rejoin(self.rejoin_reason, now_ms) if self.state is UNJOINED else []
 
-    def _ignore(self, answer: Answered, now_ms: int) -> Actions:
-        return []
+    ANSWERS: ClassVar = {
+        "join": _on_join,
+        "sync": _on_sync,
+        "heartbeat": _on_heartbeat,
+        "fetch": _on_fetch,
+        "commit": _on_commit,
+        "commit-before-join": _on_commit_before_join,
+        "commit-before-close": _on_commit_before_close,
+        "leave": Member._on_leave,
+        "leave-poll-expired": Member._ignore,
+    }
+    TIMERS: ClassVar = {
+        **ReadingMember.PRODUCER_TIMERS,
+        POLL: _poll,
+        RETRY: _retry,
+        RETRY_COMMIT: _commit_again,
+        COMMIT: _commit_in_time,
+        BUSY: _busy_no_more,
+        POLL_EXPIRED: _poll_expired,
+        FETCH: _fetch_again,
+    }
 
 
 def _commit_error(answer: Answered) -> ErrorCode:
@@ -555,30 +499,3 @@ def _commit_error(answer: Answered) -> ErrorCode:
         return answer.error
     codes = (partition.error_code for topic in answer.response.topics for partition in topic.partitions)
     return ErrorCode(next((code for code in codes if code in FATAL | FORGOTTEN | COMMITTED_AGAIN), 0))
-
-
-ANSWERS: Final = {
-    "join": ClassicConsumer._on_join,
-    "sync": ClassicConsumer._on_sync,
-    "heartbeat": ClassicConsumer._on_heartbeat,
-    "fetch": ClassicConsumer._on_fetch,
-    "commit": ClassicConsumer._on_commit,
-    "commit-before-join": ClassicConsumer._on_commit_before_join,
-    "commit-before-close": ClassicConsumer._on_commit_before_close,
-    "leave": ClassicConsumer._on_leave,
-    "leave-poll-expired": ClassicConsumer._ignore,
-}
-"""Tag of a request -> the method for its answer."""
-
-TIMERS: Final = {
-    POLL: ClassicConsumer._poll,
-    RETRY: ClassicConsumer._retry,
-    RETRY_COMMIT: ClassicConsumer._commit_again,
-    COMMIT: ClassicConsumer._commit_in_time,
-    BUSY: ClassicConsumer._busy_no_more,
-    POLL_EXPIRED: ClassicConsumer._poll_expired,
-    RETRY_TRANSACTION: ClassicConsumer._retry_transaction,
-    END_TRANSACTION: ClassicConsumer._end_transaction,
-    FETCH: ClassicConsumer._fetch_again,
-}
-"""Timer -> its method."""

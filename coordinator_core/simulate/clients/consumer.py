@@ -15,143 +15,64 @@ with the same member id, which it generated itself. Source: ConsumerMembershipMa
 of Kafka's clients.
 """
 
-import random
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.consumer.messages import (
-    Assignment,
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.coordinator.member_timers import session_key
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
 from coordinator_core.simulate.clients.machine import (
-    RETRIABLE,
-    RETRY_BACKOFF_MS,
+    BUSY,
+    POLL,
+    POLL_EXPIRED,
+    RETRY,
     Actions,
     Answered,
     CancelTimer,
-    Closed,
-    Event,
     Heartbeat,
     Send,
-    Service,
     SetTimer,
-    SlowPoll,
-    Started,
-    Stop,
-    Subscribe,
-    TimerFired,
-    TopicsChanged,
+)
+from coordinator_core.simulate.clients.member import (
+    JOINING,
+    LEAVING,
+    RECONCILING,
+    STABLE,
+    STALE,
+    HeartbeatMember,
+    Member,
+    ReadingMember,
 )
 from coordinator_core.simulate.clients.offsets import ConsumerConfig
-from coordinator_core.simulate.clients.producer import END_TRANSACTION, RETRY_TRANSACTION, TAGS
-from coordinator_core.simulate.clients.producer import FENCED as FENCED_PRODUCER
-from coordinator_core.simulate.clients.reader import BUSY, COMMIT, FETCH, POLL_EXPIRED, Reader
-from coordinator_core.simulate.random_streams import kafka_uuid
-from coordinator_core.simulate.topics import Topics
+from coordinator_core.simulate.clients.reader import COMMIT, FETCH, Reader
 
 HEARTBEAT_VERSION: Final = 1
 
-FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
-
-POLL, RETRY = "poll", "retry"
-"""The timers, besides those of the reader."""
-
-
-class MemberState(StrEnum):
-    """See the docstring of the module."""
-
-    JOINING = "JOINING"
-    STABLE = "STABLE"
-    RECONCILING = "RECONCILING"
-    STALE = "STALE"
-    LEAVING = "LEAVING"
-    CLOSED = "CLOSED"
-
-
-JOINING, STABLE, RECONCILING = MemberState.JOINING, MemberState.STABLE, MemberState.RECONCILING
-STALE, LEAVING, CLOSED = MemberState.STALE, MemberState.LEAVING, MemberState.CLOSED
-
 
 @dataclass(slots=True)
-class ConsumerMember:
+class ConsumerMember(HeartbeatMember, ReadingMember):
     """See the docstring of the module."""
 
     config: ConsumerConfig
-    topics: Topics
-    draws: random.Random
-    names: Mapping[str, str]
-    """Topic id -> name."""
-    state: MemberState = JOINING
-    member_id: str = ""
-    member_epoch: int = JOIN_GROUP_MEMBER_EPOCH
-    interval_ms: int = 0
-    owned: tuple[TopicPartition, ...] = ()
-    target: tuple[TopicPartition, ...] = ()
+    owned: tuple[TopicPartition, ...] = field(default=(), init=False)
+    target: tuple[TopicPartition, ...] = field(default=(), init=False)
     """Its target assignment: what the coordinator assigned to it."""
-    target_ids: tuple[TopicPartitions, ...] = ()
+    target_ids: tuple[TopicPartitions, ...] = field(default=(), init=False)
     """The target assignment by topic id."""
     reader: Reader = field(init=False)
-    is_committing: bool = False
+    is_committing: bool = field(default=False, init=False)
     """The commit before a revocation is under way."""
 
-    subscribed: tuple[str, ...] = field(init=False)
-    """The current subscription of the application."""
-    sent: tuple[str, ...] = ()
-    """The subscription that it last sent in a heartbeat."""
-
     def __post_init__(self) -> None:
-        self.subscribed = self.config.topics
+        HeartbeatMember.__post_init__(self)
         self.reader = Reader(self.config, self.topics)
-        self.member_id = kafka_uuid(self.draws)
-
-    @property
-    def client_id(self) -> str:
-        return self.config.client_id
-
-    # --- the contract ---
-
-    def handle(self, event: Event, now_ms: int) -> Actions:
-        if self.state is CLOSED:
-            return []
-        match event:
-            case Started():
-                return self._join()
-            case Answered(tag) if tag in TAGS:
-                return self._on_producer(event, now_ms)
-            case Answered():
-                return ANSWERS[event.tag](self, event, now_ms)
-            case TimerFired(name):
-                return TIMERS[name](self, now_ms)
-            case Stop():
-                return self._close(now_ms)
-            case SlowPoll(duration_ms):
-                return self._work(duration_ms, now_ms)
-            case TopicsChanged():
-                return []  # the coordinator learns of it by itself
-            case Subscribe(topics):
-                return self._subscribe(topics)
-
-    def heartbeat(self) -> Send:
-        """A heartbeat without news."""
-        return self._plain_beat("heartbeat", self.member_epoch)
-
-    def session_key(self) -> str:
-        """The key of its session timer in the coordinator."""
-        return session_key(self.config.group_id, self.member_id)
-
-    def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        return self.reader.positions(now_ms)
 
     # --- heartbeats ---
 
@@ -160,10 +81,6 @@ class ConsumerMember:
             self.config.group_id, self.member_id, member_epoch, self.config.instance_id, **fields
         )
         return self._send("consumer_group_heartbeat", request, tag, HEARTBEAT_VERSION)
-
-    def _plain_beat(self, tag: str, member_epoch: int) -> Send:
-        """A heartbeat with the epoch alone."""
-        return self._beat(tag, member_epoch)
 
     def _full_beat(self, tag: str) -> Send:
         """A heartbeat with all fields: when the member joins, and after an error."""
@@ -179,47 +96,16 @@ class ConsumerMember:
             topic_partitions=(),
         )
 
-    def _join(self) -> Actions:
+    def _start(self, now_ms: int) -> Actions:
         self.state, self.member_epoch, self.owned, self.target = JOINING, JOIN_GROUP_MEMBER_EPOCH, (), ()
         self.is_committing = False
         return [Heartbeat(0), CancelTimer(COMMIT), CancelTimer(POLL), self._full_beat("join")]
 
-    def _on_join(self, answer: Answered, now_ms: int) -> Actions:
-        if self.state is not JOINING:
-            return []
-        code = _error_of(answer)
-        if code is ErrorCode.NONE:
-            self.state = STABLE
-            self.interval_ms = answer.response.heartbeat_interval_ms
-            return [Heartbeat(self.interval_ms), *self._on_response(answer.response, now_ms), *self._say_topics()]
-        if code in RETRIABLE or code in FENCED:
-            return [SetTimer(RETRY, RETRY_BACKOFF_MS)]
-        return self._gone(code.name)
+    def _rejoin(self, now_ms: int) -> Actions:
+        return [self._full_beat("join")] if self.state is JOINING else []
 
-    def _subscribe(self, topics: tuple[str, ...]) -> Actions:
-        """Change the subscription: if the member is in the group, a heartbeat reports it at once."""
-        self.subscribed = topics
-        return self._say_topics() if self.state in {STABLE, RECONCILING} else []
-
-    def _say_topics(self) -> Actions:
-        if self.sent == self.subscribed:
-            return []
-        self.sent = self.subscribed
-        names = tuple(sorted(self.subscribed))
-        beat = self._beat("heartbeat", self.member_epoch, subscribed_topic_names=names)
-        return [Heartbeat(self.interval_ms), beat]
-
-    def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
-        if self.state not in {STABLE, RECONCILING}:
-            return []
-        code = _error_of(answer)
-        if code is ErrorCode.NONE:
-            return self._on_response(answer.response, now_ms)
-        if answer.request is not None and answer.request.member_epoch != self.member_epoch:
-            return []  # the epoch has moved on since
-        if code in FENCED:
-            return [*self.reader.give(self.owned, "LOST", now_ms), *self._join()]
-        return [] if code in RETRIABLE else self._gone(code.name)
+    def _fenced(self, now_ms: int) -> Actions:
+        return [*self.reader.give(self.owned, "LOST", now_ms), *self._start(now_ms)]
 
     def _on_response(self, response: Any, now_ms: int) -> Actions:
         self.member_epoch = response.member_epoch
@@ -290,32 +176,11 @@ class ConsumerMember:
     def _commit(self, tag: str, now_ms: int) -> Actions:
         return self.reader.commit(tag, self.member_epoch, self.member_id, now_ms)
 
-    def _on_producer(self, answer: Answered, now_ms: int) -> Actions:
-        """Handle an answer to the transactional producer, which may end a commit. A member whose producer is fenced
-        stops.
-        """
-        actions, done = self.reader.on_producer(answer, now_ms)
-        if done is None:
-            return actions
-        if done.error in FENCED_PRODUCER:
-            return self._gone(done.error.name)
-        return [*actions, *ANSWERS[done.tag](self, done, now_ms)]
-
-    def _retry_transaction(self, now_ms: int) -> Actions:
-        return self.reader.committer.retry()
-
-    def _end_transaction(self, now_ms: int) -> Actions:
-        return self.reader.committer.end()
-
     def _commit_in_time(self, now_ms: int) -> Actions:
         if self.state not in {STABLE, RECONCILING} or self.reader.is_busy or self.is_committing:
             return []
         commit = self._commit("commit", now_ms) if self.reader.has_positions else []
         return [*commit, *self.reader.commit_later()]
-
-    def _ignore(self, answer: Answered, now_ms: int) -> Actions:
-        """Ignore a failed commit: the next one follows, and heartbeats report worse errors."""
-        return []
 
     # --- events of the scenario ---
 
@@ -329,12 +194,12 @@ class ConsumerMember:
         if not self.reader.is_busy or self.state not in {STABLE, RECONCILING}:
             return []
         self.state = STALE
-        return [Heartbeat(0), CancelTimer(COMMIT), self._plain_beat("leave-poll-expired", self._leave_epoch)]
+        return [Heartbeat(0), CancelTimer(COMMIT), self._beat("leave-poll-expired", self._leave_epoch)]
 
     def _busy_no_more(self, now_ms: int) -> Actions:
         self.reader.work_no_more(now_ms)
         if self.state is STALE:
-            return [*self.reader.give(self.owned, "LOST", now_ms), *self._join()]
+            return self._fenced(now_ms)
         return self._poll(now_ms) if self.state is RECONCILING else self._commit_in_time(now_ms)
 
     def _close(self, now_ms: int) -> Actions:
@@ -349,62 +214,30 @@ class ConsumerMember:
 
     def _leave(self, now_ms: int) -> Actions:
         actions = [*self.reader.give(self.owned, "CLOSED", now_ms), Heartbeat(0)]
-        return [*actions, self._plain_beat("leave", self._leave_epoch)]
-
-    def _on_leave(self, answer: Answered, now_ms: int) -> Actions:
-        return self._gone("STOPPED")
+        return [*actions, self._beat("leave", self._leave_epoch)]
 
     @property
     def _leave_epoch(self) -> int:
         """The epoch for leaving: static members leave temporarily."""
         return LEAVE_GROUP_MEMBER_EPOCH if self.config.instance_id is None else LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
-    def _gone(self, reason: str) -> Actions:
-        self.state = CLOSED
-        return [Closed(reason)]
-
-    # --- helpers ---
-
-    def _rejoin(self, now_ms: int) -> Actions:
-        return [self._full_beat("join")] if self.state is JOINING else []
-
-    def _send(self, operation: str, request: Any, tag: str, api_version: int) -> Send:
-        return Send(Service.GROUP, self.config.group_id, operation, request, tag, api_version)
-
-    def _partitions(self, assignment: Assignment) -> tuple[TopicPartition, ...]:
-        return tuple(
-            sorted(
-                TopicPartition(self.names[entry.topic_id], number)
-                for entry in assignment.topic_partitions
-                for number in entry.partitions
-            )
-        )
-
-
-def _error_of(answer: Answered) -> ErrorCode:
-    return ErrorCode(answer.response.error_code) if answer.error is None else answer.error
-
-
-ANSWERS: Final = {
-    "join": ConsumerMember._on_join,
-    "heartbeat": ConsumerMember._on_heartbeat,
-    "fetch": ConsumerMember._on_fetch,
-    "commit": ConsumerMember._ignore,
-    "commit-before-revoke": ConsumerMember._on_commit_before_revoke,
-    "commit-before-close": ConsumerMember._on_commit_before_close,
-    "leave": ConsumerMember._on_leave,
-    "leave-poll-expired": ConsumerMember._ignore,
-}
-"""Tag of a request -> the method for its answer."""
-
-TIMERS: Final = {
-    POLL: ConsumerMember._poll,
-    RETRY: ConsumerMember._rejoin,
-    COMMIT: ConsumerMember._commit_in_time,
-    BUSY: ConsumerMember._busy_no_more,
-    POLL_EXPIRED: ConsumerMember._poll_expired,
-    RETRY_TRANSACTION: ConsumerMember._retry_transaction,
-    END_TRANSACTION: ConsumerMember._end_transaction,
-    FETCH: ConsumerMember._fetch_missing,
-}
-"""Timer -> its method."""
+    ANSWERS: ClassVar = {
+        "join": HeartbeatMember._on_join,
+        "heartbeat": HeartbeatMember._on_heartbeat,
+        "fetch": _on_fetch,
+        "commit": Member._ignore,
+        "commit-before-revoke": _on_commit_before_revoke,
+        "commit-before-close": _on_commit_before_close,
+        "leave": Member._on_leave,
+        "leave-poll-expired": Member._ignore,
+    }
+    """A failed commit is ignored: the next one follows, and heartbeats report worse errors."""
+    TIMERS: ClassVar = {
+        **ReadingMember.PRODUCER_TIMERS,
+        POLL: _poll,
+        RETRY: _rejoin,
+        COMMIT: _commit_in_time,
+        BUSY: _busy_no_more,
+        POLL_EXPIRED: _poll_expired,
+        FETCH: _fetch_missing,
+    }

@@ -35,6 +35,30 @@ RETRIABLE: Final = frozenset(
 RETRY_BACKOFF_MS: Final = 100
 """retry.backoff.ms of all clients."""
 
+POLL, RETRY, BUSY, POLL_EXPIRED = "poll", "retry", "busy", "poll-expired"
+"""Timers of all members: the next poll; the request again; the application's thread is free again; it was busy for
+longer than allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberConfig:
+    """The settings that all members of groups have."""
+
+    group_id: str
+    client_id: str
+    topics: tuple[str, ...]
+    poll_interval_ms: int = field(default=1000, kw_only=True)
+    max_poll_interval_ms: int = field(default=300_000, kw_only=True)
+    rack_id: str | None = field(default=None, kw_only=True)
+    """client.rack."""
+
+    def busy_for(self, duration_ms: int) -> list["SetTimer"]:
+        """The timers of a thread that is busy from now on: the heartbeat thread watches the poll interval."""
+        timers = [SetTimer(BUSY, duration_ms)]
+        if duration_ms > self.max_poll_interval_ms:
+            timers.append(SetTimer(POLL_EXPIRED, self.max_poll_interval_ms))
+        return timers
+
 
 # --- events ---
 

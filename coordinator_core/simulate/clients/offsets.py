@@ -14,7 +14,7 @@ from coordinator_core.offsets.messages import (
     OffsetCommitTopic,
     OffsetFetchTopic,
 )
-from coordinator_core.simulate.clients.machine import Actions, Answered, Progress, Send, Service
+from coordinator_core.simulate.clients.machine import Actions, Answered, MemberConfig, Progress, Send, Service
 from coordinator_core.simulate.clients.producer import Commit, TransactionalProducer
 from coordinator_core.simulate.topics import Topics
 
@@ -26,24 +26,17 @@ COOPERATIVE: Final = "cooperative-sticky"
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerConfig:
+class ConsumerConfig(MemberConfig):
     """A consumer's settings. `records_per_second` is the rate at which it can process records."""
 
-    group_id: str
-    client_id: str
-    topics: tuple[str, ...]
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
     """Classic: the preferred one first. Consumer protocol: the first is the server-side assignor to request; empty:
     any.
     """
     instance_id: str | None = None
-    rack_id: str | None = None
-    """client.rack."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3000
-    max_poll_interval_ms: int = 300_000
     request_timeout_ms: int = 30_000
-    poll_interval_ms: int = 1000
     auto_commit_interval_ms: int | None = 5000
     """None: no automatic commits."""
     records_per_second: float = 1000.0

@@ -30,8 +30,8 @@ from coordinator_core.simulate.clients.offsets import (
 )
 from coordinator_core.simulate.topics import Topics
 
-COMMIT, FETCH, BUSY, POLL_EXPIRED = "commit", "fetch", "busy", "poll-expired"
-"""Timers: the next commit; the next OffsetFetch; the thread is free again; it was busy for longer than allowed."""
+COMMIT, FETCH = "commit", "fetch"
+"""Timers: the next commit; the next OffsetFetch."""
 
 
 class Reader:
@@ -124,13 +124,10 @@ class Reader:
         return self.committer.handle(answer)
 
     def work(self, duration_ms: int, now_ms: int) -> Actions:
-        """Make the thread busy from now on; timers watch the poll interval."""
+        """Make the thread busy from now on."""
         self.read_on(now_ms)
         self.is_busy = True
-        actions: Actions = [SetTimer(BUSY, duration_ms)]
-        if duration_ms > self._config.max_poll_interval_ms:
-            actions.append(SetTimer(POLL_EXPIRED, self._config.max_poll_interval_ms))
-        return actions
+        return [*self._config.busy_for(duration_ms)]
 
     def work_no_more(self, now_ms: int) -> None:
         """The thread is free again."""

@@ -5,7 +5,7 @@
   assignment, and carries the acknowledgements for the records of the poll before.
 * STALE: it left because the application did not poll within `max_poll_interval_ms`; it joins again at the next poll.
   The records that it had fetched stay acquired until then, or until the locks expire.
-* CLOSING: it releases the records that it has (session epoch -1), then leaves.
+* LEAVING: it releases the records that it has (session epoch -1), then leaves.
 * CLOSED: it has left.
 
 Implicit acknowledgement: the next poll accepts all records of the one before. Explicit: the application accepts,
@@ -20,38 +20,31 @@ member opens a new one, and the records that it had acquired there are lost to i
 Source: ShareConsumerImpl, ShareConsumeRequestManager, ShareSessionHandler, ShareMembershipManager.
 """
 
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.coordinator.member_timers import session_key
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.share.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from coordinator_core.share_partition.state import AcknowledgementBatch, AcquiredRecords
 from coordinator_core.share_partition.states import AcknowledgeType
 from coordinator_core.simulate.clients.machine import (
-    RETRIABLE,
-    RETRY_BACKOFF_MS,
+    BUSY,
+    POLL,
+    POLL_EXPIRED,
+    RETRY,
     Actions,
     Answered,
     CancelTimer,
-    Closed,
-    Event,
     Heartbeat,
+    MemberConfig,
     Send,
     Service,
     SetTimer,
-    SlowPoll,
-    Started,
-    Stop,
-    Subscribe,
-    TimerFired,
-    TopicsChanged,
 )
+from coordinator_core.simulate.clients.member import JOINING, LEAVING, STABLE, STALE, HeartbeatMember, Member, error_of
 from coordinator_core.simulate.clients.share_messages import (
     CLOSE_EPOCH,
     OPEN_EPOCH,
@@ -61,53 +54,26 @@ from coordinator_core.simulate.clients.share_messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from coordinator_core.simulate.random_streams import kafka_uuid
-from coordinator_core.simulate.topics import Topics
 
 HEARTBEAT_VERSION: Final = 1
-FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
-
-POLL, RETRY, BUSY, POLL_EXPIRED = "poll", "retry", "busy", "poll-expired"
-"""The timers."""
 
 POISON_TYPES: Final = {"reject": AcknowledgeType.REJECT, "release": AcknowledgeType.RELEASE}
 """`on_poison` -> the acknowledgement of a poison record; "skip" is not looked up, "time_out" has none."""
 
 
-class MemberState(StrEnum):
-    """See the docstring of the module."""
-
-    JOINING = "JOINING"
-    STABLE = "STABLE"
-    STALE = "STALE"
-    CLOSING = "CLOSING"
-    CLOSED = "CLOSED"
-
-
-JOINING, STABLE, STALE = MemberState.JOINING, MemberState.STABLE, MemberState.STALE
-CLOSING, CLOSED = MemberState.CLOSING, MemberState.CLOSED
-
-
 @dataclass(frozen=True, slots=True)
-class ShareConfig:
+class ShareConfig(MemberConfig):
     """A share consumer's settings. `on_poison`: skip (accept it all the same), reject, release or time_out."""
 
-    group_id: str
-    client_id: str
-    topics: tuple[str, ...]
-    poll_interval_ms: int = 1000
     max_poll_records: int = 500
     is_explicit: bool = False
     on_poison: str = "skip"
     release_every: int = 0
     """Every n-th record is released once; 0: none."""
-    max_poll_interval_ms: int = 300_000
     renew_every: int = 0
     """Every n-th record takes two polls, and its lock is renewed; 0: none."""
     is_record_limit: bool = False
     """share.acquire.mode=record_limit."""
-    rack_id: str | None = None
-    """client.rack."""
     fetch_max_wait_ms: int = 500
     """fetch.max.wait.ms."""
 
@@ -129,61 +95,16 @@ class Session:
 
 
 @dataclass(slots=True)
-class ShareConsumer:
+class ShareConsumer(HeartbeatMember):
     """See the docstring of the module."""
 
     config: ShareConfig
-    topics: Topics
-    draws: random.Random
-    names: Mapping[str, str]
-    """Topic id -> name."""
     data_leader: Callable[[TopicPartition], int | None]
     """The leader of a data partition, according to the metadata."""
-    state: MemberState = JOINING
-    member_id: str = ""
-    member_epoch: int = JOIN_GROUP_MEMBER_EPOCH
-    assigned: tuple[TopicPartition, ...] = ()
-    sessions: dict[int, Session] = field(default_factory=dict)
+    assigned: tuple[TopicPartition, ...] = field(default=(), init=False)
+    sessions: dict[int, Session] = field(default_factory=dict, init=False)
     """Broker id -> session."""
-    is_busy: bool = False
-    interval_ms: int = 0
-    subscribed: tuple[str, ...] = field(init=False)
-    """The current subscription of the application."""
-    sent: tuple[str, ...] = ()
-    """The subscription that it last sent in a heartbeat."""
-
-    def __post_init__(self) -> None:
-        self.subscribed = self.config.topics
-        self.member_id = kafka_uuid(self.draws)
-
-    # --- the contract ---
-
-    def handle(self, event: Event, now_ms: int) -> Actions:
-        if self.state is CLOSED:
-            return []
-        match event:
-            case Started():
-                return self._join()
-            case Answered():
-                return self._on_answer(event)
-            case TimerFired(name):
-                return TIMERS[name](self)
-            case Stop():
-                return self._close()
-            case SlowPoll(duration_ms):
-                return self._work(duration_ms)
-            case TopicsChanged():
-                return []
-            case Subscribe(topics):
-                return self._subscribe(topics)
-
-    def heartbeat(self) -> Send:
-        """A heartbeat without news."""
-        return self._beat("heartbeat", self.member_epoch, None)
-
-    def session_key(self) -> str:
-        """The key of its session timer in the coordinator."""
-        return session_key(self.config.group_id, self.member_id)
+    is_busy: bool = field(default=False, init=False)
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
         """Members of share groups own nothing."""
@@ -191,81 +112,40 @@ class ShareConsumer:
 
     # --- membership ---
 
-    def _beat(self, tag: str, member_epoch: int, names: tuple[str, ...] | None, rack_id: str | None = None) -> Send:
-        request = ShareGroupHeartbeatRequest(
-            self.config.group_id, self.member_id, member_epoch, rack_id, subscribed_topic_names=names
-        )
-        return Send(Service.GROUP, self.config.group_id, "share_group_heartbeat", request, tag, HEARTBEAT_VERSION)
+    def _beat(self, tag: str, member_epoch: int, **fields: Any) -> Send:
+        request = ShareGroupHeartbeatRequest(self.config.group_id, self.member_id, member_epoch, **fields)
+        return self._send("share_group_heartbeat", request, tag, HEARTBEAT_VERSION)
 
-    def _fenced(self) -> Actions:
-        """The coordinator does not know the member any more: it joins again, and loses the records that it had
-        acquired.
-        """
-        self.sessions.clear()
-        return self._join()
-
-    def _join(self) -> Actions:
+    def _start(self, now_ms: int) -> Actions:
         self.state, self.member_epoch, self.assigned = JOINING, JOIN_GROUP_MEMBER_EPOCH, ()
         self.sent = self.subscribed
         names = tuple(sorted(self.subscribed))
-        return [Heartbeat(0), CancelTimer(POLL), self._beat("join", self.member_epoch, names, self.config.rack_id)]
+        join = self._beat("join", self.member_epoch, rack_id=self.config.rack_id, subscribed_topic_names=names)
+        return [Heartbeat(0), CancelTimer(POLL), join]
 
-    def _on_answer(self, answer: Answered) -> Actions:
+    def _fenced(self, now_ms: int) -> Actions:
+        """The member loses the records that it had acquired."""
+        self.sessions.clear()
+        return self._start(now_ms)
+
+    def _joined(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> Actions:
+        first_poll_ms = self.draws.randrange(self.config.poll_interval_ms)
+        return [*self._on_response(response, now_ms), SetTimer(POLL, first_poll_ms)]
+
+    def _on_answer(self, answer: Answered, now_ms: int) -> Actions:
         if answer.tag.startswith(SHARE_FETCH):
             return self._on_fetch(answer, int(answer.tag.rpartition(":")[2]))
-        return ANSWERS[answer.tag](self, answer)
+        return self.ANSWERS[answer.tag](self, answer, now_ms)
 
-    def _on_join(self, answer: Answered) -> Actions:
-        if self.state is not JOINING:
-            return []
-        code = _error_of(answer)
-        if code is ErrorCode.NONE:
-            self.state = STABLE
-            self._take(answer.response)
-            self.interval_ms = answer.response.heartbeat_interval_ms
-            first_poll_ms = self.draws.randrange(self.config.poll_interval_ms)
-            return [Heartbeat(self.interval_ms), SetTimer(POLL, first_poll_ms), *self._say_topics()]
-        if code in RETRIABLE or code in FENCED:
-            return [SetTimer(RETRY, RETRY_BACKOFF_MS)]
-        return self._gone(code.name)
-
-    def _subscribe(self, topics: tuple[str, ...]) -> Actions:
-        """Change the subscription: if the member is in the group, a heartbeat reports it at once."""
-        self.subscribed = topics
-        return self._say_topics() if self.state is STABLE else []
-
-    def _say_topics(self) -> Actions:
-        if self.sent == self.subscribed:
-            return []
-        self.sent = self.subscribed
-        names = tuple(sorted(self.subscribed))
-        return [Heartbeat(self.interval_ms), self._beat("heartbeat", self.member_epoch, names)]
-
-    def _on_heartbeat(self, answer: Answered) -> Actions:
-        if self.state is not STABLE:
-            return []
-        code = _error_of(answer)
-        if code is ErrorCode.NONE:
-            self._take(answer.response)
-            return []
-        if code in FENCED:
-            return self._fenced()
-        return [] if code in RETRIABLE else self._gone(code.name)
-
-    def _take(self, response: ShareGroupHeartbeatResponse) -> None:
+    def _on_response(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> Actions:
         self.member_epoch = response.member_epoch
         if response.assignment is not None:
-            self.assigned = tuple(
-                sorted(
-                    TopicPartition(self.names[entry.topic_id], number)
-                    for entry in response.assignment.topic_partitions
-                    for number in entry.partitions
-                )
-            )
+            self.assigned = self._partitions(response.assignment)
+        return []
 
     # --- polling ---
 
-    def _poll(self) -> Actions:
+    def _poll(self, now_ms: int) -> Actions:
         """Send a request to each broker that leads assigned partitions, or with which the member has a session to
         settle.
         """
@@ -358,13 +238,13 @@ class ShareConsumer:
         if session is None or session.request is None or answer.request is not session.request:
             return []
         request, session.request = session.request, None
-        if self.state is CLOSING:
-            if request.session_epoch != CLOSE_EPOCH and _error_of(answer) is ErrorCode.NONE:
+        if self.state is LEAVING:
+            if request.session_epoch != CLOSE_EPOCH and error_of(answer) is ErrorCode.NONE:
                 # A fetch was under way when the application closed: its records are released with the session.
                 return [self._fetch(broker_id, session, (), CLOSE_EPOCH)]
             del self.sessions[broker_id]
             return self._leave_if_done()
-        if _error_of(answer) is not ErrorCode.NONE:
+        if error_of(answer) is not ErrorCode.NONE:
             del self.sessions[broker_id]
             return []
         session.epoch += 1
@@ -376,10 +256,10 @@ class ShareConsumer:
 
     # --- the end ---
 
-    def _close(self) -> Actions:
+    def _close(self, now_ms: int) -> Actions:
         """Acknowledge the processed records, release the rest, then leave."""
         was_joined = self.state is STABLE
-        self.state = CLOSING
+        self.state = LEAVING
         actions: Actions = [CancelTimer(POLL)]
         if not was_joined:
             return [*actions, *self._leave()]
@@ -396,31 +276,16 @@ class ShareConsumer:
         return [] if self.sessions else self._leave()
 
     def _leave(self) -> Actions:
-        return [Heartbeat(0), self._beat("leave", LEAVE_GROUP_MEMBER_EPOCH, None)]
+        return [Heartbeat(0), self._beat("leave", LEAVE_GROUP_MEMBER_EPOCH)]
 
-    def _on_leave(self, answer: Answered) -> Actions:
-        return self._gone("STOPPED")
-
-    def _gone(self, reason: str) -> Actions:
-        self.state = CLOSED
-        return [Closed(reason)]
-
-    # --- helpers ---
-
-    def _rejoin(self) -> Actions:
-        return self._join() if self.state is JOINING else []
-
-    def _work(self, duration_ms: int) -> Actions:
-        """Make the application busy with its records; the heartbeat thread watches the poll interval."""
+    def _work(self, duration_ms: int, now_ms: int) -> Actions:
+        """Make the application busy with its records."""
         if self.is_busy or self.state is not STABLE:
             return []
         self.is_busy = True
-        actions: Actions = [SetTimer(BUSY, duration_ms)]
-        if duration_ms > self.config.max_poll_interval_ms:
-            actions.append(SetTimer(POLL_EXPIRED, self.config.max_poll_interval_ms))
-        return actions
+        return [*self.config.busy_for(duration_ms)]
 
-    def _poll_expired(self) -> Actions:
+    def _poll_expired(self, now_ms: int) -> Actions:
         """Leave the group because the application did not poll (ShareMembershipManager.transitionToStale).
 
         The sessions with the brokers are not closed: the records fetched stay acquired.
@@ -428,14 +293,19 @@ class ShareConsumer:
         if not self.is_busy or self.state is not STABLE:
             return []
         self.state, self.assigned = STALE, ()
-        return [Heartbeat(0), CancelTimer(POLL), self._beat("leave-poll-expired", LEAVE_GROUP_MEMBER_EPOCH, None)]
+        return [Heartbeat(0), CancelTimer(POLL), self._beat("leave-poll-expired", LEAVE_GROUP_MEMBER_EPOCH)]
 
-    def _busy_no_more(self) -> Actions:
+    def _busy_no_more(self, now_ms: int) -> Actions:
         self.is_busy = False
-        return self._join() if self.state is STALE else []
+        return self._start(now_ms) if self.state is STALE else []
 
-    def _ignore(self, answer: Answered) -> Actions:
-        return []
+    ANSWERS: ClassVar = {
+        "join": HeartbeatMember._on_join,
+        "heartbeat": HeartbeatMember._on_heartbeat,
+        "leave": Member._on_leave,
+        "leave-poll-expired": Member._ignore,
+    }
+    TIMERS: ClassVar = {POLL: _poll, RETRY: HeartbeatMember._rejoin, BUSY: _busy_no_more, POLL_EXPIRED: _poll_expired}
 
 
 def _renewed(
@@ -454,24 +324,3 @@ def _renewed(
                 if records.first_offset <= batch.first_offset <= records.last_offset
             )
     return found
-
-
-def _error_of(answer: Answered) -> ErrorCode:
-    return ErrorCode(answer.response.error_code) if answer.error is None else answer.error
-
-
-ANSWERS: Final[dict[str, Callable[[ShareConsumer, Answered], Actions]]] = {
-    "join": ShareConsumer._on_join,
-    "heartbeat": ShareConsumer._on_heartbeat,
-    "leave": ShareConsumer._on_leave,
-    "leave-poll-expired": ShareConsumer._ignore,
-}
-"""Tag of a request -> the method for its answer."""
-
-TIMERS: Final[dict[str, Callable[[ShareConsumer], Actions]]] = {
-    POLL: ShareConsumer._poll,
-    RETRY: ShareConsumer._rejoin,
-    BUSY: ShareConsumer._busy_no_more,
-    POLL_EXPIRED: ShareConsumer._poll_expired,
-}
-"""Timer -> its method."""

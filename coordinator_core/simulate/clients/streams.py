@@ -9,8 +9,8 @@ Source: StreamsMembershipManager, StreamsGroupHeartbeatRequestManager of Kafka's
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.simulate.clients.consumer import ConsumerMember
@@ -94,31 +94,24 @@ class StreamsMember(ConsumerMember):
     """See the docstring of the module."""
 
     streams: StreamsConfig = StreamsConfig("", RequestTopology())
-    active: tuple[TaskIds, ...] = ()
-    standby: tuple[TaskIds, ...] = ()
-    warmup: tuple[TaskIds, ...] = ()
+    active: tuple[TaskIds, ...] = field(default=(), init=False)
+    standby: tuple[TaskIds, ...] = field(default=(), init=False)
+    warmup: tuple[TaskIds, ...] = field(default=(), init=False)
 
-    def _beat_now(self, tag: str, request: StreamsGroupHeartbeatRequest) -> Send:
-        return self._send("streams_group_heartbeat", request, tag, self.streams.heartbeat_version)
-
-    def _plain_beat(self, tag: str, member_epoch: int) -> Send:
-        config = self.config
+    def _beat(self, tag: str, member_epoch: int, **fields: Any) -> Send:
         request = StreamsGroupHeartbeatRequest(
-            config.group_id, self.member_id, member_epoch, instance_id=config.instance_id
+            self.config.group_id, self.member_id, member_epoch, instance_id=self.config.instance_id, **fields
         )
-        return self._beat_now(tag, request)
+        return self._send("streams_group_heartbeat", request, tag, self.streams.heartbeat_version)
 
     def _full_beat(self, tag: str) -> Send:
         """The heartbeat with which the member joins: its topology, and no tasks."""
         self.sent, self.active, self.standby, self.warmup = self.subscribed, (), (), ()
-        config = self.config
-        request = StreamsGroupHeartbeatRequest(
-            config.group_id,
-            self.member_id,
+        return self._beat(
+            tag,
             self.member_epoch,
-            instance_id=config.instance_id,
-            rack_id=config.rack_id,
-            rebalance_timeout_ms=config.max_poll_interval_ms,
+            rack_id=self.config.rack_id,
+            rebalance_timeout_ms=self.config.max_poll_interval_ms,
             topology=self.streams.topology,
             active_tasks=(),
             standby_tasks=(),
@@ -126,21 +119,16 @@ class StreamsMember(ConsumerMember):
             process_id=self.streams.process_id,
             client_tags=self.streams.client_tags,
         )
-        return self._beat_now(tag, request)
 
     def _acknowledgement(self) -> Send:
         """The heartbeat with all tasks that the member has now."""
-        config = self.config
-        request = StreamsGroupHeartbeatRequest(
-            config.group_id,
-            self.member_id,
+        return self._beat(
+            "heartbeat",
             self.member_epoch,
-            instance_id=config.instance_id,
             active_tasks=self.active,
             standby_tasks=self.standby,
             warmup_tasks=self.warmup,
         )
-        return self._beat_now("heartbeat", request)
 
     def _target_of(self, response: StreamsGroupHeartbeatResponse) -> tuple[TopicPartition, ...] | None:
         """The partitions that its new tasks read; None if the tasks are unchanged."""

@@ -24,8 +24,9 @@ from coordinator_core.offsets.messages import (
     OffsetFetchResponseTopic,
     TxnOffsetCommitRequest,
 )
-from coordinator_core.simulate.clients.classic import ClassicConsumer, MemberState
+from coordinator_core.simulate.clients.classic import ClassicConsumer
 from coordinator_core.simulate.clients.machine import (
+    BUSY,
     Action,
     Answered,
     Closed,
@@ -39,9 +40,9 @@ from coordinator_core.simulate.clients.machine import (
     TimerFired,
     Took,
 )
+from coordinator_core.simulate.clients.member import MemberState
 from coordinator_core.simulate.clients.offsets import ConsumerConfig
 from coordinator_core.simulate.clients.producer import EndTxnRequest, InitProducerIdRequest, ProducerResponse
-from coordinator_core.simulate.clients.reader import BUSY
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.other_logs import TRANSACTION_TIMEOUT_MS
 from coordinator_core.simulate.scenario import TopicSpec
