@@ -30,7 +30,7 @@ from groupledger.silver_frames import Silver, SilverFrames
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from schemas.group_types import GroupType
-from schemas.tables.bronze import COVERAGE, END_OFFSETS, RECORD_BATCHES
+from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import (
     ARCHIVED_RECORDS,
@@ -66,6 +66,7 @@ def audit_groups(
     coverage: DataFrame | None = None,
     end_offsets: DataFrame | None = None,
     batches: DataFrame | None = None,
+    quarantine: DataFrame | None = None,
     inference: InferenceSettings | None = None,
 ) -> "GroupAudit":
     """Gold of `__consumer_offsets`: who owned what, why groups rebalanced, which commits are anomalies.
@@ -74,8 +75,9 @@ def audit_groups(
     the following tables, too. Optional inputs beyond silver's group tables: `topics` (silver.topics: when topics were
     deleted), `configs` (silver.configs: session time-outs), `partition_counts` (silver.partition_counts: when topics
     got more partitions), `coverage` (bronze.coverage: what is missing of the log, and where it ends), `end_offsets`
-    (bronze.end_offsets: lag), `batches` (bronze.record_batches: where clocks of leaders differ). For the result of a
-    replay, its own records provide coverage and clocks. `inference`: thresholds.
+    (bronze.end_offsets: lag), `batches` (bronze.record_batches: which leaders wrote the log, and where their clocks
+    differ), `quarantine` (bronze.quarantine: groups with unreadable records). For the result of a replay, its own
+    records provide coverage, clocks and what is unreadable. `inference`: thresholds.
 
     Raises RecordsError before any job runs where a table or column is missing or of another type.
     """
@@ -86,6 +88,7 @@ def audit_groups(
         COVERAGE: coverage,
         END_OFFSETS: end_offsets,
         RECORD_BATCHES: batches,
+        QUARANTINE: quarantine,
     }
     return GroupAudit(SilverFrames.of(silver, OFFSETS_TOPIC, GROUP_COLUMNS, given), inference or InferenceSettings())
 

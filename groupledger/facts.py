@@ -26,7 +26,7 @@ from jobs.gold.share_reader import (
     topic_partition_counts,
 )
 from jobs.gold.task import AuditWork
-from schemas.tables.bronze import COVERAGE, END_OFFSETS, RECORD_BATCHES
+from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
     CONFIGS,
@@ -44,7 +44,8 @@ FACT_COLUMNS: Final[Columns] = {
     CONFIGS: tuple(name for name in CONFIGS.column_names if name not in ("cluster_id", "to_log_offset")),
     COVERAGE: ("topic", "partition", "from_offset", "to_offset", "kind", "last_timestamp"),
     END_OFFSETS: ("topic", "partition", "sampled_at", "end_offset"),
-    RECORD_BATCHES: ("topic", "partition", "base_offset", "max_timestamp", "leader_epoch"),
+    RECORD_BATCHES: ("topic", "partition", "base_offset", "last_offset", "max_timestamp", "leader_epoch", "magic"),
+    QUARANTINE: ("topic", "partition", "offset", "group_id", "resolved_at"),
     PARTITION_COUNTS: ("topic_id", "topic", "partition_count", "valid_from", "learned_from"),
 }
 
@@ -52,6 +53,18 @@ TOPICS_READ: Final = pa.schema([arrow_schema(TOPICS).field(name) for name in ("c
 
 LogPlace = tuple[str | None, int]
 """Cluster and log partition."""
+
+
+class Leaders(NamedTuple):
+    """Which leaders wrote a log partition."""
+
+    changes: tuple[int, ...] = ()
+    """The start offsets of leader epochs, ascending."""
+    leaderless: tuple[tuple[int, int], ...] = ((0, WHOLE),)
+    """Ranges of offsets without known leader epochs."""
+
+
+UNKNOWN_LEADERS: Final = Leaders()
 
 
 class LogEnd(NamedTuple):
@@ -100,6 +113,14 @@ def ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
     )
 
 
+def leaders_of(batches: DataFrame) -> DataFrame:
+    """By leader epoch, its first offset; without one, also its last. Before message format 2 a batch has none: what a
+    checkpoint of its replica says is no proof."""
+    epoch = F.when(F.col("magic") >= F.lit(2), F.col("leader_epoch"))
+    by_epoch = batches.groupBy("cluster_id", F.col("partition").alias(LOG_PARTITION), epoch.alias("leader_epoch"))
+    return by_epoch.agg(F.min("base_offset").alias("first"), F.max("last_offset").alias("last"))
+
+
 def clock_steps(rows: DataFrame) -> DataFrame:
     """Records, or batches, with an earlier timestamp than the one before them."""
     in_order = Window.partitionBy("cluster_id", LOG_PARTITION).orderBy("log_offset")
@@ -134,7 +155,9 @@ class Facts:
     tables: Mapping[str, pa.Table]
     ends: Mapping[LogPlace, LogEnd] | None
     steps: Mapping[LogPlace, Sequence[LogAnomalyRow]]
-    leader_changes: Mapping[LogPlace, tuple[int, ...]]
+    leaders: Mapping[LogPlace, Leaders]
+    unread: Mapping[LogPlace, Mapping[str, int]]
+    """By group, the offset of its first unreadable record."""
     _found: dict[str | None, OfCluster] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -175,7 +198,7 @@ class Facts:
 
     def work(self, cluster_id: str | None, files: SilverRows, inference: InferenceSettings, at: int) -> AuditWork:
         """The audit input for one log partition."""
-        end, changes = self.end(cluster_id, at), self.leader_changes.get((cluster_id, at), ())
+        end, leaders = self.end(cluster_id, at), self.leaders.get((cluster_id, at), UNKNOWN_LEADERS)
         return AuditWork(
             cluster_id=cluster_id or "",
             number=0,
@@ -187,8 +210,9 @@ class Facts:
             whole_to={at: self.whole_to(cluster_id, at)},
             gaps={at: () if end is None else tuple(end.gaps)},
             holes={at: () if end is None else tuple(end.holes)},
-            leader_changes={at: changes},
-            leaderless={at: ((0, changes[0] - 1),) if changes and changes[0] else ()},
+            unread={at: self.unread.get((cluster_id, at), {})},
+            leader_changes={at: leaders.changes},
+            leaderless={at: leaders.leaderless},
             topic_growth=self.of(cluster_id).topic_growth,
             partition_counts=self.of(cluster_id).partition_counts,
             clock_steps={at: tuple(row.log_offset for row in self.steps.get((cluster_id, at), ()))},

@@ -330,15 +330,18 @@ class Keyed:
 
     def errors(self, findings: ReplayKey) -> DataFrame:
         """Records that cannot be read or replayed, and invalid rows."""
-        columns = [name for name in QUARANTINE.column_names if name != "cluster_id"]
-        found = self.apply(QUARANTINE, columns, findings).select(*QUARANTINE.column_names)
-        parts = [found, *self._bad_rows()]
+        parts = [self.findings(findings), *self._bad_rows()]
         if self.records.batches is not None:
             batches = self.records.batches.where(F.col("topic") == F.lit(self.topic))
             unread = batches.mapInArrow(unread_batches, spark_schema(QUARANTINE.columns))
             cluster_id = F.coalesce(F.col("cluster_id"), F.lit(self.cluster_id))
             parts.append(unread.withColumn("cluster_id", cluster_id))
         return reduce(lambda some, others: some.unionByName(others), parts)
+
+    def findings(self, of_key: ReplayKey) -> DataFrame:
+        """Records of keys that cannot be read or replayed."""
+        columns = [name for name in QUARANTINE.column_names if name != "cluster_id"]
+        return self.apply(QUARANTINE, columns, of_key).select(*QUARANTINE.column_names)
 
     def _bad_rows(self) -> Iterator[DataFrame]:
         frame = self.records.frame

@@ -14,20 +14,24 @@ from groupledger.facts import (
     FACT_COLUMNS,
     Columns,
     Facts,
+    Leaders,
     LogEnd,
     LogPlace,
     clock_steps,
     ends_of_coverage,
     ends_of_records,
+    leaders_of,
 )
 from groupledger.judges import SHARE_LIFE_COLUMNS, TABLE, Judge
+from groupledger.key_replay import group_findings
 from groupledger.records import RecordsError, quoted
 from groupledger.replay import GroupReplay, Keyed, ShareReplay
 from jobs.delta.arrow_schemas import arrow_schema, sql_type
 from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.spark_schemas import spark_schema
-from schemas.tables.bronze import COVERAGE, END_OFFSETS, RECORD_BATCHES
+from jobs.silver.tasks import OFFSETS_TOPIC
+from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import (
     LOG_ANOMALIES,
@@ -117,7 +121,7 @@ class SilverFrames:
             for table, names in FACT_COLUMNS.items()
             if table in (TOPICS, CONFIGS, END_OFFSETS, PARTITION_COUNTS) and self.has(table)
         }
-        return Facts(self._topic, tables, self._log_ends(), self._steps(), self._leader_changes())
+        return Facts(self._topic, tables, self._log_ends(), self._steps(), self._leaders(), self._unread())
 
     def _collected(self, frame: DataFrame, table: Table) -> pa.Table:
         schema = arrow_schema(table)
@@ -137,17 +141,39 @@ class SilverFrames:
             for row in rows.toArrow().to_pylist()
         }
 
-    def _leader_changes(self) -> "dict[LogPlace, tuple[int, ...]]":
-        """Start offsets of leader epochs by log partition, from batches; records do not have them."""
+    def _leaders(self) -> "dict[LogPlace, Leaders]":
+        """Who wrote each log partition, from batches; records do not show it."""
         if not self.has(RECORD_BATCHES):
             return {}
-        frame = self._frames[RECORD_BATCHES.full_name]
-        frame = frame.where((F.col("topic") == F.lit(self._topic)) & F.col("leader_epoch").isNotNull())
-        epochs = frame.groupBy("cluster_id", F.col("partition").alias(LOG_PARTITION), "leader_epoch")
+        frame = self._frames[RECORD_BATCHES.full_name].where(F.col("topic") == F.lit(self._topic))
         changes: dict[LogPlace, list[int]] = {}
-        for row in epochs.agg(F.min("base_offset").alias("log_offset")).toArrow().to_pylist():
-            changes.setdefault((row["cluster_id"], row[LOG_PARTITION]), []).append(row["log_offset"])
-        return {log: tuple(sorted(offsets)) for log, offsets in changes.items()}
+        leaderless: dict[LogPlace, list[tuple[int, int]]] = {}
+        for row in leaders_of(frame).toArrow().to_pylist():
+            log = row["cluster_id"], row[LOG_PARTITION]
+            if row["leader_epoch"] is None or row["leader_epoch"] < 0:
+                leaderless.setdefault(log, []).append((row["first"], row["last"]))
+            else:
+                changes.setdefault(log, []).append(row["first"])
+        return {
+            log: Leaders(tuple(sorted(offsets)), ((0, min(offsets) - 1), *leaderless.get(log, ())))
+            for log, offsets in changes.items()
+        }
+
+    def _unread(self) -> "dict[LogPlace, dict[str, int]]":
+        """By group, the offset of its first record that cannot be read."""
+        if self.has(QUARANTINE):
+            frame = self._frames[QUARANTINE.full_name]
+        elif self._log is not None and self._topic == OFFSETS_TOPIC:
+            frame = self._log.findings(group_findings)
+        else:
+            return {}
+        frame = frame.where((F.col("topic") == F.lit(self._topic)) & F.col("resolved_at").isNull())
+        rows = frame.where(F.col("group_id").isNotNull()).groupBy("cluster_id", "partition", "group_id")
+        found: dict[LogPlace, dict[str, int]] = {}
+        for row in rows.agg(F.min("offset").alias("offset")).toArrow().to_pylist():
+            if row["offset"] is not None:
+                found.setdefault((row["cluster_id"], row["partition"]), {})[row["group_id"]] = row["offset"]
+        return found
 
     def _steps(self) -> "dict[LogPlace, list[LogAnomalyRow]]":
         """The clock steps of log partitions."""

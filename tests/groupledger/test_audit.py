@@ -8,14 +8,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
+from coordinator_core.codec import encode_key
 from groupledger.facts import FACT_COLUMNS
 from groupledger.judges import GROUP_COLUMNS, SHARE_COLUMNS
 from groupledger.records import RecordsError
 from jobs.delta.spark_schemas import spark_schema
+from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
 from tests.cases.harness import CASES, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.conftest import takes_minutes
+from tests.coordinator_core.group_records import record
 from tests.groupledger.compare import assert_same, stored
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS, raw_records
@@ -84,13 +88,17 @@ def test_all_of_silver_gives_all_of_gold(spark: SparkSession, recorded: Recorded
 @takes_minutes
 @pytest.mark.parametrize("recording", RECORDINGS)
 def test_a_replay_gives_gold(spark: SparkSession, recorded: Recorded, recording: str) -> None:
-    """What the replay of raw records gave tells all of gold, with what silver has of the metadata log."""
+    """What the replay of raw records gave tells all of gold, with what silver has of the metadata log, and batches of
+    leaders."""
     ledger, records = recorded(recording)
     groups, shares = replayed(spark, ledger, records)
     configs = stored(spark, ledger, "silver.configs")
     topics = stored(spark, ledger, "silver.topics")
     counts = stored(spark, ledger, "silver.partition_counts")
-    of_groups = groupledger.audit_groups(groups, topics=topics, configs=configs, partition_counts=counts)
+    batches = stored(spark, ledger, "bronze.record_batches")
+    of_groups = groupledger.audit_groups(
+        groups, topics=topics, configs=configs, partition_counts=counts, batches=batches
+    )
     of_shares = groupledger.audit_share_partitions(shares, groups=groups, configs=configs)
     assert_gold(spark, ledger, of_groups, of_shares)
 
@@ -198,5 +206,49 @@ def test_a_replay_of_odd_logs_gives_gold(spark: SparkSession, tmp_path: Path, ca
     ledger.night(CASES / case / "logs")
     groups, shares = replayed(spark, ledger, raw_records(ledger.warehouse))
     configs, topics = stored(spark, ledger, "silver.configs"), stored(spark, ledger, "silver.topics")
-    of_groups = groupledger.audit_groups(groups, topics=topics, configs=configs)
+    batches = stored(spark, ledger, "bronze.record_batches")
+    of_groups = groupledger.audit_groups(groups, topics=topics, configs=configs, batches=batches)
     assert_gold(spark, ledger, of_groups, groupledger.audit_share_partitions(shares, groups=groups, configs=configs))
+
+
+def left_within_timeouts(case: str) -> SmallLog:
+    """A classic member goes after 20 seconds, in groups `g` and `h`."""
+    magic = 1 if case == "format 1" else 2
+    log = SmallLog()
+    for group_id in ("g", "h"):
+        log.generation(group_id, 1, {"a": (0,), "b": (1,)}, NOON_MS, magic=magic)
+        log.commit(group_id, 0, 9, NOON_MS + 1_000, magic=magic)
+        log.commit(group_id, 0, 5, NOON_MS + 2_000, magic=magic)
+        if case == "unreadable" and group_id == "g":
+            _, key, _ = record(RecordType.GROUP_METADATA, {"group": group_id}, None)
+            log.put(encode_key(TOPIC, RecordType.GROUP_METADATA, key), bytes.fromhex("7fff"), NOON_MS + 3_000)
+        log.generation(group_id, 2, {"a": (0, 1)}, NOON_MS + 20_000, magic=magic)
+        log.commit(group_id, 0, 2, NOON_MS + 21_000, magic=magic)
+    return log
+
+
+CONFIDENCES = ("GUESS", "LIKELY", "CERTAIN")
+
+
+@pytest.mark.parametrize("case", ["plain", "format 1", "unreadable"])
+def test_the_audit_is_never_surer_than_nightly(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    """Records show no leaders: who went within its time-outs may have been away for longer by one clock. What a group
+    has of unreadable records counts, and a warehouse's tables say all that nightly says."""
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(left_within_timeouts(case).write(tmp_path / "logs"))
+    groups, _ = replayed(spark, ledger, raw_records(ledger.warehouse))
+    whole = groupledger.audit_groups(of_warehouse(spark, ledger, GROUP_COLUMNS, FACT_COLUMNS))
+    for name in ("gold.rebalances", "gold.commit_anomalies"):
+        assert_same(spark, whole.tables[name], ledger, name)
+    by_records = groupledger.audit_groups(groups)
+    place = {"rebalances": "to_generation", "commit_anomalies": "log_offset"}
+    for name, column in place.items():
+        nightly = {(row["group_id"], row[column]): row["confidence"] for row in ledger.rows(f"gold.{name}")}
+        mine = {(row.group_id, row[column]): row.confidence for row in getattr(by_records, name).collect()}
+        assert mine.keys() == nightly.keys()
+        surer = {at for at in mine if CONFIDENCES.index(mine[at]) > CONFIDENCES.index(nightly[at])}
+        assert not surer, (name, mine, nightly)
+    last = {
+        row.group_id: (row.cause, row.confidence) for row in by_records.rebalances.where("to_generation = 2").collect()
+    }
+    assert last["h"] == ("MEMBER_LEFT", "LIKELY")
