@@ -18,6 +18,7 @@ from groupledger.silver import SilverRows
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.gold.audit_log import Samples, end_samples
+from jobs.gold.hanging_transactions import CLEANED
 from jobs.gold.share_reader import (
     configs,
     counts_by_id,
@@ -42,7 +43,7 @@ BEFORE_ALL: Final = -1
 FACT_COLUMNS: Final[Columns] = {
     TOPICS: ("topic", "topic_id", "valid_to", "learned_from"),
     CONFIGS: tuple(name for name in CONFIGS.column_names if name not in ("cluster_id", "to_log_offset")),
-    COVERAGE: ("topic", "partition", "from_offset", "to_offset", "kind", "last_timestamp"),
+    COVERAGE: ("topic", "partition", "from_offset", "to_offset", "kind", "reason", "last_timestamp"),
     END_OFFSETS: ("topic", "partition", "sampled_at", "end_offset"),
     RECORD_BATCHES: ("topic", "partition", "base_offset", "last_offset", "max_timestamp", "leader_epoch", "magic"),
     QUARANTINE: ("topic", "partition", "offset", "group_id", "resolved_at"),
@@ -77,6 +78,8 @@ class LogEnd(NamedTuple):
     next_offset: int | None
     end_ms: int | None
     """Timestamp of its newest record."""
+    last_cleaned: int | None = None
+    """Last offset that the log cleaner is known to have removed."""
     gaps: Sequence[int] = ()
     """The first offset of each range that was never read, or could not be read, ascending."""
     holes: Sequence[int] = ()
@@ -91,6 +94,7 @@ def ends_of_coverage(coverage: DataFrame) -> DataFrame:
         F.max(F.when(is_hole, F.col("to_offset"))).alias("last_missing"),
         F.max(F.when(is_captured, F.col("to_offset") + 1)).alias("next_offset"),
         F.max(F.when(is_captured, F.unix_millis("last_timestamp"))).alias("end_ms"),
+        F.max(F.when(F.col("reason").isin(*CLEANED), F.col("to_offset"))).alias("last_cleaned"),
         F.sort_array(F.collect_list(F.when(is_hole, F.col("from_offset")))).alias("gaps"),
         F.sort_array(F.collect_list(F.when(~is_captured, F.col("from_offset")))).alias("holes"),
     )
@@ -107,6 +111,7 @@ def ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
         F.max(F.when(is_gap, F.col("log_offset") - 1)).alias("last_missing"),
         (F.max("log_offset") + 1).alias("next_offset"),
         F.max(F.when(F.col("timestamp_ms") >= 0, F.col("timestamp_ms"))).alias("end_ms"),
+        F.lit(None).cast("bigint").alias("last_cleaned"),
         # for all that records show, compaction made the gaps
         F.array().cast("array<bigint>").alias("gaps"),
         F.sort_array(F.collect_list(F.when(is_gap, F.col("offset_before") + 1))).alias("holes"),

@@ -158,9 +158,11 @@ class JudgeHanging:
         if end is None or end.next_offset is None:
             return
         hole = BEFORE_ALL if end.last_missing is None else end.last_missing
+        cleaned = BEFORE_ALL if end.last_cleaned is None else end.last_cleaned
         found = [
             hanging(commits, end.end_ms, end.next_offset, has_hole_behind=hole > commits.first_log_offset)
             for commits in open_commits(rows.select(PENDING_COLUMNS))
+            if cleaned <= commits.first_log_offset
         ]
         if made := sorted((row for row in found if row is not None), key=lambda row: row.first_log_offset):
             yield rows_table(HANGING_TRANSACTIONS, made, {})

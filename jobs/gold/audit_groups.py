@@ -41,6 +41,7 @@ from jobs.gold.days import FormerDays
 from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
 from jobs.gold.group_tables import ADDED_UP, GROUP_TABLES
 from jobs.gold.isolation import Lack, failing, read_or
+from jobs.gold.markers import with_own_markers
 from jobs.gold.share_reader import configs, removed_topics
 from jobs.gold.task import AuditParts, AuditWork, TrialParts
 from jobs.gold.topic_ids import TopicIds
@@ -334,7 +335,9 @@ class _Made:
 
     def _write(self) -> None:
         """Write the rows, except for days of share groups: the other coordinator topic has the rest of those."""
-        self._gold.anomalies = list(self._topic_ids.with_causes(self._gold.anomalies, self._log_partition))
+        work, at = self._work, self._log_partition
+        anomalies = with_own_markers(self._gold.anomalies, work.holes.get(at, ()), work.batch_files.get(at, ()))
+        self._gold.anomalies = list(self._topic_ids.with_causes(anomalies, at))
         for table, entry in GROUP_TABLES.items():
             if entry.rows is not None:
                 self._parts.write_rows(table, entry.rows(self._gold), self._log_partition)

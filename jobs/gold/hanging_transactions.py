@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.inference.hanging import HangingRow, OpenCommits, hanging
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, not_judged
+from jobs.bronze.coverage import COMPACTION, IN_BATCH
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.core_tables import rows_table
 from jobs.delta.replay_runs import WholeRun
@@ -22,6 +23,8 @@ from schemas.tables.silver import OFFSET_COMMITS
 
 COLUMNS: Final = ("group_id", "log_partition", "producer_id", "log_offset", "recorded_at", "commit_time")
 HOLES: Final = ("MISSING", "CORRUPT")
+CLEANED: Final = (COMPACTION, IN_BATCH)
+"""Reasons of holes that the log cleaner left."""
 
 
 def hanging_transactions(warehouse: Warehouse, run: WholeRun, cluster_id: str, failed: list[LogAnomalyRow]) -> pa.Table:
@@ -68,6 +71,8 @@ def _judged(
 ) -> HangingRow | None:
     """The row for the open commits of one group and producer; None: no finding. `ranges`: coverage of their log
     partition."""
+    if any(it["reason"] in CLEANED and it["to_offset"] > commits.first_log_offset for it in ranges):
+        return None  # the cleaner stops before an open transaction: it was ended, and its marker removed
     captured = [it for it in ranges if it["kind"] == "CAPTURED"]
     next_offset = max((it["to_offset"] + 1 for it in captured), default=0)
     if watermark is None or watermark.next_offset < next_offset:

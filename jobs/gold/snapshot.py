@@ -40,7 +40,7 @@ from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
 from schemas.tables.state import AUDITED_LOGS, DUMP_OFFSETS, GROUP_CHECKPOINTS, LEADER_EPOCHS
 
-AUDIT_FORMAT: Final = 14
+AUDIT_FORMAT: Final = 15
 """Raise it when the rules of inference change, or the state kept for the next audit: gold of an older format is
 rebuilt."""
 

@@ -324,3 +324,59 @@ def test_steps_of_a_clock_in_batches_that_retention_deleted(ledger: Ledger, tmp_
     run_audit(run, rebuild=True)
     assert gold(ledger) == before
     assert last_rebalance(ledger) == ("MEMBER_LEFT", "LIKELY")
+
+
+ABORTED_AT = NOON_MS + 3 * MINUTE_MS
+
+
+def two_transactions(between: int, behind: int) -> tuple[SmallLog, SmallLog]:
+    """Producer 7 commits in two transactions; offsets are missing before the marker of the first, and behind it."""
+    first, second = SmallLog(), SmallLog()
+    first.commit("g", 0, 5, NOON_MS, producer_id=7)
+    first.commit("h", 0, 1, NOON_MS)
+    second.skip(2 + between)
+    second.marker(ABORTED_AT, 7, is_commit=False)
+    second.skip(behind)
+    second.commit("h", 0, 2, ABORTED_AT + MINUTE_MS)
+    return first, second
+
+
+@pytest.mark.parametrize(
+    ("between", "behind", "confidence"), [(0, 0, "CERTAIN"), (0, 40, "CERTAIN"), (40, 0, "LIKELY")]
+)
+def test_the_next_marker_behind_a_gap_may_be_of_another_transaction(
+    ledger: Ledger, tmp_path: Path, between: int, behind: int, confidence: str
+) -> None:
+    """The transaction was committed, and a second one of the same producer aborted: what is missing has the marker of
+    the first and the records of the second."""
+    first, second = two_transactions(between, behind)
+    first.write(tmp_path / "first")
+    folder = tmp_path / "second" / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    begin = second.next_offset - len(second.batches) - behind
+    (folder / f"{begin:020d}.log").write_bytes(b"".join(second.batches))
+    ledger.night(tmp_path / "first", number=1)
+    ledger.night(tmp_path / "second", number=2)
+    at_once = Ledger(tmp_path / "once")
+    at_once.night(tmp_path / "second", tmp_path / "first")
+    assert [row[:3] for row in odd_commits(ledger)] == [("ABORTED", "ABORT_MARKER", confidence)]
+    assert gold(at_once) == gold(ledger)
+
+
+def test_a_marker_that_compaction_removed_between_two_nights(ledger: Ledger, tmp_path: Path) -> None:
+    """The first night read the commit; it was committed, replaced and cleaned together with its marker. The cleaner
+    stops before an open transaction, so none hangs; and the producer's next marker is of another one."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS, producer_id=7)
+    log.commit("hanging", 0, 5, NOON_MS, producer_id=8)
+    ledger.night(log.write(tmp_path / "logs"), number=1)
+    log.skip(3)
+    log.commit("g", 0, 9, NOON_MS + HOUR_MS)
+    ledger.night(log.write(tmp_path / "logs"), number=2)
+    assert ledger.rows("gold.hanging_transactions") == []
+    log.marker(NOON_MS + HOUR_MS, 7, is_commit=False)
+    log.commit("late", 0, 9, NOON_MS + HOUR_MS, producer_id=8)
+    log.commit("g", 0, 10, NOON_MS + 2 * HOUR_MS)
+    ledger.night(log.write(tmp_path / "logs"), number=3)
+    assert [row[:3] for row in odd_commits(ledger)] == [("ABORTED", "ABORT_MARKER", "LIKELY")]
+    assert [row["group_id"] for row in ledger.rows("gold.hanging_transactions")] == ["late"]

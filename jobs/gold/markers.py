@@ -1,0 +1,77 @@
+"""Which marker ended an aborted transaction: its own, unless offsets are missing between its records and the marker.
+
+The next marker of a producer in a log partition ends whatever is open of it. Its transaction's own marker may have been
+in a part of the log that was not read, or that compaction removed after an earlier capture had read the records. Then
+the next one belongs to another transaction.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.inference.commit_anomalies import LIKELY
+from coordinator_core.inference.life import is_any_between
+from coordinator_core.inference.rows import AnomalyRow
+from coordinator_core.log.chunk import I64
+from jobs.delta.arrow_schemas import arrow_schema, stored_column
+from jobs.delta.scanner import Scanner
+from jobs.delta.table_files import TableFile
+from jobs.gold.clock_steps import split_files
+from schemas.tables.bronze import RECORD_BATCHES
+
+ABORTED: Final = "ABORTED"
+_COLUMNS: Final = ("base_offset", "last_offset", "producer_id", "control_type", "crc_valid")
+
+
+def with_own_markers(
+    rows: Sequence[AnomalyRow], holes: Sequence[int], batch_files: Sequence[TableFile]
+) -> Sequence[AnomalyRow]:
+    """The rows of a log partition; an ABORTED commit is LIKELY if offsets are missing before the marker that ended its
+    transaction, or where no file of bronze has the marker. `holes`: where missing parts begin, ascending. Batches are
+    read only where an aborted commit is before a hole.
+    """
+    last_hole = holes[-1] if holes else -1
+    asked = np.array(sorted({row.log_offset for row in rows if row.kind == ABORTED and row.log_offset < last_hole}))
+    if not len(asked):
+        return rows
+    markers = _markers_after(asked.astype(np.int64), batch_files)
+    doubtful = {at for at in asked.tolist() if at not in markers or is_any_between(holes, at, markers[at])}
+    return [
+        row._replace(confidence=LIKELY) if row.kind == ABORTED and row.log_offset in doubtful else row for row in rows
+    ]
+
+
+def _markers_after(asked: I64, files: Sequence[TableFile]) -> dict[int, int]:
+    """By log offset of a commit in a transaction, the offset of the next marker of its producer."""
+    _, needed = split_files(files, int(asked[0]))
+    batches = pa.concat_tables(_batches(needed))
+    if not batches.num_rows:
+        return {}
+    batches = batches.take(pc.sort_indices(batches, [("base_offset", "ascending")]))
+    base, last = batches["base_offset"].to_numpy(), batches["last_offset"].to_numpy()
+    producer = batches["producer_id"].fill_null(-1).to_numpy()
+    ends = np.flatnonzero(batches["control_type"].is_valid().to_numpy())
+    of_producer = {int(pid): base[ends[producer[ends] == pid]] for pid in np.unique(producer[ends])}
+    found: dict[int, int] = {}
+    places = np.searchsorted(base, asked, side="right") - 1
+    for at, place in zip(asked.tolist(), places.tolist(), strict=True):
+        if place < 0 or at > last[place] or producer[place] < 0:
+            continue
+        mine = of_producer.get(int(producer[place]), base[:0])
+        index = int(np.searchsorted(mine, at))
+        if index < len(mine):
+            found[at] = int(mine[index])
+    return found
+
+
+def _batches(files: Sequence[TableFile]) -> Iterator[pa.Table]:
+    schema = pa.schema([arrow_schema(RECORD_BATCHES).field(name).remove_metadata() for name in _COLUMNS])
+    yield schema.empty_table()
+    for file in files:
+        with Scanner(file.path) as scanner:
+            rows = scanner.read(_COLUMNS)
+        stored = pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
+        yield stored.filter(stored["crc_valid"])
