@@ -73,7 +73,8 @@ ANOMALY_TEXTS: Final = ("kind", "confidence", "method", "likely_cause", "topic")
 
 @dataclass(slots=True)
 class Bins:
-    """Commits of one group in time bins, which widen as needed: number, offsets advanced, rewinds."""
+    """Commits of one group in time bins, which widen as needed: number, offsets advanced, commits of a lower offset (also to a recreated
+    topic, or by a reset)."""
 
     width_ms: int = BIN_WIDTHS_MS[0]
     counts: dict[int, list[int]] = field(default_factory=dict)
@@ -404,7 +405,7 @@ def _commit_listing(bins: Bins, scope: Scope) -> Listing:
         Column("bin", Kind.TIME, bin_of("applied_at", bins.width_ms)),
         Column("commits", Kind.NUMBER, "count(*)"),
         Column("moved_ahead", Kind.NUMBER, "coalesce(sum(case when change = 'ADVANCE' then delta end), 0)"),
-        Column("rewinds", Kind.NUMBER, "count_if(change = 'REWIND')"),
+        Column("commits_back", Kind.NUMBER, "count_if(change = 'REWIND')"),
     )
     conditions = [*scope.within("applied_at"), "outcome = 'APPLIED'"]
     rows = bins.rows()
