@@ -38,6 +38,7 @@ from jobs.bronze.work import CaptureTask, TaskDone, TopicCount
 from jobs.bronze.writer import CaptureRun
 from jobs.console.output import time_text
 from jobs.delta.filesystems import delete_folder
+from jobs.delta.other_writers import refuse_older_bronze
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, CaptureConflict, SourceError
@@ -106,6 +107,7 @@ def capture(
         )
     sources = find_sources(settings)
     identities_of(sources)  # sources that contradict each other are refused before a table is created
+    refuse_older_bronze(warehouse, settings.cluster_id)
     bronze = Bronze.load(warehouse, settings.cluster_id)
     identities = check_sources(warehouse, bronze, sources)
     refuse_other_logs(sources.live, bronze, first_topic_ids(warehouse, settings.cluster_id))

@@ -6,6 +6,9 @@ other columns or properties, change no answer.
 
 A replay or audit saves the version of each table. Readers check the commits after it. So does the next run, which keeps
 its findings (`foreign_versions` of state.runs and state.audits) until everything is rebuilt.
+
+A table of an earlier version was deleted, or restored from an older copy than the others (`set_back`). Then silver and
+gold are made again; of bronze nothing can be made again, so captures are refused.
 """
 
 import json
@@ -18,6 +21,7 @@ from pyarrow import fs
 from jobs.console.command_name import command
 from jobs.delta.filesystems import filesystem_of
 from jobs.delta.warehouse import Warehouse
+from jobs.errors import WarehouseError
 from schemas.tables import TABLES
 from schemas.tables.bronze import COVERAGE, QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
@@ -42,6 +46,8 @@ class ForeignWrite(NamedTuple):
     version: int
     operation: str = ""
     """As Delta's log names it; empty where the log no longer has it."""
+    is_set_back: bool = False
+    """No write: the table is of this version, and the last run left a later one."""
 
 
 def foreign_writes(
@@ -95,6 +101,31 @@ def later_writes(
     return found
 
 
+def set_back(warehouse: Warehouse, left: Mapping[str, int]) -> dict[str, int]:
+    """The versions of the tables that are older than a run left them (`left`)."""
+    tables = [TABLES[name] for name in left if name in TABLES]
+    now = zip(tables, warehouse.at_once(warehouse.version, tables), strict=True)
+    return {table.full_name: version for table, version in now if version < left[table.full_name]}
+
+
+def refuse_older_bronze(warehouse: Warehouse, cluster_id: str) -> None:
+    """Raise WarehouseError where tables of bronze are older than the last replay read them: coverage would speak of
+    batches that are gone."""
+    columns = ["replay_version", "bronze_versions"]
+    rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
+    newest = max(rows, key=lambda row: -1 if row["replay_version"] is None else row["replay_version"], default=None)
+    back = {} if newest is None else set_back(warehouse, dict(newest["bronze_versions"] or ()))
+    if back:
+        raise WarehouseError(
+            f"{_some_tables(back)} older than the last replay read it: it was deleted, or restored from an older copy. "
+            "Restore the whole warehouse from one copy, or capture into a new warehouse"
+        )
+
+
+def _some_tables(back: Mapping[str, int]) -> str:
+    return f"{', '.join(sorted(back))} {'is' if len(back) == 1 else 'are'}"
+
+
 def source_versions(warehouse: Warehouse) -> dict[str, int]:
     """The newest versions of the tables in SOURCE_TABLES."""
     return {table.full_name: warehouse.version(table) for table in SOURCE_TABLES}
@@ -112,8 +143,10 @@ def written_by_others(warehouse: Warehouse, cluster_id: str) -> list[ForeignWrit
         for name, version in dict(newest["foreign_versions"] or ()).items():
             found[name] = ForeignWrite(name, version)
         left = {**dict(newest["table_versions"] or ()), **dict(newest.get("bronze_versions") or ())}
+        back = set_back(warehouse, left)
+        found |= {name: ForeignWrite(name, version, is_set_back=True) for name, version in back.items()}
         for name, version in left.items():
-            if name in TABLES:
+            if name in TABLES and name not in back:
                 for write in foreign_writes(warehouse, TABLES[name], version):
                     found[name] = write
     return [found[name] for name in sorted(found)]
@@ -126,6 +159,11 @@ def lines(writes: Iterable[ForeignWrite], options: str = "") -> Iterator[str]:
         layer = TABLES[write.table].layer
         job = "audit --rebuild" if write.table.startswith("gold.") or write.table == "state.audited_logs" else ""
         remedy = f"rebuild it with {command((job or 'replay --rebuild') + options)}"
+        if write.is_set_back:
+            if layer == "bronze":
+                remedy = "restore the whole warehouse from one copy, or capture into a new warehouse"
+            yield f"{write.table} is older than the last run left it, deleted or restored from an older copy: {remedy}"
+            continue
         if layer == "bronze":
             remedy = (
                 f"restore its version {write.version - 1} (RESTORE TABLE, with sql --write) or capture into a new "

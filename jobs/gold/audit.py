@@ -123,7 +123,10 @@ def audit(
         if basis.is_audited and not rebuild:
             return AuditSummary({}, skipped=True)
         app_id = audit_application(cluster_id)
-        version = 1 + max(warehouse.ensure_all(ALL_TABLES, app_id).values())
+        versions = warehouse.ensure_all(ALL_TABLES, app_id)
+        # state may be older than tables that a later audit wrote
+        rebuild |= max(versions.values()) > max(versions[AUDIT_STARTS.full_name], basis.newest.audit_version)
+        version = 1 + max(versions.values())
         this = _Audit(Snapshot.load(warehouse, basis), app_id, version, run_id, started_at)
         plan = make_plan(this.snapshot, rebuild=rebuild)
         _start(warehouse, this)

@@ -6,9 +6,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.coverage import IN_BATCH
 from coordinator_core.inference.hanging import HangingRow, OpenCommits, hanging
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, not_judged
-from jobs.bronze.coverage import COMPACTION, IN_BATCH
+from jobs.bronze.coverage import COMPACTION
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.core_tables import rows_table
 from jobs.delta.replay_runs import WholeRun

@@ -23,6 +23,7 @@ from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.bronze.retention import deleted_ranges
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.other_writers import set_back
 from jobs.delta.replay_runs import WholeRun, is_renamed_since
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver
 from jobs.delta.table_files import TableFile
@@ -83,6 +84,8 @@ class Basis:
     """Inputs that could not be read."""
     failures: FailuresByLog = field(default_factory=dict)
     """Records that silver lacks, since their replay failed."""
+    is_set_back: bool = False
+    """Is a table older than the last audit left it?"""
 
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str, inference: InferenceSettings) -> "Basis":
@@ -116,8 +119,20 @@ class Basis:
         if failures:
             settings[NOT_REPLAYED_LOGS] = [list(log) for log in sorted(failures)]
         settings |= {IS_WHOLE: True}
+        is_back = bool(set_back(warehouse, newest.left_versions))
         return cls(
-            cluster_id, inference, run, newest, growth, of_topics, removals, places, settings, tuple(lacks), failures
+            cluster_id,
+            inference,
+            run,
+            newest,
+            growth,
+            of_topics,
+            removals,
+            places,
+            settings,
+            tuple(lacks),
+            failures,
+            is_back,
         )
 
     def read_together(self, found: Set[str]) -> dict[str, list[list[int]]]:
@@ -136,7 +151,7 @@ class Basis:
         if self.run.replay_version < 0:
             return True
         is_same = self.newest.replay_version == self.run.replay_version and self.newest.settings == self.settings
-        return is_same and not self.newest.has_broken_off
+        return is_same and not self.newest.has_broken_off and not self.is_set_back
 
     @property
     def unchanged(self) -> frozenset[str]:
@@ -150,7 +165,7 @@ class Basis:
         from it?
         """
         is_same = self.unchanged >= self.settings.keys() - SOURCES - REMOVALS
-        return self.newest.is_known and not self.newest.has_broken_off and is_same
+        return self.newest.is_known and not self.newest.has_broken_off and not self.is_set_back and is_same
 
 
 @dataclass(frozen=True, slots=True)

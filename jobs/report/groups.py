@@ -73,8 +73,8 @@ ANOMALY_TEXTS: Final = ("kind", "confidence", "method", "likely_cause", "topic")
 
 @dataclass(slots=True)
 class Bins:
-    """Commits of one group in time bins, which widen as needed: number, offsets advanced, commits of a lower offset (also to a recreated
-    topic, or by a reset)."""
+    """Commits of one group in time bins, which widen as needed: number, offsets advanced, commits of a lower offset
+    than before, also to a recreated topic."""
 
     width_ms: int = BIN_WIDTHS_MS[0]
     counts: dict[int, list[int]] = field(default_factory=dict)

@@ -38,7 +38,7 @@ from jobs.console.names import some_of
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
 from jobs.delta.filesystems import delete_file
 from jobs.delta.locks import only_one
-from jobs.delta.other_writers import later_writes, source_versions
+from jobs.delta.other_writers import later_writes, set_back, source_versions
 from jobs.delta.part_files import WrittenFile, write_parts
 from jobs.delta.replay_runs import Start, WholeRun, broken_off, earlier_runs
 from jobs.delta.silver_format import SILVER_FORMAT, other_version, silver_format
@@ -181,7 +181,9 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
     broken = broken_off(warehouse, cluster_id, whole)
     # silver of a version without coordinator keys cannot say where keys are
     lacks_keys = COORDINATOR_KEYS.full_name not in whole.left_versions
-    is_rebuild = rebuild or other is not None or not whole.is_known or lacks_keys
+    # a table that was restored from an older copy lacks what runs added since
+    is_back = bool(set_back(warehouse, whole.left_versions))
+    is_rebuild = rebuild or other is not None or not whole.is_known or lacks_keys or is_back
     repeated = None
     if broken is not None:
         if rebuild or not broken.is_repeatable or not warehouse.has_version(RECORD_BATCHES, broken.bronze_version):
@@ -205,6 +207,9 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
         quarantined = _quarantined_row_count(warehouse, cluster_id)
         return ReplaySummary(counts, {}, quarantined, bronze_version, skipped=True, failures=failures)
     versions = warehouse.ensure_all(ALL_TABLES, job.app_id)
+    if max(versions.values()) > max(versions[REPLAY_STARTS.full_name], whole.replay_version):
+        # state is older than tables that a later run wrote
+        is_rebuild, going_on = True, None
     plan = going_on or _plan(job, bronze_version, whole, capture_version, is_rebuild=True)
     if not plan.steps:
         return ReplaySummary({}, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)

@@ -1,5 +1,6 @@
 """Where somebody else wrote into the ledger, answers say so until all is rebuilt, and nothing is called complete."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,20 @@ from deltalake import DeltaTable
 from jobs.cli import app as cli
 from jobs.console.command_name import command
 from jobs.console.progress import Steps
+from jobs.errors import WarehouseError
 from jobs.operations.nightly import run_audit, run_replay
 from jobs.operations.run_context import RunContext
 from jobs.queries.as_of import SHARES_LOG
 from jobs.queries.audit_report import Span, completeness
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, CLUSTER_ID, FIRST_NIGHT, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.cases.test_copies import contents
 from tests.jobs.in_process import in_process
 
 LOGS = CASES / "X-compaction" / "full"
+DAY_MS = 86_400_000
 MORE = CASES / "S-skew" / "logs"
 
 
@@ -95,6 +101,63 @@ def test_answers_warn(ledger: Ledger, capsys: pytest.CaptureFixture[str], tmp_pa
         err = capsys.readouterr().err
         assert "warning: silver.offset_commits was changed by another program with DELETE, in version " in err
         assert f"replay --rebuild --warehouse {ledger.root} --cluster-id {CLUSTER_ID}" in err
+
+
+def nights_of_copies(ledger: Ledger, root: Path) -> Path:
+    """Two nights; the copy has what the first one left. Gives the logs of a third."""
+    log, share = SmallLog(), SmallLog(0, SHARE_TOPIC)
+    for day in (1, 2, 3):
+        at_ms = NOON_MS + day * DAY_MS
+        log.generation("g", 2 * day, {"a": (0,), "b": (1,)}, at_ms)
+        log.commit("g", 0, 100 - day, at_ms + 1_000)
+        log.generation("g", 2 * day + 1, {"a": (0, 1)}, at_ms + 20_000)
+        log.commit("simple", 0, day, at_ms)
+        share.snapshot("share", at_ms, ((0, 9 + day, 0, 1 + day),), snapshot_epoch=day)
+        logs = share.write(log.write(root / f"logs-{day}"))
+        if day < 3:
+            ledger.night(logs, number=day)
+        if day == 1:
+            shutil.copytree(ledger.root, root / "copy")
+    return logs
+
+
+RESTORED = (
+    *("silver.offset_commits", "silver.group_generations", "silver.share_partition_states", "gold.rebalances"),
+    *("gold.group_summary", "state.watermarks", "state.log_checkpoints", "state.group_checkpoints"),
+    *("state.audited_logs", "state"),
+)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.parametrize("name", RESTORED)
+def test_a_table_of_an_older_copy_is_made_again(ledger: Ledger, tmp_path: Path, name: str, is_gone: bool) -> None:
+    """Parts of a warehouse were restored from a copy, or deleted: answers say so, and the next night has everything."""
+    logs = nights_of_copies(ledger, tmp_path)
+    whole = Ledger(tmp_path / "whole")
+    shutil.copytree(ledger.root, whole.root)
+    whole.night(logs, number=3)
+    folder = Path(ledger.folder(name))
+    shutil.rmtree(folder)
+    if not is_gone:
+        shutil.copytree(tmp_path / "copy" / name.replace(".", "/"), folder)
+    if name.startswith(("silver.", "gold.")):
+        assert name in reported(ledger)
+    assert ledger.night(logs, number=3).exit_code == 0
+    assert contents(ledger) == contents(whole)
+    assert reported(ledger) == {}
+
+
+@pytest.mark.parametrize("name", ["bronze.record_batches", "bronze.coverage"])
+def test_bronze_of_an_older_copy_is_refused(ledger: Ledger, tmp_path: Path, name: str) -> None:
+    """Coverage would speak of batches that are gone, which the source may not have any more."""
+    logs = nights_of_copies(ledger, tmp_path)
+    folder = Path(ledger.folder(name))
+    shutil.rmtree(folder)
+    assert name in reported(ledger)
+    shutil.copytree(tmp_path / "copy" / name.replace(".", "/"), folder)
+    with pytest.raises(WarehouseError, match=f"{name} is older than the last replay read it"):
+        ledger.night(logs, number=3)
+    assert name in reported(ledger)
 
 
 def test_words_of_a_write() -> None:

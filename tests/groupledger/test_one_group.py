@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_core.inference.settings import InferenceSettings
 from groupledger.audit import OF_GROUPS, OF_SHARE_GROUPS
-from groupledger.facts import FACT_COLUMNS, Columns, Facts, LogEnd
+from groupledger.facts import FACT_COLUMNS, Columns, Facts, Leaders, LogEnd
 from groupledger.judges import (
     GROUP_COLUMNS,
     SHARE_COLUMNS,
@@ -72,7 +72,12 @@ def facts_of(ledger: Ledger, topic: str) -> Facts:
             known = ends.get(place, LogEnd(None, None, None, None)).first_missing
             first = min((it for it in (known, missing) if it is not None), default=None)
             ends[place] = LogEnd(first, None, None, None)
-    facts = Facts(topic, tables, ends, {}, {})
+    changes: dict[tuple[str | None, int], list[int]] = {}
+    for row in ledger.rows("state.leader_epochs"):
+        if row["topic"] == topic and not row["is_checkpoint"]:
+            changes.setdefault((row["cluster_id"], row["partition"]), []).append(row["start_offset"])
+    leaders = {place: Leaders(tuple(sorted(found)), ((0, min(found) - 1),)) for place, found in changes.items()}
+    facts = Facts(topic, tables, ends, {}, leaders, {})
     facts.of("case")
     made: Facts = pickle.loads(pickle.dumps(facts))  # as on its way to a worker
     return made
