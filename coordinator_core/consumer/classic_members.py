@@ -53,7 +53,6 @@ from coordinator_core.consumer.membership import (
     fence_members,
     static_member,
 )
-from coordinator_core.consumer.messages import TopicPartitions
 from coordinator_core.consumer.reconciliation import reconcile
 from coordinator_core.consumer.regexes import update_regexes
 from coordinator_core.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, MemberState
@@ -62,6 +61,7 @@ from coordinator_core.consumer.target import last_target, update_target
 from coordinator_core.consumer.update import is_metadata_expired, member_changed, update_metadata
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.modern_messages import TopicPartitions
 from coordinator_core.coordinator.modern_rules import member_of, static_member_of
 from coordinator_core.coordinator.operation import NOTHING, Command, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord

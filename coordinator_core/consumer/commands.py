@@ -32,14 +32,10 @@ from coordinator_core.consumer.membership import (
 from coordinator_core.consumer.messages import (
     CLASSIC_MEMBER_TYPE,
     CONSUMER_MEMBER_TYPE,
-    Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    DescribedAssignment,
     DescribedConsumerGroup,
     DescribedConsumerMember,
-    DescribedTopicPartitions,
-    TopicPartitions,
 )
 from coordinator_core.consumer.reconciliation import PartitionEpochs, reconcile
 from coordinator_core.consumer.regexes import RESOLVE_REGEXES, RegexChange, resolve_regexes, update_regexes
@@ -59,7 +55,13 @@ from coordinator_core.consumer.update import (
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.modern_rules import member_of, static_member_of
+from coordinator_core.coordinator.modern_messages import (
+    Assignment,
+    DescribedAssignment,
+    DescribedTopicPartitions,
+    TopicPartitions,
+)
+from coordinator_core.coordinator.modern_rules import group_of, member_of, other_type, static_member_of
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.member_epochs import (
@@ -125,7 +127,7 @@ def _group_for(
     if group is None and not is_joining:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
     if group is not None and not (is_joining and isinstance(group, LiveClassicGroup)):
-        raise _not_a_consumer_group(group_id)
+        raise other_type(group_id, "consumer")
     forget_metadata(context, group_id)
     if group is not None and group.state != EMPTY:
         return upgrade(context, group, records)
@@ -212,7 +214,7 @@ def _assignment(assigned: PartitionEpochs) -> Assignment:
 
 def _leave(context: Context, request: ConsumerGroupHeartbeatRequest) -> Result:
     """Remove a member; a static one may leave temporarily instead (consumerGroupLeave)."""
-    group = _existing_group(context, request.group_id)
+    group = group_of(context, request.group_id, ConsumerGroup, "consumer")
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
         return fence_members(context, group, (member_of(group, request.member_id),), response)
@@ -220,20 +222,6 @@ def _leave(context: Context, request: ConsumerGroupHeartbeatRequest) -> Result:
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         return Result((leave_for_a_while(group, member),), response)
     return fence_members(context, group, (member,), response)
-
-
-def _existing_group(context: Context, group_id: str) -> ConsumerGroup:
-    """The group; raises Refused (GROUP_ID_NOT_FOUND)."""
-    group = context.group(group_id)
-    if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    if not isinstance(group, ConsumerGroup):
-        raise _not_a_consumer_group(group_id)
-    return group
-
-
-def _not_a_consumer_group(group_id: str) -> Refused:
-    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
 
 # --- ConsumerGroupDescribe ---
@@ -246,7 +234,7 @@ def describe(context: Context, group_ids: tuple[str, ...]) -> Result:
 
 def _described(context: Context, group_id: str) -> DescribedConsumerGroup:
     try:
-        group = _existing_group(context, group_id)
+        group = group_of(context, group_id, ConsumerGroup, "consumer")
     except Refused as refused:
         return DescribedConsumerGroup(group_id, error_code=refused.code, error_message=refused.message)
     default = context.config.group_consumer_assignors[0]

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator_core.consumer.conversion import can_downgrade, downgrade
-from coordinator_core.consumer.messages import TopicPartitions
 from coordinator_core.consumer.records import (
     current_assignment_record,
     group_metadata_record,
@@ -18,9 +17,10 @@ from coordinator_core.consumer.records import (
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import count_names, count_resolved, subscriptions_of
 from coordinator_core.consumer.timers import cancel_all
-from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator import modern_rules
 from coordinator_core.coordinator.metadata_hash import metadata_hash
-from coordinator_core.coordinator.modern_rules import member_of, static_member_of
+from coordinator_core.coordinator.modern_messages import TopicPartitions
+from coordinator_core.coordinator.modern_rules import fenced_epoch, member_of, static_member_of, unreleased
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.ordered import map_of
@@ -36,13 +36,9 @@ Owned = tuple[TopicPartitions, ...] | None
 def check_not_full(context: Context, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
     """Raise Refused (GROUP_MAX_SIZE_REACHED) unless there is room, or the member is in the group already."""
     size_max = context.config.group_consumer_max_size
-    if instance_id in group.static_members and Since.STATIC_REJOIN_FITS_A_FULL_GROUP.holds_in(
-        context.config.kafka_version
-    ):
-        return
-    if len(group.members) >= size_max and (not member_id or member_id not in group.members):
-        text = f"The consumer group has reached its maximum capacity of {size_max} members."
-        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+    is_static_fit = Since.STATIC_REJOIN_FITS_A_FULL_GROUP.holds_in(context.config.kafka_version)
+    is_known = member_id in group.members or (is_static_fit and instance_id in group.static_members)
+    modern_rules.check_not_full(group, "consumer", size_max, is_known=is_known)
 
 
 def dynamic_member(
@@ -87,11 +83,7 @@ def static_member(
     existing = group.members[existing_id]
     uses_classic = is_classic or existing.classic_member_metadata is not None
     if not uses_classic and existing.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-        text = (
-            f"Static member {member_id} with instance id {instance_id} cannot join the group "
-            f"because the instance id is owned by {existing_id} member."
-        )
-        raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+        raise unreleased(member_id, instance_id, existing_id)
     member = replace(
         existing,
         member_id=member_id,
@@ -126,15 +118,9 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
     """
     if epoch in {JOIN_GROUP_MEMBER_EPOCH, member.member_epoch}:
         return
-    is_ahead = epoch > member.member_epoch
-    if not is_ahead and epoch == member.previous_member_epoch and _is_subset(owned, member):
-        return
-    text = (
-        f"The consumer group member has a {'greater' if is_ahead else 'smaller'} member epoch ({epoch}) than the one "
-        f"known by the group coordinator ({member.member_epoch}). "
-        "The member must abandon all its partitions and rejoin."
-    )
-    raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, text)
+    is_behind = epoch < member.member_epoch
+    if not (is_behind and epoch == member.previous_member_epoch and _is_subset(owned, member)):
+        raise fenced_epoch("consumer", epoch, member.member_epoch)
 
 
 def _is_subset(owned: Owned, member: ConsumerMember) -> bool:

@@ -5,19 +5,16 @@ Field names and defaults are Kafka's (ConsumerGroupHeartbeatRequest.json and sim
 
 from dataclasses import dataclass
 
-from coordinator_core.classic.messages import AUTHORIZED_OPERATIONS_OMITTED
+from coordinator_core.coordinator.modern_messages import (
+    DescribedAssignment,
+    DescribedGroup,
+    HeartbeatResponse,
+    TopicPartitions,
+)
 
 CLASSIC_MEMBER_TYPE = 0
 CONSUMER_MEMBER_TYPE = 1
 """Kinds of members in ConsumerGroupDescribe, from version 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPartitions:
-    """Partitions of a topic, by the topic's id."""
-
-    topic_id: str
-    partitions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +38,8 @@ class ConsumerGroupHeartbeatRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """Partitions that a member should own."""
-
-    topic_partitions: tuple[TopicPartitions, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupHeartbeatResponse:
-    """The response to a member. `assignment` None: unchanged."""
-
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Assignment | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedTopicPartitions:
-    """Partitions of a topic, by its id and name."""
-
-    topic_id: str
-    topic_name: str
-    partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedAssignment:
-    """Partitions of topics that exist."""
-
-    topic_partitions: tuple[DescribedTopicPartitions, ...] = ()
+class ConsumerGroupHeartbeatResponse(HeartbeatResponse):
+    """See HeartbeatResponse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +60,5 @@ class DescribedConsumerMember:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedConsumerGroup:
-    """A group as ConsumerGroupDescribe prints it."""
-
-    group_id: str
-    error_code: int = 0
-    error_message: str | None = None
-    group_state: str = ""
-    group_epoch: int = 0
-    assignment_epoch: int = 0
-    assignor_name: str = ""
-    members: tuple[DescribedConsumerMember, ...] = ()
-    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+class DescribedConsumerGroup(DescribedGroup):
+    """Its members are DescribedConsumerMember."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from coordinator_core.consumer.messages import TopicPartitions
 from coordinator_core.consumer.records import current_assignment_record
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState
 from coordinator_core.consumer.target import Target
@@ -24,6 +23,7 @@ from coordinator_core.consumer.timers import schedule_rebalance
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.member_timers import cancel_rebalance
+from coordinator_core.coordinator.modern_messages import TopicPartitions
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.hash_codes import uuid_hash_code

@@ -1,7 +1,5 @@
 """The rules of a consumer group for operations on all group types: offsets, deletion, lists (ConsumerGroup)."""
 
-from typing import Final
-
 from coordinator_core.consumer.records import group_tombstones
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import subscriptions_of
@@ -11,9 +9,6 @@ from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.rules import CheckPartition, OffsetCommitter
 from coordinator_core.kafka_versions import Since
-
-OFFSET_COMMIT_FROM_VERSION: Final = 9
-"""OffsetCommit: members of the consumer protocol need at least this version, which has the member epoch."""
 
 
 class ConsumerGroupRules(ModernGroupRules):
@@ -29,19 +24,12 @@ class ConsumerGroupRules(ModernGroupRules):
         With the member's epoch, any partition may be committed. With an older epoch, only partitions that the member
         has owned since then or longer: a commit may be in flight while the member moves on (KIP-1251).
         """
-        epoch = committer.generation_id_or_member_epoch
-        if epoch < 0 and not group.members:
+        epoch, member = committer.generation_id_or_member_epoch, self.committing_member(group, committer)
+        if member is None:
             return None
-        is_nobody = epoch == -1 and not committer.member_id and committer.group_instance_id is None
-        if committer.is_transactional and is_nobody:
-            return None
-        member = member_of(group, committer.member_id)
         is_classic = member.classic_member_metadata is not None
-        if not committer.is_transactional and not is_classic and committer.api_version < OFFSET_COMMIT_FROM_VERSION:
-            raise Refused(
-                ErrorCode.UNSUPPORTED_VERSION,
-                "OffsetCommit version 9 or above must be used by members using the consumer group protocol",
-            )
+        if not is_classic:
+            self.check_commit_version(committer)
         if epoch == member.member_epoch:
             return None
         what = f"Received {'generation id' if is_classic else 'member epoch'} {epoch}"

@@ -1,11 +1,11 @@
 """Rules that consumer, share and streams groups share."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.operation import Context
-from coordinator_core.coordinator.rules import BaseTimestamp, ListedGroup, commit_timestamp
+from coordinator_core.coordinator.rules import BaseTimestamp, ListedGroup, OffsetCommitter, commit_timestamp
 
 M_co = TypeVar("M_co", covariant=True)
 
@@ -25,6 +25,50 @@ class StaticGroupOf(GroupOf[M_co], Protocol[M_co]):
 
     @property
     def static_members(self) -> Mapping[str, str]: ...
+
+
+G = TypeVar("G")
+
+
+def group_of(context: Context, group_id: str, kind: type[G], type_name: str) -> G:
+    """The group; raises Refused (GROUP_ID_NOT_FOUND)."""
+    group = context.group(group_id)
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if not isinstance(group, kind):
+        raise other_type(group_id, type_name)
+    return group
+
+
+def other_type(group_id: str, type_name: str) -> Refused:
+    """The error for a group of another type."""
+    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {type_name} group.")
+
+
+def check_not_full(group: GroupOf[object], type_name: str, size_max: int, *, is_known: bool) -> None:
+    """Raise Refused (GROUP_MAX_SIZE_REACHED) if there is no room; `is_known`: the member needs none."""
+    if len(group.members) >= size_max and not is_known:
+        text = f"The {type_name} group has reached its maximum capacity of {size_max} members."
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+
+
+def fenced_epoch(type_name: str, epoch: int, member_epoch: int, more: str = "") -> Refused:
+    """The error for a member at another epoch than the one known (FENCED_MEMBER_EPOCH)."""
+    size = "greater" if epoch > member_epoch else "smaller"
+    text = (
+        f"The {type_name} group member has a {size} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member_epoch}){more}. The member must abandon all its partitions and rejoin."
+    )
+    return Refused(ErrorCode.FENCED_MEMBER_EPOCH, text)
+
+
+def unreleased(member_id: str, instance_id: str, existing_id: str) -> Refused:
+    """The error for a static member whose instance id is in use (UNRELEASED_INSTANCE_ID)."""
+    text = (
+        f"Static member {member_id} with instance id {instance_id} cannot join the group "
+        f"because the instance id is owned by {existing_id} member."
+    )
+    return Refused(ErrorCode.UNRELEASED_INSTANCE_ID, text)
 
 
 def member_of(group: GroupOf[M_co], member_id: str) -> M_co:
@@ -55,10 +99,34 @@ def can_update_target(assignment_timestamp_ms: int, interval_ms: int, now_ms: in
     return assignment_timestamp_ms == 0 or interval_ms == 0 or now_ms >= assignment_timestamp_ms + interval_ms
 
 
+OFFSET_COMMIT_FROM_VERSION: Final = 9
+"""OffsetCommit: members of the consumer and streams protocols need at least this version, which has the member
+epoch."""
+
+
 class ModernGroupRules:
     """See GroupRules."""
 
     type_name: str
+
+    def committing_member(self, group: GroupOf[M_co], committer: OffsetCommitter) -> M_co | None:
+        """The member that commits; None for an admin client or a stand-alone consumer, which may commit anything.
+
+        Raises Refused (UNKNOWN_MEMBER_ID).
+        """
+        epoch = committer.generation_id_or_member_epoch
+        if epoch < 0 and not group.members:
+            return None
+        is_nobody = epoch == -1 and not committer.member_id and committer.group_instance_id is None
+        return None if committer.is_transactional and is_nobody else member_of(group, committer.member_id)
+
+    def check_commit_version(self, committer: OffsetCommitter) -> None:
+        """Raise Refused (UNSUPPORTED_VERSION) if the request cannot have a member epoch."""
+        if not committer.is_transactional and committer.api_version < OFFSET_COMMIT_FROM_VERSION:
+            raise Refused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"OffsetCommit version 9 or above must be used by members using the {self.type_name} group protocol",
+            )
 
     def validate_offset_delete(self, group: Any) -> None:
         """Always allowed: topics that the group reads are checked one by one."""

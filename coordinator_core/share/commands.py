@@ -5,14 +5,14 @@ from typing import Final
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.modern_messages import DescribedAssignment, DescribedTopicPartitions
+from coordinator_core.coordinator.modern_rules import group_of
 from coordinator_core.coordinator.operation import Context, Result
-from coordinator_core.share.heartbeat import FENCE_MEMBER, fence_member, on_loaded, share_group, share_group_heartbeat
+from coordinator_core.share.heartbeat import FENCE_MEMBER, fence_member, on_loaded, share_group_heartbeat
 from coordinator_core.share.live import on_metadata
 from coordinator_core.share.messages import (
-    DescribedAssignment,
     DescribedShareGroup,
     DescribedShareMember,
-    DescribedTopicPartitions,
 )
 from coordinator_core.share.offsets import (
     alter_share_group_offsets,
@@ -40,7 +40,7 @@ def share_group_describe(context: Context, group_ids: tuple[str, ...]) -> Result
 
 def _described(context: Context, group_id: str) -> DescribedShareGroup:
     try:
-        group: ShareGroup = share_group(context, group_id)
+        group = group_of(context, group_id, ShareGroup, "share")
     except Refused as refused:
         return DescribedShareGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, refused.message)
     return DescribedShareGroup(

@@ -14,7 +14,8 @@ from typing import Final
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.member_timers import schedule, session_key
 from coordinator_core.coordinator.metadata_hash import metadata_hash
-from coordinator_core.coordinator.modern_rules import member_of
+from coordinator_core.coordinator.modern_messages import Assignment, TopicPartitions
+from coordinator_core.coordinator.modern_rules import check_not_full, fenced_epoch, group_of, member_of
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord, member_tombstones
 from coordinator_core.java.ordered import copy_of
@@ -24,10 +25,8 @@ from coordinator_core.modern import fresh_group
 from coordinator_core.share import records as share_records
 from coordinator_core.share.live import METADATA_REFRESH_INTERVAL_MS, Refresh, ShareLive, are_same
 from coordinator_core.share.messages import (
-    Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
-    TopicPartitions,
 )
 from coordinator_core.share.partitions import initialize_subscribed
 from coordinator_core.share.replay import counts_after, put_member, without_member
@@ -48,7 +47,8 @@ def share_group_heartbeat(context: Context, request: ShareGroupHeartbeatRequest)
         return _leave(context, request)
     is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     group = share_group_or_new(context, request.group_id, create=is_joining)
-    _check_not_full(context, group, request.member_id)
+    is_known = request.member_id in group.members
+    check_not_full(group, "share", context.config.group_share_max_size, is_known=is_known)
     group, member = _known_member(group, request.member_id, create=is_joining)
     _check_member_epoch(member, request.member_epoch)
 
@@ -79,35 +79,13 @@ def share_group_heartbeat(context: Context, request: ShareGroupHeartbeatRequest)
 # --- group and member ---
 
 
-def share_group(context: Context, group_id: str) -> ShareGroup:
-    """The share group of this id. Raises Refused: GROUP_ID_NOT_FOUND."""
-    group = context.group(group_id)
-    if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    return _checked(group_id, group)
-
-
 def share_group_or_new(context: Context, group_id: str, *, create: bool) -> ShareGroup:
     """The share group with this id, or one that is in no record yet. Raises Refused: GROUP_ID_NOT_FOUND."""
-    group = context.group(group_id)
-    if group is not None:
-        return _checked(group_id, group)
+    if context.group(group_id) is not None:
+        return group_of(context, group_id, ShareGroup, "share")
     if not create:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
     return fresh_group(ShareGroup, group_id, context.config.kafka_version)
-
-
-def _checked(group_id: str, group: object) -> ShareGroup:
-    if not isinstance(group, ShareGroup):
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-    return group
-
-
-def _check_not_full(context: Context, group: ShareGroup, member_id: str) -> None:
-    size_max = context.config.group_share_max_size
-    if len(group.members) >= size_max and member_id not in group.members:
-        text = f"The share group has reached its maximum capacity of {size_max} members."
-        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
 
 
 def _known_member(group: ShareGroup, member_id: str, *, create: bool) -> tuple[ShareGroup, ShareMember]:
@@ -123,16 +101,12 @@ def _check_member_epoch(member: ShareMember, received_epoch: int) -> None:
     """A member may be one epoch behind: it may not have received the last response."""
     if received_epoch in (JOIN_GROUP_MEMBER_EPOCH, member.member_epoch):
         return
-    known = f"than the one known by the group coordinator ({member.member_epoch})"
-    rejoin = "The member must abandon all its partitions and rejoin."
-    if received_epoch > member.member_epoch:
-        text = f"The share group member has a greater member epoch ({received_epoch}) {known}. {rejoin}"
-        raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, text)
-    previous_epoch = member.previous_member_epoch
-    if received_epoch != previous_epoch:
-        mismatch = f"and it does not match the previous member epoch ({previous_epoch})"
-        text = f"The share group member has a smaller member epoch ({received_epoch}) {known}, {mismatch}. {rejoin}"
-        raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, text)
+    mismatch = ""
+    if received_epoch < member.member_epoch:
+        if received_epoch == member.previous_member_epoch:
+            return
+        mismatch = f", and it does not match the previous member epoch ({member.previous_member_epoch})"
+    raise fenced_epoch("share", received_epoch, member.member_epoch, mismatch)
 
 
 def _updated(context: Context, member: ShareMember, request: ShareGroupHeartbeatRequest) -> ShareMember:
@@ -286,7 +260,7 @@ def _assignment(member: ShareMember) -> Assignment:
 
 
 def _leave(context: Context, request: ShareGroupHeartbeatRequest) -> Result:
-    group = share_group(context, request.group_id)
+    group = group_of(context, request.group_id, ShareGroup, "share")
     response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     member_of(group, request.member_id)
     return _fence(context, group, request.member_id, response)

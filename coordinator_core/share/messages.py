@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator_core.classic.messages import AUTHORIZED_OPERATIONS_OMITTED
+from coordinator_core.coordinator.modern_messages import DescribedAssignment, DescribedGroup, HeartbeatResponse
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH
 from coordinator_core.offsets.replay import ZERO_UUID
 
@@ -35,21 +35,6 @@ class ShareGroupHeartbeatRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPartitions:
-    """Partitions of a topic."""
-
-    topic_id: str
-    partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """Partitions that a member may fetch from."""
-
-    topic_partitions: tuple[TopicPartitions, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class InitializeShareState:
     """What the broker sends to the share coordinator after a heartbeat (InitializeShareGroupStateParameters)."""
 
@@ -60,16 +45,9 @@ class InitializeShareState:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGroupHeartbeatResponse:
-    """`assignment` None: unchanged. `initialize_share_state` is for the broker only: it is not part of the response."""
+class ShareGroupHeartbeatResponse(HeartbeatResponse):
+    """`initialize_share_state` is for the broker only: it is not part of the response."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Assignment | None = None
     initialize_share_state: InitializeShareState | None = None
 
 
@@ -77,25 +55,7 @@ class ShareGroupHeartbeatResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedTopicPartitions:
-    """Partitions of a topic that still exists."""
-
-    topic_id: str
-    topic_name: str
-    partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedAssignment:
-    """Partitions that a member fetches from."""
-
-    topic_partitions: tuple[DescribedTopicPartitions, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class DescribedShareMember:
-    """A member."""
-
     member_id: str
     rack_id: str | None
     member_epoch: int
@@ -106,18 +66,8 @@ class DescribedShareMember:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedShareGroup:
-    """A group, or the error if there is none."""
-
-    group_id: str
-    error_code: int = 0
-    error_message: str | None = None
-    group_state: str = ""
-    group_epoch: int = 0
-    assignment_epoch: int = 0
-    assignor_name: str = ""
-    members: tuple[DescribedShareMember, ...] = ()
-    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+class DescribedShareGroup(DescribedGroup):
+    """Its members are DescribedShareMember."""
 
 
 # --- state of share partitions ---

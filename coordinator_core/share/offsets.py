@@ -6,10 +6,11 @@ partitions; `share.service` combines both. Source: GroupMetadataManager, GroupCo
 
 from coordinator_core.coordinator.errors import DEFAULT_MESSAGE, ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic
+from coordinator_core.coordinator.modern_rules import group_of
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.ordered import map_of, set_of
-from coordinator_core.share.heartbeat import share_group, share_group_or_new
+from coordinator_core.share.heartbeat import share_group_or_new
 from coordinator_core.share.messages import (
     AlteredOffsets,
     AlterOffsetsPartition,
@@ -25,7 +26,7 @@ from coordinator_core.share.messages import (
     OffsetDeletion,
 )
 from coordinator_core.share.partitions import add_initializing, named, picture_of, written
-from coordinator_core.share.state import ShareGroupStatePartitions
+from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
 
 UNKNOWN_PARTITION = DEFAULT_MESSAGE[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 NOTHING_TO_DELETE = "There is no offset information to delete."
@@ -85,7 +86,7 @@ def _altered_topic(asked: AlterOffsetsTopic, topic: Topic | None) -> AlterOffset
 def initiate_delete_share_group_offsets(context: Context, request: DeleteShareGroupOffsetsRequest) -> Result:
     """First part of DeleteShareGroupOffsets: an OffsetDeletion. Initialized topics are `deleting` from now on."""
     try:
-        group = share_group(context, request.group_id)
+        group = group_of(context, request.group_id, ShareGroup, "share")
         if group.members:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
     except Refused as refused:

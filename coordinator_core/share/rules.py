@@ -1,7 +1,6 @@
 """The rules of a share group for operations on all group types: offsets, deletion, lists (ShareGroup)."""
 
-from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.coordinator.modern_rules import ModernGroupRules
+from coordinator_core.coordinator.modern_rules import ModernGroupRules, other_type
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, OffsetCommitter
@@ -18,14 +17,14 @@ class ShareGroupRules(ModernGroupRules):
     def validate_offset_commit(
         self, context: Context, group: ShareGroup, committer: OffsetCommitter
     ) -> CheckPartition | None:
-        raise _not_a_consumer_group(group)
+        raise other_type(group.group_id, "consumer")
 
     def validate_offset_fetch(self, group: ShareGroup, member_id: str | None, member_epoch: int) -> None:
         """Refused: there are no offsets."""
-        raise _not_a_consumer_group(group)
+        raise other_type(group.group_id, "consumer")
 
     def validate_offset_delete(self, group: ShareGroup) -> None:
-        raise _not_a_consumer_group(group)
+        raise other_type(group.group_id, "consumer")
 
     def tombstones(self, context: Context, group: ShareGroup) -> tuple[CoordinatorRecord, ...]:
         """From the leaves up, including the remaining states of its share partitions."""
@@ -43,7 +42,3 @@ class ShareGroupRules(ModernGroupRules):
     def expiration_base(self, group: ShareGroup) -> BaseTimestamp | None:
         """Nothing expires."""
         return None
-
-
-def _not_a_consumer_group(group: ShareGroup) -> Refused:
-    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")

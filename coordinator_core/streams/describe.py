@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.errors import Refused
+from coordinator_core.coordinator.modern_rules import group_of
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.streams.live import LiveStreamsGroups
@@ -86,10 +87,10 @@ def describe_streams_groups(context: Context, group_ids: tuple[str, ...]) -> Res
 
 
 def _described(context: Context, group_id: str) -> DescribedStreamsGroup:
-    group = context.group(group_id)
-    if not isinstance(group, StreamsGroup):
-        text = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
-        return DescribedStreamsGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
+    try:
+        group = group_of(context, group_id, StreamsGroup, "streams")
+    except Refused as refused:
+        return DescribedStreamsGroup(group_id, refused.code, refused.message)
     configured = context.live(LiveStreamsGroups).get(group).configured_topology
     return DescribedStreamsGroup(
         group_id,

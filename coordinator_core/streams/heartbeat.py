@@ -21,7 +21,14 @@ from typing import Any, Final
 from coordinator_core.classic.live import EMPTY, LiveClassicGroup
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.member_timers import cancel_rebalance
-from coordinator_core.coordinator.modern_rules import member_of, static_member_of
+from coordinator_core.coordinator.modern_rules import (
+    check_not_full,
+    fenced_epoch,
+    member_of,
+    other_type,
+    static_member_of,
+    unreleased,
+)
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord, member_tombstones
 from coordinator_core.kafka_versions import Since
@@ -33,7 +40,7 @@ from coordinator_core.member_epochs import (
 from coordinator_core.modern import NOT_VALIDATED, fresh_group
 from coordinator_core.streams.endpoints import endpoints_of
 from coordinator_core.streams.live import NO_OFFSETS, LiveStreamsGroup, LiveStreamsGroups, ReportedOffsets, Targets
-from coordinator_core.streams.membership import LAG_FROM_VERSION, MEMBER_RECORDS, leave, not_a_streams_group
+from coordinator_core.streams.membership import LAG_FROM_VERSION, MEMBER_RECORDS, leave
 from coordinator_core.streams.messages import (
     Status,
     StatusCode,
@@ -222,7 +229,7 @@ def _begin(context: Context, request: StreamsGroupHeartbeatRequest) -> _Heartbea
     records: tuple[CoordinatorRecord, ...] = ()
     if group is not None:
         if not is_joining or not isinstance(group, LiveClassicGroup) or group.state != EMPTY:
-            raise not_a_streams_group(group_id)
+            raise other_type(group_id, "streams")
         records = context.coordinator.rules_of(group).tombstones(context, group)
     groups.drop(group_id)
     new_group = fresh_group(StreamsGroup, group_id, context.config.kafka_version)
@@ -236,9 +243,7 @@ def _check_not_full(context: Context, group: StreamsGroup, request: StreamsGroup
     is_known = Since.STREAMS_HAVE_STATIC_MEMBERS.holds_in(context.config.kafka_version) and (
         request.instance_id in group.static_members or request.member_id in group.members
     )
-    if len(group.members) >= size_max and not is_known:
-        text = f"The streams group has reached its maximum capacity of {size_max} members."
-        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+    check_not_full(group, "streams", size_max, is_known=is_known)
 
 
 def _member(beat: _Heartbeat) -> StreamsMember:
@@ -274,11 +279,7 @@ def _static_member(beat: _Heartbeat, instance_id: str) -> StreamsMember:
         return _known_or_new_member(beat)
     existing = group.members[existing_id]
     if existing.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-        text = (
-            f"Static member {member_id} with instance id {instance_id} cannot join the group "
-            f"because the instance id is owned by {existing_id} member."
-        )
-        raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+        raise unreleased(member_id, instance_id, existing_id)
     member = replace(
         existing,
         member_id=member_id,
@@ -305,23 +306,15 @@ def _is_other_for_tasks(member: StreamsMember, updated: StreamsMember) -> bool:
 
 def _check_member_epoch(request: StreamsGroupHeartbeatRequest, member: StreamsMember) -> None:
     """Raise Refused (FENCED_MEMBER_EPOCH) unless the member may be at this epoch."""
-    if request.member_epoch == member.member_epoch:
-        return
-    size = "greater"
-    if request.member_epoch < member.member_epoch:
-        if (
-            request.member_epoch == member.previous_member_epoch
-            and _has_all(member.active, request.active_tasks)
-            and _has_all(member.standby, request.standby_tasks)
-            and _has_all(member.warmup, request.warmup_tasks)
-        ):
-            return
-        size = "smaller"
-    raise Refused(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {size} member epoch ({request.member_epoch}) than the one known by the group "
-        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+    epoch = request.member_epoch
+    is_late = (
+        member.previous_member_epoch == epoch < member.member_epoch
+        and _has_all(member.active, request.active_tasks)
+        and _has_all(member.standby, request.standby_tasks)
+        and _has_all(member.warmup, request.warmup_tasks)
     )
+    if epoch != member.member_epoch and not is_late:
+        raise fenced_epoch("streams", epoch, member.member_epoch)
 
 
 def _new_member(member_id: str) -> StreamsMember:

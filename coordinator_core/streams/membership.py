@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.coordinator.modern_rules import member_of, static_member_of
+from coordinator_core.coordinator.modern_rules import group_of, member_of, static_member_of
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import member_tombstones
 from coordinator_core.kafka_versions import Since
@@ -47,11 +47,7 @@ NO_LAG: Final = -1
 
 def leave(context: Context, request: StreamsGroupHeartbeatRequest) -> Result:
     """The heartbeat of a member that leaves, permanently or temporarily."""
-    group = context.group(request.group_id)
-    if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-    if not isinstance(group, StreamsGroup):
-        raise not_a_streams_group(request.group_id)
+    group = group_of(context, request.group_id, StreamsGroup, "streams")
     if request.shutdown_application:
         context.live(LiveStreamsGroups).get(group).request_shutdown(group, request.member_id)
     has_lag = Since.STREAMS_TASK_OFFSETS.holds_in(context.config.kafka_version)
@@ -116,8 +112,3 @@ def expire_rebalance(context: Context, group_id: str, member_id: str, member_epo
     if member is None or member.member_epoch != member_epoch:
         return NOTHING
     return fence(context, group, member)
-
-
-def not_a_streams_group(group_id: str) -> Refused:
-    """The error for a group of another type."""
-    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")

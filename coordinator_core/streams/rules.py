@@ -10,9 +10,6 @@ from coordinator_core.streams.state import StreamsGroup, StreamsMember, Topology
 from coordinator_core.streams.timers import cancel_group
 from schemas.consumer_offsets import RecordType
 
-OFFSET_COMMIT_FROM_VERSION = 9
-"""OffsetCommit: members of a streams group need at least this version, which has the member epoch."""
-
 
 class StreamsGroupRules(ModernGroupRules):
     """See GroupRules."""
@@ -27,18 +24,10 @@ class StreamsGroupRules(ModernGroupRules):
         With the member's epoch, any partition may be committed. With an older epoch, only partitions of active tasks
         that the member has had since then or longer (KIP-1251).
         """
-        epoch = committer.generation_id_or_member_epoch
-        if epoch < 0 and not group.members:
+        epoch, member = committer.generation_id_or_member_epoch, self.committing_member(group, committer)
+        if member is None:
             return None
-        is_nobody = epoch == -1 and not committer.member_id and committer.group_instance_id is None
-        if committer.is_transactional and is_nobody:
-            return None
-        member = member_of(group, committer.member_id)
-        if not committer.is_transactional and committer.api_version < OFFSET_COMMIT_FROM_VERSION:
-            raise Refused(
-                ErrorCode.UNSUPPORTED_VERSION,
-                "OffsetCommit version 9 or above must be used by members using the streams group protocol",
-            )
+        self.check_commit_version(committer)
         if epoch == member.member_epoch:
             return None
         if epoch > member.member_epoch:

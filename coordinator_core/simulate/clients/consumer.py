@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Final
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.consumer.messages import (
     ConsumerGroupHeartbeatRequest,
-    TopicPartitions,
 )
+from coordinator_core.coordinator.modern_messages import TopicPartitions
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,

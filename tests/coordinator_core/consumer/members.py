@@ -6,12 +6,12 @@ from typing import Any
 from coordinator_core.consumer.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
 )
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic, image_of
+from coordinator_core.coordinator.modern_messages import TopicPartitions
 from coordinator_core.coordinator.modules import MODULES
 from coordinator_core.coordinator.records import AppendedRecord
 from coordinator_core.coordinator.shard import GroupCoordinator

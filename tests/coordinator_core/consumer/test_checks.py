@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest, TopicPartitions
+from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.modern_messages import TopicPartitions
 from coordinator_core.coordinator.service import refusal
 
 CONFIG = GroupCoordinatorConfig()

@@ -8,11 +8,11 @@ from coordinator_core.classic.live import LiveClassicGroup
 from coordinator_core.consumer.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
 )
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerGroupState, MemberState
 from coordinator_core.consumer.update import METADATA_REFRESH_INTERVAL_MS, MetadataWatch
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.modern_messages import TopicPartitions
 from coordinator_core.share.state import ShareGroup
 from tests.coordinator_core.consumer.members import (
     CURRENT,

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import pytest
 from immutables import Map
 
-from coordinator_core.consumer.messages import TopicPartitions
 from coordinator_core.consumer.reconciliation import reconcile
 from coordinator_core.consumer.state import (
     ClassicMemberMetadata,
@@ -18,6 +17,7 @@ from coordinator_core.consumer.state import (
 from coordinator_core.consumer.target import Target
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
+from coordinator_core.coordinator.modern_messages import TopicPartitions
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import GroupCoordinator
