@@ -16,7 +16,7 @@ import numpy as np
 
 from coordinator_core.codec import uuid_bytes, uuid_text
 from coordinator_core.interning import Interned, hash_bytes
-from coordinator_core.log.chunk import I16, I32, I64, U8, BoolArray, RecordChunk, RecordColumns
+from coordinator_core.log.chunk import I16, I32, I64, U8, BoolArray, RecordChunk
 from coordinator_core.log.kernels import be16, be64, read_only
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.offsets.kernels import is_utf8
@@ -171,22 +171,13 @@ def _key_of(data: bytes, is_share: bool) -> Key | None:
 def _some_records(chunk: RecordChunk, rows: I64, counts: I32 | None = None) -> RecordChunk:
     """The chunk with some of its records. `counts` is the new record count of each batch; without it the counts
     stay."""
-    records = chunk.records
     is_after_others = np.diff(rows, prepend=-1) != 1
     if chunk.is_after_others is not None:
         is_after_others |= chunk.is_after_others[rows]
     return RecordChunk(
         chunk.data,
         chunk.batches if counts is None else replace(chunk.batches, record_count=counts),
-        RecordColumns(
-            records.batch_index[rows],
-            records.offset[rows],
-            records.timestamp_ms[rows],
-            records.key_position[rows],
-            records.key_length[rows],
-            records.value_position[rows],
-            records.value_length[rows],
-        ),
+        chunk.records.taken(rows),
         chunk.findings,
         is_after_others,
     )

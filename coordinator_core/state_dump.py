@@ -138,23 +138,50 @@ def _subscribed_topics(group: ClassicGroup) -> list[str] | None:
     return sorted(topics)
 
 
-def _consumer_group(group: ConsumerGroup) -> Json:
-    members = group.members.values()
-    by_name = Counter(name for member in members for name in set(member.subscribed_topic_names))
-    by_regex = _regex_counts(group.resolved_regexes)
-    typed_by_regex = _regex_counts(group.subscription_regexes)
-    regexes = Counter(member.subscribed_topic_regex for member in members if member.subscribed_topic_regex)
-    topics = sorted(by_name.keys() | by_regex.keys())
+def _modern_group(group: ConsumerGroup | ShareGroup, group_type: str, subscription_type: str) -> Json:
+    by_name = _name_counts(group)
     return {
-        "type": "consumer",
+        "type": group_type,
+        **_epochs_of(group),
+        "assignmentTimestamp": group.assignment_timestamp_ms,
+        "metadataHash": group.metadata_hash,
+        "subscriptionType": subscription_type,
+        "subscribedTopicNameCounts": dict(sorted(by_name.items())),
+        "targetAssignment": {member_id: _lists(target) for member_id, target in group.target_assignment.items()},
+    }
+
+
+def _epochs_of(group: ConsumerGroup | ShareGroup | StreamsGroup) -> Json:
+    return {
         "state": group.state.value,
         "groupEpoch": group.group_epoch,
         "assignmentEpoch": group.assignment_epoch,
-        "assignmentTimestamp": group.assignment_timestamp_ms,
-        "metadataHash": group.metadata_hash,
-        "subscriptionType": _subscription_type(by_name, typed_by_regex, regexes, len(group.members)),
+    }
+
+
+def _modern_member(member: ConsumerMember | ShareMember) -> Json:
+    return {
+        "memberEpoch": member.member_epoch,
+        "previousMemberEpoch": member.previous_member_epoch,
+        "rackId": member.rack_id,
+        "clientId": member.client_id,
+        "clientHost": member.client_host,
+        "subscribedTopicNames": sorted(set(member.subscribed_topic_names)),
+    }
+
+
+def _name_counts(group: ConsumerGroup | ShareGroup) -> Counter[str]:
+    return Counter(name for member in group.members.values() for name in set(member.subscribed_topic_names))
+
+
+def _consumer_group(group: ConsumerGroup) -> Json:
+    members = group.members.values()
+    by_name, by_regex = _name_counts(group), _regex_counts(group.subscription_regexes)
+    regexes = Counter(member.subscribed_topic_regex for member in members if member.subscribed_topic_regex)
+    topics = sorted(by_name.keys() | _regex_counts(group.resolved_regexes).keys())
+    return {
+        **_modern_group(group, "consumer", _subscription_type(by_name, by_regex, regexes, len(members))),
         "subscribedTopicNameCounts": {topic: by_name[topic] for topic in topics},
-        "targetAssignment": _targets(group.target_assignment),
         "resolvedRegexes": {
             regex: {
                 "topics": sorted(set(resolved.topics)),
@@ -170,14 +197,9 @@ def _consumer_group(group: ConsumerGroup) -> Json:
 
 def _consumer_member(member: ConsumerMember) -> Json:
     return {
-        "memberEpoch": member.member_epoch,
-        "previousMemberEpoch": member.previous_member_epoch,
+        **_modern_member(member),
         "state": member.state.name,
         "instanceId": member.instance_id,
-        "rackId": member.rack_id,
-        "clientId": member.client_id,
-        "clientHost": member.client_host,
-        "subscribedTopicNames": sorted(set(member.subscribed_topic_names)),
         "rebalanceTimeoutMs": member.rebalance_timeout_ms,
         "subscribedTopicRegex": member.subscribed_topic_regex,
         "serverAssignor": member.server_assignor,
@@ -202,39 +224,21 @@ def _subscription_type(by_name: Counter[str], by_regex: Counter[str], regexes: C
 
 
 def _share_group(group: ShareGroup) -> Json:
-    members = group.members.values()
-    by_name = Counter(name for member in members for name in set(member.subscribed_topic_names))
+    subscription_type = _subscription_type(_name_counts(group), Counter(), Counter(), len(group.members))
     return {
-        "type": "share",
-        "state": group.state.value,
-        "groupEpoch": group.group_epoch,
-        "assignmentEpoch": group.assignment_epoch,
-        "assignmentTimestamp": group.assignment_timestamp_ms,
-        "metadataHash": group.metadata_hash,
-        "subscriptionType": _subscription_type(by_name, Counter(), Counter(), len(group.members)),
-        "subscribedTopicNameCounts": dict(sorted(by_name.items())),
-        "targetAssignment": _targets(group.target_assignment),
-        "members": {member.member_id: _share_member(member) for member in members},
+        **_modern_group(group, "share", subscription_type),
+        "members": {member.member_id: _share_member(member) for member in group.members.values()},
     }
 
 
 def _share_member(member: ShareMember) -> Json:
+    names = {known.value: known.name for known in MemberState}
     return {
-        "memberEpoch": member.member_epoch,
-        "previousMemberEpoch": member.previous_member_epoch,
-        "state": _share_member_state(member.state),
+        **_modern_member(member),
+        "state": names.get(member.state, MemberState.UNKNOWN.name),
         "instanceId": None,
-        "rackId": member.rack_id,
-        "clientId": member.client_id,
-        "clientHost": member.client_host,
-        "subscribedTopicNames": sorted(set(member.subscribed_topic_names)),
         "assigned": _lists(member.assigned),
     }
-
-
-def _share_member_state(state: int) -> str:
-    names = {known.value: known.name for known in MemberState}
-    return names.get(state, MemberState.UNKNOWN.name)
 
 
 def _state_partitions(partitions: ShareGroupStatePartitions) -> Json:
@@ -248,9 +252,7 @@ def _state_partitions(partitions: ShareGroupStatePartitions) -> Json:
 def _streams_group(group: StreamsGroup) -> Json:
     return {
         "type": "streams",
-        "state": group.state.value,
-        "groupEpoch": group.group_epoch,
-        "assignmentEpoch": group.assignment_epoch,
+        **_epochs_of(group),
         "validatedTopologyEpoch": group.validated_topology_epoch,
         "endpointInformationEpoch": 0,
         "topology": None if group.topology is None else _topology(group.topology),
@@ -302,10 +304,6 @@ def _streams_member(member: StreamsMember) -> Json:
         **(metadata if member.process_id is not None else dict.fromkeys(metadata)),
         **(current if member.has_current_assignment else dict.fromkeys(current)),
     }
-
-
-def _targets(targets: Mapping[str, Mapping[str, Iterable[int]]]) -> Json:
-    return {member_id: _lists(target) for member_id, target in targets.items()}
 
 
 def _lists(partitions: Mapping[str, Iterable[int]]) -> dict[str, list[int]]:

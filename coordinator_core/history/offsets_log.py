@@ -32,8 +32,7 @@ from coordinator_core.history.operations import LAST_OFFSET_GONE, GroupRecord, O
 from coordinator_core.history.rows import GroupRows, TopicName
 from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.ledger import LedgerCounts
-from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log.chunk import I32, I64, Finding, RecordChunk, unreadable_record_count
+from coordinator_core.log.chunk import I32, I64, Finding, RecordChunk, record_finding, unreadable_record_count
 from coordinator_core.log.kernels import compiled
 from coordinator_core.offsets.columnar import (
     ColumnarOffsetReplay,
@@ -286,18 +285,7 @@ def _decode_others(
                 unknown_field_count += codec.has_unknown_tags(decoded)
         except DecodeError as error:
             unknown_count += isinstance(error, UnknownRecordType)
-            findings.append(
-                Finding(
-                    stage="VALUE",
-                    code=error.code,
-                    message=str(error),
-                    base_offset=int(chunk.batches.base_offset[records.batch_index[row]]),
-                    offset=offset,
-                    byte_position=error.byte_position,
-                    payload=payload[:QUARANTINE_BYTES_MAX],
-                    group_id=of_group,
-                )
-            )
+            findings.append(record_finding(chunk, row, error, payload, of_group))
             continue
         except MemoryError:
             raise

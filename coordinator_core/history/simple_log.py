@@ -14,8 +14,8 @@ from coordinator_core.errors import DecodeError, UnknownRecordType
 from coordinator_core.history.metadata_transactions import MetadataTransaction
 from coordinator_core.history.rows import TopicName
 from coordinator_core.ledger import LedgerCounts
-from coordinator_core.limits import PARTITION_COUNT_MAX, QUARANTINE_BYTES_MAX
-from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
+from coordinator_core.limits import PARTITION_COUNT_MAX
+from coordinator_core.log.chunk import Finding, RecordChunk, record_finding, unreadable_record_count
 from schemas import transaction_state
 from schemas.cluster_metadata import NOT_USED, ConfigResourceType, MetadataRecordType
 
@@ -203,17 +203,7 @@ def _read_records(
             unknown_count += is_unknown
             quarantined_count += not is_unknown
             if quarantines_unknown or not is_unknown:
-                findings.append(
-                    Finding(
-                        stage="VALUE",
-                        code=error.code,
-                        message=str(error),
-                        base_offset=int(chunk.batches.base_offset[chunk.records.batch_index[row]]),
-                        offset=int(chunk.records.offset[row]),
-                        byte_position=error.byte_position,
-                        payload=(value if value is not None else key or b"")[:QUARANTINE_BYTES_MAX],
-                    )
-                )
+                findings.append(record_finding(chunk, row, error, value if value is not None else key or b""))
         else:
             tombstone_count += value is None
             decoded_count += value is not None and is_used

@@ -276,6 +276,14 @@ class LogAnomalyRow(NamedTuple):
     """None: nothing is inferred."""
 
 
+def _row(
+    rule: str, log_partition: int, log_offset: int, at_ms: int, details: str, method: str, confidence: str | None
+) -> LogAnomalyRow:
+    """The row of a break that concerns no group, topic or member."""
+    place = (rule, log_partition, log_offset, 0, at_ms)
+    return LogAnomalyRow(None, None, *place, None, None, None, None, details, *RULES[rule], method, confidence)
+
+
 CLOCK_STEP_MS_MIN: Final = 1_000
 """Clocks under NTP differ by milliseconds, and a leader may append records in another order than it timestamped
 them."""
@@ -313,23 +321,7 @@ def time_went_back(log_partition: int, log_offset: I64, at_ms: I64, from_log_off
 
 def clock_step(log_partition: int, log_offset: int, at_ms: int, details: str) -> LogAnomalyRow:
     """The row of a place where the time of a log partition went back. `details`: as `STEP_DETAILS` reads them."""
-    return LogAnomalyRow(
-        None,
-        None,
-        TIME_WENT_BACK,
-        log_partition,
-        log_offset,
-        0,
-        at_ms,
-        None,
-        None,
-        None,
-        None,
-        details,
-        *RULES[TIME_WENT_BACK],
-        "SUCCESSIVE_BATCHES",
-        CERTAIN,
-    )
+    return _row(TIME_WENT_BACK, log_partition, log_offset, at_ms, details, "SUCCESSIVE_BATCHES", CERTAIN)
 
 
 def not_judged(
@@ -376,23 +368,8 @@ def _fault_text(error: Exception) -> str:
 def _of_audit(
     rule: str, details: str, group_id: str | None, group_type: str | None, log_partition: int, log_offset: int
 ) -> LogAnomalyRow:
-    return LogAnomalyRow(
-        group_id,
-        group_type,
-        rule,
-        log_partition,
-        log_offset,
-        0,
-        NONE_MS,
-        None,
-        None,
-        None,
-        None,
-        details,
-        *RULES[rule],
-        "AUDIT",
-        None,
-    )
+    row = _row(rule, log_partition, log_offset, NONE_MS, details, "AUDIT", None)
+    return row._replace(group_id=group_id, group_type=group_type)
 
 
 def group_anomalies(life: GroupLife, from_log_offset: int = 0) -> list[LogAnomalyRow]:
@@ -415,22 +392,15 @@ def _from_events(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAno
 
 
 def _of_event(life: GroupLife, event: EventRow, rule: str, details: str, method: str, confidence: str) -> LogAnomalyRow:
-    return LogAnomalyRow(
-        life.group_id,
-        event.group_type,
-        rule,
-        life.log_partition,
-        event.log_offset,
-        event.event_index,
-        shown_at(life, event.log_offset, event.at),
-        event.topic,
-        None,
-        event.partition,
-        event.member_id,
-        details,
-        *RULES[rule],
-        method,
-        confidence,
+    at_ms = shown_at(life, event.log_offset, event.at)
+    row = _row(rule, life.log_partition, event.log_offset, at_ms, details, method, confidence)
+    return row._replace(
+        group_id=life.group_id,
+        group_type=event.group_type,
+        ordinal=event.event_index,
+        topic=event.topic,
+        partition=event.partition,
+        member_id=event.member_id,
     )
 
 
@@ -492,22 +462,10 @@ def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[L
                 # no offset was in force at the next commit: the tombstone is there, in the same operation
                 continue
             row = mine[last]
-            yield LogAnomalyRow(
-                life.group_id,
-                event.group_type,
-                OFFSETS_OUTLIVE_GROUP,
-                life.log_partition,
-                event.log_offset,
-                event.event_index,
-                shown_at(life, event.log_offset, event.at),
-                commits.topics[commits.topic[row]],
-                None,
-                int(commits.partition[row]),
-                None,
-                f"offset {int(commits.committed_offset[row])} of log offset {int(commits.log_offset[row])}",
-                *RULES[OFFSETS_OUTLIVE_GROUP],
-                "NO_TOMBSTONE",
-                LIKELY,
+            details = f"offset {int(commits.committed_offset[row])} of log offset {int(commits.log_offset[row])}"
+            of_group = _of_event(life, event, OFFSETS_OUTLIVE_GROUP, details, "NO_TOMBSTONE", LIKELY)
+            yield of_group._replace(
+                topic=commits.topics[commits.topic[row]], partition=int(commits.partition[row]), member_id=None
             )
 
 

@@ -5,10 +5,13 @@ offset commits and share state read it in compiled loops; all other records are 
 copied: keys and values are positions in `data`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
+
+from coordinator_core.errors import DecodeError
+from coordinator_core.limits import QUARANTINE_BYTES_MAX
 
 U8 = NDArray[np.uint8]
 I8 = NDArray[np.int8]
@@ -79,6 +82,10 @@ class RecordColumns:
     def __len__(self) -> int:
         return len(self.offset)
 
+    def taken(self, rows: I64 | BoolArray) -> "RecordColumns":
+        """Some of the rows."""
+        return RecordColumns(*(getattr(self, field.name)[rows] for field in fields(self)))
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -110,6 +117,22 @@ class RecordChunk:
     is_after_others: BoolArray | None = None
     """One bool for each record: whether records that are left out here directly precede it in the log (see
     `key_buckets`), so that it begins an operation. None: no records are left out."""
+
+
+def record_finding(
+    chunk: RecordChunk, row: int, error: DecodeError, payload: bytes, group_id: str | None = None
+) -> Finding:
+    """A finding for a record whose key or value cannot be read."""
+    return Finding(
+        stage="VALUE",
+        code=error.code,
+        message=error.message,
+        base_offset=int(chunk.batches.base_offset[chunk.records.batch_index[row]]),
+        offset=int(chunk.records.offset[row]),
+        byte_position=error.byte_position,
+        payload=payload[:QUARANTINE_BYTES_MAX],
+        group_id=group_id,
+    )
 
 
 def unreadable_record_count(chunk: RecordChunk) -> int:

@@ -6,7 +6,8 @@ batch that cannot be read becomes a finding, and the others are read.
 
 import struct
 from collections.abc import Iterator
-from typing import Final, Literal
+from dataclasses import fields
+from typing import Any, Final, Literal
 
 import google_crc32c
 import numpy as np
@@ -261,17 +262,12 @@ class _Sections:
 
 
 def _with_legacy(records: RecordColumns, sections: _Sections) -> RecordColumns:
-    table = np.array(sections.legacy, np.int64)
-    order = np.argsort(np.concatenate((records.batch_index, table[:, 0])), kind="stable")
-    return RecordColumns(
-        np.concatenate((records.batch_index, table[:, 0].astype(np.int32)))[order],
-        np.concatenate((records.offset, table[:, 1]))[order],
-        np.concatenate((records.timestamp_ms, table[:, 2]))[order],
-        np.concatenate((records.key_position, table[:, 3]))[order],
-        np.concatenate((records.key_length, table[:, 4].astype(np.int32)))[order],
-        np.concatenate((records.value_position, table[:, 5]))[order],
-        np.concatenate((records.value_length, table[:, 6].astype(np.int32)))[order],
+    table = np.array(sections.legacy, np.int64).T
+    columns: list[Any] = [getattr(records, field.name) for field in fields(RecordColumns)]
+    both = RecordColumns(
+        *(np.concatenate((of, more.astype(of.dtype))) for of, more in zip(columns, table, strict=True))
     )
+    return both.taken(np.argsort(both.batch_index, kind="stable"))
 
 
 def _with_control_types(
@@ -301,15 +297,7 @@ def _with_control_types(
     if not unreadable:
         return records
     is_kept = ~np.isin(records.batch_index, unreadable)
-    return RecordColumns(
-        records.batch_index[is_kept],
-        records.offset[is_kept],
-        records.timestamp_ms[is_kept],
-        records.key_position[is_kept],
-        records.key_length[is_kept],
-        records.value_position[is_kept],
-        records.value_length[is_kept],
-    )
+    return records.taken(is_kept)
 
 
 def batch_finding(array: U8, batches: BatchColumns, row: int, stage: str, error: DecodeError) -> Finding:

@@ -11,7 +11,7 @@ tag of a later Kafka, bytes after the last field); otherwise it becomes a `Findi
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from coordinator_core.codec import decode_key, decode_value, has_unknown_tags, uuid_bytes, uuid_text
 from coordinator_core.errors import CoreError, DecodeError
 from coordinator_core.interning import NO_KEYS, Interned, Interner, InternTable
-from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray, Finding, RecordChunk
+from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray, Finding, RecordChunk, record_finding
 from coordinator_core.offsets import kernels
 from coordinator_core.offsets.kernels import BatchArrays, KeyArrays, RecordArrays, RowArrays, TouchArrays
 from coordinator_core.offsets.replay import NO_PRODUCER_ID, committed_offset_of
@@ -390,16 +389,7 @@ class ColumnarOffsetReplay:
                 value = decoded.fields
                 self._unknown_field_count += has_unknown_tags(decoded)
         except DecodeError as error:
-            return Finding(
-                stage="VALUE",
-                code=error.code,
-                message=error.message,
-                base_offset=int(chunk.batches.base_offset[chunk.records.batch_index[record]]),
-                offset=int(chunk.records.offset[record]),
-                byte_position=error.byte_position,
-                payload=payload[:QUARANTINE_BYTES_MAX],
-                group_id=group_id,
-            )
+            return record_finding(chunk, record, error, payload, group_id)
         self._set_key(rows, row, OffsetKey(key.fields.group, key.fields.topic, key.fields.partition))
         if value_length < 0:
             kinds[record] = kernels.KIND_TOMBSTONE
@@ -458,38 +448,24 @@ class ColumnarOffsetReplay:
 
     def _columns(self, data: U8, pool: U8, rows: RowArrays) -> CommitColumns:
         metadata_offsets, metadata_data = _gather(data, pool, rows)
+        same: dict[str, Any] = {name: getattr(rows, name) for name in _SAME_COLUMNS}
         return CommitColumns(
             groups=self._group_names,
             topics=self._topic_names,
             topic_ids=self._topic_id_texts,
-            log_offset=rows.log_offset,
-            group=rows.group,
-            topic=rows.topic,
-            topic_id=rows.topic_id,
-            partition=rows.partition,
-            is_value=rows.is_value,
-            committed_offset=rows.committed_offset,
-            leader_epoch=rows.leader_epoch,
             leader_epoch_valid=rows.leader_epoch != kernels.NOTHING,
             metadata_offsets=metadata_offsets,
             metadata_data=metadata_data,
-            commit_time_ms=rows.commit_time_ms,
-            expire_time_ms=rows.expire_time_ms,
             expire_time_valid=rows.expire_time_ms != kernels.NOTHING,
-            value_version=rows.value_version,
-            recorded_at_ms=rows.recorded_at_ms,
-            producer_id=rows.producer_id,
-            is_transactional=rows.is_transactional,
-            outcome=rows.outcome,
             applied_valid=rows.outcome == kernels.OUTCOME_APPLIED,
-            applied_log_offset=rows.applied_log_offset,
-            applied_at_ms=rows.applied_at_ms,
-            change=rows.change,
-            previous_offset=rows.previous_offset,
             previous_offset_valid=rows.has_previous,
-            delta=rows.delta,
             delta_valid=rows.has_delta,
+            **same,
         )
+
+
+_SAME_COLUMNS: Final = tuple(field.name for field in fields(CommitColumns) if field.name in RowArrays._fields)
+"""The columns that rows have as they are returned."""
 
 
 def _record_arrays(chunk: RecordChunk) -> RecordArrays:
@@ -502,15 +478,7 @@ def _record_arrays(chunk: RecordChunk) -> RecordArrays:
         and (len(records) == 0 or 0 <= records.batch_index.min() <= records.batch_index.max() < len(chunk.batches))
     ):
         raise CoreError("a record of the chunk lies outside its data or its batches")
-    return RecordArrays(
-        records.batch_index,
-        records.offset,
-        records.timestamp_ms,
-        records.key_position,
-        records.key_length,
-        records.value_position,
-        records.value_length,
-    )
+    return RecordArrays(*(getattr(records, name) for name in RecordArrays._fields))
 
 
 def _empty_touches(count: int) -> TouchArrays:

@@ -16,8 +16,7 @@ import numpy as np
 from coordinator_core import codec
 from coordinator_core.errors import ColumnarReplayError, DecodeError, NullNotAllowed, UnknownRecordType
 from coordinator_core.interning import Interner
-from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log.chunk import I32, I64, U8, Finding, RecordChunk
+from coordinator_core.log.chunk import I32, I64, U8, Finding, RecordChunk, record_finding
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state import kernels, layouts
 from coordinator_core.share_state.layouts import Rows
@@ -173,21 +172,16 @@ class ColumnarShareReplay:
         """
         if self._is_finished:
             raise ColumnarReplayError("the columnar replay is finished")
+        columns = (getattr(chunk.records, name) for name in kernels.Records._fields[2:])
         records = kernels.Records(
-            data=_read_only(chunk.data),
-            is_control=np.ascontiguousarray(chunk.batches.is_control),
-            batch_index=np.ascontiguousarray(chunk.records.batch_index),
-            offset=np.ascontiguousarray(chunk.records.offset),
-            timestamp_ms=np.ascontiguousarray(chunk.records.timestamp_ms),
-            key_position=np.ascontiguousarray(chunk.records.key_position),
-            key_length=np.ascontiguousarray(chunk.records.key_length),
-            value_position=np.ascontiguousarray(chunk.records.value_position),
-            value_length=np.ascontiguousarray(chunk.records.value_length),
+            _read_only(chunk.data),
+            np.ascontiguousarray(chunk.batches.is_control),
+            *map(np.ascontiguousarray, columns),
         )
         self._reserve(records)
         at = self._replay(records, 0)
         while at < len(records.offset):
-            self._replay_unusual(records, at, int(chunk.batches.base_offset[records.batch_index[at]]))
+            self._replay_unusual(chunk, records, at)
             at = self._replay(records, at + 1)
         output = self._output()
         if output.counts.unknown_type:
@@ -345,7 +339,7 @@ class ColumnarShareReplay:
             )
         )
 
-    def _replay_unusual(self, records: kernels.Records, at: int, base_offset: int) -> None:
+    def _replay_unusual(self, chunk: RecordChunk, records: kernels.Records, at: int) -> None:
         """Let the codec decide about a record: its type is unknown, it is unreadable, or it is valid and written in
         another layout.
 
@@ -368,18 +362,7 @@ class ColumnarShareReplay:
                 value = _canonical_value(decoded)
                 self._unknown_field_count += codec.has_unknown_tags(decoded)
         except DecodeError as error:
-            self._quarantined.append(
-                Finding(
-                    stage="VALUE",
-                    code=error.code,
-                    message=error.message,
-                    base_offset=base_offset,
-                    offset=offset,
-                    byte_position=error.byte_position,
-                    payload=payload[:QUARANTINE_BYTES_MAX],
-                    group_id=group_id,
-                )
-            )
+            self._quarantined.append(record_finding(chunk, at, error, payload, group_id))
             return
         one = _one_record(
             codec.encode_key(TOPIC, key.record_type, key.fields), value, offset, int(records.timestamp_ms[at])
@@ -465,15 +448,7 @@ def _unknown_types(chunk: RecordChunk) -> Iterator[Finding]:
         try:
             codec.decode_key(TOPIC, raw_key)
         except UnknownRecordType as error:
-            yield Finding(
-                stage="VALUE",
-                code=error.code,
-                message=error.message,
-                base_offset=int(chunk.batches.base_offset[records.batch_index[row]]),
-                offset=int(records.offset[row]),
-                byte_position=error.byte_position,
-                payload=raw_key[:QUARANTINE_BYTES_MAX],
-            )
+            yield record_finding(chunk, row, error, raw_key)
 
 
 def _with_room(rows: Rows, used: int, more: int) -> Rows:

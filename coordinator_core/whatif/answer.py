@@ -18,7 +18,7 @@ from coordinator_core.whatif.settings import Question
 from coordinator_core.whatif.share_groups import SHARE_MEMBER_ASSUMPTIONS, EpochAnswer, answer_share_members
 from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
 from coordinator_core.whatif.timeline import timeline_of
-from coordinator_core.whatif.verdicts import ASSUMPTIONS, GUESS, LIKELY, RebalanceAnswer, Totals, Verdict
+from coordinator_core.whatif.verdicts import ASSUMPTIONS, GUESS, LIKELY, Range, RebalanceAnswer, Totals, Verdict
 from schemas.group_types import GroupType
 
 ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS, **SHARE_MEMBER_ASSUMPTIONS}
@@ -155,7 +155,6 @@ def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, 
     if answer.verdict in {Verdict.KEPT, Verdict.MOVED} and answer.rebalances != answer.recorded_rebalances:
         # A cooperative member revokes partitions first, and joins again so that another member can get them.
         would_be += ", with other follow-ups"
-    shift = answer.shift_ms
     return WhatIfRow(
         *frame,
         REBALANCE,
@@ -163,14 +162,23 @@ def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, 
         answer.at_ms,
         answer.generation,
         recorded=", ".join(answer.causes) or _recorded_cause(answer, gold),
-        verdict=answer.verdict.value,
         would_be=would_be,
-        shift_ms_min=None if shift is None else shift.least,
-        shift_ms_max=None if shift is None else shift.most,
-        confidence=answer.confidence,
-        assumptions=answer.assumptions,
-        **_measures(answer),
+        **_verdict(answer) | _measures(answer),
     )
+
+
+def _verdict(answer: RebalanceAnswer | EpochAnswer) -> dict[str, Any]:
+    return {
+        "verdict": answer.verdict.value,
+        **_range("shift_ms", answer.shift_ms),
+        "confidence": answer.confidence,
+        "assumptions": answer.assumptions,
+    }
+
+
+def _range(name: str, found: Range | None) -> dict[str, Any]:
+    """The two columns of a range."""
+    return {f"{name}_min": None if found is None else found.least, f"{name}_max": None if found is None else found.most}
 
 
 def _measures(of: RebalanceAnswer | Totals) -> dict[str, Any]:
@@ -180,8 +188,7 @@ def _measures(of: RebalanceAnswer | Totals) -> dict[str, Any]:
         for name in MEASURED
         for when, prefix in (("before", "recorded_"), ("after", ""))
     }
-    least = {f"{name}_min": found.least for name, found in ranges.items()}
-    return least | {f"{name}_max": found.most for name, found in ranges.items()}
+    return {column: value for name, found in ranges.items() for column, value in _range(name, found).items()}
 
 
 def _recorded_cause(answer: RebalanceAnswer, gold: RebalanceRow | None) -> str:
@@ -291,7 +298,6 @@ def _in_force(configs: Configs, name: str, life: GroupLife, default: int) -> int
 
 
 def _epoch_row(group_id: str, asked: str, answer: EpochAnswer) -> WhatIfRow:
-    shift = answer.shift_ms
     return WhatIfRow(
         group_id,
         GroupType.SHARE,
@@ -300,16 +306,11 @@ def _epoch_row(group_id: str, asked: str, answer: EpochAnswer) -> WhatIfRow:
         answer.at_ms,
         answer.epoch,
         recorded=", ".join(answer.causes) or "partitions initialized",
-        verdict=answer.verdict.value,
         would_be=answer.would_be,
-        shift_ms_min=None if shift is None else shift.least,
-        shift_ms_max=None if shift is None else shift.most,
         rebalances_before_min=1,
         rebalances_before_max=1,
-        rebalances_after_min=answer.rebalances.least,
-        rebalances_after_max=answer.rebalances.most,
-        confidence=answer.confidence,
-        assumptions=answer.assumptions,
+        **_range("rebalances_after", answer.rebalances),
+        **_verdict(answer),
     )
 
 
