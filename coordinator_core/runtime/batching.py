@@ -66,44 +66,28 @@ class PendingBatch:
         return self.producer != NO_PRODUCER
 
 
+@dataclass(kw_only=True)
 class Batcher:
     """Collects the records of one coordinator. A `GroupCoordinator` uses it as its log."""
 
-    def __init__(
-        self,
-        *,
-        write: Callable[[bytes], int],
-        delete_records: Callable[[int], int],
-        encode: Encode,
-        state: Callable[[], Any],
-        next_offset: int,
-        on_begun: Callable[[PendingBatch], None],
-        on_written: Callable[[PendingBatch, int], None],
-        on_lost: Callable[[PendingBatch, Refused], None],
-        batch_bytes_max: int,
-        linger_ms: int | None = None,
-        codec_id: int = Codec.NONE,
-    ) -> None:
-        """`write` appends a batch and returns the log's end offset, or raises Refused; then an `on_` function is
-        called.
-        """
-        self.batch: PendingBatch | None = None
-        self.next_offset = next_offset
-        """The offset of the next batch."""
-        self.delete_records = delete_records
-        """Moves the log start offset up; returns the new one."""
-        self.coordinator_epoch = 0
-        """The epoch of the transaction coordinator whose marker is written next."""
-        self._write = write
-        self._encode = encode
-        self._state = state
-        self._on_begun = on_begun
-        self._on_written = on_written
-        self._on_lost = on_lost
-        self._batch_bytes_max = batch_bytes_max
-        self._linger_ms = linger_ms
-        self._codec_id = codec_id
-        self._epoch = 0
+    write: Callable[[bytes], int]
+    """Appends a batch and returns the log's end offset, or raises Refused; then an `on_` function is called."""
+    delete_records: Callable[[int], int]
+    """Moves the log start offset up; returns the new one."""
+    encode: Encode
+    state: Callable[[], Any]
+    next_offset: int
+    """The offset of the next batch."""
+    on_begun: Callable[[PendingBatch], None]
+    on_written: Callable[[PendingBatch, int], None]
+    on_lost: Callable[[PendingBatch, Refused], None]
+    batch_bytes_max: int
+    linger_ms: int | None = None
+    codec_id: int = Codec.NONE
+    batch: PendingBatch | None = None
+    coordinator_epoch: int = 0
+    """The epoch of the transaction coordinator whose marker is written next."""
+    _epoch: int = 0
 
     def append(self, records: Sequence[Any], producer: Producer, timestamp_ms: int) -> int:
         """Add the records of one operation, all to one batch. Returns the offset of the first one.
@@ -112,7 +96,7 @@ class Batcher:
         """
         if producer != NO_PRODUCER:
             self.flush()
-        encoded = [self._encode(record) for record in records]
+        encoded = [self.encode(record) for record in records]
         if self.batch is not None:
             size = sum(record_size(key, value, index, 0) for index, (key, value) in enumerate(encoded))
             if not self._has_room(self.batch, HEADER_BYTES_V2 + size):
@@ -128,7 +112,7 @@ class Batcher:
 
         Raises Refused if a batch had to be written before, and the log refused it.
         """
-        key, value = self._encode(record)
+        key, value = self.encode(record)
         if self.batch is not None:
             delta_ms = timestamp_ms - self.batch.created_ms
             if not self._has_room(self.batch, record_size(key, value, len(self.batch.records), delta_ms)):
@@ -147,7 +131,7 @@ class Batcher:
             is_commit=committed,
             coordinator_epoch=self.coordinator_epoch,
         )
-        self.next_offset = self._write(marker)
+        self.next_offset = self.write(marker)
         return self.next_offset - 1
 
     def flush_if_due(self, now_ms: int) -> None:
@@ -155,15 +139,15 @@ class Batcher:
         batch = self.batch
         if batch is None:
             return
-        has_lingered = self._linger_ms is not None and now_ms - batch.created_ms >= self._linger_ms
+        has_lingered = self.linger_ms is not None and now_ms - batch.created_ms >= self.linger_ms
         if has_lingered or batch.is_transactional or not self._has_room(batch, 0):
             self.flush()
 
     def deadline_ms(self) -> int | None:
         """When the linger time of the batch is over, or None."""
-        if self.batch is None or self._linger_ms is None:
+        if self.batch is None or self.linger_ms is None:
             return None
-        return self.batch.created_ms + self._linger_ms
+        return self.batch.created_ms + self.linger_ms
 
     def flush(self) -> None:
         """Write the batch, if there is one. If the log refuses it, it is lost, and Refused is raised."""
@@ -172,31 +156,31 @@ class Batcher:
             return
         data = build_batch(
             batch.records,
-            codec_id=self._codec_id,
+            codec_id=self.codec_id,
             is_transactional=batch.is_transactional,
             producer_id=batch.producer.producer_id,
             producer_epoch=batch.producer.producer_epoch,
             base_sequence=COORDINATOR_BASE_SEQUENCE,
         )
         try:
-            end_offset = self._write(data)
+            end_offset = self.write(data)
         except Refused as refused:
             self.lose(refused)
             raise
         self.batch = None
         self.next_offset = end_offset
-        self._on_written(batch, end_offset)
+        self.on_written(batch, end_offset)
 
     def lose(self, error: Refused) -> None:
         """Discard the batch, if there is one."""
         batch, self.batch = self.batch, None
         if batch is not None:
-            self._on_lost(batch, error)
+            self.on_lost(batch, error)
 
     def _begin(self, producer: Producer, now_ms: int) -> PendingBatch:
         self._epoch += 1
-        self.batch = PendingBatch(self.next_offset, self._state(), now_ms, producer, self._epoch)
-        self._on_begun(self.batch)
+        self.batch = PendingBatch(self.next_offset, self.state(), now_ms, producer, self._epoch)
+        self.on_begun(self.batch)
         return self.batch
 
     def _add(self, batch: PendingBatch, key: bytes, value: bytes | None, timestamp_ms: int) -> int:
@@ -209,7 +193,7 @@ class Batcher:
     def _has_room(self, batch: PendingBatch, size: int) -> bool:
         """Whether the batch would stay below the limit by Kafka's estimate (MemoryRecordsBuilder.hasRoomFor)."""
         record_bytes = batch.record_bytes
-        if self._codec_id != Codec.NONE:
+        if self.codec_id != Codec.NONE:
             record_bytes = int(np.float32(record_bytes) * COMPRESSION_ESTIMATION_FACTOR)
         estimated = HEADER_BYTES_V2 + record_bytes
-        return estimated < self._batch_bytes_max and estimated + size <= self._batch_bytes_max
+        return estimated < self.batch_bytes_max and estimated + size <= self.batch_bytes_max

@@ -6,6 +6,7 @@ permanently into one state for each offset (InFlightBatch.maybeInitializeOffsetS
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Final
@@ -30,6 +31,7 @@ ACQUIRED: Final = RecordState.ACQUIRED
 ARCHIVED: Final = RecordState.ARCHIVED
 
 
+@dataclass(slots=True, eq=False)
 class AcquisitionLock:
     """A member's lock on a range of offsets until a deadline (AcquisitionLockTimerTask).
 
@@ -37,15 +39,12 @@ class AcquisitionLock:
     acquired then; a write that fails later then releases them instead of returning them to the member.
     """
 
-    __slots__ = ("deadline_ms", "first_offset", "has_expired", "is_cancelled", "last_offset", "member_id")
-
-    def __init__(self, member_id: str, first_offset: int, last_offset: int, deadline_ms: int) -> None:
-        self.member_id = member_id
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.deadline_ms = deadline_ms
-        self.is_cancelled = False
-        self.has_expired = False
+    member_id: str
+    first_offset: int
+    last_offset: int
+    deadline_ms: int
+    is_cancelled: bool = False
+    has_expired: bool = False
 
 
 class LockTimers:
@@ -100,24 +99,20 @@ class LockTimers:
         return len(self._heap) - self._cancelled_count
 
 
+@dataclass(slots=True, eq=False)
 class InFlightState:
     """State, delivery count and member of one offset or of a whole batch (InFlightState)."""
 
-    __slots__ = ("delivery_count", "is_archived_silently", "lock", "member_id", "parts", "rollback", "state")
-
-    def __init__(
-        self, state: RecordState, delivery_count: int, member_id: str, lock: AcquisitionLock | None = None
-    ) -> None:
-        self.state = state
-        self.delivery_count = delivery_count
-        self.member_id = member_id
-        self.lock = lock
-        self.rollback: tuple[RecordState, str] | None = None
-        """State and member before the change that is under way; None if none is."""
-        self.is_archived_silently = False
-        """The record was archived while a change was under way: that change has nothing left to roll back."""
-        self.parts: list[InFlightState] | None = None
-        """The states of the offsets, once this batch was split."""
+    state: RecordState
+    delivery_count: int
+    member_id: str
+    lock: AcquisitionLock | None = None
+    rollback: tuple[RecordState, str] | None = None
+    """State and member before the change that is under way; None if none is."""
+    is_archived_silently: bool = False
+    """The record was archived while a change was under way: that change has nothing left to roll back."""
+    parts: "list[InFlightState] | None" = None
+    """The states of the offsets, once this batch was split."""
 
     @property
     def is_under_way(self) -> bool:

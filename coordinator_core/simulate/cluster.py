@@ -46,7 +46,7 @@ from coordinator_core.runtime.share_machines import ShareMachines
 from coordinator_core.share.messages import CleanedUpTopic, InitializeShareState
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.simulate.clients.machine import RETRY_BACKOFF_MS, Send, Service
-from coordinator_core.simulate.clients.producer import InitProducerIdRequest, ProducerResponse
+from coordinator_core.simulate.clients.producer import InitProducerIdRequest
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.internal_topic import InternalTopic
 from coordinator_core.simulate.observe import ObservedMachine, ObservedMachines
@@ -78,6 +78,10 @@ JOINS: Final = frozenset({"classic_join"})
 DataServer = Callable[[Process, int, Send], None]
 """Serves requests to leaders of data partitions: (the process that asks, broker, request)."""
 OnAnswer = Callable[[Answer], None]
+
+
+def _nothing(*_: object) -> None:
+    """In place of a callback."""
 
 
 class ShareListener:
@@ -134,15 +138,15 @@ class Cluster:
         self.alive = set(range(1, spec.brokers + 1))
         self.image_version = 1
         self.request_count = 0
-        self.serve_data: DataServer | None = None
-        self.on_initialize: Callable[[str, InitializeShareState], None] | None = None
+        self.serve_data: DataServer = _nothing
+        self.on_initialize: Callable[[str, InitializeShareState], None] = _nothing
         """Called with the share partitions without state that a heartbeat of a group found."""
-        self.on_streams_topics: Callable[[str, Sequence[StreamsTopic]], None] | None = None
+        self.on_streams_topics: Callable[[str, Sequence[StreamsTopic]], None] = _nothing
         """Called with the missing internal topics of an application, when the controller creates them."""
-        self.on_disconnect: Callable[[Process, str], None] | None = None
+        self.on_disconnect: Callable[[Process, str], None] = _nothing
         """Called when the connections of a process break, with the id of its member."""
-        self.on_broker_gone: Callable[[int], None] | None = None
-        self.on_leaders_changed: Callable[[], None] | None = None
+        self.on_broker_gone: Callable[[int], None] = _nothing
+        self.on_leaders_changed: Callable[[], None] = _nothing
         """Called when leaders of data partitions have changed."""
         self._loop = loop
         self._topics = topics
@@ -176,7 +180,7 @@ class Cluster:
         )
         self.has_transactions = False
         """Whether `__transaction_state` was created."""
-        self.on_topic_made: Callable[[CreatableTopic], None] | None = None
+        self.on_topic_made: Callable[[CreatableTopic], None] = _nothing
         """Called for each internal topic, as it is created."""
         self._topics_config = InternalTopicsConfig(
             offsets_topic_num_partitions=spec.consumer_offsets_partitions,
@@ -223,8 +227,7 @@ class Cluster:
             self.has_transactions = True
         else:
             {OFFSETS_TOPIC: self.groups, SHARE_TOPIC: self.shares}[topic.name].start()
-        if self.on_topic_made is not None:
-            self.on_topic_made(topic)
+        self.on_topic_made(topic)
 
     def make_internal_topics(self, names: Iterable[str]) -> None:
         """Create these before any request needs one."""
@@ -249,41 +252,40 @@ class Cluster:
 
     def disconnected(self, process: Process, member_id: str) -> None:
         """A process ended: its connections to the brokers break."""
-        if self.on_disconnect is not None:
-            self._loop.after(process.latency_ms, self.on_disconnect, process, member_id)
+        self._loop.after(process.latency_ms, self.on_disconnect, process, member_id)
 
     def deliver(self, process: Process, broker_id: int, send: Send) -> None:
         self.request_count += 1
         incarnation = process.incarnation
 
+        def respond(response: Any, error: ErrorCode | None = None) -> None:
+            self._loop.after(process.latency_ms, process.answered, incarnation, send, response, error)
+
         def lost() -> None:
-            code = ErrorCode.REQUEST_TIMED_OUT
-            self._loop.after(process.latency_ms, process.answered, incarnation, send, None, code)
+            respond(None, ErrorCode.REQUEST_TIMED_OUT)
 
         if broker_id not in self.alive:
             lost()
             return
         if send.service is Service.DATA:
-            assert self.serve_data is not None
             self.serve_data(process, broker_id, send)
             return
-
         if send.service is Service.TRANSACTION:
-            self._serve_transaction(process, incarnation, send)
+            is_init = isinstance(send.request, InitProducerIdRequest)
+            serve = self.transactions.init_producer_id if is_init else self.transactions.end_txn
+            serve(send.request, respond)
             return
         if isinstance(send.request, TxnOffsetCommitRequest):
             code = self.transactions.refusal(send.request)
             if code is not None:
-                self._loop.after(process.latency_ms, process.answered, incarnation, send, None, code)
+                respond(None, code)
                 return
-
         message: Any = send.request
         unknown: tuple[OffsetCommitResponseTopic, ...] = ()
         if isinstance(message, OffsetCommitRequest):
             message, unknown = self._without_unknown_topics(message)
             if unknown and not message.topics:
-                response = OffsetCommitResponse(topics=unknown)
-                self._loop.after(process.latency_ms, process.answered, incarnation, send, response, None)
+                respond(OffsetCommitResponse(topics=unknown))
                 return
 
         def answered(answer: Answer) -> None:
@@ -291,15 +293,14 @@ class Cluster:
                 self.truth_recorder.heartbeats.signed(process)
             response = answer.response
             wanted = getattr(response, "initialize_share_state", None)
-            if wanted is not None and self.on_initialize is not None:
+            if wanted is not None:
                 self.on_initialize(send.key, wanted)
             lacking = getattr(response, "creatable_topics", ())
-            if lacking and self.on_streams_topics is not None:
+            if lacking:
                 self._loop.after(TOPIC_CREATION_MS, self.on_streams_topics, send.key, lacking)
             if unknown and response is not None:
                 response = replace(response, topics=(*unknown, *response.topics))
-            error = None if answer.error is None else answer.error.code
-            self._loop.after(process.latency_ms, process.answered, incarnation, send, response, error)
+            respond(response, None if answer.error is None else answer.error.code)
 
         self.ask(
             broker_id,
@@ -349,9 +350,7 @@ class Cluster:
         **fields: Any,
     ) -> None:
         """Submit an operation to the group coordinator of a broker that is up."""
-        self._request_id += 1
-        self._asked[self._request_id] = (broker_id, on_answer, on_lost)
-        request = Request(operation, message, self._request_id, **fields)
+        request = Request(operation, message, self._new_request(broker_id, on_answer, on_lost), **fields)
         self.groups.submit(broker_id, self.partition_of(group_id), request)
 
     def ask_share_coordinator(
@@ -364,26 +363,20 @@ class Cluster:
         on_lost: Callable[[], None],
     ) -> None:
         """Submit the part of a request for one share partition to the share coordinator of a broker."""
+        request = Request(operation, message, self._new_request(broker_id, on_answer, on_lost))
+        self.shares.submit(broker_id, partition, request)
+
+    def _new_request(self, broker_id: int, on_answer: OnAnswer, on_lost: Callable[[], None]) -> int:
+        """The id of a new request, for whose answer or loss one of the callbacks is called."""
         self._request_id += 1
         self._asked[self._request_id] = (broker_id, on_answer, on_lost)
-        self.shares.submit(broker_id, partition, Request(operation, message, self._request_id))
+        return self._request_id
 
     def answered(self, answer: Answer) -> None:
         """A broker has an answer: give it to the callback of the request."""
         asked = self._asked.pop(answer.request_id, None)
         if asked is not None:
             asked[1](answer)
-
-    def _serve_transaction(self, process: Process, incarnation: int, send: Send) -> None:
-        """InitProducerId or EndTxn reaches the transaction coordinator."""
-
-        def respond(response: ProducerResponse) -> None:
-            self._loop.after(process.latency_ms, process.answered, incarnation, send, response, None)
-
-        if isinstance(send.request, InitProducerIdRequest):
-            self.transactions.init_producer_id(send.request, respond)
-        else:
-            self.transactions.end_txn(send.request, respond)
 
     def _write_marker(self, group_id: str, producer: Producer, is_commit: bool, on_done: Callable[[], None]) -> None:
         """Write the marker of a transaction into a group's log, on the leader of that log, and retry until it
@@ -403,9 +396,8 @@ class Cluster:
         if leader is None:
             again()
             return
-        self._request_id += 1
-        self._asked[self._request_id] = (leader, answered, again)
-        self.groups.submit(leader, partition, EndTransaction(producer, is_commit, 0, self._request_id))
+        request_id = self._new_request(leader, answered, again)
+        self.groups.submit(leader, partition, EndTransaction(producer, is_commit, 0, request_id))
 
     def _write_transaction(self, transaction: Transaction, status: TransactionStatus) -> None:
         """Write the new state of a transactional id into the transaction coordinator's log."""
@@ -422,10 +414,7 @@ class Cluster:
     # --- sessions, for `heartbeats` ---
 
     def _machine(self, group_id: str) -> ObservedMachine | None:
-        partition = self.partition_of(group_id)
-        runtime = self.groups.leader_runtime(partition)
-        coordinator = None if runtime is None else runtime.coordinators.get(partition)
-        machine = None if coordinator is None else coordinator.machine
+        machine = self.groups.leader_machine(self.partition_of(group_id))
         return machine if isinstance(machine, ObservedMachine) else None
 
     def is_quiet(self, group_id: str) -> bool:
@@ -522,14 +511,9 @@ class Cluster:
             if asked_broker == broker_id:
                 del self._asked[request_id]
                 on_lost()
-        if self.on_broker_gone is not None:
-            self.on_broker_gone(broker_id)
-        self._tell_leaders_changed()
+        self.on_broker_gone(broker_id)
+        self.on_leaders_changed()
         self._loop.after(DETECTION_MS, self._elect_after, broker_id)
-
-    def _tell_leaders_changed(self) -> None:
-        if self.on_leaders_changed is not None:
-            self.on_leaders_changed()
 
     def _elect_after(self, broker_id: int) -> None:
         if broker_id not in self.alive:
@@ -541,7 +525,7 @@ class Cluster:
         if broker_id in self.alive:
             return
         self.alive.add(broker_id)
-        self._tell_leaders_changed()
+        self.on_leaders_changed()
         self.groups.revive(broker_id)
         self.shares.revive(broker_id)
         self._loop.after(REBALANCE_LEADERS_MS, self._lead_again, broker_id)
@@ -574,18 +558,16 @@ class Cluster:
         """Group id -> its state in its coordinator."""
         groups: dict[str, Any] = {}
         for log in self.groups.logs:
-            runtime = self.groups.leader_runtime(log.partition)
-            coordinator = None if runtime is None else runtime.coordinators.get(log.partition)
-            if coordinator is not None and isinstance(coordinator.machine, ObservedMachine):
-                groups.update(coordinator.machine.coordinator.dump())
+            machine = self.groups.leader_machine(log.partition)
+            if isinstance(machine, ObservedMachine):
+                groups.update(machine.coordinator.dump())
         return groups
 
     def share_partitions(self) -> Mapping[Any, Any]:
         """SharePartitionKey -> its state in its share coordinator."""
         states: dict[Any, Any] = {}
         for log in self.shares.logs:
-            runtime = self.shares.leader_runtime(log.partition)
-            coordinator = None if runtime is None else runtime.coordinators.get(log.partition)
-            if coordinator is not None and coordinator.machine is not None:
-                states.update(coordinator.machine.state.share_partitions)
+            machine = self.shares.leader_machine(log.partition)
+            if machine is not None:
+                states.update(machine.state.share_partitions)
         return states

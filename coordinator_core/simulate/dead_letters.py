@@ -10,7 +10,7 @@ Source: ShareGroupDLQStateManager of Kafka 4.4.0.
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from coordinator_core.assignors.client_group import TopicPartition
@@ -89,28 +89,20 @@ class _Letter:
     failed_count: int = 0
 
 
+@dataclass(eq=False)
 class DeadLetterSender:
     """Makes the copies of one broker. `stop` it when the broker fails: what it had not sent is not sent."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        loop: EventLoop,
-        topics: Topics,
-        logs: DeadLetterLogs,
-        truth: Truth,
-        draws: random.Random,
-    ) -> None:
-        self._cluster = cluster
-        self._loop = loop
-        self._topics = topics
-        self._logs = logs
-        self._truth = truth
-        self._draws = draws
-        self._waiting: dict[TopicPartition, list[_Letter]] = {}
-        """Dead letter partition -> the copies to send there."""
-        self._in_flight: set[TopicPartition] = set()
-        self._is_stopped = False
+    cluster: Cluster
+    loop: EventLoop
+    topics: Topics
+    letter_logs: DeadLetterLogs
+    truth: Truth
+    draws: random.Random
+    _waiting: dict[TopicPartition, list[_Letter]] = field(default_factory=dict)
+    """Dead letter partition -> the copies to send there."""
+    _in_flight: set[TopicPartition] = field(default_factory=set)
+    _is_stopped: bool = False
 
     def stop(self) -> None:
         """Stop sending: the broker is down."""
@@ -122,8 +114,8 @@ class DeadLetterSender:
         self._enqueue(_Letter(topic, group_id, origin, copy, on_done, copy.first_offset))
 
     def _enqueue(self, letter: _Letter) -> None:
-        partition_count = self._topics.partition_count(letter.topic, self._loop.now_ms)
-        if not partition_count or not self._topics.are_dead_letters_enabled(letter.topic):
+        partition_count = self.topics.partition_count(letter.topic, self.loop.now_ms)
+        if not partition_count or not self.topics.are_dead_letters_enabled(letter.topic):
             refusal = NOT_ENABLED if partition_count else NO_TOPIC
             self._fail(letter, refusal.format(group_id=letter.group_id, topic=letter.topic))
             return
@@ -146,26 +138,26 @@ class DeadLetterSender:
         if waiting:
             self._waiting[at] = waiting
         self._in_flight.add(at)
-        self._loop.after(INTERNAL_MS, self._arrive, at, self._cluster.data_leader(at), letters)
+        self.loop.after(INTERNAL_MS, self._arrive, at, self.cluster.data_leader(at), letters)
 
     def _arrive(self, at: TopicPartition, leader: int | None, letters: list[tuple[_Letter, int]]) -> None:
         """A request reaches the leader of a dead letter partition, unless that broker is down."""
-        if leader not in self._cluster.alive:
-            self._loop.after(INTERNAL_MS, self._on_response, at, letters, ErrorCode.NETWORK_EXCEPTION)
+        if leader not in self.cluster.alive:
+            self.loop.after(INTERNAL_MS, self._on_response, at, letters, ErrorCode.NETWORK_EXCEPTION)
             return
-        if not self._topics.exists(at):
-            self._loop.after(INTERNAL_MS, self._on_response, at, letters, ErrorCode.UNKNOWN_TOPIC_ID)
+        if not self.topics.exists(at):
+            self.loop.after(INTERNAL_MS, self._on_response, at, letters, ErrorCode.UNKNOWN_TOPIC_ID)
             return
         headers = [
             headers_of(DeadLetterOrigin(letter.group_id, *letter.origin, offset), letter.copy)
             for letter, next_offset in letters
             for offset in range(letter.next_offset, next_offset)
         ]
-        log_offset = self._logs.append(at, headers)
+        log_offset = self.letter_logs.append(at, headers)
         for letter, next_offset in letters:
             self._tell(letter, letter.next_offset, next_offset - 1, log=[at.partition, log_offset], error=None)
             log_offset += next_offset - letter.next_offset
-        self._loop.after(INTERNAL_MS, self._on_response, at, letters, None)
+        self.loop.after(INTERNAL_MS, self._on_response, at, letters, None)
 
     def _on_response(self, at: TopicPartition, letters: list[tuple[_Letter, int]], error: ErrorCode | None) -> None:
         if self._is_stopped:
@@ -192,8 +184,8 @@ class DeadLetterSender:
             self._fail(letter, EXHAUSTED)
             return
         backoff_ms = min(BACKOFF_MS * 2 ** (letter.failed_count - 1), BACKOFF_MAX_MS)
-        backoff_ms = int(backoff_ms * self._draws.uniform(1 - BACKOFF_JITTER, 1 + BACKOFF_JITTER))
-        self._loop.after(backoff_ms, self._retry, letter)
+        backoff_ms = int(backoff_ms * self.draws.uniform(1 - BACKOFF_JITTER, 1 + BACKOFF_JITTER))
+        self.loop.after(backoff_ms, self._retry, letter)
 
     def _retry(self, letter: _Letter) -> None:
         if not self._is_stopped:
@@ -214,4 +206,4 @@ class DeadLetterSender:
             "message": letter.copy.cause.value,
             "dead_letter_topic": letter.topic,
         }
-        self._truth.tell("dead_letters", self._loop.now_ms, {**line, **facts})
+        self.truth.tell("dead_letters", self.loop.now_ms, {**line, **facts})

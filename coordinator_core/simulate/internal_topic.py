@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from coordinator_core.runtime.machines import StateMachine
 from coordinator_core.runtime.messages import EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.runtime import CoordinatorRuntime
@@ -73,10 +74,11 @@ class InternalTopic:
         leader = self.logs[partition].leader
         return leader if leader is not None and self._listener.is_alive(leader) else None
 
-    def leader_runtime(self, partition: int) -> CoordinatorRuntime | None:
-        """The coordinators of the leader, whether that is up or not."""
+    def leader_machine(self, partition: int) -> StateMachine | None:
+        """The state machine of the leader's coordinator, whether the leader is up or not."""
         leader = self.logs[partition].leader
-        return None if leader is None else self.runtimes[leader]
+        coordinator = None if leader is None else self.runtimes[leader].coordinators.get(partition)
+        return None if coordinator is None else coordinator.machine
 
     # --- running ---
 

@@ -4,6 +4,7 @@ connections.
 
 import random
 from collections.abc import Callable
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,59 +40,46 @@ LOST_BROKER = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AV
 """Errors after which a client looks up its coordinator again."""
 
 
+@dataclass(eq=False, kw_only=True)
 class Process:
     """Runs one client after another, all with the same client id."""
 
-    def __init__(
-        self,
-        *,
-        rank: int,
-        group_id: str,
-        client_id: str,
-        host: str,
-        latency_ms: int,
-        uuids: random.Random,
-        lookup_draws: random.Random,
-        make: Callable[[random.Random], Client],
-        draws: Callable[[int], random.Random],
-        loop: EventLoop,
-        network: "Cluster",
-        heartbeats: Heartbeats,
-        truth: Truth,
-    ) -> None:
-        self.rank = rank
-        self.group_id = group_id
-        self.client_id = client_id
-        self.host = host
-        self.latency_ms = latency_ms
-        self.uuids = uuids
-        """Random numbers for the ends of the member ids that coordinators generate for it."""
-        self.client: Client | None = None
-        self.fault: int | None = None
-        """The index of the last fault that hit it, in faults.jsonl."""
-        self.incarnation = 0
-        self._make = make
-        self._draws = draws
-        self._loop = loop
-        self._network = network
-        self._heartbeats = heartbeats
-        self._truth = truth
-        self._timers: dict[str, int] = {}
-        """Timer -> its token; a firing with another one is void."""
-        self._token = 0
-        self._lookups = Lookups(latency_ms, loop, network, lookup_draws)
-        self._late: Send | None = None
-        """A heartbeat that waited for its coordinator, and whose arrival time is not known in advance."""
-        self._unanswered: dict[int, Send] = {}
-        """Requests under way that have a timeout, by `id`."""
-        self._is_paused = False
-        self._buffered: list[Event] = []
-        self._overdue: list[Send] = []
-        """Requests that timed out while the process was paused."""
-        self._paused_interval_ms = 0
-        self._is_closing = False
-        self._when_gone: list[Callable[[], None]] = []
-        """Callbacks for the end of the client, however it ends."""
+    rank: int
+    group_id: str
+    client_id: str
+    host: str
+    latency_ms: int
+    uuids: random.Random
+    """Random numbers for the ends of the member ids that coordinators generate for it."""
+    lookup_draws: InitVar[random.Random]
+    make: Callable[[random.Random], Client]
+    draws: Callable[[int], random.Random]
+    loop: EventLoop
+    network: "Cluster"
+    heartbeats: Heartbeats
+    truth: Truth
+    client: Client | None = None
+    fault: int | None = None
+    """The index of the last fault that hit it, in faults.jsonl."""
+    incarnation: int = 0
+    _timers: dict[str, int] = field(default_factory=dict)
+    """Timer -> its token; a firing with another one is void."""
+    _token: int = 0
+    _late: Send | None = None
+    """A heartbeat that waited for its coordinator, and whose arrival time is not known in advance."""
+    _unanswered: dict[int, Send] = field(default_factory=dict)
+    """Requests under way that have a timeout, by `id`."""
+    _is_paused: bool = False
+    _buffered: list[Event] = field(default_factory=list)
+    _overdue: list[Send] = field(default_factory=list)
+    """Requests that timed out while the process was paused."""
+    _paused_interval_ms: int = 0
+    _is_closing: bool = False
+    _when_gone: list[Callable[[], None]] = field(default_factory=list)
+    """Callbacks for the end of the client, however it ends."""
+
+    def __post_init__(self, lookup_draws: random.Random) -> None:
+        self._lookups = Lookups(self.latency_ms, self.loop, self.network, lookup_draws)
 
     # --- life ---
 
@@ -103,7 +91,7 @@ class Process:
         """Start a client, unless one is running."""
         if self.client is None:
             self.incarnation += 1
-            self.client = self._make(self._draws(self.incarnation))
+            self.client = self.make(self.draws(self.incarnation))
             self._hand(Started())
 
     def stop(self, on_closed: Callable[[], None] | None = None) -> None:
@@ -120,8 +108,8 @@ class Process:
     def crash(self) -> None:
         """Kill the client without a close. The requests that it had sent are still under way."""
         if self.client is not None:
-            self._truth.gave(
-                self.group_id, self.client_id, self.client.positions(self._loop.now_ms), "CRASHED", self._loop.now_ms
+            self.truth.gave(
+                self.group_id, self.client_id, self.client.positions(self.loop.now_ms), "CRASHED", self.loop.now_ms
             )
             self._end()
             self._gone()
@@ -129,7 +117,7 @@ class Process:
     def pause(self) -> None:
         if self.client is not None and not self._is_paused:
             self._is_paused = True
-            self._paused_interval_ms = self._heartbeats.stop(self)
+            self._paused_interval_ms = self.heartbeats.stop(self)
 
     def resume(self) -> None:
         """Continue the process: it now handles the events of the pause."""
@@ -137,7 +125,7 @@ class Process:
             return
         self._is_paused = False
         if self._paused_interval_ms:
-            self._heartbeats.start(self, self._paused_interval_ms, self._loop.now_ms)
+            self.heartbeats.start(self, self._paused_interval_ms, self.loop.now_ms)
         buffered, self._buffered = self._buffered, []
         for event in buffered:
             self._hand(event)
@@ -151,9 +139,9 @@ class Process:
         self._hand(event)
 
     def _end(self) -> None:
-        self._heartbeats.stop(self)
+        self.heartbeats.stop(self)
         if self.client is not None:
-            self._network.disconnected(self, self.client.member_id)
+            self.network.disconnected(self, self.client.member_id)
         self.client = None
         self._is_closing = self._is_paused = False
         self._buffered.clear()
@@ -170,7 +158,7 @@ class Process:
         if self._is_paused:
             self._buffered.append(event)
             return
-        for action in self.client.handle(event, self._loop.now_ms):
+        for action in self.client.handle(event, self.loop.now_ms):
             PERFORM[type(action)](self, action)
 
     def _send(self, send: Send) -> None:
@@ -192,10 +180,10 @@ class Process:
 
     def _reach(self, send: Send, incarnation: int, broker_id: int) -> None:
         if incarnation == self.incarnation:
-            self._loop.after(self.latency_ms, self._network.deliver, self, broker_id, send)
+            self.loop.after(self.latency_ms, self.network.deliver, self, broker_id, send)
             if send.timeout_ms is not None:
                 self._unanswered[id(send)] = send
-                self._loop.after(send.timeout_ms, self._give_up, send, incarnation)
+                self.loop.after(send.timeout_ms, self._give_up, send, incarnation)
 
     def _give_up(self, send: Send, incarnation: int) -> None:
         """The request timed out: the client closes the connection, and accepts no answer any more."""
@@ -205,7 +193,7 @@ class Process:
             self._overdue.append(send)
             return
         facts = {"group": self.group_id, "client_id": self.client_id, "operation": send.operation}
-        self._truth.tell("request_timeouts", self._loop.now_ms, {**facts, "waited_ms": send.timeout_ms})
+        self.truth.tell("request_timeouts", self.loop.now_ms, {**facts, "waited_ms": send.timeout_ms})
         self.answered(incarnation, send, None, ErrorCode.REQUEST_TIMED_OUT)
 
     def heartbeat(self) -> Send:
@@ -225,7 +213,7 @@ class Process:
             self._late = send
             self._go(send, self.incarnation)
         else:
-            self._network.deliver(self, known, send)
+            self.network.deliver(self, known, send)
 
     def answered(self, incarnation: int, send: Send, response: Any, error: ErrorCode | None) -> None:
         """Pass an answer to the client, if this is still the one that sent the request."""
@@ -239,14 +227,14 @@ class Process:
         if send.tag == HEARTBEAT and code is ErrorCode.NONE:
             self._hand(Answered(HEARTBEAT, response, None, send.request))
             if send is not self._late:
-                self._heartbeats.answered(self)
+                self.heartbeats.answered(self)
             return
         self._hand(Answered(send.tag, response, error, send.request))
 
     def _set_timer(self, timer: SetTimer) -> None:
         self._token += 1
         self._timers[timer.name] = self._token
-        self._loop.after(timer.delay_ms, self._fire, timer.name, self._token)
+        self.loop.after(timer.delay_ms, self._fire, timer.name, self._token)
 
     def _fire(self, name: str, token: int) -> None:
         if self._timers.get(name) == token:
@@ -257,21 +245,21 @@ class Process:
         self._timers.pop(timer.name, None)
 
     def _beat(self, beat: Heartbeat) -> None:
-        self._heartbeats.start(self, beat.interval_ms)
+        self.heartbeats.start(self, beat.interval_ms)
 
     def _took(self, took: Took) -> None:
-        self._truth.took(self.group_id, self.client_id, took.positions, took.generation, self._loop.now_ms)
+        self.truth.took(self.group_id, self.client_id, took.positions, took.generation, self.loop.now_ms)
 
     def _gave(self, gave: Gave) -> None:
-        self._truth.gave(self.group_id, self.client_id, gave.positions, gave.ended_by, self._loop.now_ms)
+        self.truth.gave(self.group_id, self.client_id, gave.positions, gave.ended_by, self.loop.now_ms)
 
     def _tell_truth(self, tell: Tell) -> None:
-        self._truth.tell(tell.file, self._loop.now_ms, tell.facts)
+        self.truth.tell(tell.file, self.loop.now_ms, tell.facts)
 
     def _closed(self, closed: Closed) -> None:
         assert self.client is not None
-        now_ms = self._loop.now_ms
-        self._truth.gave(self.group_id, self.client_id, self.client.positions(now_ms), closed.reason, now_ms)
+        now_ms = self.loop.now_ms
+        self.truth.gave(self.group_id, self.client_id, self.client.positions(now_ms), closed.reason, now_ms)
         self._end()
         self._gone()
 

@@ -488,13 +488,9 @@ class ShareLeaders:
             draws = stream(self._seed, "persister", broker_id)
             persister = Persister(self._share_leader, draws.random)
             lookup_draws = stream(self._seed, "share-lookup", broker_id)
+            letter_draws = stream(self._seed, "dead-letters", broker_id)
             letters = DeadLetterSender(
-                self._cluster,
-                self._loop,
-                self._topics,
-                self.dead_letters,
-                self._truth,
-                stream(self._seed, "dead-letters", broker_id),
+                self._cluster, self._loop, self._topics, self.dead_letters, self._truth, letter_draws
             )
             broker = self._brokers[broker_id] = DataBroker(broker_id, persister, lookup_draws, letters)
         return broker
