@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from coordinator_core.codec import Struct, make
 from coordinator_core.consumer.state import ConsumerMember, ResolvedRegex
-from coordinator_core.coordinator.records import CoordinatorRecord, record_of, tombstone
+from coordinator_core.coordinator.records import CoordinatorRecord, make_from, record_of, tombstone
 from coordinator_core.coordinator.records import member_tombstones as tombstones_of
 from coordinator_core.java.hash_codes import string_order
 from schemas.consumer_offsets import RecordType
@@ -34,16 +34,10 @@ def group_metadata_record(group_id: str, epoch: int, metadata_hash: int) -> Coor
 def member_metadata_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     """ConsumerGroupMemberMetadata (5): a member's subscription and other attributes."""
     classic = member.classic_member_metadata
-    value = make(
+    value = make_from(
         CONSUMER_GROUP_MEMBER_METADATA_VALUE,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
+        member,
         subscribed_topic_names=sorted(set(member.subscribed_topic_names), key=string_order),
-        subscribed_topic_regex=member.subscribed_topic_regex,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        server_assignor=member.server_assignor,
         classic_member_metadata=None
         if classic is None
         else make(
@@ -81,10 +75,9 @@ def target_record(group_id: str, member_id: str, partitions: Mapping[str, Iterab
 
 def current_assignment_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     """ConsumerGroupCurrentMemberAssignment (8): epoch, state and partitions of a member."""
-    value = make(
+    value = make_from(
         CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-        member_epoch=member.member_epoch,
-        previous_member_epoch=member.previous_member_epoch,
+        member,
         state=member.state.value,
         assigned_partitions=_topic_partitions(member.assigned),
         partitions_pending_revocation=_topic_partitions(member.pending_revocation),

@@ -8,6 +8,7 @@ from typing import Final
 
 from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.modern_messages import Problem, empty_ids, first_text
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -16,9 +17,6 @@ from coordinator_core.member_epochs import (
 
 MEMBER_ID_REQUIRED_FROM_VERSION: Final = 1
 """Members generate their own ids from this version on (KIP-1082)."""
-
-Problem = tuple[bool, str]
-"""Whether the problem exists, and Kafka's message for it."""
 
 
 def refused_heartbeat(
@@ -29,7 +27,7 @@ def refused_heartbeat(
     `assignors`: those of group.consumer.assignors. `api_version`: that of the request.
     """
     for problems in (_of_ids(request, api_version), _of_epoch(request)):
-        text = next((text for is_there, text in problems if is_there), None)
+        text = first_text(problems)
         if text is not None:
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
     if request.server_assignor is None or request.server_assignor in assignors:
@@ -45,12 +43,7 @@ def _of_ids(request: ConsumerGroupHeartbeatRequest, api_version: int) -> Iterato
         or request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH
     )
     yield needs_member_id and not request.member_id.strip(), "MemberId can't be empty."
-    for name, value in (
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-    ):
-        yield value is not None and not value.strip(), f"{name} can't be empty."
+    yield from empty_ids(GroupId=request.group_id, InstanceId=request.instance_id, RackId=request.rack_id)
 
 
 def _of_epoch(request: ConsumerGroupHeartbeatRequest) -> Iterator[Problem]:

@@ -1,5 +1,6 @@
 """Messages that consumer and share groups have in common; names and defaults of fields are Kafka's."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from coordinator_core.classic.messages import AUTHORIZED_OPERATIONS_OMITTED
@@ -60,3 +61,17 @@ class DescribedGroup:
     assignor_name: str = ""
     members: tuple[object, ...] = ()
     authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+
+
+Problem = tuple[bool, str]
+"""Whether a request has the problem, and Kafka's message for it."""
+
+
+def empty_ids(**ids: str | None) -> Iterator[Problem]:
+    """A problem for each id, by its name in messages: it may be missing, but not empty."""
+    return ((value is not None and not value.strip(), f"{name} can't be empty.") for name, value in ids.items())
+
+
+def first_text(problems: Iterable[Problem]) -> str | None:
+    """The message of the first problem that exists."""
+    return next((text for is_there, text in problems if is_there), None)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from coordinator_core.codec import Declaration, Struct, make
-from coordinator_core.coordinator.records import CoordinatorRecord, member_tombstones, record_of, tombstone
+from coordinator_core.coordinator.records import CoordinatorRecord, make_from, member_tombstones, record_of, tombstone
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.java.ordered import set_of
 from coordinator_core.share.state import ShareGroupStatePartitions, ShareMember
@@ -18,13 +18,8 @@ from schemas.consumer_offsets import share as messages
 
 def member_metadata_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
     """ShareGroupMemberMetadata (10): a member and its subscription."""
-    value = make(
-        messages.SHARE_GROUP_MEMBER_METADATA_VALUE,
-        rack_id=member.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=sorted(set(member.subscribed_topic_names), key=string_order),
-    )
+    names = sorted(set(member.subscribed_topic_names), key=string_order)
+    value = make_from(messages.SHARE_GROUP_MEMBER_METADATA_VALUE, member, subscribed_topic_names=names)
     return record_of(RecordType.SHARE_GROUP_MEMBER_METADATA, value, group_id=group_id, member_id=member.member_id)
 
 
@@ -53,13 +48,8 @@ def target_record(group_id: str, member_id: str, target: Mapping[str, Iterable[i
 
 def current_assignment_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
     """ShareGroupCurrentMemberAssignment (14): epochs and partitions of a member."""
-    value = make(
-        messages.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-        member_epoch=member.member_epoch,
-        previous_member_epoch=member.previous_member_epoch,
-        state=member.state,
-        assigned_partitions=_topics(messages.TOPIC_PARTITIONS, member.assigned),
-    )
+    assigned = _topics(messages.TOPIC_PARTITIONS, member.assigned)
+    value = make_from(messages.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE, member, assigned_partitions=assigned)
     return record_of(
         RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, group_id=group_id, member_id=member.member_id
     )

@@ -7,7 +7,7 @@ are sorted.
 from collections.abc import Mapping
 
 from coordinator_core.codec import Struct, make
-from coordinator_core.coordinator.records import CoordinatorRecord, record_of
+from coordinator_core.coordinator.records import CoordinatorRecord, make_from, record_of
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.streams.messages import RequestTopology, TopicInfo
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks
@@ -42,15 +42,9 @@ def group_metadata_record(
 def member_metadata_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
     """StreamsGroupMemberMetadata (19): a member's attributes."""
     endpoint = member.user_endpoint
-    value = make(
+    value = make_from(
         schema.STREAMS_GROUP_MEMBER_METADATA_VALUE,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        topology_epoch=member.topology_epoch,
-        process_id=member.process_id,
+        member,
         user_endpoint=None if endpoint is None else make(schema.ENDPOINT, host=endpoint[0], port=endpoint[1]),
         client_tags=[
             make(schema.KEY_VALUE, key=key, value=member.client_tags[key])
@@ -83,11 +77,9 @@ def target_assignment_record(group_id: str, member_id: str, target: TaskAssignme
 
 def current_assignment_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
     """StreamsGroupCurrentMemberAssignment (22): epoch, state and tasks of a member."""
-    value = make(
+    value = make_from(
         schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-        member_epoch=member.member_epoch,
-        previous_member_epoch=member.previous_member_epoch,
-        state=member.state,
+        member,
         active_tasks=_active_tasks(member.active),
         standby_tasks=_tasks(member.standby),
         warmup_tasks=_tasks(member.warmup),
@@ -106,22 +98,13 @@ def topology_value(topology: RequestTopology) -> Struct:
         schema.STREAMS_GROUP_TOPOLOGY_VALUE,
         epoch=topology.epoch,
         subtopologies=[
-            make(
+            make_from(
                 schema.SUBTOPOLOGY,
-                subtopology_id=subtopology.subtopology_id,
-                source_topics=subtopology.source_topics,
-                source_topic_regex=subtopology.source_topic_regex,
+                subtopology,
                 state_changelog_topics=[_topic_info(topic) for topic in subtopology.state_changelog_topics],
-                repartition_sink_topics=subtopology.repartition_sink_topics,
                 repartition_source_topics=[_topic_info(topic) for topic in subtopology.repartition_source_topics],
                 copartition_groups=[
-                    make(
-                        schema.COPARTITION_GROUP,
-                        source_topics=group.source_topics,
-                        source_topic_regex=group.source_topic_regex,
-                        repartition_source_topics=group.repartition_source_topics,
-                    )
-                    for group in subtopology.copartition_groups
+                    make_from(schema.COPARTITION_GROUP, group) for group in subtopology.copartition_groups
                 ],
             )
             for subtopology in topology.subtopologies
@@ -142,37 +125,25 @@ def _target_tasks(tasks: Tasks) -> list[Struct]:
 
 
 def _tasks(tasks: Tasks) -> list[Struct]:
+    declared = schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS
     return [
-        make(
-            schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS,
-            subtopology_id=subtopology_id,
-            partitions=list(tasks[subtopology_id]),
-        )
+        make(declared, subtopology_id=subtopology_id, partitions=list(tasks[subtopology_id]))
         for subtopology_id in sorted(tasks, key=string_order)
     ]
 
 
 def _active_tasks(tasks: Mapping[str, Mapping[int, int]]) -> list[Struct]:
-    structs = []
-    for subtopology_id in sorted(tasks, key=string_order):
-        epochs = tasks[subtopology_id]
-        partitions = sorted(epochs)
-        structs.append(
-            make(
-                schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS,
-                subtopology_id=subtopology_id,
-                partitions=partitions,
-                assignment_epochs=[epochs[partition] for partition in partitions],
-            )
+    structs = _tasks({subtopology_id: tuple(sorted(epochs)) for subtopology_id, epochs in tasks.items()})
+    return [
+        make_from(
+            schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS,
+            struct,
+            assignment_epochs=[tasks[struct.subtopology_id][partition] for partition in struct.partitions],
         )
-    return structs
+        for struct in structs
+    ]
 
 
 def _topic_info(topic: TopicInfo) -> Struct:
-    return make(
-        schema.TOPIC_INFO,
-        name=topic.name,
-        partitions=topic.partitions,
-        replication_factor=topic.replication_factor,
-        topic_configs=[make(schema.TOPIC_CONFIG, key=config.key, value=config.value) for config in topic.topic_configs],
-    )
+    configs = [make_from(schema.TOPIC_CONFIG, config) for config in topic.topic_configs]
+    return make_from(schema.TOPIC_INFO, topic, topic_configs=configs)

@@ -6,12 +6,10 @@ Problems are checked in Kafka's order; the first one is reported.
 from collections.abc import Iterator
 
 from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.coordinator.modern_messages import Problem, empty_ids, first_text
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
-
-Problem = tuple[bool, str]
-"""Whether the problem exists, and Kafka's message for it."""
 
 
 def refused_heartbeat(
@@ -21,11 +19,11 @@ def refused_heartbeat(
     is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     code, text = ErrorCode.INVALID_REQUEST, None
     for problems in (_unsupported(request, version), _of_ids(request), _of_joining(request) if is_joining else ()):
-        text = text or next((text for is_there, text in problems if is_there), None)
+        text = text or first_text(problems)
     if text is None and is_joining:
         code, text = ErrorCode.STREAMS_INVALID_TOPOLOGY, _invalid_topology(request)
     if text is None:
-        code, text = ErrorCode.INVALID_REQUEST, next((text for is_there, text in _of_rest(request) if is_there), None)
+        code, text = ErrorCode.INVALID_REQUEST, first_text(_of_rest(request))
     return None if text is None else StreamsGroupHeartbeatResponse(error_code=code, error_message=text)
 
 
@@ -44,13 +42,12 @@ def _unsupported(request: StreamsGroupHeartbeatRequest, version: KafkaVersion) -
 
 
 def _of_ids(request: StreamsGroupHeartbeatRequest) -> Iterator[Problem]:
-    for name, value in (
-        ("MemberId", request.member_id),
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-    ):
-        yield value is not None and not value.strip(), f"{name} can't be empty."
+    return empty_ids(
+        MemberId=request.member_id,
+        GroupId=request.group_id,
+        InstanceId=request.instance_id,
+        RackId=request.rack_id,
+    )
 
 
 def _of_joining(request: StreamsGroupHeartbeatRequest) -> Iterator[Problem]:
