@@ -103,7 +103,6 @@ def encode_formatter_json(
 
 
 def _group_of(key: Struct) -> str | None:
-    """The group of a record, by its key."""
     return getattr(key, "group_id", None) or getattr(key, "group", None)
 
 

@@ -29,4 +29,3 @@ CONSUMER_GROUP_ASSIGNORS: Final[Mapping[str, ServerAssignor]] = MappingProxyType
 default)."""
 
 SHARE_GROUP_ASSIGNORS: Final[Mapping[str, ServerAssignor]] = MappingProxyType({"simple": assign_simple})
-"""Assignors of share groups (group.share.assignors)."""

@@ -17,8 +17,6 @@ GENERATION_DEFAULT: Final = -1
 
 
 class TopicPartition(NamedTuple):
-    """A partition by topic name."""
-
     topic: str
     partition: int
 
@@ -36,7 +34,6 @@ class Topic:
     """Racks of each partition's replicas; empty if the brokers do not have racks."""
 
     def racks(self, partition: int) -> frozenset[str]:
-        """Racks on which a partition has a replica."""
         return self.replica_racks[partition] if self.replica_racks else frozenset()
 
 

@@ -68,7 +68,6 @@ class _TopicRanges:
         return max(self._quota + (self._extra_count > 0) - self._assigned_counts[member_id], 0)
 
     def assign(self, member_id: str, partitions: Sequence[int], lists: Lists) -> None:
-        """Assign free partitions to a member."""
         lists[member_id] += [TopicPartition(self.name, partition) for partition in partitions]
         self._assigned_counts[member_id] += len(partitions)
         if self._assigned_counts[member_id] > self._quota:

@@ -194,7 +194,6 @@ class _Racks:
         return rack is not None and rack not in self._of_partition.get(partition, ())
 
     def is_near(self, member_id: str, partition: TopicPartition) -> bool:
-        """Whether the member is on a rack with a replica."""
         rack = self.of_member.get(member_id)
         return rack is not None and rack in self._of_partition.get(partition, ())
 

@@ -164,7 +164,6 @@ class _Sharing(Generic[P]):
         return len(self._partitions_of.get(member, ()))
 
     def places(self) -> Iterable[tuple[int, P]]:
-        """All (member, partition) places."""
         return [(member, partition) for member, partitions in self._partitions_of.items() for partition in partitions]
 
     def _revoke_from_overfilled_members(self) -> None:

@@ -117,16 +117,12 @@ class MemberIdentity:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroupRequest:
-    """Members that leave."""
-
     group_id: str
     members: tuple[MemberIdentity, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MemberResponse:
-    """The result for one of them."""
-
     member_id: str
     group_instance_id: str | None
     error_code: int = 0

@@ -57,7 +57,6 @@ class ClassicGroupRules:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
 
     def validate_delete_group(self, group: LiveClassicGroup) -> None:
-        """Only an empty group may be deleted."""
         self._check_alive(group)
         if group.state != EMPTY:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)

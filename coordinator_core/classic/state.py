@@ -20,7 +20,6 @@ class ClassicGroupState(StrEnum):
     STABLE = "Stable"
     """All members have an assignment. Join, leave, expiry -> PREPARING_REBALANCE."""
     DEAD = "Dead"
-    """Removed."""
 
 
 @quickly_made

@@ -411,4 +411,3 @@ COMMANDS: Final[dict[str, Command]] = {
     HEARTBEAT_CONSUMER_GROUP: heartbeat,
     LEAVE_CONSUMER_GROUP: leave_group,
 }
-"""Commands for the module of consumer groups."""

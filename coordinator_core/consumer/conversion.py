@@ -64,7 +64,6 @@ CUSTOM_ASSIGNOR: Final = (
 """The user data of a custom assignor would be lost."""
 
 Partitions = Mapping[str, tuple[int, ...]]
-"""Topic id -> partitions."""
 
 
 # --- what is allowed ---

@@ -107,8 +107,6 @@ def either(branches: list[Code]) -> Code:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern."""
-
     code: Code
 
     def matches(self, name: str) -> bool:

@@ -38,7 +38,6 @@ class RegexChange(Enum):
 
     @property
     def is_change(self) -> bool:
-        """Whether the subscription changed."""
         return self != RegexChange.NONE
 
 

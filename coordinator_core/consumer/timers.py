@@ -42,7 +42,6 @@ def schedule_join_if_absent(context: Context, group_id: str, member_id: str, del
 
 
 def cancel_join(context: Context, group_id: str, member_id: str) -> None:
-    """Cancel the timer: the member has rejoined."""
     context.cancel(join_key(group_id, member_id))
 
 
@@ -52,7 +51,6 @@ def schedule_sync(context: Context, group_id: str, member_id: str, delay_ms: int
 
 
 def cancel_sync(context: Context, group_id: str, member_id: str) -> None:
-    """Cancel the timer: the member has synced."""
     context.cancel(sync_key(group_id, member_id))
 
 

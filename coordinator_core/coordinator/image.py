@@ -49,7 +49,6 @@ class MetadataImage:
 
 
 def image_of(topics: Iterable[Topic], version: int = 0) -> MetadataImage:
-    """The image with these topics."""
     image = MetadataImage()
     for topic in topics:
         image = image.with_topic(topic)

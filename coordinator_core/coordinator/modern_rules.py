@@ -11,8 +11,6 @@ M_co = TypeVar("M_co", covariant=True)
 
 
 class GroupOf(Protocol[M_co]):
-    """A group with members of one type."""
-
     @property
     def group_id(self) -> str: ...
 
@@ -21,8 +19,6 @@ class GroupOf(Protocol[M_co]):
 
 
 class StaticGroupOf(GroupOf[M_co], Protocol[M_co]):
-    """A group that may have static members."""
-
     @property
     def static_members(self) -> Mapping[str, str]: ...
 

@@ -34,8 +34,6 @@ class OffsetCommitter:
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """One entry of ListGroups."""
-
     group_id: str
     protocol_type: str
     group_state: str

@@ -249,7 +249,6 @@ class GroupCoordinator:
         return self.classic_groups.get(group_id) or self.shard.groups.groups.get(group_id)
 
     def group_ids(self) -> list[str]:
-        """All group ids, sorted."""
         return sorted({*self.classic_groups, *self.shard.groups.groups})
 
     def command(self, operation: str) -> Command:

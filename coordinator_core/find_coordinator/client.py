@@ -65,7 +65,6 @@ class NodeLoad(NamedTuple):
 
     node_id: int
     in_flight_count: int = 0
-    """Requests in flight."""
     is_ready: bool = True
     """Connected, with room for one more request in flight."""
     is_connecting: bool = False
@@ -100,8 +99,6 @@ def least_loaded_node(nodes: Sequence[NodeLoad], random: float) -> int | None:
 
 
 class LookupState(StrEnum):
-    """See the docstring of the module."""
-
     UNKNOWN = "UNKNOWN"
     FINDING = "FINDING"
     KNOWN = "KNOWN"
@@ -121,7 +118,6 @@ class Lookup:
     not_before_ms: int = 0
     """Earliest time of the next request."""
     error_code: ErrorCode = ErrorCode.NONE
-    """The last error."""
     backoff: ExponentialBackoff = ExponentialBackoff()
 
 
@@ -170,8 +166,6 @@ Event = Poll | Answered | Unanswered | Lost | Restarted
 
 @dataclass(frozen=True, slots=True)
 class AskBroker:
-    """Send FindCoordinator to this broker."""
-
     node_id: int
     request: FindCoordinatorRequest
 

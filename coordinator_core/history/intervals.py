@@ -87,7 +87,6 @@ class Intervals(NamedTuple):
         )
 
     def open_member(self, step: ReplayedOperation, after: Group, member_id: str) -> None:
-        """Open the interval of a member that joined."""
         self.intervals.members[member_id] = self._opened(step, after)
         self.count_assignor(after.members[member_id], +1)
 

@@ -56,8 +56,6 @@ class Death(NamedTuple):
 
 
 class GroupTombstone(NamedTuple):
-    """A tombstone of a classic group."""
-
     group_id: str
     log_offset: int
     last_offset: int

@@ -105,7 +105,6 @@ class _Operations:
         self._between.append((number, operation))
 
     def in_order(self) -> Iterator[Operation | OffsetsDeleted]:
-        """All operations in log order."""
         made = map(self._made.__getitem__, sorted(self._made))
         if not self._between:
             return made
@@ -124,7 +123,6 @@ class _Others(NamedTuple):
     unknown_type_count: int
     unknown_field_count: int
     tombstones: list[GroupTombstone]
-    """Tombstones of classic groups."""
     times: dict[int, int]
     """Log offset of a tombstone -> the time at which it was written (epoch ms)."""
 

@@ -30,8 +30,6 @@ class OpenAssignment:
 
 @dataclass(slots=True)
 class OpenGeneration:
-    """The open generation of a group."""
-
     group_type: str
     incarnation: int
     generation: int
@@ -44,8 +42,6 @@ class OpenGeneration:
 
 @dataclass(slots=True)
 class OpenIntervals:
-    """All open intervals of one group."""
-
     incarnation: int = -1
     generation: OpenGeneration | None = None
     members: dict[str, Open] = field(default_factory=dict)

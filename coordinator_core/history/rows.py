@@ -159,7 +159,6 @@ class AssignmentRows:
         self.lengths: list[int] = []
         """The number of topics in each run."""
         self.keys: list[TopicKey] = []
-        """The key of each topic."""
         self.partitions: list[tuple[int, ...]] = []
         """The partitions of each topic, one row for each topic."""
 

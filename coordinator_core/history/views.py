@@ -113,7 +113,6 @@ def metadata_hash(group: Group) -> int | None:
 
 
 def topology_epoch(group: Group) -> int | None:
-    """Epoch of a streams group's topology."""
     return group.topology.epoch if isinstance(group, StreamsGroup) and group.topology is not None else None
 
 

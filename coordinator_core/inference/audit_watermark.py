@@ -95,9 +95,7 @@ class AuditWatermark(NamedTuple):
     is_empty: bool
     """The group had no members there."""
     group_types: frozenset[str]
-    """All types of the group before it."""
     members: Mapping[Membership, Client]
-    """The members at that place."""
     bound: frozenset[Membership]
     """Those members whose host affected results in a way that a new host cannot simply be put in."""
     words: tuple[EventRow, ...]
@@ -295,7 +293,6 @@ class _Times:
 
 
 def _timed(events: Iterable[EventRow]) -> Iterator[EventRow]:
-    """Events whose times matter."""
     return (event for event in events if event.event_type != OFFSETS_DELETED)
 
 

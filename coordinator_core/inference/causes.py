@@ -107,7 +107,6 @@ class GenerationStart(NamedTuple):
     movement: Movement
     """What its plan changed."""
     had_members: bool
-    """Whether there were members before."""
     is_timeless: bool = False
     """Whether its records have no timestamp, which would show that they belong to one operation."""
     has_unread: bool = False

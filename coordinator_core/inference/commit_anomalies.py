@@ -198,8 +198,6 @@ class GenerationsAt:
 
 
 class OwnersAt:
-    """Owners of partitions, by log offset."""
-
     def __init__(self, owners: Iterable[OwnerRow]) -> None:
         self._intervals: defaultdict[tuple[str | None, int], list[OwnerRow]] = defaultdict(list)
         for owner in owners:
@@ -247,8 +245,6 @@ _NO_ROWS: Final = np.zeros(0, np.int32)
 
 
 class _Commit(NamedTuple):
-    """One commit."""
-
     row: int
     topic: str
     partition: int

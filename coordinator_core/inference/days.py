@@ -38,7 +38,6 @@ class DayCounts(NamedTuple):
 
 NO_COUNTS: Final = DayCounts(0, 0)
 NO_DAY: Final = -(2**62)
-"""Before all days."""
 NOTHING_BEFORE: Final[Mapping[int, DayCounts]] = {}
 
 
@@ -188,8 +187,6 @@ def _days_of(members: Iterable[MemberRow], timeless: Set[int]) -> Iterator[int]:
 
 
 class _MembersAt:
-    """Number of members of a group, by time."""
-
     def __init__(self, members: Sequence[MemberRow]) -> None:
         changes: Counter[int] = Counter()
         for member in members:
@@ -208,8 +205,6 @@ class _MembersAt:
 
 
 class _TypesAt:
-    """Type of a group, by time."""
-
     def __init__(self, life: GroupLife) -> None:
         self._generations = sorted(life.generations, key=lambda row: row.from_log_offset)
         self._times = np.maximum.accumulate([0, *(row.valid_from for row in self._generations)]).tolist()[1:]

@@ -79,7 +79,6 @@ class Records:
     has_returned: BoolArray
     """Some range became AVAILABLE."""
     is_single_offset: BoolArray
-    """The record has one offset only."""
 
     @property
     def is_request(self) -> BoolArray:

@@ -401,7 +401,6 @@ class GroupedCommits:
         return both, is_new(both.commits)
 
     def kept(self) -> "GroupedCommits":
-        """The commits to keep."""
         return self.taken(kept_commits(self.commits, applied_by_partition(self.commits, self.group), self.group))
 
 
@@ -488,7 +487,6 @@ class MemberCommitTimes:
         return replace(self, latest=latest)
 
     def without(self, group_ids: Set[str]) -> "MemberCommitTimes":
-        """Those of the other groups."""
         is_kept = np.array([group_id not in group_ids for group_id, _, _ in self.members], np.bool_)
         if is_kept.all():
             return self

@@ -88,7 +88,6 @@ class GroupCommits:
 
 
 COMMIT_COLUMNS: Final = tuple(item.name for item in fields(GroupCommits) if item.name != "topics")
-"""The columns of `GroupCommits`."""
 
 
 def is_any_between(places: Sequence[int], from_log_offset: int, to_log_offset: int) -> bool:

@@ -69,9 +69,7 @@ class Rule(NamedTuple):
     """A rule, with the meaning of its break."""
 
     meaning: str
-    """What a break means."""
     remedy: str
-    """What to do."""
     known_defects: tuple[str, ...] = ()
     """Kafka issues with exactly this effect on a log: by number, or by pull request if there is none."""
     category: str = COORDINATOR
@@ -506,7 +504,6 @@ class ShareRule(NamedTuple):
     rule: str
     column: str
     is_reset_free: bool
-    """Whether a reset may lower it."""
     lowest: int = -1
     """The break belongs to this rule if the new value is within these bounds."""
     highest: int = 2**63 - 1

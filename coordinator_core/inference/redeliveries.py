@@ -82,7 +82,6 @@ class RedeliveryColumns:
 
 
 def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
-    """All redeliveries of one log partition."""
     changes = log.transitions
     had_none, is_available = changes.from_state == NONE, changes.to_state == AVAILABLE
     from_count = np.where(had_none, np.int32(0), changes.from_delivery_count)

@@ -69,7 +69,6 @@ class Rollout(NamedTuple):
 
     @property
     def member_ids(self) -> frozenset[str]:
-        """Ids of the old and the new members."""
         return frozenset(member_id for member_id, _ in self.old | self.new)
 
 

@@ -21,8 +21,6 @@ INT64_MAX: Final = 2**63 - 1
 
 
 class SharePlace(NamedTuple):
-    """A share partition."""
-
     group_id: str
     topic_id: str
     partition: int

@@ -65,13 +65,11 @@ class Counted:
     key: I64
     """For each distinct pair of share partition and day: the share partition,"""
     day: I64
-    """and the day."""
     pairs: Sequence[I64]
     """For each of `ranges`, the index of each range's pair."""
 
     @classmethod
     def of(cls, log: ShareLog, given_again: RedeliveryColumns, given_up: ArchivedColumns) -> Self:
-        """From a log and its results."""
         changes, states = log.transitions, log.states
         rows = np.flatnonzero((changes.kind == _ACKNOWLEDGED) & (changes.released < 0))
         state = log.state_of_transition[rows]

@@ -83,7 +83,6 @@ class RecordColumns:
         return len(self.offset)
 
     def taken(self, rows: I64 | BoolArray) -> "RecordColumns":
-        """Some of the rows."""
         return RecordColumns(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 

@@ -95,7 +95,6 @@ class BatchRows:
 
 
 def has_no_epoch(batch: bytes) -> bool:
-    """Whether a batch has no leader epoch."""
     return batch[16] < 2 or batch[12:16] == b"\xff" * 4
 
 

@@ -30,7 +30,6 @@ def _add_word(_typing: Any, crc: Any, word: Any) -> Any:
 
 @intrinsic
 def _add_byte(_typing: Any, crc: Any, byte: Any) -> Any:
-    """Add one byte to the checksum."""
     return types.uint32(types.uint32, types.uint8), _calls("llvm.x86.sse42.crc32.32.8", 32, 8)
 
 

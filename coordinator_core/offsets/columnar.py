@@ -158,9 +158,7 @@ class ColumnarState:
     topics: Interned
     topic_ids: Interned
     key_arrays: KeyArrays
-    """One element for each key."""
     group_touched: BoolArray
-    """One element for each group."""
     carried: RowArrays
     """The rows of open transactions."""
     carried_metadata: U8

@@ -198,7 +198,6 @@ def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Result:
 
 
 def _committed_partitions(offsets: OffsetsState, group_id: str) -> list[tuple[str, tuple[int, ...]]]:
-    """(topic, partitions) that a group has committed."""
     keys = _keys_of(offsets.offsets, group_id)
     return [(topic, tuple(key.partition for key in of_topic)) for topic, of_topic in groupby(keys, attrgetter("topic"))]
 

@@ -60,8 +60,6 @@ class TxnOffsetCommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionError:
-    """The result for one partition."""
-
     partition_index: int
     error_code: int = 0
 
@@ -85,8 +83,6 @@ class OffsetCommitResponse:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchTopic:
-    """Partitions whose offsets are requested."""
-
     name: str
     partition_indexes: tuple[int, ...]
 
@@ -115,8 +111,6 @@ class OffsetFetchResponsePartition:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchResponseTopic:
-    """Offsets of one topic."""
-
     name: str
     partitions: tuple[OffsetFetchResponsePartition, ...]
 
@@ -132,31 +126,23 @@ class OffsetFetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class OffsetDeletePartition:
-    """A partition whose offset is to be deleted."""
-
     partition_index: int
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetDeleteTopic:
-    """Partitions of one topic."""
-
     name: str
     partitions: tuple[OffsetDeletePartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetDeleteRequest:
-    """Offsets to delete."""
-
     group_id: str
     topics: tuple[OffsetDeleteTopic, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetDeleteResponseTopic:
-    """Results by partition."""
-
     name: str
     partitions: tuple[PartitionError, ...]
 
@@ -172,8 +158,6 @@ class OffsetDeleteResponse:
 
 @dataclass(frozen=True, slots=True)
 class DeletableGroupResult:
-    """The result for one group."""
-
     group_id: str
     error_code: int = 0
 

@@ -35,7 +35,6 @@ def offset_commit_record(key: OffsetKey, committed: CommittedOffset, kafka_versi
 
 
 def offset_commit_tombstone(key: OffsetKey) -> CoordinatorRecord:
-    """The tombstone of a committed offset."""
     return CoordinatorRecord(RecordType.OFFSET_COMMIT, _key(key), None)
 
 

@@ -172,7 +172,6 @@ class Batcher:
         self.on_written(batch, end_offset)
 
     def lose(self, error: Refused) -> None:
-        """Discard the batch, if there is one."""
         batch, self.batch = self.batch, None
         if batch is not None:
             self.on_lost(batch, error)

@@ -92,7 +92,6 @@ class PartitionCoordinator:
         self.machine: StateMachine | None = None
         self.image = image
         self.load_error: CoreError | None = None
-        """The error with which loading failed, or None."""
         self.queue: deque[Item] = deque()
         self.has_commit_news = False
         """The high watermark moved since the last check."""

@@ -62,9 +62,7 @@ class StateMachine(Protocol):
         """Run a read operation on `state`, which may be older than the latest one."""
         ...
 
-    def run_next_timer(self, now_ms: int) -> StepOutcome:
-        """Run the next timer that is due."""
-        ...
+    def run_next_timer(self, now_ms: int) -> StepOutcome: ...
 
     def run_tasks(self, now_ms: int) -> StepOutcome:
         """Run the queued background tasks."""
@@ -254,7 +252,6 @@ class GroupMachines:
         return replay_end_transaction_marker(state, producer_id, committed=is_commit)
 
     def start(self, state: CoordinatorShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> GroupMachine:
-        """The coordinator of a loaded shard."""
         return GroupMachine(
             GroupCoordinator(
                 self.modules,

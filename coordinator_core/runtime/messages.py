@@ -48,7 +48,6 @@ class Answer:
 
     @property
     def error_code(self) -> ErrorCode:
-        """The error in the response or in `error`."""
         if self.error is not None:
             return self.error.code
         return ErrorCode(getattr(self.response, "error_code", None) or ErrorCode.NONE)

@@ -141,7 +141,6 @@ class ShareMachine:
         return ShareOutcome()
 
     def next_deadline_ms(self) -> int | None:
-        """When the next job is due."""
         return self.coordinator.next_deadline_ms()
 
     def _prune(self, before_offset: int) -> None:
@@ -173,7 +172,6 @@ class ShareMachines:
         return state
 
     def start(self, state: ShareShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> ShareMachine:
-        """The coordinator of a loaded shard."""
         coordinator = ShareCoordinator(
             now_ms=now_ms, config=self.config, image=image, log=_RecordLog(batcher), shard=state
         )

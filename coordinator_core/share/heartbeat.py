@@ -292,7 +292,6 @@ def _fence(context: Context, group: ShareGroup, member_id: str, response: ShareG
 
 
 def schedule_session(context: Context, group_id: str, member_id: str) -> None:
-    """Restart the session of a member."""
     delay_ms = context.group_setting(group_id, "share_session_timeout_ms")
     schedule(context, session_key, delay_ms, FENCE_MEMBER, group_id, member_id)
 

@@ -60,7 +60,6 @@ class ShareLive:
         self.derived.pop(group_id, None)
 
     def of(self, group_id: str) -> Derived:
-        """The derived values of the group."""
         derived = self.derived.get(group_id)
         if derived is None:
             derived = self.derived[group_id] = Derived()

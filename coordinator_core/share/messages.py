@@ -17,7 +17,6 @@ UNINITIALIZED_START_OFFSET: Final = -1
 """PartitionFactory.UNINITIALIZED_START_OFFSET: `share.auto.offset.reset` decides where the partition starts."""
 
 TopicPartitionMap = Mapping[str, tuple[int, ...]]
-"""Topic id -> partitions."""
 
 
 # --- ShareGroupHeartbeat ---
@@ -106,16 +105,12 @@ class CleanedUpTopic:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsPartition:
-    """The new start offset of a share partition."""
-
     partition_index: int
     start_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsTopic:
-    """Partitions of one topic."""
-
     topic_name: str
     partitions: tuple[AlterOffsetsPartition, ...]
 
@@ -130,8 +125,6 @@ class AlterShareGroupOffsetsRequest:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsResponsePartition:
-    """The result for one partition."""
-
     partition_index: int
     error_code: int = 0
     error_message: str | None = None
@@ -186,8 +179,6 @@ class DeleteShareGroupOffsetsRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsResponseTopic:
-    """The result for one topic."""
-
     topic_name: str | None
     topic_id: str = ZERO_UUID
     error_code: int = 0

@@ -105,7 +105,6 @@ class ColumnarState:
     topic_ids: Sequence[str]
     partitions: I32
     keys: Rows
-    """KEY rows."""
     batches: Rows
     """BATCH rows of all keys, concatenated in key order."""
     open_states: Rows

@@ -69,7 +69,6 @@ Command = Callable[[View, SharePartitionKey, Any], Decision]
 
 
 def check_partition(view: View, key: SharePartitionKey, request: Any) -> None:
-    """Refuse a negative partition."""
     if key.partition < 0:
         raise Refused(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
 

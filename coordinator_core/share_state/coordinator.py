@@ -55,7 +55,6 @@ class MemoryLog:
         return first_offset
 
     def delete_records(self, before_offset: int) -> None:
-        """Delete the records below the offset."""
         self.start_offset = max(self.start_offset, min(before_offset, self.next_offset))
         self.entries = [entry for entry in self.entries if entry.offset >= self.start_offset]
 
@@ -192,7 +191,6 @@ class ShareCoordinator:
         self._pruned_offset = before_offset
 
     def next_deadline_ms(self) -> int | None:
-        """When the next job is due."""
         return self._jobs.next_deadline_ms()
 
     def advance(self, now_ms: int) -> Outcome:

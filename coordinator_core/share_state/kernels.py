@@ -117,7 +117,6 @@ class ColumnarArrays(NamedTuple):
     transitions: Rows
     findings: Rows
     counts: Rows
-    """One row."""
     own: Rows
     """The batches of the current record (RANGE)."""
     merged: Rows

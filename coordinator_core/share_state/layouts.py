@@ -42,7 +42,6 @@ KEY: Final = _of_numbers(
     "row",  # The key's open row of share_partition_states, or -1.
     "archiving",
 )
-"""A share partition."""
 
 RANGE: Final = _of_numbers("first", "last", "rank")
 """A state batch as it is in a record."""
@@ -140,5 +139,4 @@ def as_numbers(rows: Rows) -> I64:
 
 
 def as_rows(numbers: I64, row_type: "np.dtype[Any]") -> Rows:
-    """The opposite of `as_numbers`."""
     return np.ascontiguousarray(numbers, np.int64).view(row_type).reshape(len(numbers))

@@ -155,14 +155,10 @@ Result = PartitionResult | ReadResult | SummaryResult
 
 @dataclass(frozen=True, slots=True)
 class TopicResult:
-    """The results of one topic."""
-
     topic_id: str
     partitions: tuple[Result, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The response to any of the requests."""
-
     results: tuple[TopicResult, ...] = ()

@@ -128,7 +128,6 @@ def batch_rows(rows: Rows) -> StateBatchRows:
 
 
 def transition_rows(rows: Rows) -> TransitionRows:
-    """The columns of TRANSITION rows."""
     columns = _empty(TransitionRows, len(rows))
     _cut_transitions(rows, columns)
     return columns

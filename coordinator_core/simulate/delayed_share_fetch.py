@@ -66,8 +66,6 @@ class DelayedShareFetch:
 
 
 class ShareFetches:
-    """The fetches of all brokers."""
-
     def __init__(
         self,
         loop: EventLoop,

@@ -55,7 +55,6 @@ class Faults:
         return self._stage.truth.tell("faults", self._loop.now_ms, {"fault": spec.kind, **facts, "until_ms": until_ms})
 
     def _targets(self, spec: FaultSpec) -> Iterator[list[Process]]:
-        """The members that the fault hits, group by group."""
         for group in self._stage.scenario.groups:
             for group_id in group.group_ids():
                 if spec.group in {group.name, group_id}:

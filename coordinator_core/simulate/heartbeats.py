@@ -40,8 +40,6 @@ class Heartbeat:
 
 
 class Heartbeats:
-    """All heartbeats of a simulation."""
-
     def __init__(self, loop: EventLoop, sessions: "Cluster", *, skips: bool) -> None:
         self._loop = loop
         self._sessions = sessions

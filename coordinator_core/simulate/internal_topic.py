@@ -155,7 +155,6 @@ class InternalTopic:
     # --- brokers that fail and return ---
 
     def led_by(self, broker_id: int) -> frozenset[int]:
-        """The partitions that a broker leads."""
         if not self.exists:
             return frozenset()
         return frozenset(log.partition for log in self.logs if log.leader == broker_id)

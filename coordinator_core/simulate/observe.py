@@ -75,8 +75,6 @@ class ObservedMachine(GroupMachine):
 
 
 class ObservedMachines(GroupMachines):
-    """Makes observed coordinators."""
-
     def __init__(
         self,
         config: GroupCoordinatorConfig,
@@ -90,7 +88,6 @@ class ObservedMachines(GroupMachines):
         self._locate = locate
 
     def start(self, state: CoordinatorShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> ObservedMachine:
-        """The coordinator of a loaded shard."""
         machine = super().start(state, batcher, image, now_ms)
         machine.coordinator.group_settings.update(self._group_settings)
         return ObservedMachine(machine.coordinator, batcher, self._observer, self._locate)

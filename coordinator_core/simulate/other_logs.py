@@ -93,7 +93,6 @@ class MetadataLog:
         self._append([_config(metadata.ConfigResourceType.GROUP, group_id, name, value)], self._loop.now_ms)
 
     def add_partitions(self, name: str, topic_id: str, numbers: range) -> None:
-        """Write the new partitions of a topic."""
         self._append(self._partitions(name, topic_id, numbers), self._loop.now_ms)
 
     def elect(self, name: str, number: int, leader: int | None) -> None:
@@ -180,7 +179,6 @@ class TransactionLogs:
         partitions: Sequence[tuple[str, int]] = (),
         started_ms: int = -1,
     ) -> None:
-        """Write the new state of a transactional id."""
         now_ms = self._loop.now_ms
         key = codec.make(transactions.TRANSACTION_LOG_KEY, transactional_id=transactional_id)
         of_topics = [

@@ -48,8 +48,6 @@ DEFAULT_ASSIGNORS: Final = {"classic": ("range", "cooperative-sticky"), "consume
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The counts of a simulation."""
-
     scenario: str
     seed: int
     from_ms: int

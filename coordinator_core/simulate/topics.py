@@ -73,7 +73,6 @@ class DataPartition:
         return self.spec.transaction_records > 0
 
     def is_marker(self, offset: int) -> bool:
-        """Whether this offset is the marker of a transaction."""
         size = self.spec.transaction_records
         return size > 0 and offset % (size + 1) == size
 
@@ -302,7 +301,6 @@ class Topics:
         return self.specs[topic].dead_letters
 
     def add_records(self, at: TopicPartition, count: int, now_ms: int) -> None:
-        """A broker adds records."""
         self._partitions[at].added_ms += [now_ms] * count
 
     # --- changes by faults ---

@@ -136,6 +136,5 @@ class Transactions:
         self._write_marker(group_id, producer, is_commit, marked)
 
     def _time_out(self, transaction: Transaction, token: int) -> None:
-        """Abort a transaction that was not ended in time."""
         if transaction.token == token and transaction.group_id is not None:
             self._end(transaction, is_commit=False, bumps=True, on_done=lambda: None)

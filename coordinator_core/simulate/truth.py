@@ -11,8 +11,6 @@ Facts = dict[str, Any]
 
 
 class Sink(Protocol):
-    """Takes the lines."""
-
     def write(self, file: str, facts: Facts) -> None:
         """Add a line to a file, named without its extension."""
         ...
@@ -58,7 +56,6 @@ class Truth:
         generation: int,
         now_ms: int,
     ) -> None:
-        """A client owns partitions from now on."""
         for at, position in positions:
             self._owned[group, client_id, at] = _Interval(now_ms, position, generation)
 

@@ -150,7 +150,6 @@ class TruthRecorder:
         self._note_records(machine, outcome.records, "EXPIRED" if is_expiry else None)
 
     def marked(self, machine: ObservedMachine, producer: Producer, *, is_commit: bool, offset: int) -> None:
-        """A transaction was committed or aborted."""
         facts = {
             "producer_id": producer.producer_id,
             "producer_epoch": producer.producer_epoch,

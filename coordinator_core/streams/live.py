@@ -39,8 +39,6 @@ NO_OFFSETS: Final = ReportedOffsets()
 
 @dataclass(slots=True)
 class LiveStreamsGroup:
-    """The live state of one group."""
-
     configured_topology: ConfiguredTopology | None = None
     metadata_refresh_deadline_ms: int = 0
     metadata_refresh_epoch: int = 0

@@ -67,8 +67,6 @@ class RequestTopology:
 
 @dataclass(frozen=True, slots=True)
 class TaskIds:
-    """Tasks of one subtopology, by partition."""
-
     subtopology_id: str
     partitions: tuple[int, ...] = ()
 
@@ -124,16 +122,12 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class EndpointTopicPartition:
-    """Partitions of one topic."""
-
     topic: str
     partitions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointToPartitions:
-    """The partitions whose state is at an endpoint."""
-
     user_endpoint: Endpoint
     active_partitions: tuple[EndpointTopicPartition, ...]
     standby_partitions: tuple[EndpointTopicPartition, ...]
@@ -141,8 +135,6 @@ class EndpointToPartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatableTopicConfig:
-    """A config of a topic to create."""
-
     name: str
     value: str | None
 

@@ -227,7 +227,6 @@ def _put(tasks: dict[str, dict[int, int]], subtopology_id: str, partitions: dict
 
 
 def _merged(kind: _Difference) -> dict[str, dict[int, int]]:
-    """Kept and free tasks."""
     return {
         subtopology_id: dict(sorted({**kind.kept.get(subtopology_id, {}), **kind.free.get(subtopology_id, {})}.items()))
         for subtopology_id in {**kind.kept, **kind.free}

@@ -15,7 +15,6 @@ from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest, Stre
 def refused_heartbeat(
     request: StreamsGroupHeartbeatRequest, version: KafkaVersion = DEFAULT_VERSION
 ) -> StreamsGroupHeartbeatResponse | None:
-    """The response to an invalid heartbeat, or None."""
     is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     code, text = ErrorCode.INVALID_REQUEST, None
     for problems in (_unsupported(request, version), _of_ids(request), _of_joining(request) if is_joining else ()):

@@ -32,8 +32,6 @@ class MemberSpec(NamedTuple):
 
 
 class SubtopologySpec(NamedTuple):
-    """Tasks of a subtopology."""
-
     task_count: int
     is_stateful: bool
 

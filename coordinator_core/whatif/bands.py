@@ -90,7 +90,6 @@ class Bands:
         self._firsts = first_generations(timeline, changes)
 
     def widened(self, index: int, answer: RebalanceAnswer, ways: Sequence[Way]) -> RebalanceAnswer:
-        """The widened answer for the recorded rebalance with this index."""
         if not ways:
             return answer
         first = self._firsts.get(index)

@@ -152,7 +152,6 @@ def _commits_by_member(life: GroupLife) -> dict[tuple[str, int], tuple[int, ...]
 
 
 def _end_by_gold(leave_reason: LeaveReason) -> End:
-    """The end of a lifetime for a leave reason of gold."""
     if leave_reason.method == SILENT_FOR_POLL_INTERVAL:
         return End.POLL_EXPIRED
     return {LEFT: End.LEFT, EXPIRED: End.EXPIRED}.get(leave_reason.cause, End.UNKNOWN)

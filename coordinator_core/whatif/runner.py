@@ -135,8 +135,6 @@ def play(timeline: Timeline, hypothesis: Hypothesis, changes: Changes) -> Play:
 
 
 class _Runner:
-    """One play."""
-
     def __init__(self, timeline: Timeline, hypothesis: Hypothesis, cast: Cast) -> None:
         self._timeline = timeline
         self._cast = cast

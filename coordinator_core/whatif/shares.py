@@ -136,7 +136,6 @@ class InForce:
     configs: Configs = field(default_factory=Configs)
 
     def limits(self, at_ms: I64) -> list[Acquired]:
-        """The delivery limit at each time."""
         found = self._numbers(DELIVERY_COUNT_LIMIT, at_ms, self.recorded.delivery_count_limit)
         return list(map(Acquired, found.values.tolist(), found.values.tolist(), found.is_known.tolist()))
 

@@ -119,8 +119,6 @@ VALID_PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
 
 @dataclass(slots=True)
 class ClassicConsumer(ReadingMember):
-    """See the docstring of the module."""
-
     config: ConsumerConfig
     state: MemberState = field(default=UNJOINED, init=False)
     generation_id: int = field(default=-1, init=False)
@@ -154,7 +152,6 @@ class ClassicConsumer(ReadingMember):
         self.reader = Reader(self.config, self.topics)
 
     def heartbeat(self) -> Send:
-        """The current heartbeat request."""
         request = HeartbeatRequest(self.config.group_id, self.generation_id, self.member_id, self.config.instance_id)
         return self._send("classic_heartbeat", request, "heartbeat", HEARTBEAT_VERSION)
 

@@ -58,8 +58,6 @@ HEARTBEAT_VERSION: Final = 1
 
 @dataclass(slots=True)
 class ConsumerMember(HeartbeatMember, ReadingMember):
-    """See the docstring of the module."""
-
     config: ConsumerConfig
     owned: tuple[TopicPartition, ...] = field(default=(), init=False)
     target: tuple[TopicPartition, ...] = field(default=(), init=False)

@@ -79,7 +79,6 @@ class Answered:
     response: Any
     error: ErrorCode | None = None
     request: Any = None
-    """The request that this answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +143,6 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """Cancel the timer of this name, if there is one."""
-
     name: str
 
 
@@ -194,14 +191,10 @@ Actions = list[Action]
 
 
 class Client(Protocol):
-    """A client of any kind."""
-
     member_id: str
     """Empty while the client has none."""
 
-    def handle(self, event: Event, now_ms: int) -> Actions:
-        """Handle an event; returns the actions."""
-        ...
+    def handle(self, event: Event, now_ms: int) -> Actions: ...
 
     def heartbeat(self) -> Send:
         """The heartbeat request as the client would send it now, tagged "heartbeat"."""
@@ -234,7 +227,6 @@ class Progress:
     since_ms: int = 0
 
     def advance(self, now_ms: int) -> None:
-        """Advance the positions to now."""
         since_ms, self.since_ms = self.since_ms, now_ms
         elapsed_ms = now_ms - since_ms
         if not self.offsets or elapsed_ms <= 0:

@@ -82,7 +82,6 @@ class Member(ABC):
     ANSWERS: ClassVar[Mapping[str, Callable[..., Actions]]]
     """Tag of a request -> the method for its answer."""
     TIMERS: ClassVar[Mapping[str, Callable[..., Actions]]]
-    """Timer -> its method."""
 
     def __post_init__(self) -> None:
         self.subscribed = self.config.topics

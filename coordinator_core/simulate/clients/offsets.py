@@ -38,7 +38,6 @@ class ConsumerConfig(MemberConfig):
     heartbeat_interval_ms: int = 3000
     request_timeout_ms: int = 30_000
     auto_commit_interval_ms: int | None = 5000
-    """None: no automatic commits."""
     records_per_second: float = 1000.0
     stops_at_poison: bool = False
     offset_reset: str = "earliest"
@@ -62,7 +61,6 @@ def by_topic(partitions: Sequence[TopicPartition]) -> TopicPartitions:
 
 
 def committed_topics(topics: Topics, offsets: Mapping[TopicPartition, int]) -> tuple[OffsetCommitTopic, ...]:
-    """All positions, as a commit has them."""
     return tuple(
         OffsetCommitTopic(
             tuple(OffsetCommitPartition(number, offsets[TopicPartition(topic, number)], 0, "") for number in numbers),
@@ -74,7 +72,6 @@ def committed_topics(topics: Topics, offsets: Mapping[TopicPartition, int]) -> t
 
 
 def fetched_topics(partitions: Sequence[TopicPartition]) -> tuple[OffsetFetchTopic, ...]:
-    """The partitions, as OffsetFetch lists them."""
     return tuple(OffsetFetchTopic(topic, numbers) for topic, numbers in by_topic(partitions))
 
 

@@ -39,8 +39,6 @@ FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER
 
 
 class ProducerState(StrEnum):
-    """See the docstring of the module."""
-
     UNKNOWN = "UNKNOWN"
     INITIALIZING = "INITIALIZING"
     READY = "READY"
@@ -57,8 +55,6 @@ class InitProducerIdRequest:
 
 @dataclass(frozen=True, slots=True)
 class EndTxnRequest:
-    """End the transaction."""
-
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -96,8 +92,6 @@ class Committed:
 
 @dataclass(slots=True)
 class TransactionalProducer:
-    """See the docstring of the module."""
-
     group_id: str
     transactional_id: str
     abort_every: int = 0

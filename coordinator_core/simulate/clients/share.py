@@ -75,7 +75,6 @@ class ShareConfig(MemberConfig):
     is_record_limit: bool = False
     """share.acquire.mode=record_limit."""
     fetch_max_wait_ms: int = 500
-    """fetch.max.wait.ms."""
 
 
 @dataclass(slots=True)
@@ -96,8 +95,6 @@ class Session:
 
 @dataclass(slots=True)
 class ShareConsumer(HeartbeatMember):
-    """See the docstring of the module."""
-
     config: ShareConfig
     data_leader: Callable[[TopicPartition], int | None]
     """The leader of a data partition, according to the metadata."""

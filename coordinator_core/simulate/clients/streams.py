@@ -91,8 +91,6 @@ def topology_of(
 
 @dataclass(slots=True)
 class StreamsMember(ConsumerMember):
-    """See the docstring of the module."""
-
     streams: StreamsConfig = StreamsConfig("", RequestTopology())
     active: tuple[TaskIds, ...] = field(default=(), init=False)
     standby: tuple[TaskIds, ...] = field(default=(), init=False)

@@ -56,7 +56,6 @@ Snapshot = dict[str, tuple[frozenset[str], ...]]
 
 
 def topics_of_group(response: JoinGroupResponse) -> frozenset[str]:
-    """All topics to which the members of the group subscribe."""
     return frozenset(topic for member in response.members for topic in decode_subscription(member.metadata).topics)
 
 
