@@ -14,12 +14,7 @@ from math import ceil
 from typing import Generic, TypeVar
 
 from coordinator_core.assignors.errors import NoMemberLeft
-from coordinator_core.assignors.server_group import (
-    GroupAssignment,
-    GroupSpec,
-    SubscriptionType,
-    group_assignment,
-)
+from coordinator_core.assignors.server_group import GroupAssignment, GroupSpec, SubscriptionType, group_assignment
 from coordinator_core.java.hash_codes import (
     HashCode,
     TopicIdPartition,

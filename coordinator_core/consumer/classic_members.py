@@ -47,12 +47,7 @@ from coordinator_core.classic.messages import (
 )
 from coordinator_core.client_protocols import Subscription, decode_subscription
 from coordinator_core.consumer import conversion, timers
-from coordinator_core.consumer.membership import (
-    check_not_full,
-    dynamic_member,
-    fence_members,
-    static_member,
-)
+from coordinator_core.consumer.membership import check_not_full, dynamic_member, fence_members, static_member
 from coordinator_core.consumer.reconciliation import reconcile
 from coordinator_core.consumer.regexes import update_regexes
 from coordinator_core.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, MemberState

@@ -28,19 +28,9 @@ from coordinator_core.classic.commands import answer_all, prepare_rebalance
 from coordinator_core.classic.live import STABLE, LiveClassicGroup, LiveMember
 from coordinator_core.classic.records import group_metadata_record, group_metadata_tombstone
 from coordinator_core.classic.timers import schedule_heartbeat
-from coordinator_core.client_protocols import (
-    Assignment,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-)
+from coordinator_core.client_protocols import Assignment, decode_assignment, decode_subscription, encode_assignment
 from coordinator_core.consumer import records as consumer_records
-from coordinator_core.consumer.state import (
-    ClassicMemberMetadata,
-    ConsumerGroup,
-    ConsumerMember,
-    MemberState,
-)
+from coordinator_core.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, MemberState
 from coordinator_core.consumer.timers import schedule_session
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode, Refused

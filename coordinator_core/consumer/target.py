@@ -11,11 +11,7 @@ from typing import Final
 
 from coordinator_core.assignors import CONSUMER_GROUP_ASSIGNORS
 from coordinator_core.assignors.errors import AssignorError
-from coordinator_core.assignors.server_group import (
-    GroupSpec,
-    MemberSpec,
-    SubscriptionType,
-)
+from coordinator_core.assignors.server_group import GroupSpec, MemberSpec, SubscriptionType
 from coordinator_core.consumer.records import target_metadata_record, target_record
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import asked_order, preferred_assignor, subscriptions_of

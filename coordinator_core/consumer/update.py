@@ -5,10 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.assignors.server_group import SubscriptionType
-from coordinator_core.consumer.records import (
-    group_metadata_record,
-    member_metadata_record,
-)
+from coordinator_core.consumer.records import group_metadata_record, member_metadata_record
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import count_resolved, subscription_type, subscriptions_of
 from coordinator_core.coordinator.image import MetadataImage

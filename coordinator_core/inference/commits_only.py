@@ -15,14 +15,7 @@ import numpy as np
 
 from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.columns import distinct
-from coordinator_core.inference.commit_anomalies import (
-    ABORTED,
-    FIRST,
-    REWIND,
-    applied_by_partition,
-    jumps,
-    stalled,
-)
+from coordinator_core.inference.commit_anomalies import ABORTED, FIRST, REWIND, applied_by_partition, jumps, stalled
 from coordinator_core.inference.days import DayCounts
 from coordinator_core.inference.group_past import GroupedCommits, GroupFacts
 from coordinator_core.inference.life import GroupCommits

@@ -12,16 +12,7 @@ import numpy as np
 from numba import njit
 
 from coordinator_core.limits import BATCH_BYTES_MAX
-from coordinator_core.log.chunk import (
-    CONTROL_NONE,
-    CONTROL_UNKNOWN,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    BoolArray,
-)
+from coordinator_core.log.chunk import CONTROL_NONE, CONTROL_UNKNOWN, I8, I16, I32, I64, U8, BoolArray
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -24,14 +24,7 @@ from coordinator_core.errors import (
 )
 from coordinator_core.limits import BATCH_DECOMPRESSED_BYTES_MAX, QUARANTINE_BYTES_MAX
 from coordinator_core.log import kernels
-from coordinator_core.log.batch import (
-    CRC_START_V2,
-    BatchHeader,
-    Record,
-    batch_crc,
-    parse_header,
-    verify_crc,
-)
+from coordinator_core.log.batch import CRC_START_V2, BatchHeader, Record, batch_crc, parse_header, verify_crc
 from coordinator_core.log.chunk import (
     CONTROL_NONE,
     CONTROL_UNKNOWN,

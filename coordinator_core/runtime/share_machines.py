@@ -22,12 +22,7 @@ from coordinator_core.share_state.commands import OPERATIONS
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.coordinator import ShareCoordinator, empty_shard
 from coordinator_core.share_state.messages import Result
-from coordinator_core.share_state.records import (
-    ShareStateRecord,
-    decode_record,
-    encode_record,
-    replay_record,
-)
+from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
 from coordinator_core.share_state.state import ShareShard
 from schemas.share_group_state import TOPIC
 

@@ -10,10 +10,7 @@ from coordinator_core.coordinator.modern_rules import group_of
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.share.heartbeat import FENCE_MEMBER, fence_member, on_loaded, share_group_heartbeat
 from coordinator_core.share.live import on_metadata
-from coordinator_core.share.messages import (
-    DescribedShareGroup,
-    DescribedShareMember,
-)
+from coordinator_core.share.messages import DescribedShareGroup, DescribedShareMember
 from coordinator_core.share.offsets import (
     alter_share_group_offsets,
     complete_delete_share_group_offsets,

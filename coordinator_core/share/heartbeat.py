@@ -24,10 +24,7 @@ from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_
 from coordinator_core.modern import fresh_group
 from coordinator_core.share import records as share_records
 from coordinator_core.share.live import METADATA_REFRESH_INTERVAL_MS, Refresh, ShareLive, are_same
-from coordinator_core.share.messages import (
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-)
+from coordinator_core.share.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from coordinator_core.share.partitions import initialize_subscribed
 from coordinator_core.share.replay import counts_after, put_member, without_member
 from coordinator_core.share.state import ShareGroup, ShareMember

@@ -13,10 +13,7 @@ from coordinator_core.codec import Struct
 from coordinator_core.frozen import with_fields
 from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
-from coordinator_core.modern import (
-    check_member_tombstone,
-    target_partitions,
-)
+from coordinator_core.modern import check_member_tombstone, target_partitions
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember
 
 

@@ -7,12 +7,7 @@ takes effect immediately, whatever the result of the write.
 from collections.abc import Sequence
 
 from coordinator_core.share_partition.dead_letters import start_copies
-from coordinator_core.share_partition.errors import (
-    InvalidRecordState,
-    InvalidRequest,
-    RefusedRequest,
-    UnknownWrite,
-)
+from coordinator_core.share_partition.errors import InvalidRecordState, InvalidRequest, RefusedRequest, UnknownWrite
 from coordinator_core.share_partition.in_flight import (
     ACQUIRED,
     ARCHIVED,

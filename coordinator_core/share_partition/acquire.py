@@ -6,13 +6,7 @@ Nothing is persisted. Each acquired record has its delivery count raised by one,
 from itertools import pairwise
 
 from coordinator_core.share_partition.archive import archive_between, archive_stale_batches
-from coordinator_core.share_partition.in_flight import (
-    ACQUIRED,
-    AVAILABLE,
-    NO_MEMBER,
-    InFlightBatch,
-    InFlightState,
-)
+from coordinator_core.share_partition.in_flight import ACQUIRED, AVAILABLE, NO_MEMBER, InFlightBatch, InFlightState
 from coordinator_core.share_partition.state import (
     Acquired,
     AcquiredRecords,

@@ -10,12 +10,7 @@ from coordinator_core.share_partition.state import (
     SharePartition,
     SharePartitionConfig,
 )
-from coordinator_core.share_partition.states import (
-    TERMINAL,
-    VALID_PREVIOUS_PARTITION,
-    RecordState,
-    SharePartitionState,
-)
+from coordinator_core.share_partition.states import TERMINAL, VALID_PREVIOUS_PARTITION, RecordState, SharePartitionState
 from coordinator_core.share_partition.window import advance_start_offset
 from coordinator_core.share_state.combine import UNSET_OFFSET
 

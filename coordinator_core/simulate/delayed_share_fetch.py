@@ -30,12 +30,7 @@ from typing import Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.share_partition.acquire import acquire
-from coordinator_core.share_partition.state import (
-    AcquiredRecords,
-    AcquireMode,
-    FetchedBatches,
-    IsolationLevel,
-)
+from coordinator_core.share_partition.state import AcquiredRecords, AcquireMode, FetchedBatches, IsolationLevel
 from coordinator_core.share_partition.window import can_acquire_records, next_fetch_offset
 from coordinator_core.simulate.clients.share_messages import ShareFetchRequest
 from coordinator_core.simulate.clock import EventLoop

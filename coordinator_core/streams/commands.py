@@ -14,10 +14,7 @@ from coordinator_core.streams.heartbeat import streams_group_heartbeat
 from coordinator_core.streams.live import LiveStreamsGroups
 from coordinator_core.streams.membership import expire_rebalance, expire_session
 from coordinator_core.streams.rules import StreamsGroupRules
-from coordinator_core.streams.state import (
-    UNREVOKED_TASKS,
-    StreamsGroup,
-)
+from coordinator_core.streams.state import UNREVOKED_TASKS, StreamsGroup
 from coordinator_core.streams.target import update_target
 from coordinator_core.streams.timers import (
     END_INITIAL_DELAY,

@@ -72,11 +72,7 @@ from coordinator_core.streams.state import (
 )
 from coordinator_core.streams.sticky_assignor import NUM_STANDBY_REPLICAS
 from coordinator_core.streams.target import NO_TASKS, Target, current_tasks, update_target
-from coordinator_core.streams.timers import (
-    schedule_rebalance,
-    schedule_session,
-    start_initial_delay,
-)
+from coordinator_core.streams.timers import schedule_rebalance, schedule_session, start_initial_delay
 from coordinator_core.streams.topology import ConfiguredSubtopology, ConfiguredTopology, configure_topology
 
 RACK_AWARE_TAGS: Final = "rack.aware.assignment.tags"

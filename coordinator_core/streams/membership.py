@@ -8,26 +8,16 @@ from coordinator_core.coordinator.modern_rules import group_of, member_of, stati
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import member_tombstones
 from coordinator_core.kafka_versions import Since
-from coordinator_core.member_epochs import (
-    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
-)
+from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.streams.live import LiveStreamsGroups
-from coordinator_core.streams.messages import (
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-)
+from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from coordinator_core.streams.records import (
     current_assignment_record,
     group_metadata_record,
     target_assignment_metadata_record,
 )
-from coordinator_core.streams.state import (
-    StreamsGroup,
-    StreamsMember,
-)
-from coordinator_core.streams.timers import (
-    cancel_member,
-)
+from coordinator_core.streams.state import StreamsGroup, StreamsMember
+from coordinator_core.streams.timers import cancel_member
 from schemas.consumer_offsets import RecordType
 
 LAG_FROM_VERSION: Final = 1

@@ -12,16 +12,7 @@ from coordinator_core.whatif.lifetimes import POLL_MS, End, Lifetime
 from coordinator_core.whatif.runner import Played, play
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes
 from coordinator_core.whatif.timeline import ENDED, Mark, Rebalance, Timeline
-from coordinator_core.whatif.verdicts import (
-    ALWAYS,
-    GUESS,
-    LIKELY,
-    Range,
-    RebalanceAnswer,
-    Totals,
-    Verdict,
-    range_of,
-)
+from coordinator_core.whatif.verdicts import ALWAYS, GUESS, LIKELY, Range, RebalanceAnswer, Totals, Verdict, range_of
 from schemas.group_types import GroupType
 
 

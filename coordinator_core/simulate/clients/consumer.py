@@ -19,9 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from coordinator_core.assignors.client_group import TopicPartition
-from coordinator_core.consumer.messages import (
-    ConsumerGroupHeartbeatRequest,
-)
+from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.coordinator.modern_messages import TopicPartitions
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
