@@ -385,7 +385,9 @@ def frame_ordered_batches(
 
 
 @compiled
-def _next_header(data: U8, position: int, end: int, offset_min: int, offset_max: int) -> int:
+def next_header(data: U8, position: int, end: int, offset_min: int, offset_max: int) -> int:
+    """The first position from `position` on where a complete batch with a plausible header starts; -1 if there is
+    none. `data` is read-only."""
     while end - position >= HEADER_BYTES_MIN:
         if data[position + 16] <= 2 and offset_min <= be64(data, position) <= offset_max:
             stop, _ = _framing(data, position, end)
@@ -395,29 +397,19 @@ def _next_header(data: U8, position: int, end: int, offset_min: int, offset_max:
     return -1
 
 
-def next_header(data: U8, position: int, end: int, offset_min: int, offset_max: int) -> int:
-    """The first position from `position` on where a complete batch with a plausible header starts; -1 if there is
-    none."""
-    return _next_header(read_only(data), position, end, offset_min, offset_max)
-
-
 @compiled
-def _skip_zeros(data: U8, position: int, end: int) -> int:
+def skip_zeros(data: U8, position: int, end: int) -> int:
+    """The position of the first non-zero byte from `position` on, or `end`. `data` is read-only."""
     while position < end and data[position] == 0:
         position += 1
     return position
-
-
-def skip_zeros(data: U8, position: int, end: int) -> int:
-    """The position of the first non-zero byte from `position` on, or `end`."""
-    return _skip_zeros(read_only(data), position, end)
 
 
 RecordArrays = tuple[I32, I64, I64, I64, I32, I64, I32]
 
 
 @compiled
-def _frame_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls would cost as much as the work)
+def frame_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls would cost as much as the work)
     data: U8,
     rows: I64,
     starts: I64,
@@ -429,6 +421,13 @@ def _frame_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls
     is_log_append_time: BoolArray,
     record_counts: I32,
 ) -> tuple[RecordArrays, I8, I64]:
+    """Walk the records of v2 batches in read-only bytes. Returns the columns of `RecordColumns` in their order, and a
+    status and a fault position for each batch.
+
+    `rows` are batch rows, `starts` and `ends` the positions of their (decompressed) record sections in `data`; the
+    other arrays are whole batch columns. A batch whose status is not RECORDS_FINE has no records in the result; its
+    fault position is where reading failed. Declared counts are only allocated if the bytes can contain so many records.
+    """
     capacity = 0
     for item in range(len(rows)):
         count = int(record_counts[rows[item]])
@@ -570,39 +569,6 @@ def _frame_records(  # noqa: C901  (one pass over bytes or rows, compiled: calls
         ),
         statuses,
         fault_positions,
-    )
-
-
-def frame_records(
-    data: U8,
-    rows: I64,
-    starts: I64,
-    ends: I64,
-    base_offsets: I64,
-    last_offsets: I64,
-    base_timestamps: I64,
-    max_timestamps: I64,
-    is_log_append_time: BoolArray,
-    record_counts: I32,
-) -> tuple[RecordArrays, I8, I64]:
-    """Walk the records of v2 batches. Returns the columns of `RecordColumns` in their order, and a status and a fault
-    position for each batch.
-
-    `rows` are batch rows, `starts` and `ends` the positions of their (decompressed) record sections in `data`; the
-    other arrays are whole batch columns. A batch whose status is not RECORDS_FINE has no records in the result; its
-    fault position is where reading failed. Declared counts are only allocated if the bytes can contain so many records.
-    """
-    return _frame_records(
-        read_only(data),
-        rows,
-        starts,
-        ends,
-        base_offsets,
-        last_offsets,
-        base_timestamps,
-        max_timestamps,
-        is_log_append_time,
-        record_counts,
     )
 
 

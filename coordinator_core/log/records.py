@@ -152,7 +152,7 @@ def decode_chunk(
         is_readable &= is_crc_valid
     sections = _Sections(array, batches, is_readable, bytes_max, chunk_bytes_max, findings)
     arrays, statuses, fault_positions = kernels.frame_records(
-        sections.data,
+        kernels.read_only(sections.data),
         sections.rows,
         sections.starts,
         sections.ends,

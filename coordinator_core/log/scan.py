@@ -88,7 +88,7 @@ def scan_segment(
     bytes read so far are hardly needed again: pages of a mapping may be released then. `from_position`: where a batch
     begins; bytes before it are ignored.
     """
-    array = as_u8(data)
+    array = kernels.read_only(as_u8(data))
     end = len(array)
     offset_max = min(base_offset + RELATIVE_OFFSET_MAX, kernels.INT64_MAX - 1)
     next_offset = max(base_offset, next_offset_min)
