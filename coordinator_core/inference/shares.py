@@ -63,7 +63,7 @@ class Counted:
     ranges: "Sequence[_Ranges]"
     """The acknowledged, the redelivered and the archived ranges."""
     key: I64
-    """For each distinct pair of share partition and day: the share partition,"""
+    """For each distinct pair of share partition and day, the share partition."""
     day: I64
     pairs: Sequence[I64]
     """For each of `ranges`, the index of each range's pair."""
