@@ -126,24 +126,18 @@ class PartitionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadResult:
+class ReadResult(PartitionResult):
     """The state of one partition (ReadShareGroupState)."""
 
-    partition: int
-    error_code: int = ErrorCode.NONE
-    error_message: str | None = None
     state_epoch: int = 0
     start_offset: int = 0
     state_batches: StateBatches = ()
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryResult:
+class SummaryResult(PartitionResult):
     """The state of one partition without its batches (ReadShareGroupStateSummary)."""
 
-    partition: int
-    error_code: int = ErrorCode.NONE
-    error_message: str | None = None
     state_epoch: int = 0
     leader_epoch: int = 0
     start_offset: int = 0

@@ -55,11 +55,9 @@ class Faults:
         return self._stage.truth.tell("faults", self._loop.now_ms, {"fault": spec.kind, **facts, "until_ms": until_ms})
 
     def _targets(self, spec: FaultSpec) -> Iterator[list[Process]]:
-        for group in self._stage.scenario.groups:
-            for group_id in group.group_ids():
-                if spec.group in {group.name, group_id}:
-                    members = self._stage.members[group_id]
-                    yield members if spec.member is None else [members[spec.member]]
+        for group_id in self._group_ids(spec):
+            members = self._stage.members[group_id]
+            yield members if spec.member is None else [members[spec.member]]
 
     def _each(self, spec: FaultSpec, strike: Callable[[Process], None]) -> None:
         for members in self._targets(spec):
@@ -189,23 +187,24 @@ class Faults:
             names = {group.name, *group.group_ids()}
             subscribed = {*group.topics}.union(*(it.topics or () for it in scenario.faults if it.group in names))
             if topic in subscribed:
-                for group_id in group.group_ids():
-                    for process in self._stage.members[group_id]:
-                        process.fault = fault
-                        delay_ms = process.uuids.randrange(METADATA_AGE_MS)
-                        self._loop.after(delay_ms, process.tell, TopicsChanged())
+                self._refresh_members(group, fault)
+
+    def _refresh_members(self, group: GroupSpec, fault: int) -> None:
+        for group_id in group.group_ids():
+            for process in self._stage.members[group_id]:
+                process.fault = fault
+                delay_ms = process.uuids.randrange(METADATA_AGE_MS)
+                self._loop.after(delay_ms, process.tell, TopicsChanged())
 
     # --- administration ---
 
-    def _group_ids(self, spec: FaultSpec) -> Iterator[tuple[str, GroupSpec]]:
+    def _group_ids(self, spec: FaultSpec) -> Iterator[str]:
         for group in self._stage.scenario.groups:
-            for group_id in group.group_ids():
-                if spec.group in {group.name, group_id}:
-                    yield group_id, group
+            yield from (group_id for group_id in group.group_ids() if spec.group in {group.name, group_id})
 
     def _alter_config(self, spec: FaultSpec) -> None:
         assert spec.config is not None and spec.value is not None
-        for group_id, _ in self._group_ids(spec):
+        for group_id in self._group_ids(spec):
             self._tell(spec, group=group_id, config=spec.config, value=spec.value)
             self._stage.cluster.metadata.set_group_config(group_id, spec.config, str(spec.value))
             leaders = self._stage.share_leaders
@@ -220,7 +219,7 @@ class Faults:
             return response.error_code or next((code for code in codes if code), 0)
 
         facts = {"topic": spec.topic, "partition": spec.partition, "offset": spec.offset}
-        for group_id, _ in self._group_ids(spec):
+        for group_id in self._group_ids(spec):
             request = AlterShareGroupOffsetsRequest(group_id, (topic,))
             self._administer(spec, group_id, partial(alter_offsets, request), error_of, **facts)
 
@@ -230,7 +229,7 @@ class Faults:
         def error_of(response: DeleteShareGroupOffsetsResponse) -> int:
             return response.error_code or next((one.error_code for one in response.responses if one.error_code), 0)
 
-        for group_id, _ in self._group_ids(spec):
+        for group_id in self._group_ids(spec):
             request = DeleteShareGroupOffsetsRequest(group_id, (DeleteOffsetsTopic(spec.topic),))
             self._administer(spec, group_id, partial(delete_offsets, request), error_of, topic=spec.topic)
 
@@ -238,7 +237,7 @@ class Faults:
         def error_of(response: tuple[DeletableGroupResult, ...]) -> int:
             return next((one.error_code for one in response if one.error_code), 0)
 
-        for group_id, _ in self._group_ids(spec):
+        for group_id in self._group_ids(spec):
             self._administer(spec, group_id, partial(delete_groups, (group_id,)), error_of)
 
     def _administer(
@@ -283,11 +282,7 @@ class Faults:
         scenario = self._stage.scenario
         for group in scenario.groups if scenario.cluster.racks else ():
             if group.protocol == "classic" and group.racks:
-                for group_id in group.group_ids():
-                    for process in self._stage.members[group_id]:
-                        process.fault = fault
-                        delay_ms = process.uuids.randrange(METADATA_AGE_MS)
-                        self._loop.after(delay_ms, process.tell, TopicsChanged())
+                self._refresh_members(group, fault)
 
 
 STRIKES: Final = {

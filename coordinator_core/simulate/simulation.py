@@ -185,15 +185,31 @@ class Simulation:
         rank = len(self.processes) + 1
         client_id = f"{group_id}-{index}"
         draws = stream(self.seed, "process", client_id)
+        host = f"/10.0.{rank // HOST_BLOCK % 256}.{rank % HOST_BLOCK + 1}"
+        latency_ms = draws.randint(*self.scenario.cluster.latency_ms)
+        make = self._maker(spec, group_id, client_id, index)
+        return self.new_process(rank, group_id, client_id, host, latency_ms, draws, make)
+
+    def new_process(
+        self,
+        rank: int,
+        group_id: str,
+        client_id: str,
+        host: str,
+        latency_ms: int,
+        uuids: random.Random,
+        make: Callable[[random.Random], Client],
+    ) -> Process:
+        """A process in which `make` makes the clients, one after another."""
         process = Process(
             rank=rank,
             group_id=group_id,
             client_id=client_id,
-            host=f"/10.0.{rank // HOST_BLOCK % 256}.{rank % HOST_BLOCK + 1}",
-            latency_ms=draws.randint(*self.scenario.cluster.latency_ms),
-            uuids=draws,
+            host=host,
+            latency_ms=latency_ms,
+            uuids=uuids,
             lookup_draws=stream(self.seed, "lookup", client_id),
-            make=self._maker(spec, group_id, client_id, index),
+            make=make,
             draws=lambda incarnation: stream(self.seed, "client", client_id, incarnation),
             loop=self.loop,
             network=self.cluster,

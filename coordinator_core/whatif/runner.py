@@ -181,25 +181,11 @@ class _Runner:
     # --- processes ---
 
     def _process(self, slot: int) -> Process:
-        client_id = _client_id(slot)
-        simulation = self._simulation
-        process = Process(
-            rank=slot + 1,
-            group_id=self._timeline.group_id,
-            client_id=client_id,
-            host=f"/{slot}",
-            latency_ms=LATENCY_MS,
-            uuids=stream(self._seed, "process", client_id),
-            lookup_draws=stream(self._seed, "lookup", client_id),
-            make=self._maker(slot),
-            draws=lambda incarnation: stream(self._seed, "client", client_id, incarnation),
-            loop=simulation.loop,
-            network=simulation.cluster,
-            heartbeats=simulation.heartbeats,
-            truth=simulation.truth,
+        client_id, group_id = _client_id(slot), self._timeline.group_id
+        uuids = stream(self._seed, "process", client_id)
+        return self._simulation.new_process(
+            slot + 1, group_id, client_id, f"/{slot}", LATENCY_MS, uuids, self._maker(slot)
         )
-        simulation.processes[client_id] = process
-        return process
 
     def _maker(self, slot: int) -> Callable[[random.Random], Client]:
         def make(draws: random.Random) -> Client:

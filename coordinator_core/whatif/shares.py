@@ -253,16 +253,29 @@ def _intervals(transitions: Sequence[Transition], acquired: Sequence[Acquired]) 
 def _answer(
     interval: _Interval, verdict: RecordVerdict, change: _Change, would_be: str, **fields: object
 ) -> RecordAnswer:
+    recorded = f"{change.state or 'UNKNOWN'} at delivery {change.delivery_count}"
+    return _of_partition([interval], verdict, change.at_ms, recorded, would_be, **fields)
+
+
+def _of_partition(
+    ranges: Sequence[_Interval] | Sequence[Transition],
+    verdict: RecordVerdict,
+    at_ms: int,
+    recorded: str,
+    would_be: str,
+    **fields: object,
+) -> RecordAnswer:
+    """One answer for ranges of a share partition, from the first offset to the last."""
     values: dict[str, object] = {"shift_ms": None, "deliveries": (0, 0), "confidence": None, "assumptions": ()} | fields
     return RecordAnswer(
         verdict,
-        change.at_ms,
-        interval.topic,
-        interval.topic_id,
-        interval.partition,
-        interval.first_offset,
-        interval.last_offset,
-        f"{change.state or 'UNKNOWN'} at delivery {change.delivery_count}",
+        at_ms,
+        ranges[0].topic,
+        ranges[0].topic_id,
+        ranges[0].partition,
+        min(one.first_offset for one in ranges),
+        max(one.last_offset for one in ranges),
+        recorded,
         would_be,
         **values,  # type: ignore[arg-type]
     )
@@ -471,20 +484,14 @@ def _ended(found: Sequence[tuple[_Interval, _Change]]) -> RecordAnswer:
     intervals = [interval for interval, _ in found]
     count = sum(interval.last_offset - interval.first_offset + 1 for interval in intervals)
     first = min(change.at_ms for _, change in found)
-    return RecordAnswer(
+    return _of_partition(
+        intervals,
         RecordVerdict.CANNOT_TELL,
         first,
-        intervals[0].topic,
-        intervals[0].topic_id,
-        intervals[0].partition,
-        min(interval.first_offset for interval in intervals),
-        max(interval.last_offset for interval in intervals),
         f"{counted(count, 'offset')} acknowledged or archived",
         "the same, but for those which were acquired for longer than the lock",
-        None,
-        (0, 1),
-        None,
-        ("DELIVERY_NOT_IN_LOG", "OUTCOME_UNKNOWN"),
+        deliveries=(0, 1),
+        assumptions=("DELIVERY_NOT_IN_LOG", "OUTCOME_UNKNOWN"),
     )
 
 
@@ -502,23 +509,18 @@ def _under_lock_count(rows: Sequence[Transition], acquired: Sequence[Acquired], 
 
 
 def _in_flight(found: Sequence[tuple[Transition, Acquired]], count: int) -> RecordAnswer:
-    most, at_ms = _most_in_flight([row for row, _ in found])
-    row, last = found[0][0], found[-1][1]
+    rows = [row for row, _ in found]
+    most, at_ms = _most_in_flight(rows)
     is_below = most > count
-    return RecordAnswer(
+    return _of_partition(
+        rows,
         RecordVerdict.CANNOT_TELL if is_below else RecordVerdict.KEPT,
         at_ms,
-        row.topic,
-        row.topic_id,
-        row.partition,
-        min(one.first_offset for one, _ in found),
-        max(one.last_offset for one, _ in found),
         f"at least {most} records in flight at one time",
         f"no more than {count} in flight: later ones would have waited" if is_below else "the same",
-        None,
-        (-MORE_DELIVERIES, MORE_DELIVERIES) if is_below else (0, 0),
-        None if is_below else GUESS,
-        _assumed(last, "LOCKS_RECORDED", "IN_FLIGHT_NOT_IN_LOG"),
+        deliveries=(-MORE_DELIVERIES, MORE_DELIVERIES) if is_below else (0, 0),
+        confidence=None if is_below else GUESS,
+        assumptions=_assumed(found[-1][1], "LOCKS_RECORDED", "IN_FLIGHT_NOT_IN_LOG"),
     )
 
 
