@@ -189,8 +189,6 @@ class _RecordLine:
 
 
 class _Fields(NamedTuple):
-    """The fields of a record line."""
-
     offset: int
     timestamp_ms: int
     key_size: int

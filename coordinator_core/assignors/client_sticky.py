@@ -557,7 +557,6 @@ class _BySize:
         self._keys: list[tuple[int, bytes, str]] = []
 
     def fill(self) -> None:
-        """Add all members."""
         self._keys = sorted(map(self._key, self._lists))
 
     def __iter__(self) -> Iterator[str]:

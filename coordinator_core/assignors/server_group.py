@@ -66,7 +66,6 @@ def subscription_type_of(members: Mapping[str, MemberSpec]) -> SubscriptionType:
 
 
 def group_assignment(assigned: Mapping[str, Mapping[str, set[int]]]) -> GroupAssignment:
-    """Convert working sets to an assignment."""
     return {
         member_id: {topic_id: tuple(sorted(partitions)) for topic_id, partitions in topics.items()}
         for member_id, topics in assigned.items()

@@ -182,7 +182,6 @@ class LiveClassicGroup:
     def update_member(
         self, member: LiveMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """Update a member from its new JoinGroup."""
         self.supported_protocols.subtract(name for name, _ in member.protocols)
         self.supported_protocols.update(name for name, _ in protocols)
         member.protocols = protocols
@@ -291,7 +290,6 @@ class LiveClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may start now."""
         return self.state in VALID_PREVIOUS[PREPARING_REBALANCE]
 
     def init_next_generation(self, now_ms: int) -> None:

@@ -12,8 +12,6 @@ AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
 
 @dataclass(frozen=True, slots=True)
 class JoinProtocol:
-    """A protocol that the member supports, with its metadata."""
-
     name: str
     metadata: bytes
 
@@ -34,8 +32,6 @@ class JoinGroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupResponseMember:
-    """A member, as sent to the leader."""
-
     member_id: str
     group_instance_id: str | None
     metadata: bytes
@@ -58,8 +54,6 @@ class JoinGroupResponse:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupRequestAssignment:
-    """What the leader assigns to a member."""
-
     member_id: str
     assignment: bytes
 

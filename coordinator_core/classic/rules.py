@@ -66,7 +66,6 @@ class ClassicGroupRules:
         return (group_metadata_tombstone(group.group_id),)
 
     def is_subscribed_to(self, group: LiveClassicGroup, topic: str) -> bool:
-        """See LiveClassicGroup.is_subscribed_to."""
         return group.is_subscribed_to(topic)
 
     def is_empty(self, group: LiveClassicGroup) -> bool:
@@ -95,7 +94,6 @@ class ClassicGroupRules:
             schedule_heartbeat(context, group, member_id)
 
     def listed(self, group: LiveClassicGroup) -> ListedGroup:
-        """The group's entry in ListGroups."""
         return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, self.type_name)
 
     def _check_alive(self, group: LiveClassicGroup) -> None:

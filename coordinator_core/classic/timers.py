@@ -12,7 +12,6 @@ EXPIRE_HEARTBEAT: Final = "classic_expire_heartbeat"
 
 
 def heartbeat_key(group_id: str, member_id: str) -> str:
-    """Key of the timer for a member's session."""
     return f"heartbeat-{group_id}-{member_id}"
 
 

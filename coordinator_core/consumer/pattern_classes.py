@@ -9,7 +9,6 @@ ALL: Final = (1 << ASCII_SIZE) - 1
 
 
 def chars_of(text: str) -> int:
-    """The class of these characters."""
     return sum(1 << ord(char) for char in set(text))
 
 

@@ -55,6 +55,5 @@ def cancel_sync(context: Context, group_id: str, member_id: str) -> None:
 
 
 def cancel_all(context: Context, group_id: str, member_id: str) -> None:
-    """Cancel all timers of a removed member."""
     for key in (session_key, rebalance_key, join_key, sync_key):
         context.cancel(key(group_id, member_id))

@@ -10,7 +10,6 @@ RETRY_BACKOFF_MS: Final = 500
 
 
 def session_key(group_id: str, member_id: str) -> str:
-    """Key of the timer for a member's session."""
     return f"session-timeout-{group_id}-{member_id}"
 
 

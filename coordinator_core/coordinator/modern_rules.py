@@ -146,5 +146,4 @@ class ModernGroupRules:
         """Nothing: a commit is not a heartbeat."""
 
     def listed(self, group: Any) -> ListedGroup:
-        """The group's entry in ListGroups."""
         return ListedGroup(group.group_id, self.type_name, group.state.value, self.type_name)

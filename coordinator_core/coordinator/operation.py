@@ -21,8 +21,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The client that sends the request."""
-
     client_id: str = "client"
     client_host: str = "/127.0.0.1"
 

@@ -94,9 +94,7 @@ class GroupRules(Protocol):
         """Restart the session of the member for an accepted commit, if the group type does so."""
         ...
 
-    def listed(self, group: Any) -> ListedGroup:
-        """The group's entry in ListGroups."""
-        ...
+    def listed(self, group: Any) -> ListedGroup: ...
 
 
 def commit_timestamp(committed: CommittedOffset) -> int:

@@ -70,7 +70,6 @@ class Timers:
         return None
 
     def next_deadline_ms(self) -> int | None:
-        """When the next timer is due, or None without timers."""
         while self._heap:
             deadline_ms, sequence, key = self._heap[0]
             timer = self._by_key.get(key)

@@ -58,8 +58,6 @@ NO_NODE: Final = Node(NO_NODE_ID, "", -1)
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A broker's view of the cluster."""
-
     nodes: Mapping[int, Node] = field(default_factory=dict)
     """Live brokers."""
     leaders: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)

@@ -110,7 +110,6 @@ class TopicCreation:
         self._in_flight: dict[str, None] = {}
 
     def request(self, names: Iterable[str]) -> tuple[CreatableTopic, ...]:
-        """The topics to request from the controller now."""
         wanted = [name for name in dict.fromkeys(names) if name not in self._in_flight]
         topics = tuple(creatable_topic(name, self.config) for name in wanted)
         self._in_flight.update(dict.fromkeys(wanted))

@@ -63,8 +63,6 @@ _RECORD_TYPES: Final = {record_type.value: record_type for record_type in Record
 
 @dataclass(frozen=True, slots=True)
 class OffsetsLogOutput:
-    """The results of one chunk."""
-
     commits: CommitColumns
     groups: GroupRows
     findings: tuple[Finding, ...]

@@ -11,8 +11,6 @@ from coordinator_core.history.rows import NOTHING, Assigned, TopicKey
 
 @dataclass(slots=True)
 class Open:
-    """Where an interval began."""
-
     log_offset: int
     timestamp_ms: int
     incarnation: int

@@ -170,7 +170,6 @@ class AssignmentRows:
         self.partitions += assigned.values()
 
     def extend(self, other: "AssignmentRows") -> None:
-        """Append the rows of another."""
         self.runs += other.runs
         self.lengths += other.lengths
         self.keys += other.keys
@@ -239,8 +238,6 @@ SUBSCRIPTIONS_TOGETHER: Final = "SUBSCRIPTIONS_TOGETHER"
 
 @dataclass(slots=True)
 class GroupRows:
-    """Rows made so far and not yet taken."""
-
     generations: list[GenerationRow] = field(default_factory=list)
     members: list[MemberRow] = field(default_factory=list)
     attributes: list[AttributesRow] = field(default_factory=list)
@@ -253,7 +250,6 @@ class GroupRows:
         return len(self.generations) + of_members + len(self.assignments) + len(self.events)
 
     def extend(self, other: "GroupRows") -> None:
-        """Append the rows of another."""
         self.generations += other.generations
         self.members += other.members
         self.attributes += other.attributes

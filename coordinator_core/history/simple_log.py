@@ -79,8 +79,6 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class SimpleLogOutput:
-    """The results of one chunk."""
-
     topics: tuple[TopicName, ...]
     deleted: tuple[TopicDeleted, ...]
     configs: tuple[ConfigChanged, ...]
@@ -155,7 +153,6 @@ class TransactionStateReplay:
     """Decodes `__transaction_state` record by record."""
 
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
-        """Findings and counts of a chunk."""
         unknown_field_count = 0
 
         def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> bool:

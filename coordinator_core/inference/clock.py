@@ -127,7 +127,6 @@ class _Clock:
         return max(at_ms - 1 - bisect_right(self._lacking, place), 0)
 
     def filled(self, row: Interval) -> Interval:
-        """The same interval with times."""
         if not is_time(row.valid_from):
             row = row._replace(valid_from=self.at(row.from_log_offset))
         if row.to_log_offset is not None and not is_time(row.valid_to):

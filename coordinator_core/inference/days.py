@@ -26,13 +26,10 @@ APPLIED: Final = OUTCOMES.index("APPLIED")
 
 
 class DayCounts(NamedTuple):
-    """Counts of a day's commits."""
-
     commit_count: int
     commit_anomaly_count: int
 
     def plus(self, other: "DayCounts") -> "DayCounts":
-        """The sum of both."""
         return DayCounts(self.commit_count + other.commit_count, self.commit_anomaly_count + other.commit_anomaly_count)
 
 
@@ -178,7 +175,6 @@ def _not_stable_ms(life: GroupLife, rebalances: Sequence[RebalanceRow]) -> Count
 
 
 def _days_of(members: Iterable[MemberRow], timeless: Set[int]) -> Iterator[int]:
-    """Days on which a member joined or went."""
     for member in members:
         if member.from_log_offset not in timeless:
             yield _day(member.valid_from)

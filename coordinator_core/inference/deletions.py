@@ -80,8 +80,6 @@ UNKNOWN: Final = Why(None, "TOMBSTONE", "CERTAIN")
 
 
 class _RemovedTogether(NamedTuple):
-    """Tombstones of one operation."""
-
     rows: tuple[int, ...]
     at_ms: int
     last_log_offset: int

@@ -368,7 +368,6 @@ class GroupedCommits:
         return {group_id: slice(*bound) for group_id, bound in zip(self.group_ids, pairwise(bounds), strict=True)}
 
     def taken(self, rows: I64 | BoolArray) -> "GroupedCommits":
-        """Some of the rows, in their order."""
         return GroupedCommits(self.group_ids, self.group[rows], self.commits.taken(rows))
 
     @property
@@ -427,7 +426,6 @@ class MemberCommitTimes:
     member: I64 = field(default_factory=lambda: NO_NUMBERS)
     """For each owned partition: index into `members`."""
     topic: I64 = field(default_factory=lambda: NO_NUMBERS)
-    """Index into `topics`."""
     partition: I64 = field(default_factory=lambda: NO_NUMBERS)
 
     @classmethod

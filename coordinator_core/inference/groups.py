@@ -55,7 +55,6 @@ class GroupGold:
         return sum(len(getattr(self, name)) for name in KINDS_OF_GOLD)
 
     def extend(self, other: "GroupGold") -> None:
-        """Append the rows of another."""
         for name in KINDS_OF_GOLD:
             getattr(self, name).extend(getattr(other, name))
 
@@ -166,7 +165,6 @@ def judge_group(
 
 
 def _as_shown(owners: list[OwnerRow], life: GroupLife) -> list[OwnerRow]:
-    """Owners with only the times that are in records."""
     if not life.timeless:
         return owners
     return [

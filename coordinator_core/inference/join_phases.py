@@ -117,7 +117,6 @@ class _There(Generic[Row]):
         return self._open
 
     def begun_at(self, log_offset: int) -> Iterator[Row]:
-        """Those that begin at a later offset."""
         for row in self._next:
             if row.from_log_offset > log_offset:
                 return

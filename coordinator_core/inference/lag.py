@@ -73,7 +73,6 @@ class EndSamples:
         return found
 
     def of_life(self, number: int) -> "EndSamples":
-        """The samples of one such topic."""
         is_own = self.life_at(self.sampled_at_ms) == number
         return EndSamples(self.sampled_at_ms[is_own], self.end_offset[is_own], np.zeros(0, np.int64))
 

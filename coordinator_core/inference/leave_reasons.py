@@ -86,7 +86,6 @@ class LastSeen(NamedTuple):
 
     @property
     def is_by_commit(self) -> bool:
-        """Whether the last sign was a commit."""
         return self.at_ms is not None and self.at_ms != self.by_record_ms
 
 

@@ -37,7 +37,6 @@ class GroupCommits:
 
     topics: tuple[str, ...] = ()
     topic: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    """Index into `topics`."""
     partition: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
     log_offset: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     recorded_at_ms: I64 = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -66,8 +66,6 @@ LOG_NOT_REPLAYED: Final = "LOG_NOT_REPLAYED"
 
 
 class Rule(NamedTuple):
-    """A rule, with the meaning of its break."""
-
     meaning: str
     remedy: str
     known_defects: tuple[str, ...] = ()

@@ -40,7 +40,6 @@ class ShareCounts:
     places: tuple[SharePlace, ...]
     """Sorted."""
     place: I64
-    """Index into `places`."""
     day: I64
     """Days since 1970, in UTC."""
     acknowledged: I64

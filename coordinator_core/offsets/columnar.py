@@ -133,8 +133,6 @@ class ColumnarCounts:
 
 @dataclass(frozen=True, slots=True)
 class ColumnarOutput:
-    """The results of one chunk."""
-
     commits: CommitColumns
     others: I64
     """Rows of the chunk's records in data batches that are not offset commits, ascending."""

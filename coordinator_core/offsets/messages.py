@@ -164,8 +164,6 @@ class DeletableGroupResult:
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """A topic that was deleted from the cluster."""
-
     topic: str
     topic_id: str
 

@@ -64,9 +64,7 @@ class StateMachine(Protocol):
 
     def run_next_timer(self, now_ms: int) -> StepOutcome: ...
 
-    def run_tasks(self, now_ms: int) -> StepOutcome:
-        """Run the queued background tasks."""
-        ...
+    def run_tasks(self, now_ms: int) -> StepOutcome: ...
 
     def resume(self, parked: Any, error: Refused | None, now_ms: int) -> StepOutcome:
         """Continue an operation once its records are committed, or lost (error)."""
@@ -84,14 +82,10 @@ class StateMachine(Protocol):
         """Answer waiting requests and stop."""
         ...
 
-    def next_deadline_ms(self) -> int | None:
-        """When the next timer is due, or None."""
-        ...
+    def next_deadline_ms(self) -> int | None: ...
 
     @property
-    def has_tasks(self) -> bool:
-        """Whether background tasks are queued."""
-        ...
+    def has_tasks(self) -> bool: ...
 
 
 class MachineKind(Protocol):
@@ -99,9 +93,7 @@ class MachineKind(Protocol):
 
     topic: str
 
-    def empty_state(self) -> Any:
-        """The state before the first record."""
-        ...
+    def empty_state(self) -> Any: ...
 
     def replay(self, state: Any, record: Record, producer_id: int) -> Any:
         """The state after a record of the log. Raises CoreError if Kafka's loader fails."""
@@ -158,7 +150,6 @@ class GroupMachine:
 
     @property
     def has_tasks(self) -> bool:
-        """Whether background tasks are queued."""
         return bool(self.coordinator.tasks)
 
     def revert(self, state: CoordinatorShard) -> None:
@@ -190,11 +181,9 @@ class GroupMachine:
         return self.coordinator.advance(now_ms, timers_max=1)
 
     def run_tasks(self, now_ms: int) -> Outcome:
-        """Run background tasks, such as resolving regular expressions."""
         return self.coordinator.run_tasks(now_ms)
 
     def resume(self, parked: Parked, error: Refused | None, now_ms: int) -> Outcome:
-        """See `GroupCoordinator.resume`."""
         return self.coordinator.resume(parked, error, now_ms=now_ms)
 
     def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
@@ -202,16 +191,13 @@ class GroupMachine:
         self.coordinator.end_transaction(producer, committed=is_commit, now_ms=now_ms)
 
     def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> Outcome:
-        """See `GroupCoordinator.update_metadata`."""
         self.coordinator.update_metadata(image, changed_topics, now_ms=now_ms)
         return Outcome()
 
     def unload(self, now_ms: int) -> Outcome:
-        """Answer waiting members."""
         return self.coordinator.unload(now_ms=now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next timer is due, or None."""
         return self.coordinator.timers.next_deadline_ms()
 
 
@@ -265,7 +251,6 @@ class GroupMachines:
         )
 
     def encode(self, record: Any) -> tuple[bytes, bytes | None]:
-        """Key and value of a CoordinatorRecord."""
         return encode_record(record)
 
     def refusal(self, request: Request) -> Any:

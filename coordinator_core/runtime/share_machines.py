@@ -93,7 +93,6 @@ class ShareMachine:
         return self.coordinator.shard
 
     def revert(self, state: ShareShard) -> None:
-        """Restore an earlier shard."""
         self.coordinator.revert(state)
 
     def handle(self, request: Request, now_ms: int) -> ShareOutcome:

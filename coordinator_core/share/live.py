@@ -88,7 +88,6 @@ class ShareLive:
 
 
 def are_same(left: tuple[object, ...], *right: object) -> bool:
-    """Whether both are the identical objects."""
     return len(left) == len(right) and all(one is other for one, other in zip(left, right, strict=True))
 
 

@@ -94,8 +94,6 @@ class DeleteShareState:
 
 @dataclass(frozen=True, slots=True)
 class CleanedUpTopic:
-    """A topic that was deleted from the cluster."""
-
     topic: str
     topic_id: str
 
@@ -164,8 +162,6 @@ class AlteredOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsTopic:
-    """A topic whose offsets the group should delete."""
-
     topic_name: str
 
 

@@ -50,8 +50,6 @@ StateResults = Mapping[str, tuple[PartitionResult, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """An operation of the group coordinator."""
-
     operation: str
     request: Any
 

@@ -320,7 +320,6 @@ class CachedState:
         return self._batches[low : bisect_right(self._first_offsets, last_offset)]
 
     def drop_before(self, offset: int) -> None:
-        """Drop the batches that begin before the offset."""
         at = bisect_left(self._first_offsets, offset)
         del self._first_offsets[:at]
         del self._batches[:at]

@@ -225,7 +225,6 @@ class ShareCoordinator:
 
 
 def empty_shard(config: ShareCoordinatorConfig) -> ShareShard:
-    """The state before the first record."""
     return ShareShard(updates_per_snapshot=config.updates_per_snapshot, kafka_version=config.kafka_version)
 
 

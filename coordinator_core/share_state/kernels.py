@@ -258,7 +258,6 @@ def _batch_row(row: Row, key: int, batch: Row, to_offset: int, to_at: int) -> No
 
 @inlined
 def _open(batch: Row, context: RecordContext) -> None:
-    """Let the row of a batch begin with this record."""
     batch.from_offset = context.offset
     batch.from_at = context.at
     batch.is_complete = context.is_complete

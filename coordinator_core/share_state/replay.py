@@ -26,7 +26,6 @@ V = TypeVar("V")
 
 
 def share_snapshot(value: Struct) -> ShareSnapshot:
-    """Convert a decoded ShareSnapshotValue."""
     return ShareSnapshot(
         snapshot_epoch=value.snapshot_epoch,
         state_epoch=value.state_epoch,
@@ -40,7 +39,6 @@ def share_snapshot(value: Struct) -> ShareSnapshot:
 
 
 def share_update(value: Struct) -> ShareUpdate:
-    """Convert a decoded ShareUpdateValue."""
     return ShareUpdate(
         snapshot_epoch=value.snapshot_epoch,
         leader_epoch=value.leader_epoch,

@@ -121,7 +121,6 @@ def state_rows(states: Rows, places: I64, changed: Rows) -> PartitionStateRows:
 
 
 def batch_rows(rows: Rows) -> StateBatchRows:
-    """The columns of ENDED_BATCH rows."""
     columns = _empty(StateBatchRows, len(rows))
     _cut_batches(rows, columns)
     return columns

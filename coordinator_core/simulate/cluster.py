@@ -222,7 +222,6 @@ class Cluster:
             self.make_topic(topic)
 
     def make_topic(self, topic: CreatableTopic) -> None:
-        """Create an internal topic."""
         if topic.name == TRANSACTIONS_TOPIC:
             self.has_transactions = True
         else:

@@ -34,8 +34,6 @@ class Served:
 
 @dataclass(slots=True)
 class ShareSession:
-    """The share session of one member on a broker (ShareSession)."""
-
     epoch: int = OPEN_EPOCH
     """The epoch that the next request must have."""
     partitions: dict[TopicPartition, None] = field(default_factory=dict)

@@ -141,7 +141,6 @@ class ShareFetches:
             self._try(broker, fetch)
 
     def _read(self, broker: DataBroker, fetch: DelayedShareFetch, readable: list[tuple[Served, int]]) -> None:
-        """Read under the fetch locks."""
         fetch.is_parked = False
         for served in fetch.share_partitions:
             place = served.group_id, served.at

@@ -31,8 +31,6 @@ METADATA_AGE_MS: Final = 5000
 
 
 class Faults:
-    """Schedules all faults and executes them."""
-
     def __init__(self, stage: "Simulation") -> None:
         self._stage = stage
         self._loop = stage.loop

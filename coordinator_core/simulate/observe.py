@@ -36,7 +36,6 @@ class ObservedMachine(GroupMachine):
 
     @property
     def partition(self) -> int:
-        """The log partition of the coordinator."""
         if self._partition < 0:
             self._partition = self._locate(self)
         return self._partition
@@ -64,7 +63,6 @@ class ObservedMachine(GroupMachine):
         return outcome
 
     def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
-        """Write a transaction marker."""
         offset = self.coordinator.end_transaction(producer, committed=is_commit, now_ms=now_ms)
         self.observer.marked(self, producer, is_commit=is_commit, offset=offset)
 

@@ -89,7 +89,6 @@ class MetadataLog:
         self._append(records, at_ms)
 
     def set_group_config(self, group_id: str, name: str, value: str) -> None:
-        """Write a new value of a group's config."""
         self._append([_config(metadata.ConfigResourceType.GROUP, group_id, name, value)], self._loop.now_ms)
 
     def add_partitions(self, name: str, topic_id: str, numbers: range) -> None:
@@ -106,7 +105,6 @@ class MetadataLog:
         self._append([change], self._loop.now_ms)
 
     def remove_topic(self, topic_id: str) -> None:
-        """Write the deletion of a topic."""
         self._append([_record(metadata.REMOVE_TOPIC_RECORD, topic_id=topic_id)], self._loop.now_ms)
 
     def _partitions(self, name: str, topic_id: str, numbers: range) -> list[bytes]:

@@ -88,7 +88,6 @@ class Process:
         return self.client is not None
 
     def start(self) -> None:
-        """Start a client, unless one is running."""
         if self.client is None:
             self.incarnation += 1
             self.client = self.make(self.draws(self.incarnation))
@@ -197,7 +196,6 @@ class Process:
         self.answered(incarnation, send, None, ErrorCode.REQUEST_TIMED_OUT)
 
     def heartbeat(self) -> Send:
-        """The heartbeat that the client would send now."""
         assert self.client is not None
         return self.client.heartbeat()
 

@@ -129,7 +129,6 @@ class ShareLeaders:
         self._step(self._broker(leader), group_id, make_flow(), None, done)
 
     def group(self, group_id: str) -> GroupSpec:
-        """The current configuration of a group."""
         return self._groups[group_id]
 
     def configure(self, group_id: str, group: GroupSpec) -> None:
@@ -643,7 +642,6 @@ class _Gathered:
         self._on_done: Callable[[], None] | None = None
 
     def add(self, at: TopicPartition, error_class: str | None) -> None:
-        """Add the result of one acknowledgement."""
         self.values[at] = error_class
         self._check()
 

@@ -190,7 +190,6 @@ class Topics:
         return self.created_ms >= since_ms and self._created_ms.get(topic, -1) >= since_ms
 
     def end_offset(self, at: TopicPartition, now_ms: int) -> int:
-        """The offset of the next record."""
         return self._partitions[at].end_offset(now_ms)
 
     def readable_end_offset(self, at: TopicPartition, now_ms: int, *, is_committed: bool) -> int:
@@ -243,7 +242,6 @@ class Topics:
         return self._partitions[at].is_marker(offset)
 
     def is_aborted(self, at: TopicPartition, offset: int) -> bool:
-        """Whether this offset belongs to a transaction that is aborted."""
         return self._partitions[at].is_aborted(offset)
 
     def log_batches(
@@ -338,7 +336,6 @@ class Topics:
         self._add(spec, range(self._counts[topic], count), now_ms, spec.rate / count)
 
     def add_poison(self, at: TopicPartition, offset: int) -> None:
-        """Mark this record as poison."""
         poison = self._partitions[at].poison
         poison.append(offset)
         poison.sort()

@@ -83,8 +83,6 @@ Owned = tuple[TaskIds, ...] | None
 
 @dataclass(slots=True)
 class _Heartbeat:
-    """One heartbeat during its steps."""
-
     context: Context
     request: StreamsGroupHeartbeatRequest
     group: StreamsGroup

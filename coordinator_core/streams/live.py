@@ -116,7 +116,6 @@ class LiveStreamsGroups:
         self._groups: dict[str, LiveStreamsGroup] = {}
 
     def get(self, group: StreamsGroup) -> LiveStreamsGroup:
-        """The live state of a group that is in the log."""
         live = self._groups.get(group.group_id)
         if live is None:
             live = self._groups[group.group_id] = LiveStreamsGroup()

@@ -59,8 +59,6 @@ class RequestSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class RequestTopology:
-    """The topology that the member runs."""
-
     epoch: int = 0
     subtopologies: tuple[RequestSubtopology, ...] = ()
 
@@ -114,8 +112,6 @@ class StreamsGroupHeartbeatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One status of the group, for a member."""
-
     status_code: int
     status_detail: str
 

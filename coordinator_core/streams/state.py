@@ -35,8 +35,6 @@ Tasks = Mapping[str, tuple[int, ...]]
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class TaskAssignment:
-    """The target assignment of a member: its tasks."""
-
     active: Tasks = field(default_factory=dict)
     standby: Tasks = field(default_factory=dict)
     warmup: Tasks = field(default_factory=dict)

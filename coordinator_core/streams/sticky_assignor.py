@@ -112,7 +112,6 @@ class _Process:
         self.task_counts[member_id] = 0
 
     def add_task(self, member_id: str, task: TaskId) -> int:
-        """Assign a task to a member. Returns its number of tasks."""
         self._by_load = None
         return self._add(member_id, task)
 

@@ -32,7 +32,6 @@ def schedule_rebalance(context: Context, group_id: str, member: StreamsMember) -
 
 
 def cancel_member(context: Context, group_id: str, member_id: str) -> None:
-    """Cancel the timers of a removed member."""
     context.cancel(session_key(group_id, member_id))
     context.cancel(rebalance_key(group_id, member_id))
 

@@ -156,7 +156,6 @@ class ClassicConsumer(ReadingMember):
         return self._send("classic_heartbeat", request, "heartbeat", HEARTBEAT_VERSION)
 
     def session_key(self) -> str:
-        """The key of its session timer in the coordinator."""
         return heartbeat_key(self.config.group_id, self.member_id)
 
     # --- joining ---

@@ -148,7 +148,6 @@ class ConsumerMember(HeartbeatMember, ReadingMember):
         return [*actions, *self._fetch_missing(now_ms)]
 
     def _acknowledgement(self) -> Send:
-        """The heartbeat with all partitions that the member owns now."""
         return self._beat(
             "heartbeat",
             self.member_epoch,

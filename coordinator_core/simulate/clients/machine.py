@@ -83,8 +83,6 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A timer of the client is due."""
-
     name: str
 
 
@@ -107,8 +105,6 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """The application subscribes to these topics from now on."""
-
     topics: tuple[str, ...]
 
 
@@ -200,9 +196,7 @@ class Client(Protocol):
         """The heartbeat request as the client would send it now, tagged "heartbeat"."""
         ...
 
-    def session_key(self) -> str:
-        """The key of its session timer in the coordinator."""
-        ...
+    def session_key(self) -> str: ...
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
         """The partitions that it owns, with its positions, for a client that is about to die."""

@@ -63,7 +63,6 @@ UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE, RECONCILING, STALE, LEAVING, CL
 
 
 def error_of(answer: Answered) -> ErrorCode:
-    """The error of the whole request."""
     return ErrorCode(answer.response.error_code) if answer.error is None else answer.error
 
 
@@ -188,11 +187,9 @@ class HeartbeatMember(Member):
         self.member_id = kafka_uuid(self.draws)
 
     def heartbeat(self) -> Send:
-        """A heartbeat without news."""
         return self._beat("heartbeat", self.member_epoch)
 
     def session_key(self) -> str:
-        """The key of its session timer in the coordinator."""
         return session_key(self.config.group_id, self.member_id)
 
     @abstractmethod

@@ -124,7 +124,6 @@ class OffsetCommitter:
         return [Send(Service.GROUP, config.group_id, "commit_offset", request, tag, COMMIT_VERSION)]
 
     def began_at(self, positions: Sequence[tuple[TopicPartition, int]]) -> None:
-        """The consumer has taken partitions at these positions."""
         self._committed.update(positions)
 
     def handle(self, answer: Answered) -> tuple[Actions, Answered | None]:

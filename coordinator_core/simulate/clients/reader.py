@@ -48,7 +48,6 @@ class Reader:
 
     @property
     def has_positions(self) -> bool:
-        """Whether it reads any partition."""
         return bool(self._progress.offsets)
 
     @property
@@ -68,7 +67,6 @@ class Reader:
         return list(self._progress.offsets.items())
 
     def missing(self, owned: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """The partitions whose positions are not known."""
         return [at for at in owned if at not in self._progress.offsets]
 
     def fetch(self, partitions: Sequence[TopicPartition], member_id: str, member_epoch: int) -> Send:
@@ -85,7 +83,6 @@ class Reader:
         return Send(Service.GROUP, self._config.group_id, "fetch_offsets", request, "fetch", FETCH_VERSION)
 
     def on_fetch(self, answer: Answered, owned: Sequence[TopicPartition], generation: int, now_ms: int) -> Actions:
-        """Begin to read those owned partitions that the answer has."""
         missing = self.missing(owned)
         if has_fetch_error(answer):
             return [SetTimer(FETCH, RETRY_BACKOFF_MS)] if missing else []

@@ -61,7 +61,6 @@ def repartition_topic(application_id: str) -> str:
 
 
 def changelog_topic(application_id: str) -> str:
-    """The changelog of the state store."""
     return f"{application_id}-counts-changelog"
 
 
@@ -119,7 +118,6 @@ class StreamsMember(ConsumerMember):
         )
 
     def _acknowledgement(self) -> Send:
-        """The heartbeat with all tasks that the member has now."""
         return self._beat(
             "heartbeat",
             self.member_epoch,
