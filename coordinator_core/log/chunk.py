@@ -6,6 +6,7 @@ copied: keys and values are positions in `data`.
 """
 
 from dataclasses import dataclass, fields
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +117,16 @@ class RecordChunk:
     is_after_others: BoolArray | None = None
     """One bool for each record: whether records that are left out here directly precede it in the log (see
     `key_buckets`), so that it begins an operation. None: no records are left out."""
+
+
+Columns = TypeVar("Columns")
+
+
+def empty_columns(of: type[Columns], count: int, **given: Any) -> Columns:
+    """Uninitialized columns with `count` rows: an array for each field of a NamedTuple, but for the given ones."""
+    dtypes: dict[object, type[np.generic]] = {I8: np.int8, I32: np.int32, I64: np.int64, BoolArray: np.bool_}
+    hints = get_type_hints(of).items()
+    return of(**{name: np.empty(count, dtypes[hint]) for name, hint in hints if name not in given}, **given)
 
 
 def record_finding(

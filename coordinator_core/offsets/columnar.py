@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from coordinator_core.codec import decode_key, decode_value, has_unknown_tags, uuid_bytes, uuid_text
 from coordinator_core.errors import CoreError, DecodeError
 from coordinator_core.interning import NO_KEYS, Interned, Interner, InternTable
-from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray, Finding, RecordChunk, record_finding
+from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray, Finding, RecordChunk, empty_columns, record_finding
 from coordinator_core.offsets import kernels
 from coordinator_core.offsets.kernels import BatchArrays, KeyArrays, RecordArrays, RowArrays, TouchArrays
 from coordinator_core.offsets.replay import NO_PRODUCER_ID, committed_offset_of
@@ -242,7 +242,7 @@ class ColumnarOffsetReplay:
 
         operations = np.empty(len(records.offset), np.int32)
         operation_last_offset = np.empty(len(records.offset), np.int64)
-        touches = _empty_touches(len(records.offset))
+        touches = empty_columns(TouchArrays, len(records.offset))
         operation_count, touch_count = kernels.replay_records(
             records,
             batches,
@@ -300,7 +300,7 @@ class ColumnarOffsetReplay:
 
     def _rows_for(self, count: int) -> RowArrays:
         """Rows with room for `count`, beginning with the carried ones."""
-        rows = kernels.empty_rows(count)
+        rows = empty_columns(RowArrays, count)
         for name in RowArrays._fields:
             carried: NDArray[Any] = getattr(self._carried, name)
             getattr(rows, name)[: len(carried)] = carried
@@ -477,15 +477,6 @@ def _record_arrays(chunk: RecordChunk) -> RecordArrays:
     return RecordArrays(*(getattr(records, name) for name in RecordArrays._fields))
 
 
-def _empty_touches(count: int) -> TouchArrays:
-    return TouchArrays(
-        log_offset=np.empty(count, np.int64),
-        group=np.empty(count, np.int32),
-        operation=np.empty(count, np.int32),
-        timestamp_ms=np.empty(count, np.int64),
-    )
-
-
 def alone(rows: RowArrays, pool: U8, data: U8 = _NO_BYTES) -> tuple[RowArrays, U8]:
     """Rows with a pool of only their own metadata. `data`: that of their chunk, if they are from one."""
     _, metadata = _gather(data, pool, rows)
@@ -531,17 +522,9 @@ _AT_START: Final = ColumnarState(
     groups=NO_KEYS,
     topics=NO_KEYS,
     topic_ids=NO_KEYS,
-    key_arrays=KeyArrays(
-        group=np.zeros(0, np.int32),
-        topic=np.zeros(0, np.int32),
-        partition=np.zeros(0, np.int32),
-        has_offset=np.zeros(0, np.bool_),
-        committed_offset=np.zeros(0, np.int64),
-        record_offset=np.zeros(0, np.int64),
-        pending_head=np.zeros(0, np.int32),
-    ),
+    key_arrays=empty_columns(KeyArrays, 0),
     group_touched=np.zeros(0, np.bool_),
-    carried=kernels.empty_rows(0),
+    carried=empty_columns(RowArrays, 0),
     carried_metadata=_NO_BYTES,
 )
 

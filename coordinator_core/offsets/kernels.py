@@ -621,21 +621,3 @@ def ranges_inside(positions: I64, lengths: I32, size: int) -> bool:
         if length > 0 and (positions[i] < 0 or positions[i] > size - length):
             return False
     return True
-
-
-def empty_rows(count: int) -> RowArrays:
-    """Uninitialized rows with room for `count`."""
-    types = {
-        "is_transactional": np.bool_,
-        "is_value": np.bool_,
-        "value_version": np.int8,
-        "outcome": np.int8,
-        "change": np.int8,
-        "has_previous": np.bool_,
-        "has_delta": np.bool_,
-    }
-    narrow = {"key", "group", "topic", "topic_id", "partition", "leader_epoch", "metadata_length"}
-    narrow |= {"producer", "next_of_producer", "next_of_key", "previous_of_key"}
-    return RowArrays._make(
-        np.empty(count, types.get(name, np.int32 if name in narrow else np.int64)) for name in RowArrays._fields
-    )

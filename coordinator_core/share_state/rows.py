@@ -1,10 +1,10 @@
 """Columns of the three silver tables of share states, extracted from the rows that the compiled loops wrote."""
 
-from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray, empty_columns
 from coordinator_core.share_state.kernels import KIND_TOMBSTONE, OPEN, borrowing, count_of, state_of
 from coordinator_core.share_state.layouts import Rows
 
@@ -21,8 +21,6 @@ TRANSITION_KINDS: Final = (
     "ARCHIVING",
 )
 """By code of `TransitionRows.kind`."""
-
-_NUMBERS: Final[dict[object, type[np.generic]]] = {I8: np.int8, I32: np.int32, I64: np.int64, BoolArray: np.bool_}
 
 
 class StateBatchLists(NamedTuple):
@@ -107,37 +105,26 @@ class TransitionRows(NamedTuple):
     leader_changed: BoolArray
 
 
-Columns = TypeVar("Columns", PartitionStateRows, StateBatchRows, TransitionRows, StateBatchLists)
-
-
 def state_rows(states: Rows, places: I64, changed: Rows) -> PartitionStateRows:
     """The columns of some STATE rows, whose changed batches are in `changed`."""
     counts = states["changed_count"][places]
-    lists = _empty(StateBatchLists, int(counts.sum()))._replace(offsets=np.zeros(len(places) + 1, np.int32))
+    lists = empty_columns(StateBatchLists, int(counts.sum()))._replace(offsets=np.zeros(len(places) + 1, np.int32))
     np.cumsum(counts, out=lists.offsets[1:])
-    columns = _empty(PartitionStateRows, len(places), changed_batches=lists)
+    columns = empty_columns(PartitionStateRows, len(places), changed_batches=lists)
     _cut_states(states, places, changed, columns)
     return columns
 
 
 def batch_rows(rows: Rows) -> StateBatchRows:
-    columns = _empty(StateBatchRows, len(rows))
+    columns = empty_columns(StateBatchRows, len(rows))
     _cut_batches(rows, columns)
     return columns
 
 
 def transition_rows(rows: Rows) -> TransitionRows:
-    columns = _empty(TransitionRows, len(rows))
+    columns = empty_columns(TransitionRows, len(rows))
     _cut_transitions(rows, columns)
     return columns
-
-
-def _empty(of: type[Columns], count: int, **given: Any) -> Columns:
-    """Uninitialized columns with `count` rows."""
-    columns: dict[str, Any] = {
-        name: np.empty(count, _NUMBERS[hint]) for name, hint in get_type_hints(of).items() if name not in given
-    }
-    return of(**columns, **given)
 
 
 @borrowing
