@@ -5,7 +5,9 @@ offset commits and share state read it in compiled loops; all other records are 
 copied: keys and values are positions in `data`.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
@@ -124,9 +126,15 @@ Columns = TypeVar("Columns")
 
 def empty_columns(of: type[Columns], count: int, **given: Any) -> Columns:
     """Uninitialized columns with `count` rows: an array for each field of a NamedTuple, but for the given ones."""
+    kind: Any = of
+    columns = {name: np.empty(count, dtype) for name, dtype in _dtypes_of(kind) if name not in given}
+    return of(**columns, **given)
+
+
+@cache
+def _dtypes_of(of: Hashable) -> tuple[tuple[str, type[np.generic]], ...]:
     dtypes: dict[object, type[np.generic]] = {I8: np.int8, I32: np.int32, I64: np.int64, BoolArray: np.bool_}
-    hints = get_type_hints(of).items()
-    return of(**{name: np.empty(count, dtypes[hint]) for name, hint in hints if name not in given}, **given)
+    return tuple((name, dtypes[hint]) for name, hint in get_type_hints(of).items() if hint in dtypes)
 
 
 def record_finding(
