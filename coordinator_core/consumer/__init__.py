@@ -29,8 +29,8 @@ The steps, where `group` is a `state.ConsumerGroup`, `member` the member before 
 
 Further: `membership.fence_members(context, group, members, response) -> Result` (leave, timeouts): removes a tuple of
 members; `conversion` decides whether the group becomes classic. `membership.replace_member(records, group, old, new)`.
-`timers`: keys and `schedule_session`, `schedule_rebalance`, `schedule_join_if_absent`, `cancel_join`, `schedule_sync`,
-`cancel_sync`, `cancel_all`; all but the rebalance timeout run `FENCE_MEMBER`. `records`: one function for each record
+`timers`: keys and `schedule_session`, `schedule_rebalance`, `schedule_join_if_absent`, `schedule_sync`, `cancel_all`;
+all but the rebalance timeout run `FENCE_MEMBER`. `records`: one function for each record
 type. `subscriptions.subscriptions_of(group)`: counts of topics, patterns, assignors, classic members and their
 protocols, cached with the group.
 `coordinator.metadata_hash.metadata_hash(image, topic names) -> int`.

@@ -114,7 +114,7 @@ def join_group(context: Context, request: JoinGroupRequest) -> Result:
         if error is not None:
             later.complete(context.request_id, JoinGroupResponse(error_code=error.code))
             return
-        timers.cancel_join(later, group.group_id, updated.member_id)
+        later.cancel(timers.join_key(group.group_id, updated.member_id))
         timers.schedule_session(later, group.group_id, updated.member_id, request.session_timeout_ms)
         timers.schedule_sync(later, group.group_id, updated.member_id, request.rebalance_timeout_ms)
         later.complete(context.request_id, response)
@@ -140,7 +140,7 @@ def _join_classic_group(
             conversion.put_back(later, classic)
             later.complete(context.request_id, JoinGroupResponse(error_code=error.code))
             return
-        timers.cancel_join(later, group.group_id, member.member_id)
+        later.cancel(timers.join_key(group.group_id, member.member_id))
         later.complete(context.request_id, response)
 
     return Result(tuple(records), on_append=on_append)
@@ -259,7 +259,7 @@ def sync_group(context: Context, request: SyncGroupRequest) -> Result:
         if error is not None:
             later.complete(context.request_id, SyncGroupResponse(error_code=error.code))
             return
-        timers.cancel_sync(later, group.group_id, member.member_id)
+        later.cancel(timers.sync_key(group.group_id, member.member_id))
         timers.schedule_session(later, group.group_id, member.member_id, classic.session_timeout_ms)
         later.complete(context.request_id, response)
 

@@ -41,17 +41,9 @@ def schedule_join_if_absent(context: Context, group_id: str, member_id: str, del
         schedule(context, join_key, delay_ms, FENCE_MEMBER, group_id, member_id)
 
 
-def cancel_join(context: Context, group_id: str, member_id: str) -> None:
-    context.cancel(join_key(group_id, member_id))
-
-
 def schedule_sync(context: Context, group_id: str, member_id: str, delay_ms: int) -> None:
     """Set the time within which a classic member has to sync."""
     schedule(context, sync_key, delay_ms, FENCE_MEMBER, group_id, member_id)
-
-
-def cancel_sync(context: Context, group_id: str, member_id: str) -> None:
-    context.cancel(sync_key(group_id, member_id))
 
 
 def cancel_all(context: Context, group_id: str, member_id: str) -> None:

@@ -16,7 +16,7 @@ later heartbeat then finds partitions that are still initializing, and retries a
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from coordinator_core.coordinator.errors import DEFAULT_MESSAGE, ErrorCode, Refused
@@ -161,22 +161,13 @@ def _alter_error(code: ErrorCode, message: str | None = None) -> AlterShareGroup
 
 
 def _all_failed(response: AlterShareGroupOffsetsResponse, failure: Refused) -> AlterShareGroupOffsetsResponse:
-    topics = (
-        AlterOffsetsResponseTopic(
-            topic.topic_name,
-            topic.topic_id,
-            tuple(
-                AlterOffsetsResponsePartition(
-                    partition.partition_index, failure.code, DEFAULT_MESSAGE.get(failure.code, failure.message)
-                )
-                for partition in topic.partitions
-            ),
-        )
-        for topic in response.responses
-    )
-    return AlterShareGroupOffsetsResponse(
-        error_code=failure.code, error_message=failure.message, responses=tuple(topics)
-    )
+    message = DEFAULT_MESSAGE.get(failure.code, failure.message)
+
+    def failed(_: str, partition: AlterOffsetsResponsePartition) -> AlterOffsetsResponsePartition:
+        return AlterOffsetsResponsePartition(partition.partition_index, failure.code, message)
+
+    topics = _with_partitions(response, failed)
+    return AlterShareGroupOffsetsResponse(error_code=failure.code, error_message=failure.message, responses=topics)
 
 
 def _some_failed(response: AlterShareGroupOffsetsResponse, results: StateResults) -> AlterShareGroupOffsetsResponse:
@@ -189,15 +180,18 @@ def _some_failed(response: AlterShareGroupOffsetsResponse, results: StateResults
             return partition  # refused by the group coordinator, so it was not sent
         return AlterOffsetsResponsePartition(partition.partition_index, result.error_code, result.error_message)
 
-    topics = (
-        AlterOffsetsResponseTopic(
-            topic.topic_name,
-            topic.topic_id,
-            tuple(partition_answer(topic.topic_id, partition) for partition in topic.partitions),
-        )
+    return AlterShareGroupOffsetsResponse(responses=_with_partitions(response, partition_answer))
+
+
+def _with_partitions(
+    response: AlterShareGroupOffsetsResponse,
+    answer_of: Callable[[str, AlterOffsetsResponsePartition], AlterOffsetsResponsePartition],
+) -> tuple[AlterOffsetsResponseTopic, ...]:
+    """The topics with other answers: `answer_of(topic id, partition)`."""
+    return tuple(
+        replace(topic, partitions=tuple(answer_of(topic.topic_id, partition) for partition in topic.partitions))
         for topic in response.responses
     )
-    return AlterShareGroupOffsetsResponse(responses=tuple(topics))
 
 
 # --- DeleteShareGroupOffsets, DeleteGroups ---

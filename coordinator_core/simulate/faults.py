@@ -76,12 +76,6 @@ class Faults:
 
         self._each(spec, struck)
 
-    def _crash(self, spec: FaultSpec) -> None:
-        self._for_a_while(spec, Process.crash, Process.start)
-
-    def _stop(self, spec: FaultSpec) -> None:
-        self._for_a_while(spec, Process.stop, Process.start)
-
     def _slow_poll(self, spec: FaultSpec) -> None:
         assert spec.duration_ms is not None
         event = SlowPoll(spec.duration_ms)
@@ -95,9 +89,6 @@ class Faults:
                 process.fault = self._tell(spec, **facts)
                 self._stage.heartbeats.wake(process.group_id)
                 process.tell(Subscribe(spec.topics))
-
-    def _pause(self, spec: FaultSpec) -> None:
-        self._for_a_while(spec, Process.pause, Process.resume)
 
     def _rolling_deploy(self, spec: FaultSpec) -> None:
         for members in self._targets(spec):
@@ -283,11 +274,11 @@ class Faults:
                 self._refresh_members(group, fault)
 
 
-STRIKES: Final = {
-    "crash": Faults._crash,
-    "stop": Faults._stop,
+STRIKES: Final[dict[str, Callable[[Faults, FaultSpec], None]]] = {
+    "crash": lambda faults, spec: faults._for_a_while(spec, Process.crash, Process.start),
+    "stop": lambda faults, spec: faults._for_a_while(spec, Process.stop, Process.start),
     "slow_poll": Faults._slow_poll,
-    "pause": Faults._pause,
+    "pause": lambda faults, spec: faults._for_a_while(spec, Process.pause, Process.resume),
     "subscribe": Faults._subscribe,
     "alter_config": Faults._alter_config,
     "alter_share_offsets": Faults._alter_share_offsets,
@@ -302,4 +293,4 @@ STRIKES: Final = {
     "delete_topic": Faults._delete_topic,
     "broker_failover": Faults._broker_failover,
 }
-"""Kind of fault -> its method."""
+"""Kind of fault -> what it does."""

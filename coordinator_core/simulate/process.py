@@ -239,21 +239,6 @@ class Process:
             del self._timers[name]
             self._hand(TimerFired(name))
 
-    def _cancel_timer(self, timer: CancelTimer) -> None:
-        self._timers.pop(timer.name, None)
-
-    def _beat(self, beat: Heartbeat) -> None:
-        self.heartbeats.start(self, beat.interval_ms)
-
-    def _took(self, took: Took) -> None:
-        self.truth.took(self.group_id, self.client_id, took.positions, took.generation, self.loop.now_ms)
-
-    def _gave(self, gave: Gave) -> None:
-        self.truth.gave(self.group_id, self.client_id, gave.positions, gave.ended_by, self.loop.now_ms)
-
-    def _tell_truth(self, tell: Tell) -> None:
-        self.truth.tell(tell.file, self.loop.now_ms, tell.facts)
-
     def _closed(self, closed: Closed) -> None:
         assert self.client is not None
         now_ms = self.loop.now_ms
@@ -267,14 +252,18 @@ class Process:
             call()
 
 
-PERFORM: dict[type[Action], Callable[[Process, Any], None]] = {
+PERFORM: dict[type[Action], Callable[[Process, Any], object]] = {
     Send: Process._send,
     SetTimer: Process._set_timer,
-    CancelTimer: Process._cancel_timer,
-    Heartbeat: Process._beat,
-    Took: Process._took,
-    Gave: Process._gave,
-    Tell: Process._tell_truth,
+    CancelTimer: lambda process, timer: process._timers.pop(timer.name, None),
+    Heartbeat: lambda process, beat: process.heartbeats.start(process, beat.interval_ms),
+    Took: lambda process, took: process.truth.took(
+        process.group_id, process.client_id, took.positions, took.generation, process.loop.now_ms
+    ),
+    Gave: lambda process, gave: process.truth.gave(
+        process.group_id, process.client_id, gave.positions, gave.ended_by, process.loop.now_ms
+    ),
+    Tell: lambda process, tell: process.truth.tell(tell.file, process.loop.now_ms, tell.facts),
     Closed: Process._closed,
 }
-"""Action of the client -> the method that performs it."""
+"""Action of the client -> how its process performs it."""
