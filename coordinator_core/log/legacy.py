@@ -42,10 +42,8 @@ class LegacyEntry:
     messages: tuple[LegacyMessage, ...]
 
 
-def decode_entry(
-    entry: bytes, *, bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX, is_crc_checked: bool = True
-) -> LegacyEntry:
-    """The messages of one complete entry of magic 0 or 1, in offset order.
+def decode_entry(entry: bytes, *, bytes_max: int = BATCH_DECOMPRESSED_BYTES_MAX) -> LegacyEntry:
+    """The messages of one complete entry of magic 0 or 1, in offset order. Its own checksum is the caller's to check.
 
     Offsets inside a v0 wrapper are absolute; inside a v1 wrapper they count from 0 and the wrapper has the offset of
     the last. A wrapper with LogAppendTime applies its timestamp to all messages. Raises subclasses of DecodeError,
@@ -54,8 +52,6 @@ def decode_entry(
     header = parse_header(entry)
     if header.magic > 1 or header.size != len(entry):
         raise InvalidBatch("not one entry of magic 0 or 1", byte_position=0)
-    if is_crc_checked:
-        _check_crc(entry, 0)
     if header.codec_id == 0:
         return LegacyEntry(entry, (_message(entry, 0, len(entry), header.base_offset, header.base_timestamp_ms),))
     wrapper = _message(entry, 0, len(entry), header.base_offset, header.base_timestamp_ms)
@@ -130,15 +126,12 @@ def _inner_messages(inner: bytes, magic: int) -> list[LegacyMessage]:
         # Kafka rejects both as well (AbstractLegacyRecordBatch.DeepRecordsIterator)
         if header.magic != magic or header.codec_id != 0:
             raise InvalidRecord("a message in a wrapper which cannot be there", byte_position=position)
-        _check_crc(inner[position : position + header.size], position)
+        message = inner[position : position + header.size]
+        if stored_crc(message) != batch_crc(message):
+            raise CrcMismatch("checksum of a legacy message", byte_position=position + 12)
         messages.append(_message(inner, position, position + header.size, header.base_offset, header.base_timestamp_ms))
         position += header.size
     return messages
-
-
-def _check_crc(message: bytes, position: int) -> None:
-    if stored_crc(message) != batch_crc(message):
-        raise CrcMismatch("checksum of a legacy message", byte_position=position + 12)
 
 
 def _message(data: bytes, position: int, end: int, offset: int, timestamp_ms: int) -> LegacyMessage:

@@ -235,7 +235,7 @@ class _Sections:
         self.ends = np.array([end for _, _, end in used], np.int64)
 
     def _legacy_piece(self, entry_bytes: bytes, batches: BatchColumns, row: int, position: int, bytes_max: int) -> U8:
-        entry = decode_entry(entry_bytes, bytes_max=bytes_max, is_crc_checked=False)
+        entry = decode_entry(entry_bytes, bytes_max=bytes_max)
         # fields that the header of a wrapper does not have
         batches.base_offset[row] = entry.messages[0].offset
         batches.record_count[row] = len(entry.messages)
@@ -399,7 +399,7 @@ def iter_records(
     if is_crc_checked:
         verify_crc(batch)
     if header.magic < 2:
-        yield from records_of(decode_entry(batch, bytes_max=bytes_max, is_crc_checked=False))
+        yield from records_of(decode_entry(batch, bytes_max=bytes_max))
         return
     section = batch[HEADER_BYTES_V2:]
     if header.record_count > 0:

@@ -322,7 +322,7 @@ def _complete_legacy(array: U8, batches: BatchColumns, crc_valid: BoolArray) -> 
     for row in np.flatnonzero((batches.magic < 2) & (batches.codec != 0) & crc_valid).tolist():
         start = int(batches.position[row])
         try:
-            entry = decode_entry(array[start : start + int(batches.size[row])].tobytes(), is_crc_checked=False)
+            entry = decode_entry(array[start : start + int(batches.size[row])].tobytes())
         except DecodeError:
             continue  # decode_chunk reports the finding; here the wrapper stays one batch
         first_offset = entry.messages[0].offset

@@ -13,7 +13,6 @@ from coordinator_core.simulate.clients.machine import (
     Action,
     Answered,
     CancelTimer,
-    Client,
     Closed,
     Event,
     Gave,
@@ -27,6 +26,7 @@ from coordinator_core.simulate.clients.machine import (
     TimerFired,
     Took,
 )
+from coordinator_core.simulate.clients.member import Member
 from coordinator_core.simulate.clock import EventLoop
 from coordinator_core.simulate.heartbeats import Heartbeats
 from coordinator_core.simulate.lookups import Lookups
@@ -52,13 +52,13 @@ class Process:
     uuids: random.Random
     """Random numbers for the ends of the member ids that coordinators generate for it."""
     lookup_draws: InitVar[random.Random]
-    make: Callable[[random.Random], Client]
+    make: Callable[[random.Random], Member]
     draws: Callable[[int], random.Random]
     loop: EventLoop
     network: "Cluster"
     heartbeats: Heartbeats
     truth: Truth
-    client: Client | None = None
+    client: Member | None = None
     fault: int | None = None
     """The index of the last fault that hit it, in faults.jsonl."""
     incarnation: int = 0

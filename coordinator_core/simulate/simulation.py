@@ -10,7 +10,7 @@ from coordinator_core.kafka_versions import Since
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.simulate.clients.classic import ClassicConsumer
 from coordinator_core.simulate.clients.consumer import ConsumerMember
-from coordinator_core.simulate.clients.machine import Client
+from coordinator_core.simulate.clients.member import Member
 from coordinator_core.simulate.clients.offsets import ConsumerConfig
 from coordinator_core.simulate.clients.share import ShareConfig, ShareConsumer
 from coordinator_core.simulate.clients.streams import (
@@ -198,7 +198,7 @@ class Simulation:
         host: str,
         latency_ms: int,
         uuids: random.Random,
-        make: Callable[[random.Random], Client],
+        make: Callable[[random.Random], Member],
     ) -> Process:
         """A process in which `make` makes the clients, one after another."""
         process = Process(
@@ -252,7 +252,7 @@ class Simulation:
         if made:
             self.cluster.update_metadata(made)
 
-    def _maker(self, spec: GroupSpec, group_id: str, client_id: str, index: int) -> Callable[[random.Random], Client]:
+    def _maker(self, spec: GroupSpec, group_id: str, client_id: str, index: int) -> Callable[[random.Random], Member]:
         topics = spec.member_topics[index % len(spec.member_topics)] if spec.member_topics else spec.topics
         assignors = spec.assignors or DEFAULT_ASSIGNORS[spec.protocol]
         if spec.member_assignors:

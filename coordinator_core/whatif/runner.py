@@ -22,7 +22,8 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.simulate.clients.classic import ClassicConsumer
 from coordinator_core.simulate.clients.consumer import ConsumerMember
-from coordinator_core.simulate.clients.machine import Client, SlowPoll, TopicsChanged
+from coordinator_core.simulate.clients.machine import SlowPoll, TopicsChanged
+from coordinator_core.simulate.clients.member import Member
 from coordinator_core.simulate.clients.offsets import ConsumerConfig
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.random_streams import stream
@@ -187,8 +188,8 @@ class _Runner:
             slot + 1, group_id, client_id, f"/{slot}", LATENCY_MS, uuids, self._maker(slot)
         )
 
-    def _maker(self, slot: int) -> Callable[[random.Random], Client]:
-        def make(draws: random.Random) -> Client:
+    def _maker(self, slot: int) -> Callable[[random.Random], Member]:
+        def make(draws: random.Random) -> Member:
             config = self._config(slot, self._coming[slot])
             topics = self._simulation.topics
             if self._cast.protocol == "consumer":

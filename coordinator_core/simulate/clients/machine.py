@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.coordinator.errors import ErrorCode
@@ -144,7 +144,7 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Send a heartbeat (`Client.heartbeat`) every `interval_ms` from now on, the first in `interval_ms`; 0: no more."""
+    """Send a heartbeat (`Member.heartbeat`) every `interval_ms` from now on, the first in `interval_ms`; 0: no more."""
 
     interval_ms: int
 
@@ -184,23 +184,6 @@ class Closed:
 
 Action = Send | SetTimer | CancelTimer | Heartbeat | Took | Gave | Tell | Closed
 Actions = list[Action]
-
-
-class Client(Protocol):
-    member_id: str
-    """Empty while the client has none."""
-
-    def handle(self, event: Event, now_ms: int) -> Actions: ...
-
-    def heartbeat(self) -> Send:
-        """The heartbeat request as the client would send it now, tagged "heartbeat"."""
-        ...
-
-    def session_key(self) -> str: ...
-
-    def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """The partitions that it owns, with its positions, for a client that is about to die."""
-        ...
 
 
 @dataclass(slots=True)

@@ -75,6 +75,7 @@ class Member(ABC):
     draws: random.Random
     state: MemberState = field(init=False)
     member_id: str = field(default="", init=False)
+    """Empty while the member has none."""
     subscribed: tuple[str, ...] = field(init=False)
     """The current subscription of the application."""
 
@@ -108,6 +109,17 @@ class Member(ABC):
             case Subscribe(topics):
                 self.subscribed = topics
                 return self._on_subscription()
+
+    @abstractmethod
+    def heartbeat(self) -> Send:
+        """The heartbeat request as the member would send it now, tagged "heartbeat"."""
+
+    @abstractmethod
+    def session_key(self) -> str: ...
+
+    @abstractmethod
+    def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
+        """The partitions that it owns, with its positions, for a member that is about to die."""
 
     @abstractmethod
     def _start(self, now_ms: int) -> Actions: ...
