@@ -130,8 +130,9 @@ def test_copies_of_one_log_are_no_other_log(ledger: Ledger, tmp_path: Path) -> N
         Ledger(tmp_path / f"both{number}").night(one, other)
 
 
-def test_the_recording_goes_into_no_ledger_of_ones_own(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_recording_goes_into_no_ledger_of_ones_own(tmp_path: Path) -> None:
     """A night on a named warehouse or cluster without a source is wrong arguments, and nothing is there afterwards."""
+    ledger = Ledger(tmp_path / "warehouse", is_prepared=False)
     with pytest.raises(SettingsError, match="no source is named") as caught:
         ledger.night()
     assert caught.value.exit_code == 2
