@@ -50,14 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that need Spark come first: one process takes all of them. Those of many small tests come last, and fill up
+    """Tests that need Spark come first: one process takes all of them. Files of many small tests come last, and fill up
     what is left when the long ones are done."""
-    items.sort(
-        key=lambda item: (
-            not needs_spark(str(item.path.relative_to(PROJECT_ROOT))),
-            OF_SMALL_TESTS in item.path.parents,
-        )
-    )
+    items.sort(key=lambda item: (not needs_spark(item.nodeid), OF_SMALL_TESTS in item.path.parents))
 
 
 def pytest_collection_finish() -> None:
