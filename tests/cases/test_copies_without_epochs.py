@@ -141,14 +141,15 @@ def test_the_checkpoint_that_cuts_a_tail_may_come_in_a_later_night(
     tmp_path: Path, magic: int, of_no_checkpoint: list[int], wanted: list[int]
 ) -> None:
     """Batches that a tail kept out count once it is cut away; the same bytes in a copy without a checkpoint are of that
-    tail. Whatever the order, though no copy comes twice."""
+    tail. Whatever the order, though no copy comes twice: `make test` lets each copy be the first once."""
     copies = {
         "old": write_copy(tmp_path / "old", magic, OLD, CHECKPOINTS["old"]),
         "none": write_copy(tmp_path / "none", magic, of_no_checkpoint),
         "new": write_copy(tmp_path / "new", magic, SHORT, CHECKPOINTS["new"]),
     }
     tables = []
-    for number, order in enumerate(permutations(copies)):
+    orders = list(enumerate(permutations(copies)))
+    for number, order in orders if IS_TEST_LIVE else (orders[0], orders[3], orders[4]):
         folders = tuple(copies[name] for name in order)
         ledger = Ledger(tmp_path / f"warehouse-{number}")
         nights(ledger, folders[:2], folders[2:]) if number % 2 else nights(ledger, *((folder,) for folder in folders))

@@ -78,7 +78,8 @@ def in_any_order(tmp_path: Path, sources: Sources) -> list[Ledger]:
         ledger = Ledger(tmp_path / f"warehouse-{number}")
         run(ledger, [[sources[name] for name in night] for night in order])
         ledgers.append(ledger)
-    assert all(contents(ledger) == contents(ledgers[0]) for ledger in ledgers)
+    first, *others = map(contents, ledgers)
+    assert all(it == first for it in others)
     return ledgers
 
 

@@ -3,6 +3,7 @@
 import mmap
 import struct
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -83,16 +84,15 @@ def test_wrong_checksum_stays_a_batch() -> None:
 
 
 @pytest.mark.parametrize("row", range(8))
-@pytest.mark.parametrize("place", range(0, 61, 1))
-@pytest.mark.parametrize("bit", [0, 7])
-def test_damaged_header_costs_no_other_batch(row: int, place: int, bit: int) -> None:
+def test_damaged_header_costs_no_other_batch(row: int) -> None:
     """Whichever bit of a header flips, all other batches are found; the damaged one is found or said."""
-    found = scanned(flipped(LOG, row * SIZE + place, bit))
-    others = [other * SIZE for other in range(8) if other != row]
-    positions = found.batches.position[found.crc_valid].tolist()
-    assert set(others) <= set(positions)
-    is_unseen = 12 <= place < 16 or (row == 7 and place < 8)  # leader epoch; the last base offset, with nobody behind
-    assert is_unseen or len(found.findings) == 1
+    others = {other * SIZE for other in range(8) if other != row}
+    for place, bit in product(range(61), (0, 7)):
+        found = scanned(flipped(LOG, row * SIZE + place, bit))
+        assert others <= set(found.batches.position[found.crc_valid].tolist()), (place, bit)
+        # leader epoch; the last base offset, with nobody behind
+        is_unseen = 12 <= place < 16 or (row == 7 and place < 8)
+        assert is_unseen or len(found.findings) == 1, (place, bit)
 
 
 @pytest.mark.parametrize("row", range(8))
