@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.operations.simulate import simulate
-from jobs.settings import PROJECT_ROOT
-from tests.cases.harness import Ledger
 from tests.conftest import REPORT_LINE, takes_minutes
+from tests.made_once import MadeOnce
+from tests.scenarios import scenario_of
 
 SCENARIOS: Final = (
     "bad-day",
@@ -62,13 +61,11 @@ def found_items(found: Mapping[str, Any]) -> set[Item]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_is_found_is_what_was_planted(
-    name: str, ledger: Ledger, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_what_is_found_is_what_was_planted(name: str, made_once: MadeOnce, request: pytest.FixtureRequest) -> None:
     """Members thrown out, topics grown, groups left by all, brokers that failed: each is found, and nothing else."""
-    simulate(str(PROJECT_ROOT / "scenarios" / f"{name}.toml"), str(tmp_path / "simulated"))
-    night = ledger.night(tmp_path / "simulated" / "logs")
-    found, planted = found_items(night.facts["found"]), set(planted_items(tmp_path / "simulated" / "truth"))
+    scenario = scenario_of(made_once, name)
+    night = scenario.night
+    found, planted = found_items(night.facts["found"]), set(planted_items(scenario.folder / "truth"))
     right = len(found & planted)
     line = f"{name} findings: precision {right} of {len(found)}, recall {right} of {len(planted)} ({sorted(planted)})"
     request.node.user_properties.append((REPORT_LINE, line))

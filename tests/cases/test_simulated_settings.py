@@ -3,29 +3,16 @@
 import json
 from collections import defaultdict
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
-from jobs.operations.simulate import simulate
-from jobs.settings import PROJECT_ROOT
-from tests.cases.harness import Ledger
+from tests.made_once import MadeOnce
+from tests.scenarios import scenario_of
 
 NEAR_MS: Final = 100
 """From a coordinator's action to the record of it, at most."""
 
 Place = tuple[str, str, int, int]
 """Group, topic, partition and offset."""
-
-
-def simulated(name: str, root: Path) -> Path:
-    simulate(str(PROJECT_ROOT / "scenarios" / f"{name}.toml"), str(root))
-    return root
-
-
-def truth(root: Path, file: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (root / "truth" / f"{file}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def time_ms(row: dict[str, Any]) -> int:
@@ -38,33 +25,27 @@ def places(facts: dict[str, Any], group: str) -> list[Place]:
     return [(group, facts["topic"], facts["partition"], offset) for offset in range(first, last + 1)]
 
 
-@pytest.fixture
-def root(ledger: Ledger, tmp_path: Path) -> Path:
-    """`share-poison`, simulated and replayed: its lock lasts 15 s, and it delivers four times at most."""
-    root = simulated("share-poison", tmp_path / "simulated")
-    night = ledger.night(root / "logs")
-    assert night.exit_code == 0, night.text
-    return root
-
-
-def test_lock_time_outs_and_the_delivery_limit_are_those_of_the_scenario(ledger: Ledger, root: Path) -> None:
-    """What is called a lock time-out was one; all are named that were acquired as a record says, by one leader."""
+def test_lock_time_outs_and_the_delivery_limit_are_those_of_the_scenario(made_once: MadeOnce) -> None:
+    """What is called a lock time-out was one; all are named that were acquired as a record says, by one leader. In
+    `share-poison` the lock lasts 15 s, and records are delivered four times at most."""
+    scenario = scenario_of(made_once, "share-poison")
+    assert scenario.night.exit_code == 0, scenario.night.text
     ended: dict[Place, list[int]] = defaultdict(list)
-    for line in truth(root, "lock_timeouts"):
+    for line in scenario.truth("lock_timeouts"):
         for place in places(line, line["group"]):
             ended[place].append(line["ts_ms"])
     acquired = defaultdict(list)
-    for line in truth(root, "deliveries"):
+    for line in scenario.truth("deliveries"):
         for place in places(line, line["group"]):
             acquired[place].append(line["ts_ms"])
     shown = defaultdict(list)
-    for row in ledger.rows("gold.redeliveries"):
+    for row in scenario.rows("gold.redeliveries"):
         for place in places(row, row["group_id"]):
             shown[place].append(time_ms(row))
-    archived = ledger.rows("gold.archived_records")
+    archived = scenario.rows("gold.archived_records")
     assert {row["delivery_count_limit"] for row in archived} == {4}
     seen = named = 0
-    for row in ledger.rows("gold.redeliveries") + archived:
+    for row in scenario.rows("gold.redeliveries") + archived:
         is_named = row["likely_cause"] == "LOCK_TIMEOUT" or row["method"] == "LOCK_DURATION"
         for place in places(row, row["group_id"]):
             is_true = any(abs(at_ms - time_ms(row)) <= NEAR_MS for at_ms in ended[place])
@@ -81,14 +62,15 @@ def test_lock_time_outs_and_the_delivery_limit_are_those_of_the_scenario(ledger:
     assert seen > 500
 
 
-def test_records_given_up_are_those_of_the_truth(ledger: Ledger, root: Path) -> None:
+def test_records_given_up_are_those_of_the_truth(made_once: MadeOnce) -> None:
     """Every offset that was given up for its deliveries or its age is named so, and no other is."""
+    scenario = scenario_of(made_once, "share-poison")
     lost: dict[Place, str] = {}
-    for line in truth(root, "archived"):
+    for line in scenario.truth("archived"):
         lost.update(dict.fromkeys(places(line, line["group"]), line["why"]))
     found = {
         place: row["likely_cause"]
-        for row in ledger.rows("gold.archived_records")
+        for row in scenario.rows("gold.archived_records")
         for place in places(row, row["group_id"])
     }
     persisted = {place for place, why in lost.items() if why != "RETENTION"}
@@ -101,19 +83,18 @@ def test_records_given_up_are_those_of_the_truth(ledger: Ledger, root: Path) -> 
     }
 
 
-def test_topics_groups_and_transactions_are_in_the_logs(ledger: Ledger, tmp_path: Path) -> None:
+def test_topics_groups_and_transactions_are_in_the_logs(made_once: MadeOnce) -> None:
     """The controller's log names topics and counts their partitions; transactional ids have a log of their own."""
-    root = simulated("exactly-once", tmp_path / "simulated")
-    night = ledger.night(root / "logs")
-    assert night.exit_code == 0, night.text
-    counts = {row["topic"]: row["partition_count"] for row in ledger.rows("silver.partition_counts")}
-    frame = json.loads((root / "truth" / "scenario.json").read_text())
+    scenario = scenario_of(made_once, "exactly-once")
+    assert scenario.night.exit_code == 0, scenario.night.text
+    counts = {row["topic"]: row["partition_count"] for row in scenario.rows("silver.partition_counts")}
+    frame = json.loads((scenario.folder / "truth" / "scenario.json").read_text())
     assert counts["__consumer_offsets"] == frame["consumer_offsets_partitions"]
-    assert counts.items() >= {line["topic"]: line["partition_count"] for line in truth(root, "topics")}.items()
-    assert {row["topic_id"]: row["topic"] for row in ledger.rows("silver.topics")}.items() >= {
-        line["topic_id"]: line["topic"] for line in truth(root, "topics")
+    assert counts.items() >= {line["topic"]: line["partition_count"] for line in scenario.truth("topics")}.items()
+    assert {row["topic_id"]: row["topic"] for row in scenario.rows("silver.topics")}.items() >= {
+        line["topic_id"]: line["topic"] for line in scenario.truth("topics")
     }.items()
-    ends = {(line["topic"], line["partition"]): line["end_offset"] for line in truth(root, "log_ends")}
+    ends = {(line["topic"], line["partition"]): line["end_offset"] for line in scenario.truth("log_ends")}
     assert sum(end for (topic, _), end in ends.items() if topic == "__transaction_state") > len(
-        truth(root, "transactions")
+        list(scenario.truth("transactions"))
     )

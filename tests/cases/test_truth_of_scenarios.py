@@ -2,20 +2,18 @@
 redeliveries and archived records of gold are the true ones, and all of them that the log can show.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from jobs.operations.simulate import simulate
 from jobs.settings import PROJECT_ROOT
-from tests.cases.harness import Ledger
 from tests.conftest import REPORT_LINE, takes_minutes
+from tests.made_once import MadeOnce
+from tests.scenarios import Scenario, scenario_of
 
 SHORT: Final = frozenset({"share-admin", "slow-member", "two-applications"})
 """A second or two each; all others with `make test-live`."""
@@ -63,29 +61,10 @@ Place = tuple[str, str, int, int]
 """Group, topic, partition and offset."""
 
 
-class Judged:
-    """A scenario, its truth, and what a night makes of its logs."""
-
-    def __init__(self, name: str, root: Path) -> None:
-        simulate(str(PROJECT_ROOT / "scenarios" / f"{name}.toml"), str(root / "simulated"))
-        self._truth = root / "simulated" / "truth"
-        self.ledger = Ledger(root / "warehouse")
-        self.exit_code = self.ledger.night(root / "simulated" / "logs").exit_code
-        self.name = name
-
-    def truth(self, file: str) -> Iterator[dict[str, Any]]:
-        """Lines of a truth file; none where there is none."""
-        path = self._truth / f"{file}.jsonl"
-        if path.exists():
-            with path.open(encoding="utf-8") as lines:
-                yield from map(json.loads, lines)
-
-
 @pytest.fixture(scope="module", params=SCENARIOS)
-def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+def judged(request: pytest.FixtureRequest, made_once: MadeOnce) -> Scenario:
     """One scenario after another."""
-    name: str = request.param
-    return Judged(name, tmp_path_factory.mktemp(name))
+    return scenario_of(made_once, request.param)
 
 
 def ms(at: datetime) -> int:
@@ -101,12 +80,12 @@ def places(facts: Mapping[str, Any], group: str) -> Iterator[Place]:
         yield group, facts["topic"], facts["partition"], offset
 
 
-def reported(request: pytest.FixtureRequest, judged: Judged, what: str, right: int, said: int, all_true: int) -> None:
+def reported(request: pytest.FixtureRequest, judged: Scenario, what: str, right: int, said: int, all_true: int) -> None:
     line = f"{judged.name}: {what}: precision {right} of {said}, recall {right} of {all_true}"
     request.node.user_properties.append((REPORT_LINE, line))
 
 
-def true_owners(judged: Judged) -> set[tuple[str, str, int, str, int]]:
+def true_owners(judged: Scenario) -> set[tuple[str, str, int, str, int]]:
     """Group, topic, partition, member id, and from when, as coordinators wrote it."""
     found = set()
     by_group: dict[str, dict[tuple[str, int], str]] = defaultdict(dict)
@@ -141,20 +120,20 @@ def true_owners(judged: Judged) -> set[tuple[str, str, int, str, int]]:
     return found
 
 
-def test_owners_are_the_true_ones(judged: Judged, request: pytest.FixtureRequest) -> None:
+def test_owners_are_the_true_ones(judged: Scenario, request: pytest.FixtureRequest) -> None:
     """Each partition's owners, and since when, by their coordinators; and no other is made up."""
-    assert judged.exit_code == 0
+    assert judged.night.exit_code == 0
     true = true_owners(judged)
     found = {
         (row["group_id"], row["topic"], row["partition"], row["member_id"], ms(row["valid_from"]))
-        for row in judged.ledger.rows("gold.partition_owners")
+        for row in judged.rows("gold.partition_owners")
         if row["group_type"] != "STREAMS"  # the truth has their tasks
     }
     reported(request, judged, "owners", len(found & true), len(found), len(true))
     assert found == true
 
 
-def true_reasons(judged: Judged) -> tuple[dict[tuple[str, int], set[str]], set[tuple[str, int]]]:
+def true_reasons(judged: Scenario) -> tuple[dict[tuple[str, int], set[str]], set[tuple[str, int]]]:
     """Why each generation came, and who was thrown out as it did; and in which ones a topic changed unseen."""
     reasons: dict[tuple[str, int], set[str]] = defaultdict(set)
     hidden = set()
@@ -179,11 +158,11 @@ def _assigned(members: Mapping[str, Any]) -> set[tuple[str, int]]:
     }
 
 
-def test_causes_are_the_true_ones(judged: Judged, request: pytest.FixtureRequest) -> None:
+def test_causes_are_the_true_ones(judged: Scenario, request: pytest.FixtureRequest) -> None:
     """Each generation has its row; what is CERTAIN or LIKELY is true; and a true reason is named, or was one of those
     that look alike in the log."""
     reasons, hidden = true_reasons(judged)
-    rows = judged.ledger.rows("gold.rebalances")
+    rows = judged.rows("gold.rebalances")
     assert {key for key, true in reasons.items() if true} <= {(row["group_id"], row["to_generation"]) for row in rows}
     wrong, missed, right, true_count = [], [], 0, 0
     for row in rows:
@@ -214,7 +193,7 @@ def test_causes_are_the_true_ones(judged: Judged, request: pytest.FixtureRequest
     assert missed == []
 
 
-def true_redeliveries(judged: Judged) -> dict[tuple[Place, int], str]:
+def true_redeliveries(judged: Scenario) -> dict[tuple[Place, int], str]:
     """Writes of share state in which an offset was available again, or counted more deliveries than the write before:
     (place, time) -> what gold may name it."""
     found = {}
@@ -232,7 +211,7 @@ def true_redeliveries(judged: Judged) -> dict[tuple[Place, int], str]:
     return found
 
 
-def test_redeliveries_are_the_true_ones(judged: Judged, request: pytest.FixtureRequest) -> None:
+def test_redeliveries_are_the_true_ones(judged: Scenario, request: pytest.FixtureRequest) -> None:
     """Each record that was handed back or given out again, as often as the log counts it, with its true cause where one
     is named."""
     true = true_redeliveries(judged)
@@ -245,7 +224,7 @@ def test_redeliveries_are_the_true_ones(judged: Judged, request: pytest.FixtureR
             timeouts[place].append(line["ts_ms"])
     seen: set[tuple[Place, int]] = set()
     made_up, misnamed, said = [], [], 0
-    for row in judged.ledger.rows("gold.redeliveries"):
+    for row in judged.rows("gold.redeliveries"):
         for place in places(row, row["group_id"]):
             said += 1
             at = ms(row["at"])
@@ -266,12 +245,10 @@ def test_redeliveries_are_the_true_ones(judged: Judged, request: pytest.FixtureR
     assert misnamed == []
 
 
-def test_archived_records_are_the_true_ones(judged: Judged, request: pytest.FixtureRequest) -> None:
+def test_archived_records_are_the_true_ones(judged: Scenario, request: pytest.FixtureRequest) -> None:
     """Each offset that was given up, once, and with its true cause where one is named."""
     why = {place: line["why"] for line in judged.truth("archived") for place in places(line, line["group"])}
-    rows = [
-        (place, row) for row in judged.ledger.rows("gold.archived_records") for place in places(row, row["group_id"])
-    ]
+    rows = [(place, row) for row in judged.rows("gold.archived_records") for place in places(row, row["group_id"])]
     found = dict(rows)
     reported(request, judged, "archived records", len(found.keys() & why.keys()), len(found), len(why))
     assert len(rows) == len(found)

@@ -1,30 +1,20 @@
 """simulate: from a scenario to segments, through nightly, to silver tables which say what truly happened."""
 
-import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
-from rich.console import Console
 
-from jobs.console.progress import Steps
-from jobs.delta.warehouse import Warehouse
 from jobs.errors import ScenarioFileError, SimulateError
 from jobs.exit_codes import DONE
-from jobs.operations.nightly import run_nightly
-from jobs.operations.run_context import RunContext
 from jobs.operations.simulate import simulate
-from jobs.settings import load_settings
-from schemas.tables import TABLES
 from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT
+from tests.made_once import MadeOnce
+from tests.scenarios import Scenario, scenario_of
 
 SCENARIOS = PROJECT_ROOT / "scenarios"
 CHECKED = ["rolling-deploy", "bad-day", "consumer-protocol", "share-poison", "exactly-once"]
@@ -32,59 +22,19 @@ CHECKED = ["rolling-deploy", "bad-day", "consumer-protocol", "share-poison", "ex
 if IS_TEST_LIVE:
     CHECKED.append("busy-day")  # many minutes: with `make test-live`
 
-Rows = list[dict[str, Any]]
-
-
-class Simulated:
-    """A scenario, simulated and replayed."""
-
-    def __init__(self, session: SparkSession, scenario: Path, root: Path) -> None:
-        self.name = scenario.stem
-        self.written = simulate(str(scenario), str(root / "out"))
-        self.folder = root / "out"
-        settings = load_settings(
-            {"warehouse": str(root / "warehouse"), "cluster_id": "test", "segments": (str(root / "out" / "logs"),)},
-            environment={},
-        )
-        self.warehouse = Warehouse(settings.warehouse)
-        self.text = StringIO()
-        self.code = run_nightly(
-            RunContext(
-                session,
-                self.warehouse,
-                settings,
-                run_id="r1",
-                started_at=datetime(2026, 1, 1, tzinfo=UTC),
-                steps=Steps(session, Console(file=self.text, width=200)),
-            )
-        )
-
-    def truth(self, file: str) -> Iterator[dict[str, Any]]:
-        path = self.folder / "truth" / f"{file}.jsonl"
-        if path.exists():
-            with path.open(encoding="utf-8") as lines:
-                yield from map(json.loads, lines)
-
-    def rows(self, name: str) -> Rows:
-        rows: Rows = self.warehouse.read(TABLES[name]).to_pylist()
-        return rows
-
 
 @pytest.fixture(scope="module", params=CHECKED)
-def simulated(
-    request: pytest.FixtureRequest, no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Simulated:
+def simulated(request: pytest.FixtureRequest, made_once: MadeOnce) -> Scenario:
     """One scenario after another."""
-    name: str = request.param
-    return Simulated(no_spark, SCENARIOS / f"{name}.toml", tmp_path_factory.mktemp(name))
+    return scenario_of(made_once, request.param)
 
 
-def test_nightly_reads_every_record(simulated: Simulated) -> None:
+def test_nightly_reads_every_record(simulated: Scenario) -> None:
     """The ledger balances, nothing is quarantined, nothing is missing."""
-    assert simulated.code == DONE, simulated.text.getvalue()
+    assert simulated.night.exit_code == DONE, simulated.night.text
 
 
-def test_offset_commits_equal_the_truth(simulated: Simulated) -> None:
+def test_offset_commits_equal_the_truth(simulated: Scenario) -> None:
     """Every commit which a coordinator took is a row, with its outcome; and there is no other row."""
     outcomes: dict[int, list[Any]] = {}
     for line in simulated.truth("transactions"):
@@ -124,7 +74,7 @@ def _outcome(markers: list[Any], partition: int, log_offset: int) -> str:
     return "APPLIED" if min(later)[1] == "COMMITTED" else "ABORTED"
 
 
-def test_generations_equal_the_truth(simulated: Simulated) -> None:
+def test_generations_equal_the_truth(simulated: Scenario) -> None:
     """Every generation and group epoch which a coordinator wrote is a row which begins when it was written."""
     expected: dict[tuple[str, int], tuple[str, int, int, int | None]] = {}
     for line in simulated.truth("generations"):
@@ -146,7 +96,7 @@ def test_generations_equal_the_truth(simulated: Simulated) -> None:
     assert found == expected
 
 
-def test_classic_assignments_equal_the_truth(simulated: Simulated) -> None:
+def test_classic_assignments_equal_the_truth(simulated: Scenario) -> None:
     """Who had what in which generation of a classic group is what its leader gave."""
     rows = [row for row in simulated.rows("silver.member_assignments") if row["group_type"] == "CLASSIC"]
     for line in simulated.truth("generations"):
@@ -169,7 +119,7 @@ def test_classic_assignments_equal_the_truth(simulated: Simulated) -> None:
         assert found == expected, (line["group"], line["generation"])
 
 
-def test_current_assignments_of_modern_groups_equal_the_truth(simulated: Simulated) -> None:
+def test_current_assignments_of_modern_groups_equal_the_truth(simulated: Scenario) -> None:
     """What members of consumer and share groups own at the end is what their coordinator last wrote of them."""
     expected: dict[tuple[str, str], set[tuple[str, int]]] = {}
     for line in simulated.truth("assignments"):
@@ -187,7 +137,7 @@ def test_current_assignments_of_modern_groups_equal_the_truth(simulated: Simulat
     assert found == {key: partitions for key, partitions in expected.items() if partitions}
 
 
-def test_share_state_equals_the_truth(simulated: Simulated) -> None:
+def test_share_state_equals_the_truth(simulated: Scenario) -> None:
     """The open batches of every share partition are what its share coordinator knew when the clock stopped."""
     expected = {
         (line["group"], line["topic_id"], line["partition"], offset): (state, delivery_count)

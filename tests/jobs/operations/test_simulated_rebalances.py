@@ -1,24 +1,12 @@
 """Causes of rebalances, from simulated logs through nightly to gold, against what truly happened in the simulation."""
 
-import json
 from collections import Counter
-from datetime import UTC, datetime
-from io import StringIO
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
-from rich.console import Console
 
-from jobs.console.progress import Steps
-from jobs.delta.warehouse import Warehouse
-from jobs.operations.nightly import run_nightly
-from jobs.operations.run_context import RunContext
-from jobs.operations.simulate import simulate
-from jobs.settings import load_settings
-from schemas.tables.gold import REBALANCES
-from tests.conftest import PROJECT_ROOT
+from tests.made_once import MadeOnce
+from tests.scenarios import Scenario, scenario_of
 
 CAUSES_OF: Final = {
     "MEMBER_JOINED": {"MEMBER_JOINED", "FIRST"},
@@ -37,40 +25,27 @@ LIKELY_MIN: Final = 0.9
 
 
 def gold_and_truth(
-    session: SparkSession, scenario: str, root: Path
+    scenario: Scenario,
 ) -> tuple[list[dict[str, Any]], dict[Generation, set[str]], set[Generation]]:
     """gold.rebalances of a scenario, the true reasons by generation, and the generations that deployments made."""
-    simulate(str(PROJECT_ROOT / "scenarios" / f"{scenario}.toml"), str(root / "out"))
-    settings = load_settings(
-        {"warehouse": str(root / "warehouse"), "cluster_id": "test", "segments": (str(root / "out" / "logs"),)},
-        environment={},
-    )
-    warehouse = Warehouse(settings.warehouse)
-    steps = Steps(session, Console(file=StringIO(), width=200))
-    run_nightly(
-        RunContext(session, warehouse, settings, run_id="r1", started_at=datetime(2026, 1, 1, tzinfo=UTC), steps=steps)
-    )
-    with (root / "out" / "truth" / "faults.jsonl").open(encoding="utf-8") as lines:
-        kinds = [json.loads(line)["fault"] for line in lines]
+    kinds = [line["fault"] for line in scenario.truth("faults")]
     reasons: dict[Generation, set[str]] = {}
     deployed: set[Generation] = set()
-    with (root / "out" / "truth" / "generations.jsonl").open(encoding="utf-8") as lines:
-        for line in map(json.loads, lines):
-            known = reasons.setdefault((line["group"], line["generation"]), set())
-            known.update(cause["reason"] for cause in line["causes"])
-            # static members that come back make no generation
-            faults = {c["fault"] for c in line["causes"] if c["reason"] != "STATIC_MEMBER_BACK"} - {None}
-            if any(kinds[fault] == "rolling_deploy" for fault in faults):
-                deployed.add((line["group"], line["generation"]))
-    rows: list[dict[str, Any]] = warehouse.read(REBALANCES).to_pylist()
-    return rows, reasons, deployed
+    for line in scenario.truth("generations"):
+        known = reasons.setdefault((line["group"], line["generation"]), set())
+        known.update(cause["reason"] for cause in line["causes"])
+        # static members that come back make no generation
+        faults = {c["fault"] for c in line["causes"] if c["reason"] != "STATIC_MEMBER_BACK"} - {None}
+        if any(kinds[fault] == "rolling_deploy" for fault in faults):
+            deployed.add((line["group"], line["generation"]))
+    return scenario.rows("gold.rebalances"), reasons, deployed
 
 
 @pytest.mark.parametrize("scenario", ["bad-day", "consumer-protocol", "rolling-deploy"])
-def test_causes_are_the_true_ones(no_spark: SparkSession, tmp_path: Path, scenario: str) -> None:
+def test_causes_are_the_true_ones(made_once: MadeOnce, scenario: str) -> None:
     """CERTAIN causes are true without exception, LIKELY ones in nine of ten, and every generation has its row; those
     of rolling deployments are marked, and no others are."""
-    rows, reasons, deployed = gold_and_truth(no_spark, scenario, tmp_path)
+    rows, reasons, deployed = gold_and_truth(scenario_of(made_once, scenario))
     right: Counter[str] = Counter()
     wrong: dict[str, list[str]] = {"CERTAIN": [], "LIKELY": [], "GUESS": []}
     for row in rows:
