@@ -20,6 +20,7 @@ from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.silver import OFFSET_COMMITS
 from schemas.tables.state import REPLAY_STARTS, RUNS
+from tests.jobs.conftest import Recorded
 from tests.jobs.delta.test_warehouse import offsets
 from tests.jobs.frames import frame
 from tests.jobs.silver.test_incremental_replay import FULL_A, Nights
@@ -64,11 +65,9 @@ def contents(jobs: Jobs) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def whole(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def whole(no_spark: SparkSession, recorded: Recorded) -> dict[str, list[str]]:
     """Silver of one run over all."""
-    jobs = Jobs(no_spark, tmp_path_factory.mktemp("whole") / "warehouse", FULL_A)
-    jobs.nightly()
-    return jobs.silver()
+    return Jobs(no_spark, Path(recorded("full-a").root), FULL_A).silver()
 
 
 def test_maintained_tables_hold_the_same_and_are_replayed_on(

@@ -23,6 +23,7 @@ from jobs.silver.checkpoints import log_name
 from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
 from schemas.tables.state import GROUP_CHECKPOINTS, RUNS, WATERMARKS
 from tests.conftest import takes_minutes
+from tests.jobs.conftest import Recorded
 from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
 from tests.recorded import RECORDINGS
@@ -45,11 +46,9 @@ class Nights(Jobs):
 
 
 @pytest.fixture(scope="module")
-def whole(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def whole(no_spark: SparkSession, recorded: Recorded) -> dict[str, list[str]]:
     """Silver of one run over all."""
-    jobs = Jobs(no_spark, tmp_path_factory.mktemp("whole") / "warehouse", FULL_A)
-    jobs.nightly()
-    return jobs.silver()
+    return Jobs(no_spark, Path(recorded("full-a").root), FULL_A).silver()
 
 
 def assert_same(jobs: Jobs, whole: dict[str, list[str]]) -> None:
