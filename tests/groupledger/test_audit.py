@@ -28,7 +28,7 @@ from tests.groupledger.test_replay import plan_of, replayed
 pytestmark = pytest.mark.slow
 QUICK = "codec-gzip"
 """A small recording that has groups of all types; `make test-live` takes a large one, too."""
-OFFSETS, SHARES = "log_topic = '__consumer_offsets'", "log_topic = '__share_group_state'"
+OFFSETS, SHARES = "__consumer_offsets", "__share_group_state"
 
 
 def of_warehouse(spark: SparkSession, ledger: Ledger, *tables: Iterable[Table]) -> dict[str, DataFrame]:
@@ -37,16 +37,13 @@ def of_warehouse(spark: SparkSession, ledger: Ledger, *tables: Iterable[Table]) 
     return {name: stored(spark, ledger, name) for name in names if Path(ledger.folder(name)).exists()}
 
 
-def assert_gold(
-    spark: SparkSession, ledger: Ledger, groups: groupledger.GroupAudit, shares: groupledger.ShareAudit
-) -> None:
+def assert_gold(ledger: Ledger, groups: groupledger.GroupAudit, shares: groupledger.ShareAudit) -> None:
     """All tables of gold as nightly wrote them; what is settled only a whole log partition tells."""
     for name, made in groups.tables.items():
-        where = OFFSETS if name == "gold.log_anomalies" else "true"
-        assert_same(spark, made, ledger, name, where=where)
+        assert_same(made, ledger, name, log_topic=OFFSETS if name == "gold.log_anomalies" else None)
     for name, made in shares.tables.items():
-        where = SHARES if name == "gold.log_anomalies" else "true"
-        assert_same(spark, made, ledger, name, where=where, left_out=("is_settled",))
+        log_topic = SHARES if name == "gold.log_anomalies" else None
+        assert_same(made, ledger, name, log_topic=log_topic, left_out=("is_settled",))
 
 
 @pytest.mark.parametrize("recording", [QUICK, pytest.param("full-a", marks=takes_minutes)])
@@ -56,9 +53,9 @@ def test_silver_gives_gold(spark: SparkSession, recorded: Recorded, recording: s
     silver = of_warehouse(spark, ledger, GROUP_COLUMNS, SHARE_COLUMNS, FACT_COLUMNS)
     rebalances = groupledger.audit_groups(silver).rebalances
     assert "FlatMapGroupsInArrow [cluster_id" in plan_of(rebalances)
-    assert_same(spark, rebalances, ledger, "gold.rebalances")
+    assert_same(rebalances, ledger, "gold.rebalances")
     days = groupledger.audit_share_partitions(silver).share_group_summary
-    assert_same(spark, days, ledger, "gold.share_group_summary")
+    assert_same(days, ledger, "gold.share_group_summary")
 
 
 def test_columns_are_found_in_any_case(spark: SparkSession, recorded: Recorded) -> None:
@@ -68,12 +65,12 @@ def test_columns_are_found_in_any_case(spark: SparkSession, recorded: Recorded) 
     session.conf.set("spark.sql.caseSensitive", True)
     silver = of_warehouse(session, ledger, GROUP_COLUMNS, SHARE_COLUMNS, FACT_COLUMNS)
     shouted = {name: frame.toDF(*map(str.upper, frame.columns)) for name, frame in silver.items()}
-    assert_same(session, groupledger.audit_groups(shouted).rebalances, ledger, "gold.rebalances")
+    assert_same(groupledger.audit_groups(shouted).rebalances, ledger, "gold.rebalances")
     days = groupledger.audit_share_partitions(shouted).share_group_summary
-    assert_same(session, days, ledger, "gold.share_group_summary")
+    assert_same(days, ledger, "gold.share_group_summary")
     frame = session.createDataFrame(records)
     replay = groupledger.replay_groups(frame, cluster_id=ledger.cluster_id, topics=shouted["silver.topics"])
-    assert_same(session, replay.assignments, ledger, "silver.member_assignments")
+    assert_same(replay.assignments, ledger, "silver.member_assignments")
 
 
 @takes_minutes
@@ -82,7 +79,7 @@ def test_all_of_silver_gives_all_of_gold(spark: SparkSession, recorded: Recorded
     """Silver of a warehouse, with what else it knows, gives every table of gold as nightly wrote it."""
     ledger, _ = recorded(recording)
     silver = of_warehouse(spark, ledger, GROUP_COLUMNS, SHARE_COLUMNS, FACT_COLUMNS)
-    assert_gold(spark, ledger, groupledger.audit_groups(silver), groupledger.audit_share_partitions(silver))
+    assert_gold(ledger, groupledger.audit_groups(silver), groupledger.audit_share_partitions(silver))
 
 
 @takes_minutes
@@ -100,7 +97,7 @@ def test_a_replay_gives_gold(spark: SparkSession, recorded: Recorded, recording:
         groups, topics=topics, configs=configs, partition_counts=counts, batches=batches
     )
     of_shares = groupledger.audit_share_partitions(shares, groups=groups, configs=configs)
-    assert_gold(spark, ledger, of_groups, of_shares)
+    assert_gold(ledger, of_groups, of_shares)
 
 
 PLANS = [(1, False), (2, True), (7, False), (200, True)]
@@ -120,9 +117,9 @@ def test_no_plan_changes_gold(spark: SparkSession, recorded: Recorded, partition
     silver = of_warehouse(session, ledger, GROUP_COLUMNS, SHARE_COLUMNS, FACT_COLUMNS)
     silver = {name: frame.orderBy(F.xxhash64("cluster_id", *sorted_columns(frame))) for name, frame in silver.items()}
     groups, shares = groupledger.audit_groups(silver), groupledger.audit_share_partitions(silver)
-    assert_same(session, groups.partition_owners, ledger, "gold.partition_owners")
-    assert_same(session, groups.commit_anomalies, ledger, "gold.commit_anomalies")
-    assert_same(session, shares.redeliveries, ledger, "gold.redeliveries", left_out=("is_settled",))
+    assert_same(groups.partition_owners, ledger, "gold.partition_owners")
+    assert_same(groups.commit_anomalies, ledger, "gold.commit_anomalies")
+    assert_same(shares.redeliveries, ledger, "gold.redeliveries", left_out=("is_settled",))
 
 
 def sorted_columns(frame: DataFrame) -> list[str]:
@@ -208,7 +205,7 @@ def test_a_replay_of_odd_logs_gives_gold(spark: SparkSession, tmp_path: Path, ca
     configs, topics = stored(spark, ledger, "silver.configs"), stored(spark, ledger, "silver.topics")
     batches = stored(spark, ledger, "bronze.record_batches")
     of_groups = groupledger.audit_groups(groups, topics=topics, configs=configs, batches=batches)
-    assert_gold(spark, ledger, of_groups, groupledger.audit_share_partitions(shares, groups=groups, configs=configs))
+    assert_gold(ledger, of_groups, groupledger.audit_share_partitions(shares, groups=groups, configs=configs))
 
 
 def left_within_timeouts(case: str) -> SmallLog:
@@ -239,7 +236,7 @@ def test_the_audit_is_never_surer_than_nightly(spark: SparkSession, tmp_path: Pa
     groups, _ = replayed(spark, ledger, raw_records(ledger.warehouse))
     whole = groupledger.audit_groups(of_warehouse(spark, ledger, GROUP_COLUMNS, FACT_COLUMNS))
     for name in ("gold.rebalances", "gold.commit_anomalies"):
-        assert_same(spark, whole.tables[name], ledger, name)
+        assert_same(whole.tables[name], ledger, name)
     by_records = groupledger.audit_groups(groups)
     place = {"rebalances": "to_generation", "commit_anomalies": "log_offset"}
     for name, column in place.items():

@@ -57,7 +57,7 @@ def test_raw_records_give_the_tables_of_nightly(spark: SparkSession, recorded: R
     Random(recording).shuffle(order)
     groups, shares = replayed(spark, ledger, records.take(order))
     for name, made in {**groups.tables, **shares.tables}.items():
-        assert_same(spark, made, ledger, name)
+        assert_same(made, ledger, name)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_record_batches_give_the_tables_of_nightly(spark: SparkSession, recorded
     groups = groupledger.replay_groups(batches, topics=stored(spark, ledger, "silver.topics"))
     shares = groupledger.replay_share_partitions(batches, topics=stored(spark, ledger, "silver.topics"))
     for name in ("silver.offset_commits", "silver.group_events"):
-        assert_same(spark, groups.tables[name], ledger, name)
-    assert_same(spark, shares.transitions, ledger, "silver.share_batch_transitions")
+        assert_same(groups.tables[name], ledger, name)
+    assert_same(shares.transitions, ledger, "silver.share_batch_transitions")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_bare_records_are_a_dump(spark: SparkSession, recorded: Recorded, record
     groups, shares = replayed(spark, ledger, bare)
     for name, made in {**groups.tables, **shares.tables}.items():
         if recording != QUICK or name in ("silver.offset_commits", "silver.group_generations"):
-            assert_same(spark, made, ledger, name)
+            assert_same(made, ledger, name)
 
 
 PLANS = [(7, True), (1, False), (1, True), (2, False), (2, True), (7, False), (200, False), (200, True)]
@@ -106,8 +106,8 @@ def test_no_plan_changes_the_rows(spark: SparkSession, recorded: Recorded, parti
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 13)
     groups, shares = replayed(session, ledger, records)
     for replay, name in ((groups, "silver.member_assignments"), (shares, "silver.share_partition_states")):
-        assert_same(session, replay.tables[name], ledger, name)
-    assert_same(session, groups.commits, ledger, "silver.offset_commits")
+        assert_same(replay.tables[name], ledger, name)
+    assert_same(groups.commits, ledger, "silver.offset_commits")
 
 
 def test_pandas_gives_the_same(spark: SparkSession, recorded: Recorded) -> None:
@@ -118,8 +118,8 @@ def test_pandas_gives_the_same(spark: SparkSession, recorded: Recorded) -> None:
         spark.createDataFrame(records), cluster_id=ledger.cluster_id, topics=topics, as_pandas=True
     )
     assert "FlatMapGroupsInPandas" in plan_of(groups.commits)
-    assert_same(spark, groups.commits, ledger, "silver.offset_commits")
-    assert_same(spark, groups.events, ledger, "silver.group_events")
+    assert_same(groups.commits, ledger, "silver.offset_commits")
+    assert_same(groups.events, ledger, "silver.group_events")
 
 
 def test_pandas_has_exact_numbers(spark: SparkSession) -> None:
@@ -315,4 +315,4 @@ def test_kafka_log_is_a_source(spark: SparkSession, recorded: Recorded) -> None:
     spark.dataSource.register(KafkaLogDataSource)
     batches = spark.read.format("kafka_log").option("segments", str(logs_of(QUICK))).load()
     made = groupledger.replay_groups(batches, cluster_id=ledger.cluster_id).commits
-    assert_same(spark, made, ledger, "silver.offset_commits")
+    assert_same(made, ledger, "silver.offset_commits")
