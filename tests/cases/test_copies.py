@@ -1,6 +1,6 @@
 """Sources that disagree: whatever the order of copies and nights, the same tables, and coverage that is true."""
 
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -45,31 +45,33 @@ def commits(ledger: Ledger) -> list[tuple[Any, ...]]:
     return sorted(tuple(row[name] for name in names) for row in ledger.rows("silver.offset_commits"))
 
 
-ORDERS = [*permutations(("cleaned", "full")), ("full", "cleaned", "full")]
+def runs_of(one: str, other: str) -> list[tuple[tuple[str, ...], bool]]:
+    """Both orders of two copies, in one run and in a night each; and a copy that comes again."""
+    return [*product(permutations((one, other)), (True, False)), ((one, other, one), False)]
 
 
-@pytest.mark.parametrize("is_one_run", [True, False])
-@pytest.mark.parametrize("order", ORDERS, ids="+".join)
+@pytest.mark.parametrize(("order", "is_one_run"), runs_of("full", "cleaned"))
 def test_a_batch_with_more_records_replaces_a_cleaned_one(
     ledger: Ledger, order: tuple[str, ...], is_one_run: bool
 ) -> None:
-    """Every record that any replica has left is in bronze and silver, and coverage says so, in any order."""
+    """Every record that any replica has left is in bronze and silver, and coverage says so, in any order: none is taken
+    for another log."""
     folders = tuple(COMPACTION / name for name in order)
-    are_clean = nights(ledger, folders[:2]) if is_one_run else nights(ledger, *((folder,) for folder in folders))
+    are_clean = nights(ledger, folders) if is_one_run else nights(ledger, *((folder,) for folder in folders))
     assert are_clean[-1]
     assert bronze(ledger) == [(0, 4, 0, 5), (5, 9, 0, 5), (10, 10, 0, 1)]
     assert len(commits(ledger)) == 11
     assert coverage(ledger) == [(0, 10, "CAPTURED")]
 
 
-@pytest.mark.parametrize("is_one_run", [True, False])
-@pytest.mark.parametrize("order", [("broker1", "broker2"), ("broker2", "broker1"), ("broker1", "broker2", "broker1")])
+@pytest.mark.parametrize(("order", "is_one_run"), runs_of("broker1", "broker2"))
 def test_the_tail_that_a_newer_leader_never_had_is_cut_away(
     ledger: Ledger, order: tuple[str, ...], is_one_run: bool
 ) -> None:
-    """The higher leader epoch counts, in any order; where the copies part ways is said, and is no gap."""
+    """The higher leader epoch counts, in any order; where the copies part ways is said, and is no gap. None is taken
+    for another log."""
     folders = tuple(DIVERGED / name for name in order)
-    are_clean = nights(ledger, folders[:2]) if is_one_run else nights(ledger, *((folder,) for folder in folders))
+    are_clean = nights(ledger, folders) if is_one_run else nights(ledger, *((folder,) for folder in folders))
     assert are_clean[-1]
     epochs = [(first, epoch) for first, _, epoch, _ in bronze(ledger)]
     assert epochs == [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1)]

@@ -114,22 +114,6 @@ def test_another_cluster_is_refused_by_its_id(ledger: Ledger, tmp_path: Path) ->
     assert kept["CLUSTER"] == ("mine-AAAAAAAAAAAAAAAAA", str(mine))
 
 
-def test_copies_of_one_log_are_no_other_log(ledger: Ledger, tmp_path: Path) -> None:
-    """A cleaned copy, and the tail of a dead leader, are of the same log: before, after, and in one run."""
-    for number, (one, other) in enumerate(
-        [
-            (CASES / "X-compaction" / "full", CASES / "X-compaction" / "cleaned"),
-            (CASES / "X-compaction" / "cleaned", CASES / "X-compaction" / "full"),
-            (CASES / "I-diverged" / "broker1", CASES / "I-diverged" / "broker2"),
-            (CASES / "I-diverged" / "broker2", CASES / "I-diverged" / "broker1"),
-        ]
-    ):
-        nights = Ledger(tmp_path / f"w{number}")
-        nights.night(one)
-        nights.night(other, number=2)
-        Ledger(tmp_path / f"both{number}").night(one, other)
-
-
 def test_the_recording_goes_into_no_ledger_of_ones_own(tmp_path: Path) -> None:
     """A night on a named warehouse or cluster without a source is wrong arguments, and nothing is there afterwards."""
     ledger = Ledger(tmp_path / "warehouse", is_prepared=False)
