@@ -68,7 +68,7 @@ def is_avoided(name: str) -> bool:
 
 def test_identifiers_use_the_terms() -> None:
     """No module, class, function, argument or variable has such a word in its name, in product and tests."""
-    found = set()
+    found: set[str] = set()
     for path in tracked("*.py"):
         text = path.read_text() if path.is_file() else ""
         names = names_in(ast.parse(text)) if MAY_BE_IN_A_NAME.search(text) else ()
