@@ -19,7 +19,7 @@ ASKS_FOR_SPARK: Final = re.compile(r"\b(?:spark|own_session): SparkSession\b")
 
 
 @cache
-def tests_with_spark(path: str) -> Set[str]:
+def names_with_spark(path: str) -> Set[str]:
     """Names of the tests of a file that ask for a session, be it through fixtures of the file. Its path is one below
     the project's folder."""
     source = (ROOT / path).read_text(encoding="utf-8")
@@ -39,7 +39,7 @@ def tests_with_spark(path: str) -> Set[str]:
 def needs_spark(nodeid: str) -> bool:
     """Does a test ask for a session?"""
     path, _, name = nodeid.partition("::")
-    return name.partition("[")[0] in tests_with_spark(path)
+    return name.partition("[")[0] in names_with_spark(path)
 
 
 def scope_of(nodeid: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 from xdist.remote import Producer
 
 from tests.conftest import pytest_xdist_make_scheduler
-from tests.scheduling import SESSIONS, SPARK, needs_spark, tests_with_spark
+from tests.scheduling import SESSIONS, SPARK, needs_spark, names_with_spark
 
 
 def test_every_test_that_takes_a_session_is_known(request: pytest.FixtureRequest) -> None:
@@ -16,10 +16,10 @@ def test_every_test_that_takes_a_session_is_known(request: pytest.FixtureRequest
 
 def test_a_session_is_asked_for_through_fixtures_of_the_file() -> None:
     """Those of fixtures that ask for such a fixture, too; others of the same file need none."""
-    assert "test_answers_are_as_shown" in tests_with_spark("tests/test_documents.py")
-    known = tests_with_spark("tests/cases/test_grown_topics.py")
+    assert "test_answers_are_as_shown" in names_with_spark("tests/test_documents.py")
+    known = names_with_spark("tests/cases/test_grown_topics.py")
     assert known == {"test_jobs_and_sql_find_the_same"}
-    assert tests_with_spark("tests/test_words.py") == set()
+    assert names_with_spark("tests/test_words.py") == set()
 
 
 def test_tests_that_need_spark_go_to_one_process(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
