@@ -4,7 +4,7 @@ import pytest
 from xdist.remote import Producer
 
 from tests.conftest import pytest_xdist_make_scheduler
-from tests.scheduling import SESSIONS, SPARK, needs_spark, names_with_spark
+from tests.scheduling import SESSIONS, SPARK, names_with_spark, needs_spark
 
 
 def test_every_test_that_takes_a_session_is_known(request: pytest.FixtureRequest) -> None:
