@@ -4,8 +4,6 @@ from enum import StrEnum
 
 
 class Format(StrEnum):
-    """Output format of rows."""
-
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
@@ -28,8 +26,6 @@ class Tool(StrEnum):
 
 
 class Listing(StrEnum):
-    """What audit lists."""
-
     ARCHIVED = "archived"
     WITHOUT_COPY = "without-copy"
     """Archived in groups that have a dead-letter topic, but not copied there."""
@@ -40,8 +36,6 @@ class Listing(StrEnum):
 
 
 class DumpFormat(StrEnum):
-    """The format of a dump."""
-
     AUTO = "auto"
     """Detected from the files."""
     PARQUET = "parquet"
@@ -62,8 +56,6 @@ class SummaryFormat(StrEnum):
 
 
 class Engine(StrEnum):
-    """The engine for statements of sql."""
-
     AUTO = "auto"
     """DuckDB for what means the same to both, Spark for everything else."""
     DUCKDB = "duckdb"
@@ -71,8 +63,6 @@ class Engine(StrEnum):
 
 
 class Shell(StrEnum):
-    """A shell with completion."""
-
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"

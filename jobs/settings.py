@@ -88,8 +88,6 @@ class DumpColumns:
 
 @dataclass(frozen=True, slots=True)
 class DumpSettings:
-    """How to interpret dumps."""
-
     format: DumpFormat
     topic: str
     """The topic of all rows, for a dump without a topic column; empty: the dump must have one."""
@@ -102,8 +100,6 @@ class DumpSettings:
 
 @dataclass(frozen=True, slots=True)
 class MaintainSettings:
-    """Settings of maintain."""
-
     file_bytes: int
     merge_file_count_min: int
     vacuum_after_ms: int
@@ -137,9 +133,7 @@ class Settings:
     request_timeout_ms: int
     fetch_bytes_max: int
     capture: CaptureSettings
-    """Settings of a continuous capture."""
     maintain: MaintainSettings
-    """Settings of maintain."""
     metrics_textfile: str
     """Absolute path of the Prometheus textfile; empty: none."""
     metrics_groups: int

@@ -36,7 +36,6 @@ class AdminSnapshotVersions(NamedTuple):
 
 
 def admin_snapshot_versions(warehouse: Warehouse) -> AdminSnapshotVersions:
-    """The newest versions."""
     return AdminSnapshotVersions(warehouse.version(TOPICS), warehouse.version(CONFIGS))
 
 

@@ -74,7 +74,6 @@ class CaptureSummary:
 
     @property
     def batch_count(self) -> int:
-        """Number of batches written."""
         return sum(topic.batch_count for topic in self.topics.values())
 
     @property
@@ -303,7 +302,6 @@ def _least_changed(done: Sequence[TaskDone]) -> dict[LogPartition, int]:
 
 
 def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
-    """The findings from unpacking dumps."""
     rows = [
         {
             "cluster_id": run.cluster_id,

@@ -139,7 +139,6 @@ class CoverageScan:
         return merge_coverage(self._ranges, ())
 
     def _begin_file(self, read: SegmentRead) -> None:
-        """Note the file of a read."""
         if self._file is None or read.segment.path != self._file.path:
             self._lost_until(read.segment.base_offset)
             self._file, self._is_dense = read.segment, read.segment.is_uncleaned

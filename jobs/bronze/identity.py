@@ -186,7 +186,6 @@ def refuse_other_batches(
 
 
 def _files_by_log(warehouse: Warehouse, bronze: "Bronze") -> dict[LogPartition, list[TableFile]]:
-    """The files of bronze of each log partition of the cluster."""
     files: dict[LogPartition, list[TableFile]] = {}
     for file in warehouse.files(RECORD_BATCHES) if bronze.known else ():
         if file.partition_values["cluster_id"] == bronze.cluster_id and file.row_count:

@@ -101,7 +101,6 @@ class LogCapture:
         intact one has a header of its own, so where the batch ends is known, too."""
         self._dumped = work.dumped
         self._dump_ranges: list[OffsetRange] = []
-        """Offset ranges of the current dump."""
         self._written: list[WrittenFile] = []
         self._ranges: list[OffsetRange] = []
         self._damaged_written: dict[int, tuple[int, WrittenFile]] = {}

@@ -31,7 +31,6 @@ class Sources:
 
     @property
     def all_dumps(self) -> "Sequence[DumpLog]":
-        """Log partitions of dumps."""
         return self.dumps.logs if self.dumps is not None else ()
 
 

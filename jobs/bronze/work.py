@@ -104,7 +104,6 @@ class LogWork:
         return self.size_bytes - known_bytes
 
     def end_within(self, first: int, last: int) -> OffsetRange | None:
-        """The last of the `ends` that lies within an offset range."""
         index = bisect_right(self.ends, last, key=itemgetter(1)) - 1
         return self.ends[index] if index >= 0 and self.ends[index][0] >= first else None
 

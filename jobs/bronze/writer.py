@@ -64,7 +64,6 @@ class LogWriter:
         """Base offsets of the damaged batches written."""
 
     def write(self, read: SegmentRead, chosen: NDArray[np.bool_]) -> None:
-        """Write the chosen batches of the next segment."""
         valid = read.scan.crc_valid
         for rows, is_new_file in self._file_parts(read, chosen & valid):
             if is_new_file:

@@ -75,7 +75,7 @@ def completion(
     shell: Annotated[Shell, typer.Argument(help="The shell.")],
 ) -> None:
     """Commands that make the Tab key complete jobs and options in a shell."""
-    from jobs.cli.completion import script  # noqa: PLC0415
+    from jobs.cli.completion import script
 
     typer.echo(script(shell), nl=False)
 
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code."""
     try:
         if os.environ.get(COMPLETE):
-            from jobs.cli.completion import make_ready  # noqa: PLC0415
+            from jobs.cli.completion import make_ready
 
             make_ready()
         app(

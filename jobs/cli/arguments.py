@@ -5,37 +5,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jobs.cli.outcome import say
-from jobs.cli_enums import DumpFormat
 from jobs.errors import ArgumentError
 from jobs.settings import DEMO_PLACE, Settings, load_settings
 
 
 def settings_of(
-    warehouse: str | None = None,
-    cluster_id: str | None = None,
-    segments: list[str] | None = None,
-    topics: list[str] | None = None,
-    bootstrap_servers: str | None = None,
-    command_config: str | None = None,
-    dumps: list[str] | None = None,
-    dump_format: DumpFormat | None = None,
-    report_file: str | None = None,
-    partitions: list[str] | None = None,
-    copied_at: str | None = None,
+    warehouse: str | None = None, cluster_id: str | None = None, *, copied_at: str | None = None, **others: Any
 ) -> Settings:
+    """Settings with the values of options, by their names in `Settings`."""
+    options = {"warehouse": warehouse, "cluster_id": cluster_id, **others}
     settings = load_settings(
-        {
-            "warehouse": warehouse,
-            "cluster_id": cluster_id,
-            "segments": tuple(segments or ()),
-            "topics": tuple(topics or ()),
-            "bootstrap_servers": bootstrap_servers,
-            "command_config": command_config,
-            "dumps": tuple(dumps or ()),
-            "dump_format": dump_format,
-            "report_file": report_file,
-            "partitions": tuple(partitions or ()),
-        }
+        {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     )
     if copied_at is None:
         return settings
@@ -49,8 +29,8 @@ def reading_settings(warehouse: str | None, cluster_id: str | None, **others: An
     settings = settings_of(warehouse, cluster_id, **others)
     if cluster_id is not None or settings.cluster_id != DEMO_PLACE["cluster_id"]:
         return settings
-    from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
-    from schemas.tables.state import RUNS  # noqa: PLC0415
+    from jobs.delta.warehouse import Warehouse
+    from schemas.tables.state import RUNS
 
     rows = Warehouse(settings.warehouse).read(RUNS, ["cluster_id"])
     found = set(rows["cluster_id"].to_pylist())
@@ -64,7 +44,7 @@ def check_client(settings: Settings) -> None:
     """
     if not (settings.bootstrap_servers and settings.command_config):
         return
-    from jobs.sources.client_properties import load_client_properties  # noqa: PLC0415
+    from jobs.sources.client_properties import load_client_properties
 
     for note in load_client_properties(settings.command_config).notes:
         say(f"note: {note}")
@@ -75,7 +55,7 @@ def check_folders(settings: Settings) -> None:
 
     Raises SourceError or ArgumentError, with the right folder if one is near.
     """
-    from jobs.sources.right_folder import (  # noqa: PLC0415
+    from jobs.sources.right_folder import (
         require_dump,
         require_source_folder,
         require_warehouse_folder,
@@ -90,7 +70,7 @@ def check_folders(settings: Settings) -> None:
 
 def moment_of(text: str, timezone: str | None) -> int:
     """As `optional_moment`, for a required time. Prints how an expression was interpreted."""
-    from jobs.queries.moments import Clock, read_moment  # noqa: PLC0415
+    from jobs.queries.moments import Clock, read_moment
 
     moment = read_moment(text, Clock.of(datetime.now(UTC), timezone))
     if moment.reading is not None:
@@ -105,7 +85,7 @@ def optional_moment(text: str | None, timezone: str | None) -> int | None:
 
 def span_of(from_time: str | None, to_time: str | None, timezone: str | None) -> tuple[int | None, int | None]:
     """The times of --from and --to. Raises ArgumentError if they are in the wrong order."""
-    from jobs.queries.in_log import require_forwards  # noqa: PLC0415
+    from jobs.queries.in_log import require_forwards
 
     from_ms, to_ms = optional_moment(from_time, timezone), optional_moment(to_time, timezone)
     require_forwards(from_ms, to_ms)

@@ -5,22 +5,9 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import check_client, check_folders, settings_of
-from jobs.cli.options import (
-    BootstrapOption,
-    ClusterOption,
-    CommandConfigOption,
-    CopiedAtOption,
-    DebugOption,
-    DumpFormatOption,
-    DumpOption,
-    PartitionsOption,
-    SegmentsOption,
-    SummaryFormatOption,
-    TopicOption,
-    WarehouseOption,
-)
-from jobs.cli.outcome import print_facts, run_job
+from jobs.cli.outcome import job, print_facts
 from jobs.cli.session import Run, start_run
 from jobs.cli_enums import SummaryFormat
 from jobs.errors import SettingsError
@@ -28,17 +15,18 @@ from jobs.exit_codes import DONE
 from jobs.settings import Settings, require_source
 
 
+@job
 def capture(
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    segments: SegmentsOption = None,
-    bootstrap_server: BootstrapOption = None,
-    command_config: CommandConfigOption = None,
-    dump: DumpOption = None,
-    dump_format: DumpFormatOption = None,
-    topic: TopicOption = None,
-    partitions: PartitionsOption = None,
-    copied_at: CopiedAtOption = None,
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    segments: options.SegmentsOption = None,
+    bootstrap_server: options.BootstrapOption = None,
+    command_config: options.CommandConfigOption = None,
+    dump: options.DumpOption = None,
+    dump_format: options.DumpFormatOption = None,
+    topic: options.TopicOption = None,
+    partitions: options.PartitionsOption = None,
+    copied_at: options.CopiedAtOption = None,
     every: Annotated[
         str | None,
         typer.Option(
@@ -52,47 +40,42 @@ def capture(
         str | None,
         typer.Option("--stop-after", metavar="DURATION", help="With --every or --continuous: stop after this time."),
     ] = None,
-    output_format: SummaryFormatOption = SummaryFormat.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    output_format: options.SummaryFormatOption = SummaryFormat.TABLE,
+) -> int:
     """Read the sources and add to bronze what it lacks: once, or repeatedly."""
+    settings = settings_of(
+        warehouse,
+        cluster_id,
+        segments=segments,
+        topics=topic,
+        bootstrap_servers=bootstrap_server,
+        command_config=command_config,
+        dumps=dump,
+        dump_format=dump_format,
+        partitions=partitions,
+        copied_at=copied_at,
+    )
+    every_ms, stop_after_ms = _periods(every, continuous, stop_after, settings)
+    require_source(settings)
+    check_folders(settings)
+    check_client(settings)
+    run = start_run("capture", settings, meanwhile=".operations.nightly")
+    from jobs.operations.nightly import run_capture
 
-    def job() -> int:
-        settings = settings_of(
-            warehouse,
-            cluster_id,
-            segments,
-            topic,
-            bootstrap_server,
-            command_config,
-            dump,
-            dump_format,
-            partitions=partitions,
-            copied_at=copied_at,
-        )
-        every_ms, stop_after_ms = _periods(every, continuous, stop_after, settings)
-        require_source(settings)
-        check_folders(settings)
-        check_client(settings)
-        run = start_run("capture", settings, meanwhile=".operations.nightly")
-        from jobs.operations.nightly import run_capture  # noqa: PLC0415
+    if every_ms is not None:
+        from jobs.operations.continuous_capture import run_continuously
 
-        if every_ms is not None:
-            from jobs.operations.continuous_capture import run_continuously  # noqa: PLC0415
-
-            run_continuously(run, every_ms=every_ms, stop_after_ms=stop_after_ms, new_run=lambda: astuple(Run.start()))
-            return print_facts("capture", run, run.steps, DONE, output_format)
-        code = run_capture(run)
-        return print_facts("capture", run, run.steps, code, output_format)
-
-    run_job(job, debug)
+        run_continuously(run, every_ms=every_ms, stop_after_ms=stop_after_ms, new_run=lambda: astuple(Run.start()))
+        return print_facts("capture", run, run.steps, DONE, output_format)
+    code = run_capture(run)
+    return print_facts("capture", run, run.steps, code, output_format)
 
 
 def _periods(
     every: str | None, continuous: bool, stop_after: str | None, settings: Settings
 ) -> tuple[int | None, int | None]:
     """(milliseconds between triggers, None: once; milliseconds until the end, None: no limit)."""
-    from jobs.console.durations import parse_duration  # noqa: PLC0415
+    from jobs.console.durations import parse_duration
 
     if every is not None and continuous:
         raise SettingsError("--every and --continuous exclude each other")

@@ -4,14 +4,15 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import reading_settings
-from jobs.cli.options import ClusterOption, DebugOption, FormatOption, WarehouseOption
-from jobs.cli.outcome import run_job, say
+from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables
 from jobs.cli_enums import Format
 from jobs.exit_codes import DONE
 
 
+@job
 def changes(
     table: Annotated[
         str | None,
@@ -23,38 +24,31 @@ def changes(
     since: Annotated[
         str | None, typer.Option("--since", metavar="RUN_ID", help="Since this run. [default: the one before]")
     ] = None,
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    output_format: FormatOption = Format.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    output_format: options.FormatOption = Format.TABLE,
+) -> int:
     """What a run changed: rows that came, went, or have other values, as Delta's change data feed names them."""
+    import sys
 
-    def job() -> int:
-        import sys  # noqa: PLC0415
+    from jobs.console.output import write_answers
+    from jobs.queries.changes import (
+        SUMMARY_COLUMNS,
+        changes_of,
+        compared,
+        summary,
+        table_named,
+    )
+    from jobs.queries.sql import write_rows
 
-        from jobs.console.output import write_answers  # noqa: PLC0415
-        from jobs.queries.changes import (  # noqa: PLC0415
-            SUMMARY_COLUMNS,
-            changes_of,
-            compared,
-            summary,
-            table_named,
-        )
-        from jobs.queries.sql import write_rows  # noqa: PLC0415
-
-        chosen = None if table is None else table_named(table)
-        settings = reading_settings(warehouse, cluster_id)
-        tables = open_tables("changes", settings)
-        if chosen is None:
-            write_answers(
-                SUMMARY_COLUMNS, summary(tables, settings.cluster_id, run_id, since), output_format, sys.stdout
-            )
-            return DONE
-        pair = compared(tables, settings.cluster_id, chosen, run_id, since)
-        before = "nothing, as it is the first one" if pair.before is None else pair.before.run_id
-        say(f"{chosen.full_name}: what {pair.run.run_id} left, against {before}")
-        write_rows(changes_of(tables, settings.cluster_id, pair), output_format, sys.stdout)
+    chosen = None if table is None else table_named(table)
+    settings = reading_settings(warehouse, cluster_id)
+    tables = open_tables("changes", settings)
+    if chosen is None:
+        write_answers(SUMMARY_COLUMNS, summary(tables, settings.cluster_id, run_id, since), output_format, sys.stdout)
         return DONE
-
-    run_job(job, debug)
+    pair = compared(tables, settings.cluster_id, chosen, run_id, since)
+    before = "nothing, as it is the first one" if pair.before is None else pair.before.run_id
+    say(f"{chosen.full_name}: what {pair.run.run_id} left, against {before}")
+    write_rows(changes_of(tables, settings.cluster_id, pair), output_format, sys.stdout)
+    return DONE

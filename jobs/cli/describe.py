@@ -5,30 +5,21 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import check_client, optional_moment, reading_settings
-from jobs.cli.options import (
-    AtOption,
-    BootstrapOption,
-    ClusterOption,
-    CommandConfigOption,
-    DebugOption,
-    FormatOption,
-    GroupsOption,
-    TimezoneOption,
-    WarehouseOption,
-)
-from jobs.cli.outcome import run_job, say
+from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables, remarks_in_log
 from jobs.cli_enums import Format, Tool, View
 from jobs.errors import SettingsError
 from jobs.exit_codes import DONE
 
 
+@job
 def describe(
-    group: GroupsOption = None,
+    group: options.GroupsOption = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups, as without --group.")] = False,
-    at: AtOption = None,
-    timezone: TimezoneOption = None,
+    at: options.AtOption = None,
+    timezone: options.TimezoneOption = None,
     offsets: Annotated[bool, typer.Option("--offsets", help="Offsets. This is the default.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Members and their assignments.")] = False,
     state: Annotated[bool, typer.Option("--state", help="State, epochs and number of members.")] = False,
@@ -47,67 +38,62 @@ def describe(
             help="Only what this tool prints: kafka-consumer-groups, kafka-share-groups or kafka-streams-groups.",
         ),
     ] = None,
-    bootstrap_server: BootstrapOption = None,
-    command_config: CommandConfigOption = None,
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    output_format: FormatOption = Format.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    bootstrap_server: options.BootstrapOption = None,
+    command_config: options.CommandConfigOption = None,
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    output_format: options.FormatOption = Format.TABLE,
+) -> int:
     """What Kafka's tools would have printed with --describe, at any time."""
+    from jobs.queries.describe import run_describe
 
-    def job() -> int:
-        from jobs.queries.describe import run_describe  # noqa: PLC0415
-
-        views = [view for view, is_asked in zip(View, (offsets, members, state), strict=True) if is_asked]
-        if len(views) + topology > 1:
-            raise SettingsError("--offsets, --members, --state and --topology exclude each other")
-        if group and all_groups:
-            raise SettingsError("--group and --all-groups exclude each other")
-        if topology and bootstrap_server is None:
-            raise SettingsError("no log has descriptions of topologies: --topology needs --bootstrap-server")
-        if topology and kind not in (None, Tool.STREAMS):
-            raise SettingsError("--topology shows streams groups only: leave out --tool")
-        if bootstrap_server is not None and (at is not None or not (state or topology)):
-            raise SettingsError(
-                "--bootstrap-server adds the current coordinators to --state, and gives the current topologies to "
-                "--topology: use it with one of these, without --at"
-            )
-        if command_config is not None and bootstrap_server is None:
-            raise SettingsError("--command-config does nothing without --bootstrap-server")
-        settings = reading_settings(
-            warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config
+    views = [view for view, is_asked in zip(View, (offsets, members, state), strict=True) if is_asked]
+    if len(views) + topology > 1:
+        raise SettingsError("--offsets, --members, --state and --topology exclude each other")
+    if group and all_groups:
+        raise SettingsError("--group and --all-groups exclude each other")
+    if topology and bootstrap_server is None:
+        raise SettingsError("no log has descriptions of topologies: --topology needs --bootstrap-server")
+    if topology and kind not in (None, Tool.STREAMS):
+        raise SettingsError("--topology shows streams groups only: leave out --tool")
+    if bootstrap_server is not None and (at is not None or not (state or topology)):
+        raise SettingsError(
+            "--bootstrap-server adds the current coordinators to --state, and gives the current topologies to "
+            "--topology: use it with one of these, without --at"
         )
-        check_client(settings)
-        if topology:
-            from jobs.queries.topology import run_topology  # noqa: PLC0415
+    if command_config is not None and bootstrap_server is None:
+        raise SettingsError("--command-config does nothing without --bootstrap-server")
+    settings = reading_settings(
+        warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config
+    )
+    check_client(settings)
+    if topology:
+        from jobs.queries.topology import run_topology
 
-            for remark in run_topology(settings, group_ids=group or None, output_format=output_format):
-                say(remark)
-            return DONE
-        coordinators = None
-        if bootstrap_server is not None:
-            from jobs.queries.coordinators import coordinators_of_cluster  # noqa: PLC0415
-
-            coordinators = partial(coordinators_of_cluster, settings)
-        at_ms, tables = optional_moment(at, timezone), open_tables("describe", settings)
-        remarks = remarks_in_log(tables, settings, at_ms, group)
-        try:
-            remarks += run_describe(
-                tables,
-                settings.cluster_id,
-                view=views[0] if views else View.OFFSETS,
-                at_ms=at_ms,
-                group_ids=group or None,
-                tool=kind,
-                verbose=verbose,
-                output_format=output_format,
-                sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
-                coordinators=coordinators,
-            )
-        finally:  # why a group is not there may be among them
-            for remark in remarks:
-                say(remark)
+        for remark in run_topology(settings, group_ids=group or None, output_format=output_format):
+            say(remark)
         return DONE
+    coordinators = None
+    if bootstrap_server is not None:
+        from jobs.queries.coordinators import coordinators_of_cluster
 
-    run_job(job, debug)
+        coordinators = partial(coordinators_of_cluster, settings)
+    at_ms, tables = optional_moment(at, timezone), open_tables("describe", settings)
+    remarks = remarks_in_log(tables, settings, at_ms, group)
+    try:
+        remarks += run_describe(
+            tables,
+            settings.cluster_id,
+            view=views[0] if views else View.OFFSETS,
+            at_ms=at_ms,
+            group_ids=group or None,
+            tool=kind,
+            verbose=verbose,
+            output_format=output_format,
+            sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
+            coordinators=coordinators,
+        )
+    finally:  # why a group is not there may be among them
+        for remark in remarks:
+            say(remark)
+    return DONE

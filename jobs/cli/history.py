@@ -4,50 +4,39 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import optional_moment, reading_settings, span_of
-from jobs.cli.options import (
-    ClusterOption,
-    DebugOption,
-    FormatOption,
-    FromOption,
-    TimezoneOption,
-    ToOption,
-    WarehouseOption,
-)
-from jobs.cli.outcome import run_job, say
+from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables, remarks_in_log
 from jobs.cli_enums import Format
 from jobs.exit_codes import DONE
 
 
+@job
 def history(
     group: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group id.")],
-    from_time: FromOption = None,
-    to_time: ToOption = None,
-    timezone: TimezoneOption = None,
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    output_format: FormatOption = Format.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    from_time: options.FromOption = None,
+    to_time: options.ToOption = None,
+    timezone: options.TimezoneOption = None,
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    output_format: options.FormatOption = Format.TABLE,
+) -> int:
     """What happened to a group: rebalances with causes, odd commits, redeliveries, records given up; one line each."""
+    from jobs.queries.group_history import run_history
 
-    def job() -> int:
-        from jobs.queries.group_history import run_history  # noqa: PLC0415
-
-        settings = reading_settings(warehouse, cluster_id)
-        from_ms, to_ms = span_of(from_time, to_time, timezone)
-        tables = open_tables("history", settings)
-        remarks = run_history(
-            tables, settings.cluster_id, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format
-        )
-        for remark in [*remarks_in_log(tables, settings, None, [group]), *remarks]:
-            say(remark)
-        return DONE
-
-    run_job(job, debug)
+    settings = reading_settings(warehouse, cluster_id)
+    from_ms, to_ms = span_of(from_time, to_time, timezone)
+    tables = open_tables("history", settings)
+    remarks = run_history(
+        tables, settings.cluster_id, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format
+    )
+    for remark in [*remarks_in_log(tables, settings, None, [group]), *remarks]:
+        say(remark)
+    return DONE
 
 
+@job
 def groups(
     match: Annotated[
         str | None, typer.Option("--match", metavar="TEXT", help="Only groups whose id contains this text.")
@@ -59,29 +48,24 @@ def groups(
         str | None,
         typer.Option("--from", metavar="TIME", help="Count from then on. [default: the last day of the log]"),
     ] = None,
-    timezone: TimezoneOption = None,
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    output_format: FormatOption = Format.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    timezone: options.TimezoneOption = None,
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    output_format: options.FormatOption = Format.TABLE,
+) -> int:
     """All groups, each with a verdict and the reason: does it need attention? For the last day of the log."""
+    from jobs.queries.group_history import run_groups
 
-    def job() -> int:
-        from jobs.queries.group_history import run_groups  # noqa: PLC0415
-
-        settings = reading_settings(warehouse, cluster_id)
-        from_ms, tables = optional_moment(from_time, timezone), open_tables("groups", settings)
-        remarks = run_groups(
-            tables,
-            settings.cluster_id,
-            from_ms=from_ms,
-            match=match,
-            needs_attention=needs_attention,
-            output_format=output_format,
-        )
-        for remark in [*remarks_in_log(tables, settings, None), *remarks]:
-            say(remark)
-        return DONE
-
-    run_job(job, debug)
+    settings = reading_settings(warehouse, cluster_id)
+    from_ms, tables = optional_moment(from_time, timezone), open_tables("groups", settings)
+    remarks = run_groups(
+        tables,
+        settings.cluster_id,
+        from_ms=from_ms,
+        match=match,
+        needs_attention=needs_attention,
+        output_format=output_format,
+    )
+    for remark in [*remarks_in_log(tables, settings, None), *remarks]:
+        say(remark)
+    return DONE

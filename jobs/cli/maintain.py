@@ -5,17 +5,18 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import settings_of
-from jobs.cli.options import DebugOption, SummaryFormatOption, WarehouseOption
-from jobs.cli.outcome import print_facts, run_job
+from jobs.cli.outcome import job, print_facts
 from jobs.cli.session import start_run
 from jobs.cli_enums import SummaryFormat
 from jobs.errors import SettingsError
 from jobs.exit_codes import DONE
 
 
+@job
 def maintain(
-    warehouse: WarehouseOption = None,
+    warehouse: options.WarehouseOption = None,
     table: Annotated[
         list[str] | None,
         typer.Option("--table", metavar="TABLE", help="As silver.group_events; may be repeated. [default: all]"),
@@ -35,7 +36,7 @@ def maintain(
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
-    output_format: SummaryFormatOption = SummaryFormat.TABLE,
+    output_format: options.SummaryFormatOption = SummaryFormat.TABLE,
     erase: Annotated[
         list[str] | None,
         typer.Option(
@@ -45,53 +46,48 @@ def maintain(
             "older versions; may be repeated. No reader and no capture may run meanwhile.",
         ),
     ] = None,
-    debug: DebugOption = False,
-) -> None:
+) -> int:
     """Merge small files of all tables, remove rows older than their retention, delete files that no reader needs."""
+    from jobs.console.durations import parse_duration
 
-    def job() -> int:
-        from jobs.console.durations import parse_duration  # noqa: PLC0415
+    settings = settings_of(warehouse)
+    if erase:
+        from jobs.operations.erase import erased_ids
 
-        settings = settings_of(warehouse)
-        if erase:
-            from jobs.operations.erase import erased_ids  # noqa: PLC0415
+        ids = erased_ids(erase)
+        if table or vacuum_after or allow_short_retention or dry_run:
+            raise SettingsError("--erase excludes the other options of maintain: it always changes all tables")
+        run = start_run("maintain", settings, meanwhile=".operations.erase")
+        from jobs.operations.erase import KEY_BYTES, tell_erased
+        from jobs.operations.erase import erase as run_erase
 
-            ids = erased_ids(erase)
-            if table or vacuum_after or allow_short_retention or dry_run:
-                raise SettingsError("--erase excludes the other options of maintain: it always changes all tables")
-            run = start_run("maintain", settings, meanwhile=".operations.erase")
-            from jobs.operations.erase import KEY_BYTES, tell_erased  # noqa: PLC0415
-            from jobs.operations.erase import erase as run_erase  # noqa: PLC0415
-
-            with run.steps.step("erase"):
-                counts = run_erase(
-                    run.session,
-                    run.warehouse,
-                    ids=ids,
-                    new_key=secrets.token_bytes(KEY_BYTES),
-                    at=run.started_at,
-                    metrics=run.metrics,
-                )
-            tell_erased(counts, run.steps)
-            return print_facts("maintain", run, run.steps, DONE, output_format)
-        vacuum_after_ms = None if vacuum_after is None else parse_duration("--vacuum-after", vacuum_after)
-        run = start_run("maintain", settings, meanwhile=".operations.maintain")
-        from jobs.operations.maintain import maintain as run_maintain  # noqa: PLC0415
-        from jobs.operations.maintain import tell_maintain  # noqa: PLC0415
-
-        with run.steps.step("maintain"):
-            summary = run_maintain(
+        with run.steps.step("erase"):
+            counts = run_erase(
                 run.session,
                 run.warehouse,
-                settings,
-                started_at=run.started_at,
-                tables=table or (),
-                vacuum_after_ms=vacuum_after_ms,
-                allows_short_retention=allow_short_retention,
-                dry_run=dry_run,
+                ids=ids,
+                new_key=secrets.token_bytes(KEY_BYTES),
+                at=run.started_at,
                 metrics=run.metrics,
             )
-        tell_maintain(summary, run.steps, dry_run=dry_run)
+        tell_erased(counts, run.steps)
         return print_facts("maintain", run, run.steps, DONE, output_format)
+    vacuum_after_ms = None if vacuum_after is None else parse_duration("--vacuum-after", vacuum_after)
+    run = start_run("maintain", settings, meanwhile=".operations.maintain")
+    from jobs.operations.maintain import maintain as run_maintain
+    from jobs.operations.maintain import tell_maintain
 
-    run_job(job, debug)
+    with run.steps.step("maintain"):
+        summary = run_maintain(
+            run.session,
+            run.warehouse,
+            settings,
+            started_at=run.started_at,
+            tables=table or (),
+            vacuum_after_ms=vacuum_after_ms,
+            allows_short_retention=allow_short_retention,
+            dry_run=dry_run,
+            metrics=run.metrics,
+        )
+    tell_maintain(summary, run.steps, dry_run=dry_run)
+    return print_facts("maintain", run, run.steps, DONE, output_format)

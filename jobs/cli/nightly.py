@@ -5,22 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coordinator_core.plurals import counted
+from jobs.cli import options
 from jobs.cli.arguments import check_client, check_folders, settings_of
-from jobs.cli.options import (
-    BootstrapOption,
-    ClusterOption,
-    CommandConfigOption,
-    CopiedAtOption,
-    DebugOption,
-    DumpFormatOption,
-    DumpOption,
-    PartitionsOption,
-    SegmentsOption,
-    SummaryFormatOption,
-    TopicOption,
-    WarehouseOption,
-)
-from jobs.cli.outcome import facts_of, print_facts, run_job
+from jobs.cli.outcome import facts_of, job, print_facts
 from jobs.cli.session import Run, start_run
 from jobs.cli_enums import SummaryFormat
 from jobs.errors import ArgumentError
@@ -31,17 +18,18 @@ if TYPE_CHECKING:
     from jobs.operations.run_context import RunContext
 
 
+@job
 def nightly(
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    segments: SegmentsOption = None,
-    bootstrap_server: BootstrapOption = None,
-    command_config: CommandConfigOption = None,
-    dump: DumpOption = None,
-    dump_format: DumpFormatOption = None,
-    topic: TopicOption = None,
-    partitions: PartitionsOption = None,
-    copied_at: CopiedAtOption = None,
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    segments: options.SegmentsOption = None,
+    bootstrap_server: options.BootstrapOption = None,
+    command_config: options.CommandConfigOption = None,
+    dump: options.DumpOption = None,
+    dump_format: options.DumpFormatOption = None,
+    topic: options.TopicOption = None,
+    partitions: options.PartitionsOption = None,
+    copied_at: options.CopiedAtOption = None,
     report_file: Annotated[
         str | None,
         typer.Option("--report", metavar="FILE", help="Write the report of the cluster, too, as the job report does."),
@@ -60,49 +48,44 @@ def nightly(
             "--all-clusters", help="Each cluster of [clusters] in the settings, as many at a time as there are cores."
         ),
     ] = False,
-    output_format: SummaryFormatOption = SummaryFormat.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    output_format: options.SummaryFormatOption = SummaryFormat.TABLE,
+) -> int:
     """Capture from the sources, replay, audit; then say what was found and where to look.
 
     A run reads what is new since the last one. It ends with the ledger: every record that went in came out as
     something, or is in quarantine.
     """
+    if all_clusters:
+        named = (cluster_id, segments, bootstrap_server, command_config, dump, dump_format, topic, partitions)
+        return _all_clusters(warehouse, report_file, output_format, notify, has_own=any(named))
+    settings = settings_of(
+        warehouse,
+        cluster_id,
+        segments=segments,
+        topics=topic,
+        bootstrap_servers=bootstrap_server,
+        command_config=command_config,
+        dumps=dump,
+        dump_format=dump_format,
+        report_file=report_file,
+        partitions=partitions,
+        copied_at=copied_at,
+    )
+    require_source(settings)
+    check_folders(settings)
+    check_client(settings)
+    run = start_run("nightly", settings, meanwhile=".operations.nightly")
+    from jobs.operations.nightly import run_nightly
 
-    def job() -> int:
-        if all_clusters:
-            named = (cluster_id, segments, bootstrap_server, command_config, dump, dump_format, topic, partitions)
-            return _all_clusters(warehouse, report_file, output_format, notify, has_own=any(named))
-        settings = settings_of(
-            warehouse,
-            cluster_id,
-            segments,
-            topic,
-            bootstrap_server,
-            command_config,
-            dump,
-            dump_format,
-            report_file,
-            partitions=partitions,
-            copied_at=copied_at,
-        )
-        require_source(settings)
-        check_folders(settings)
-        check_client(settings)
-        run = start_run("nightly", settings, meanwhile=".operations.nightly")
-        from jobs.operations.nightly import run_nightly  # noqa: PLC0415
-
-        try:
-            code = run_nightly(run)
-        except Exception as error:
-            if notify is not None:
-                _notify(notify, {**facts_of("nightly", run, run.steps, FAILED), "error": str(error)}, run)
-            raise
+    try:
+        code = run_nightly(run)
+    except Exception as error:
         if notify is not None:
-            _notify(notify, facts_of("nightly", run, run.steps, code), run)
-        return print_facts("nightly", run, run.steps, code, output_format)
-
-    run_job(job, debug)
+            _notify(notify, {**facts_of("nightly", run, run.steps, FAILED), "error": str(error)}, run)
+        raise
+    if notify is not None:
+        _notify(notify, facts_of("nightly", run, run.steps, code), run)
+    return print_facts("nightly", run, run.steps, code, output_format)
 
 
 def _all_clusters(
@@ -121,9 +104,9 @@ def _all_clusters(
         )
     for settings in clusters:
         check_client(settings)
-    from jobs.console.progress import Steps  # noqa: PLC0415
-    from jobs.operations.clusters import run_clusters, worst  # noqa: PLC0415
-    from jobs.spark.run_folder import use_run_folder  # noqa: PLC0415
+    from jobs.console.progress import Steps
+    from jobs.operations.clusters import run_clusters, worst
+    from jobs.spark.run_folder import use_run_folder
 
     use_run_folder()
     run, steps = Run.start(), Steps()
@@ -135,8 +118,8 @@ def _all_clusters(
         f"{counts[2]:,} failed (exit code {code})"
     )
     if clusters[0].report_file and len(clusters) > 1:
-        from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
-        from jobs.report.run import write_index  # noqa: PLC0415
+        from jobs.delta.warehouse import Warehouse
+        from jobs.report.run import write_index
 
         codes = {night.cluster_id: night.exit_code for night in nights}
         page = write_index(Warehouse(clusters[0].warehouse), clusters[0], codes, made_at=run.started_at)
@@ -146,7 +129,7 @@ def _all_clusters(
 
 
 def _notify(target: str, facts: dict[str, Any], run: "RunContext") -> None:
-    from jobs.operations.notify import attention, deliver, markdown_of, with_attention  # noqa: PLC0415
+    from jobs.operations.notify import attention, deliver, markdown_of, with_attention
 
     groups = [] if "error" in facts else attention(run.warehouse, run.settings.cluster_id)
     deliver(target, with_attention(facts, groups), markdown_of(facts, groups, run.settings), run.steps.say)

@@ -4,10 +4,13 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from jobs.cli.options import DebugOption
 from jobs.cli_enums import SummaryFormat
 from jobs.errors import JobError, is_no_space, no_space_text
 from jobs.exit_codes import DONE, FAILED, INTERRUPTED
@@ -25,7 +28,7 @@ PARSED: Final = 64
 
 def say(text: str) -> None:
     """Print one line on stderr, with control characters escaped."""
-    from jobs.console.output import printable  # noqa: PLC0415
+    from jobs.console.output import printable
 
     typer.echo(printable(text), err=True)
 
@@ -36,7 +39,7 @@ def print_facts(job: str, run: "Run | RunContext", steps: "Steps", code: int, ou
     Returns the exit code unchanged.
     """
     if output_format is SummaryFormat.JSON:
-        from jobs.console.output import json_line  # noqa: PLC0415
+        from jobs.console.output import json_line
 
         typer.echo(json_line(facts_of(job, run, steps, code)), nl=False)
     return code
@@ -46,6 +49,19 @@ def facts_of(job: str, run: "Run | RunContext", steps: "Steps", code: int) -> di
     """The facts of a job, for other programs."""
     started_at = run.started_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {"job": job, "run_id": run.run_id, "started_at": started_at, "exit_code": code, **steps.facts}
+
+
+def job(function: Callable[..., int]) -> Callable[..., None]:
+    """The command of a job: `run_job` runs its function, which returns the exit code, and it has --debug."""
+
+    @wraps(function)
+    def command(*, debug: bool, **chosen: Any) -> None:
+        run_job(lambda: function(**chosen), debug)
+
+    option = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=DebugOption)
+    parameters = [*signature(function).parameters.values(), option]
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return command
 
 
 def run_job(job: Callable[[], int], debug: bool) -> None:
@@ -70,7 +86,7 @@ def run_job(job: Callable[[], int], debug: bool) -> None:
     except Exception as error:
         if debug:
             raise
-        from jobs.queries.sql import one_line  # noqa: PLC0415
+        from jobs.queries.sql import one_line
 
         text = one_line(error)
         more = f"{type(error).__name__}: {text} (--debug shows more)"

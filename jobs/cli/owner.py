@@ -4,36 +4,32 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import optional_moment, reading_settings
-from jobs.cli.options import AtOption, ClusterOption, DebugOption, FormatOption, TimezoneOption, WarehouseOption
-from jobs.cli.outcome import run_job, say
+from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables, remarks_in_log
 from jobs.cli_enums import Format
 from jobs.exit_codes import DONE
 
 
+@job
 def owner(
     topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The topic.")],
     partition: Annotated[int, typer.Option("--partition", metavar="PARTITION", min=0, help="The partition.")],
-    at: AtOption = None,
-    timezone: TimezoneOption = None,
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    output_format: FormatOption = Format.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    at: options.AtOption = None,
+    timezone: options.TimezoneOption = None,
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    output_format: options.FormatOption = Format.TABLE,
+) -> int:
     """Who owned a partition at a time, in every group that reads it."""
+    from jobs.queries.owner import run_owner
 
-    def job() -> int:
-        from jobs.queries.owner import run_owner  # noqa: PLC0415
-
-        settings = reading_settings(warehouse, cluster_id)
-        at_ms, tables = optional_moment(at, timezone), open_tables("owner", settings)
-        remarks = run_owner(
-            tables, settings.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format
-        )
-        for remark in (*remarks, *remarks_in_log(tables, settings, at_ms)):
-            say(remark)
-        return DONE
-
-    run_job(job, debug)
+    settings = reading_settings(warehouse, cluster_id)
+    at_ms, tables = optional_moment(at, timezone), open_tables("owner", settings)
+    remarks = run_owner(
+        tables, settings.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format
+    )
+    for remark in (*remarks, *remarks_in_log(tables, settings, at_ms)):
+        say(remark)
+    return DONE

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def no_tables(warehouse: str, cluster_id: str | None = None) -> str:
     """A sentence: the folder has no tables, with the intended folder, or how to create tables."""
-    from jobs.sources.right_folder import warehouse_near  # noqa: PLC0415
+    from jobs.sources.right_folder import warehouse_near
 
     meant = warehouse_near(warehouse)
     if meant is not None:
@@ -26,15 +26,15 @@ def no_tables(warehouse: str, cluster_id: str | None = None) -> str:
 
 def open_tables(job: str, settings: Settings) -> "Warehouse":
     """The warehouse, without Spark where possible, for jobs that read silver. Silver must have the current format."""
-    from jobs.delta.silver_format import require_current_silver  # noqa: PLC0415
-    from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
-    from schemas.tables.silver import SILVER_TABLES  # noqa: PLC0415
+    from jobs.delta.silver_format import require_current_silver
+    from jobs.delta.warehouse import Warehouse
+    from schemas.tables.silver import SILVER_TABLES
 
     tables = Warehouse(settings.warehouse)
     if job != "verify" and not any(map(tables.exists, SILVER_TABLES)):
         raise JobError(no_tables(settings.warehouse, settings.cluster_id))
     require_current_silver(tables, settings.cluster_id)
-    from jobs.delta.other_writers import lines, written_by_others  # noqa: PLC0415
+    from jobs.delta.other_writers import lines, written_by_others
 
     for line in lines(written_by_others(tables, settings.cluster_id), option_words(settings)):
         say(f"warning: {line}")
@@ -47,9 +47,9 @@ def remarks_in_log(
     """Remarks: which parts of the log are in no source or not replayed yet, and up to when the answer is known to be
     right, if the time is later. Raises ArgumentError for a time before the log begins.
     """
-    from jobs.queries.as_of import GROUPS_LOG  # noqa: PLC0415
-    from jobs.queries.behind import not_replayed_lines  # noqa: PLC0415
-    from jobs.queries.in_log import remarks_behind, require_begun, unread_remarks  # noqa: PLC0415
+    from jobs.queries.as_of import GROUPS_LOG
+    from jobs.queries.behind import not_replayed_lines
+    from jobs.queries.in_log import remarks_behind, require_begun, unread_remarks
 
     all_ends = require_begun(tables, settings.cluster_id, at_ms)
     return [

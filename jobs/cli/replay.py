@@ -4,28 +4,24 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import settings_of
-from jobs.cli.options import ClusterOption, DebugOption, SummaryFormatOption, WarehouseOption
-from jobs.cli.outcome import print_facts, run_job
+from jobs.cli.outcome import job, print_facts
 from jobs.cli.session import start_run
 from jobs.cli_enums import SummaryFormat
 
 
+@job
 def replay(
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Replay all again, even if nothing is new.")] = False,
-    output_format: SummaryFormatOption = SummaryFormat.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    output_format: options.SummaryFormatOption = SummaryFormat.TABLE,
+) -> int:
     """Replay bronze into the silver tables."""
+    settings = settings_of(warehouse, cluster_id)
+    run = start_run("replay", settings, meanwhile=".operations.nightly")
+    from jobs.operations.nightly import run_replay
 
-    def job() -> int:
-        settings = settings_of(warehouse, cluster_id)
-        run = start_run("replay", settings, meanwhile=".operations.nightly")
-        from jobs.operations.nightly import run_replay  # noqa: PLC0415
-
-        code = run_replay(run, rebuild=rebuild)
-        return print_facts("replay", run, run.steps, code, output_format)
-
-    run_job(job, debug)
+    code = run_replay(run, rebuild=rebuild)
+    return print_facts("replay", run, run.steps, code, output_format)

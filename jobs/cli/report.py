@@ -4,24 +4,16 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import reading_settings, span_of
-from jobs.cli.options import (
-    ClusterOption,
-    DebugOption,
-    FromOption,
-    GroupsOption,
-    SummaryFormatOption,
-    TimezoneOption,
-    ToOption,
-    WarehouseOption,
-)
-from jobs.cli.outcome import print_facts, run_job
+from jobs.cli.outcome import job, print_facts
 from jobs.cli.readable import open_tables
 from jobs.cli.session import Run
 from jobs.cli_enums import SummaryFormat
 from jobs.exit_codes import DONE
 
 
+@job
 def report(
     output: Annotated[
         str,
@@ -31,13 +23,13 @@ def report(
             help="The HTML file to write; {cluster_id} in its name is replaced by the cluster.",
         ),
     ],
-    group: GroupsOption = None,
-    from_time: FromOption = None,
-    to_time: ToOption = None,
-    timezone: TimezoneOption = None,
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    output_format: SummaryFormatOption = SummaryFormat.TABLE,
+    group: options.GroupsOption = None,
+    from_time: options.FromOption = None,
+    to_time: options.ToOption = None,
+    timezone: options.TimezoneOption = None,
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    output_format: options.SummaryFormatOption = SummaryFormat.TABLE,
     previous: Annotated[
         str | None,
         typer.Option(
@@ -46,34 +38,29 @@ def report(
             help="The report to compare with, for what changed since; by default the one that is replaced.",
         ),
     ] = None,
-    debug: DebugOption = False,
-) -> None:
+) -> int:
     """One HTML file that opens offline: what groups cost, who owned what, why it moved, what was given up.
 
     Without --group: the whole cluster, and the groups that stand out. Gold must be there: nightly or audit makes it.
     """
+    from jobs.console.progress import Steps
+    from jobs.queries.in_log import require_in_any_log
+    from jobs.report.run import tell_report
 
-    def job() -> int:
-        from jobs.console.progress import Steps  # noqa: PLC0415
-        from jobs.queries.in_log import require_in_any_log  # noqa: PLC0415
-        from jobs.report.run import tell_report  # noqa: PLC0415
-
-        settings = reading_settings(warehouse, cluster_id)
-        from_ms, to_ms = span_of(from_time, to_time, timezone)
-        run, steps = Run.start(), Steps()
-        tables = open_tables("report", settings)
-        require_in_any_log(tables, settings.cluster_id, from_ms, to_ms)
-        tell_report(
-            tables,
-            settings,
-            output=output,
-            made_at=run.started_at,
-            steps=steps,
-            group_ids=group or None,
-            from_ms=from_ms,
-            to_ms=to_ms,
-            previous=previous,
-        )
-        return print_facts("report", run, steps, DONE, output_format)
-
-    run_job(job, debug)
+    settings = reading_settings(warehouse, cluster_id)
+    from_ms, to_ms = span_of(from_time, to_time, timezone)
+    run, steps = Run.start(), Steps()
+    tables = open_tables("report", settings)
+    require_in_any_log(tables, settings.cluster_id, from_ms, to_ms)
+    tell_report(
+        tables,
+        settings,
+        output=output,
+        made_at=run.started_at,
+        steps=steps,
+        group_ids=group or None,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        previous=previous,
+    )
+    return print_facts("report", run, steps, DONE, output_format)

@@ -4,18 +4,19 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import moment_of, reading_settings
-from jobs.cli.options import TIME_HELP, ClusterOption, DebugOption, FormatOption, TimezoneOption, WarehouseOption
-from jobs.cli.outcome import run_job, say
+from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables, remarks_in_log
 from jobs.cli_enums import Format
 from jobs.exit_codes import DONE
 
 
+@job
 def restore(
     group: Annotated[list[str], typer.Option("--group", metavar="GROUP", help="Group id; may be repeated.")],
-    at: Annotated[str, typer.Option("--at", metavar="TIME", help=TIME_HELP)],
-    timezone: TimezoneOption = None,
+    at: Annotated[str, typer.Option("--at", metavar="TIME", help=options.TIME_HELP)],
+    timezone: options.TimezoneOption = None,
     output: Annotated[
         str | None,
         typer.Option("--output", metavar="FILE", help="New file for the offsets. [default: none, a dry run]"),
@@ -29,33 +30,28 @@ def restore(
             help="Where the log has that time more than once: the last log offset that counts.",
         ),
     ] = None,
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    output_format: FormatOption = Format.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    output_format: options.FormatOption = Format.TABLE,
+) -> int:
     """The offsets of groups at a time, as kafka-consumer-groups --reset-offsets --from-file takes them."""
+    from jobs.queries.restore import run_restore
 
-    def job() -> int:
-        from jobs.queries.restore import run_restore  # noqa: PLC0415
-
-        settings, at_ms = reading_settings(warehouse, cluster_id), moment_of(at, timezone)
-        tables = open_tables("restore", settings)
-        behind = remarks_in_log(tables, settings, at_ms, group)
-        remarks: list[str] = []
-        try:
-            remarks = run_restore(
-                tables,
-                settings.cluster_id,
-                group_ids=group,
-                at_ms=at_ms,
-                output=output,
-                output_format=output_format,
-                log_offset=log_offset,
-            )
-        finally:  # why a group is not there may be among them
-            for remark in (*remarks, *behind):
-                say(remark)
-        return DONE
-
-    run_job(job, debug)
+    settings, at_ms = reading_settings(warehouse, cluster_id), moment_of(at, timezone)
+    tables = open_tables("restore", settings)
+    behind = remarks_in_log(tables, settings, at_ms, group)
+    remarks: list[str] = []
+    try:
+        remarks = run_restore(
+            tables,
+            settings.cluster_id,
+            group_ids=group,
+            at_ms=at_ms,
+            output=output,
+            output_format=output_format,
+            log_offset=log_offset,
+        )
+    finally:  # why a group is not there may be among them
+        for remark in (*remarks, *behind):
+            say(remark)
+    return DONE

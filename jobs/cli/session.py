@@ -41,20 +41,20 @@ def open_session(
     Python is idle.
     """
     if meanwhile is not None:
-        from jobs.spark.settings import spark_defaults  # noqa: PLC0415
-        from jobs.spark.workers_ahead import start_ahead  # noqa: PLC0415
+        from jobs.spark.settings import spark_defaults
+        from jobs.spark.workers_ahead import start_ahead
 
         start_ahead(spark_defaults())
-    from jobs.spark.gc_freeze import loaded_for_good  # noqa: PLC0415
-    from jobs.spark.session import start_session  # noqa: PLC0415
+    from jobs.spark.gc_freeze import loaded_for_good
+    from jobs.spark.session import start_session
 
     with loaded_for_good():
         loading = threading.Thread(target=load_modules, args=(meanwhile,), daemon=True)
         loading.start()
         session = start_session(job, wakes_workers=meanwhile is not None)
         loading.join()
-    from jobs.console.progress import Steps  # noqa: PLC0415
-    from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
+    from jobs.console.progress import Steps
+    from jobs.delta.warehouse import Warehouse
 
     tables = Warehouse(settings.warehouse, codec=settings.codec, codecs=settings.codecs)
     return session, tables, Steps(session)
@@ -72,8 +72,8 @@ def load_modules(module: str | None) -> None:
 def start_run(job: str, settings: Settings, *, meanwhile: str | None = None, has_metrics: bool = True) -> "RunContext":
     """Open the session of a job. Returns the context of its run, which starts now."""
     session, warehouse, steps = open_session(job, settings, meanwhile=meanwhile)
-    from jobs.operations.metrics import Metrics  # noqa: PLC0415
-    from jobs.operations.run_context import RunContext  # noqa: PLC0415
+    from jobs.operations.metrics import Metrics
+    from jobs.operations.run_context import RunContext
 
     run = Run.start()
     metrics = Metrics(

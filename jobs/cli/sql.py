@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import settings_of
-from jobs.cli.options import DebugOption, FormatOption, WarehouseOption
-from jobs.cli.outcome import run_job, say
+from jobs.cli.outcome import job, say
 from jobs.cli.readable import no_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Engine, Format
@@ -15,6 +15,7 @@ from jobs.errors import JobError, SettingsError
 from jobs.exit_codes import DONE
 
 
+@job
 def sql(
     execute: Annotated[
         str | None, typer.Option("--execute", "-e", metavar="SQL", help="Run one statement and end.")
@@ -23,7 +24,7 @@ def sql(
         bool,
         typer.Option("--write", help="Run statements that change tables, too: by default they are refused."),
     ] = False,
-    warehouse: WarehouseOption = None,
+    warehouse: options.WarehouseOption = None,
     cluster_id: Annotated[
         str | None,
         typer.Option(
@@ -40,53 +41,48 @@ def sql(
             "--engine", help="Engine that runs the query; auto: DuckDB if the query means the same to both, else Spark."
         ),
     ] = Engine.AUTO,
-    output_format: FormatOption = Format.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    output_format: options.FormatOption = Format.TABLE,
+) -> int:
     """Spark SQL over the tables, as silver.offset_commits: a shell, or one statement with -e.
 
     It reads: statements that change tables need --write. Simple ones are answered by DuckDB, without Spark.
     """
+    if write and cluster_id is not None:
+        raise SettingsError("--write and --cluster-id exclude each other: with --cluster-id names mean views")
+    if write and engine is Engine.DUCKDB:
+        raise SettingsError("--write needs Spark: leave out --engine duckdb")
+    settings = settings_of(warehouse, cluster_id)
+    from jobs.delta.warehouse import Warehouse
+    from jobs.queries.sql import Catalogue, has_metastore, run_query, shell
+    from jobs.queries.sql import ddl as statements
+    from jobs.queries.sql_duckdb import DuckDb
+    from jobs.queries.sql_engines import Engines
+    from jobs.spark.settings import own_sql_settings
 
-    def job() -> int:
-        if write and cluster_id is not None:
-            raise SettingsError("--write and --cluster-id exclude each other: with --cluster-id names mean views")
-        if write and engine is Engine.DUCKDB:
-            raise SettingsError("--write needs Spark: leave out --engine duckdb")
-        settings = settings_of(warehouse, cluster_id)
-        from jobs.delta.warehouse import Warehouse  # noqa: PLC0415
-        from jobs.queries.sql import Catalogue, has_metastore, run_query, shell  # noqa: PLC0415
-        from jobs.queries.sql import ddl as statements  # noqa: PLC0415
-        from jobs.queries.sql_duckdb import DuckDb  # noqa: PLC0415
-        from jobs.queries.sql_engines import Engines  # noqa: PLC0415
-        from jobs.spark.settings import own_sql_settings  # noqa: PLC0415
-
-        tables = Warehouse(settings.warehouse)
-        duckdb = DuckDb(tables, cluster_id=cluster_id)
-        if not duckdb.table_names:
-            raise JobError(no_tables(settings.warehouse))
-        if ddl:
-            typer.echo("\n".join(statements(tables)))
-            return DONE
-
-        def start() -> Catalogue:
-            run = start_run("sql", settings)
-            if cluster_id is not None and has_metastore(run.session):
-                say("note: names of a metastore mean the rows of all clusters: add where cluster_id = ...")
-            return Catalogue(run.session, run.warehouse, cluster_id=cluster_id, may_write=write)
-
-        own = own_sql_settings()
-        if own and engine is Engine.DUCKDB:
-            raise SettingsError(f"DuckDB does not know Spark's {', '.join(own)}: leave out --engine duckdb")
-        chosen = Engine.SPARK if own or write else engine
-        engines = Engines(duckdb, start, engine=chosen, say=_say_on_a_terminal)
-        if execute is None:
-            shell(engines, output_format)
-        else:
-            run_query(engines, execute, output_format)
+    tables = Warehouse(settings.warehouse)
+    duckdb = DuckDb(tables, cluster_id=cluster_id)
+    if not duckdb.table_names:
+        raise JobError(no_tables(settings.warehouse))
+    if ddl:
+        typer.echo("\n".join(statements(tables)))
         return DONE
 
-    run_job(job, debug)
+    def start() -> Catalogue:
+        run = start_run("sql", settings)
+        if cluster_id is not None and has_metastore(run.session):
+            say("note: names of a metastore mean the rows of all clusters: add where cluster_id = ...")
+        return Catalogue(run.session, run.warehouse, cluster_id=cluster_id, may_write=write)
+
+    own = own_sql_settings()
+    if own and engine is Engine.DUCKDB:
+        raise SettingsError(f"DuckDB does not know Spark's {', '.join(own)}: leave out --engine duckdb")
+    chosen = Engine.SPARK if own or write else engine
+    engines = Engines(duckdb, start, engine=chosen, say=_say_on_a_terminal)
+    if execute is None:
+        shell(engines, output_format)
+    else:
+        run_query(engines, execute, output_format)
+    return DONE
 
 
 def _say_on_a_terminal(text: str) -> None:

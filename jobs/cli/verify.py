@@ -4,17 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import check_client, settings_of
-from jobs.cli.options import (
-    BootstrapOption,
-    ClusterOption,
-    CommandConfigOption,
-    DebugOption,
-    FormatOption,
-    GroupsOption,
-    WarehouseOption,
-)
-from jobs.cli.outcome import run_job, say
+from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Format
@@ -25,47 +17,43 @@ if TYPE_CHECKING:
     from jobs.delta.warehouse import Warehouse
 
 
+@job
 def verify(
-    group: GroupsOption = None,
+    group: options.GroupsOption = None,
     captured: Annotated[
         bool, typer.Option("--captured", help="Compare with what the warehouse has; capture and replay nothing.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show what is equal, too.")] = False,
-    bootstrap_server: BootstrapOption = None,
-    command_config: CommandConfigOption = None,
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    output_format: FormatOption = Format.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    bootstrap_server: options.BootstrapOption = None,
+    command_config: options.CommandConfigOption = None,
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    output_format: options.FormatOption = Format.TABLE,
+) -> int:
     """Compare the tables with what a live cluster reports: groups, members, assignments, offsets, share states.
 
     Exit code 1 if anything is different, 3 if something cannot be decided.
     """
+    from coordinator_core.verify import Verdict
+    from jobs.queries.verify import run_verify
 
-    def job() -> int:
-        from coordinator_core.verify import Verdict  # noqa: PLC0415
-        from jobs.queries.verify import run_verify  # noqa: PLC0415
+    settings = settings_of(warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config)
+    check_client(settings)
 
-        settings = settings_of(warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config)
-        check_client(settings)
+    def caught_up() -> "Warehouse":
+        run = start_run("verify", settings, meanwhile=".operations.nightly", has_metrics=False)
+        from jobs.operations.nightly import run_catch_up
 
-        def caught_up() -> "Warehouse":
-            run = start_run("verify", settings, meanwhile=".operations.nightly", has_metrics=False)
-            from jobs.operations.nightly import run_catch_up  # noqa: PLC0415
+        if run_catch_up(run) == FAILED:
+            raise JobError("the counts of the replay do not balance: nothing was compared")
+        return run.warehouse
 
-            if run_catch_up(run) == FAILED:
-                raise JobError("the counts of the replay do not balance: nothing was compared")
-            return run.warehouse
-
-        worst = run_verify(
-            settings,
-            (lambda: open_tables("verify", settings)) if captured else caught_up,
-            group_ids=group or None,
-            output_format=output_format,
-            verbose=verbose,
-            say=say,
-        )
-        return {Verdict.DIFFERENT: FAILED, Verdict.CANNOT_TELL: INCOMPLETE}.get(worst, DONE)
-
-    run_job(job, debug)
+    worst = run_verify(
+        settings,
+        (lambda: open_tables("verify", settings)) if captured else caught_up,
+        group_ids=group or None,
+        output_format=output_format,
+        verbose=verbose,
+        say=say,
+    )
+    return {Verdict.DIFFERENT: FAILED, Verdict.CANNOT_TELL: INCOMPLETE}.get(worst, DONE)

@@ -4,23 +4,15 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import reading_settings, span_of
-from jobs.cli.options import (
-    ClusterOption,
-    DebugOption,
-    FormatOption,
-    FromOption,
-    PlayedVersionOption,
-    TimezoneOption,
-    ToOption,
-    WarehouseOption,
-)
-from jobs.cli.outcome import run_job, say
+from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables, remarks_in_log
 from jobs.cli_enums import Format
 from jobs.exit_codes import DONE
 
 
+@job
 def whatif(
     group: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group.")],
     changed: Annotated[
@@ -42,38 +34,33 @@ def whatif(
             help="A setting that was in force, if the log lacks it; may be repeated. [default: Kafka's defaults]",
         ),
     ] = None,
-    kafka_version: PlayedVersionOption = None,
-    from_time: FromOption = None,
-    to_time: ToOption = None,
-    timezone: TimezoneOption = None,
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    output_format: FormatOption = Format.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    kafka_version: options.PlayedVersionOption = None,
+    from_time: options.FromOption = None,
+    to_time: options.ToOption = None,
+    timezone: options.TimezoneOption = None,
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    output_format: options.FormatOption = Format.TABLE,
+) -> int:
     """A group's recorded history under other settings: what would have changed, and what the log cannot show."""
+    from jobs.queries.caveats import log_remarks
+    from jobs.queries.whatif import asked, tell
+    from jobs.queries.whatif import whatif as run_whatif
 
-    def job() -> int:
-        from jobs.queries.caveats import log_remarks  # noqa: PLC0415
-        from jobs.queries.whatif import asked, tell  # noqa: PLC0415
-        from jobs.queries.whatif import whatif as run_whatif  # noqa: PLC0415
-
-        settings = reading_settings(warehouse, cluster_id)
-        from_ms, to_ms = span_of(from_time, to_time, timezone)
-        question = asked(changed, recorded or (), settings, kafka_version)
-        tables = open_tables("whatif", settings)
-        rows = run_whatif(
-            tables,
-            cluster_id=settings.cluster_id,
-            group_id=group,
-            question=question,
-            from_ms=from_ms,
-            to_ms=to_ms,
-        )
-        tell(rows, output_format)
-        remarks = log_remarks(tables, settings.cluster_id, [group])
-        for remark in [*remarks_in_log(tables, settings, None, [group]), *remarks]:
-            say(remark)
-        return DONE
-
-    run_job(job, debug)
+    settings = reading_settings(warehouse, cluster_id)
+    from_ms, to_ms = span_of(from_time, to_time, timezone)
+    question = asked(changed, recorded or (), settings, kafka_version)
+    tables = open_tables("whatif", settings)
+    rows = run_whatif(
+        tables,
+        cluster_id=settings.cluster_id,
+        group_id=group,
+        question=question,
+        from_ms=from_ms,
+        to_ms=to_ms,
+    )
+    tell(rows, output_format)
+    remarks = log_remarks(tables, settings.cluster_id, [group])
+    for remark in [*remarks_in_log(tables, settings, None, [group]), *remarks]:
+        say(remark)
+    return DONE

@@ -4,22 +4,15 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli import options
 from jobs.cli.arguments import check_client, reading_settings
-from jobs.cli.options import (
-    BootstrapOption,
-    ClusterOption,
-    CommandConfigOption,
-    DebugOption,
-    FormatOption,
-    PartitionsOption,
-    WarehouseOption,
-)
-from jobs.cli.outcome import run_job
+from jobs.cli.outcome import job
 from jobs.cli.readable import open_tables
 from jobs.cli_enums import Format
 from jobs.exit_codes import DONE
 
 
+@job
 def where(
     group: Annotated[list[str] | None, typer.Option("--group", metavar="GROUP", help="A group, of any type.")] = None,
     share: Annotated[
@@ -29,29 +22,24 @@ def where(
     transactional_id: Annotated[
         list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A producer's transactional.id.")
     ] = None,
-    partitions: PartitionsOption = None,
-    bootstrap_server: BootstrapOption = None,
-    command_config: CommandConfigOption = None,
-    warehouse: WarehouseOption = None,
-    cluster_id: ClusterOption = None,
-    output_format: FormatOption = Format.TABLE,
-    debug: DebugOption = False,
-) -> None:
+    partitions: options.PartitionsOption = None,
+    bootstrap_server: options.BootstrapOption = None,
+    command_config: options.CommandConfigOption = None,
+    warehouse: options.WarehouseOption = None,
+    cluster_id: options.ClusterOption = None,
+    output_format: options.FormatOption = Format.TABLE,
+) -> int:
     """Which partition of an internal topic holds a key, and which broker of a live cluster coordinates it."""
+    from jobs.queries.where import Asked, run_where
 
-    def job() -> int:
-        from jobs.queries.where import Asked, run_where  # noqa: PLC0415
-
-        settings = reading_settings(
-            warehouse,
-            cluster_id,
-            bootstrap_servers=bootstrap_server,
-            command_config=command_config,
-            partitions=partitions,
-        )
-        check_client(settings)
-        asked = Asked(group or (), share or (), transactional_id or ())
-        run_where(asked, settings, lambda: open_tables("where", settings), output_format)
-        return DONE
-
-    run_job(job, debug)
+    settings = reading_settings(
+        warehouse,
+        cluster_id,
+        bootstrap_servers=bootstrap_server,
+        command_config=command_config,
+        partitions=partitions,
+    )
+    check_client(settings)
+    asked = Asked(group or (), share or (), transactional_id or ())
+    run_where(asked, settings, lambda: open_tables("where", settings), output_format)
+    return DONE

@@ -45,7 +45,6 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Value]]) -> l
 
 
 def text_cell(value: Value) -> str:
-    """A value as a cell of a table."""
     if isinstance(value, str):
         return value if value.isprintable() else printable(value)
     if isinstance(value, bool):

@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunningStage:
-    """The running stage."""
-
     what: str
-    """Its description."""
     total_bytes: int
     """Size of all tasks; 0 where their work has no `size_bytes`."""
     done: "Accumulator[int]"

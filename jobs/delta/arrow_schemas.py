@@ -90,7 +90,6 @@ def file_schema(table: Table) -> pa.Schema:
 
 
 def text_columns(table: Table, columns: Iterable[str]) -> list[str]:
-    """The string columns among some columns."""
     schema = arrow_schema(table)
     return [name for name in columns if pa.types.is_string(schema.field(name).type)]
 
@@ -147,7 +146,6 @@ def _delta_type(type_: Type) -> Any:
 
 
 def sql_type(type_: Type) -> str:
-    """The SQL name of a declared type."""
     match type_:
         case Scalar():
             return type_.value

@@ -170,7 +170,6 @@ class ShareKeys:
         self._partition = keys.partitions
 
     def columns(self, key: I32) -> dict[str, Any]:
-        """The key columns of rows."""
         return {
             "group_id": _named(pa.array(np.take(self._group, key)), self._groups),
             "topic_id": _named(pa.array(np.take(self._topic_id, key)), self._topic_ids),
@@ -180,7 +179,6 @@ class ShareKeys:
 
 
 def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition: int) -> pa.Table:
-    """Rows of silver.share_partition_states."""
     has_state, changed = rows.has_state, rows.changed_batches
     batches = pa.StructArray.from_arrays(
         [
@@ -220,7 +218,6 @@ def share_states_table(rows: PartitionStateRows, keys: ShareKeys, log_partition:
 
 
 def share_batches_table(rows: StateBatchRows, keys: ShareKeys, log_partition: int) -> pa.Table:
-    """Rows of silver.share_state_batches."""
     columns = keys.columns(rows.key) | {
         "first_offset": pa.array(rows.first_offset),
         "from_log_offset": pa.array(rows.from_log_offset),
@@ -238,7 +235,6 @@ def share_batches_table(rows: StateBatchRows, keys: ShareKeys, log_partition: in
 
 
 def share_transitions_table(rows: TransitionRows, keys: ShareKeys, log_partition: int) -> pa.Table:
-    """Rows of silver.share_batch_transitions."""
     columns = keys.columns(rows.key) | {
         "log_offset": pa.array(rows.log_offset),
         "first_offset": pa.array(rows.first_offset),
@@ -403,7 +399,6 @@ def _flags(values: BoolArray) -> pa.BooleanArray:
 
 
 def _bitmap(values: BoolArray) -> pa.Buffer:
-    """Bools as an Arrow bitmap."""
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 

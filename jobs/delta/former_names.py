@@ -68,7 +68,6 @@ def create_with_files(path: str, table: Table, files: Sequence[AddAction]) -> No
 
 
 def overwrite_with_files(delta: DeltaTable, table: Table, files: Sequence[AddAction], transaction: Transaction) -> None:
-    """Replace all files and the schema of a table."""
     delta.create_write_transaction(
         list(files),
         mode="overwrite",

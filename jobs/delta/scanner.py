@@ -62,7 +62,6 @@ class Scanner:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the file."""
         return self._parquet.schema_arrow
 
     @cached_property

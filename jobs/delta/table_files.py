@@ -20,8 +20,6 @@ reading."""
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One data file of a table."""
-
     path: str
     """Absolute path or URI, for `filesystem_of`."""
     size_bytes: int

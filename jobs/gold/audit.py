@@ -60,7 +60,6 @@ DRIVER_TABLES: Final = (HANGING_TRANSACTIONS, SHARE_GROUP_SUMMARY)
 DRIVER_NUMBER: Final = 10**9
 """Number in the names of the driver's files; task numbers are lower."""
 TASK_TABLES: Final = tuple(table for table in GOLD_TABLES if table not in DRIVER_TABLES)
-"""Tables that tasks write."""
 ALL_TABLES: Final = (AUDIT_STARTS, *GOLD_TABLES, AUDITED_LOGS, AUDITS)
 """All tables that an audit writes: state.audit_starts first, state.audits last."""
 LABEL: Final = "owners, causes, anomalies"
@@ -281,7 +280,6 @@ def _not_replayed(failure: ReplayFailure) -> LogAnomalyRow:
 
 
 def audit_application(cluster_id: str) -> str:
-    """The application id of the audit's commits."""
     return f"groupledger/audit/{cluster_id}"
 
 

@@ -147,7 +147,6 @@ def audit_by_group(
 
 
 def _states_of(states: StateRows, codes: Sequence[int]) -> StateRows:
-    """The states of some groups."""
     is_wanted = np.isin(states.keys.group[states.key], codes)
     return states._replace(rows=states.rows.filter(pa.array(is_wanted)), key=states.key[is_wanted])
 

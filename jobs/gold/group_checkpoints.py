@@ -29,7 +29,6 @@ class SavedGroups:
 
     pasts: dict[str, GroupFacts] = field(default_factory=dict)
     days: dict[str, list[ShareGroupDayRow]] = field(default_factory=dict)
-    """Days of share groups."""
     commits: GroupedCommits = field(default_factory=lambda: GroupedCommits.of(()))
     commit_times: MemberCommitTimes = field(default_factory=MemberCommitTimes)
     watermarks: dict[str, bytes] = field(default_factory=dict)
@@ -134,7 +133,6 @@ class SavedGroups:
 
 
 def packed_watermark(watermark: AuditWatermark) -> bytes:
-    """Serialize a watermark."""
     packed: bytes = msgpack.packb(
         watermark._replace(
             group_types=sorted(watermark.group_types),  # type: ignore[arg-type]

@@ -264,8 +264,6 @@ def removed_topics(files: SilverFiles) -> Removed:
 
 
 class PartitionCount(NamedTuple):
-    """A row of silver.partition_counts."""
-
     partition_count: int
     at_ms: int
     topic: str | None

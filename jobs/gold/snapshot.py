@@ -241,7 +241,6 @@ class Snapshot:
 
     basis: Basis
     bronze: Mapping[LogPartition, tuple[TableFile, ...]]
-    """Files of the coordinators' log partitions."""
     watermarks: Mapping[LogPartition, Watermark]
     """How far silver has replayed."""
     audited: Mapping[LogPartition, Watermark]

@@ -96,7 +96,6 @@ class AuditWork:
     topic_growth: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """By topic, the times (ms) at which its partition count grew."""
     partition_counts: PartitionCounts = field(default_factory=dict)
-    """The known partition counts."""
     batch_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, bronze's files."""
     places: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

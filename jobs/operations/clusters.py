@@ -42,8 +42,6 @@ means reading its log from the last checkpoint on."""
 
 @dataclass(frozen=True, slots=True)
 class ClusterNight:
-    """The result of one cluster."""
-
     cluster_id: str
     exit_code: int
     seconds: float

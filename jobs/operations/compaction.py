@@ -45,8 +45,6 @@ class MergeWork:
 
 @dataclass(frozen=True, slots=True)
 class MergeDone:
-    """The result of a merge task."""
-
     removed: tuple[TableFile, ...]
     added: tuple[WrittenFile, ...]
     row_count: int

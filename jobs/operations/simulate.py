@@ -43,15 +43,12 @@ SCENARIO_BYTES_MAX: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of a simulation."""
-
     summary: Summary
     output: str
     log_partition_count: int
     record_count: int
     """Number of records and markers in all logs."""
     size_bytes: int
-    """Size of the segments."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

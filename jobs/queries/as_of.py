@@ -317,7 +317,6 @@ class SilverAt:
         return group_ids
 
     def partition_counts(self, topic: str) -> PartitionCounts:
-        """The partition counts of a coordinator topic."""
         return self._counts()[topic]
 
     def topic_partition_counts(self) -> Mapping[str, Sequence[tuple[int, int]]]:

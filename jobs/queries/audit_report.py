@@ -288,7 +288,6 @@ def _latest(times_ms: Sequence[int | None]) -> int | None:
 
 
 def _first_after(captured: Sequence[CoverageRange], offset: int) -> int | None:
-    """Timestamp of the first record after an offset."""
     times_ms = [it.first_timestamp_ms for it in captured if it.from_offset > offset]
     return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 

@@ -87,7 +87,6 @@ def twice(silver: SilverAt, group_ids: Collection[str]) -> Caveat:
 
 
 def notes_by_group(caveats: Iterable[Caveat]) -> dict[str, str]:
-    """The caveats of each group, in one string."""
     notes: dict[str, list[str]] = {}
     for caveat in caveats:
         for group_id in caveat.group_ids:
@@ -179,7 +178,6 @@ def _number_now(counts: PartitionCounts, at_ms: int | None) -> int | None:
 
 
 def _by_log(groups: Mapping[str, int]) -> dict[int, list[str]]:
-    """Groups by log partition."""
     by_log: dict[int, list[str]] = {}
     for group_id, log_partition in groups.items():
         by_log.setdefault(log_partition, []).append(group_id)
@@ -226,7 +224,6 @@ def _holes(silver: SilverAt, log: str) -> Iterator[tuple[int, str]]:
 
 
 def _failed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
-    """Groups whose replay failed."""
     for failure in silver.failures():
         of_log = failure.log_topic == SHARES_LOG or groups.get(failure.group_id or "") == failure.log_partition
         if failure.group_id is None:

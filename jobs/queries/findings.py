@@ -73,8 +73,6 @@ LACKING_RULES: Final = (LOG_NOT_JUDGED, LOG_NOT_REPLAYED, INPUT_NOT_READ)
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The findings for one cluster."""
-
     rebalance_count: int
     storm_rebalance_count: int
     storm_groups: tuple[tuple[str, int], ...]

@@ -49,8 +49,6 @@ LISTED: Final = "events are listed by the times that the log has, and with their
 
 
 class Event(NamedTuple):
-    """An event of a group."""
-
     at_ms: int | None
     """None: its records have no timestamp."""
     event: str

@@ -14,8 +14,6 @@ def share_key(row: Row) -> SharePartitionKey:
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
     topic: str
     partition: int
 
@@ -78,8 +76,6 @@ class ShareStart:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group as of a time."""
-
     group_id: str
     group_type: str
     state: str

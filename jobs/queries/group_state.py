@@ -68,7 +68,6 @@ class Past:
         )
 
     def assignment_epoch(self) -> int:
-        """The epoch of the target assignment."""
         epoch = INITIAL_ASSIGNMENT_EPOCH
         for event in self._until:
             if event["event_type"] in RESTARTING_EVENTS:

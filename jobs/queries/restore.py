@@ -42,8 +42,6 @@ KNOW_OF_DELETIONS: Final = frozenset({"CLUSTER_METADATA", "ADMIN"})
 
 
 class Change(StrEnum):
-    """The change of a committed offset."""
-
     SAME = "same"
     FORWARD = "forward"
     BACK = "back"
@@ -55,7 +53,6 @@ class Change(StrEnum):
 
 
 WRITTEN: Final = frozenset({Change.SAME, Change.FORWARD, Change.BACK, Change.NEW})
-"""Changes that are in the file."""
 
 
 class Restored(NamedTuple):
@@ -84,7 +81,6 @@ class Restoration(NamedTuple):
 
     @property
     def written(self) -> tuple[Restored, ...]:
-        """The rows for the file."""
         return tuple(row for row in self.rows if row.offset is not None)
 
 
@@ -145,7 +141,6 @@ def restoration(
 
 
 def _log_partition(offsets: Offsets, default: int) -> int:
-    """The log partition that the offsets of a group are from."""
     return next((it.log_partition for it in offsets.values()), default)
 
 

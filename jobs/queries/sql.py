@@ -76,7 +76,6 @@ class Catalogue:
         # tables in a metastore are shared, and show all rows
         self._cluster_id = None if self._is_persistent else cluster_id
         self.table_names = tuple(table.full_name for table in self._tables)
-        """Full names of the existing tables."""
         for layer in dict.fromkeys(table.layer for table in self._tables):
             if not session.catalog.databaseExists(layer):  # with IF NOT EXISTS alone a metastore logs an error
                 # a layer is one of our own names
@@ -202,13 +201,9 @@ class Catalogue:
 
 
 class Answer(Protocol):
-    """The result of a statement."""
-
     columns: Sequence[str]
 
-    def rows(self) -> Iterator[Sequence[Any]]:
-        """Iterate over its rows."""
-        ...
+    def rows(self) -> Iterator[Sequence[Any]]: ...
 
     def head(self, count: int) -> Sequence[Sequence[Any]]: ...
 
@@ -222,14 +217,11 @@ class Answering(Protocol):
 
 
 class SparkAnswer:
-    """A result of Spark."""
-
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
         self.columns: Sequence[str] = frame.columns
 
     def rows(self) -> Iterator[Row]:
-        """Iterate over its rows."""
         return interruptible(self._frame.toLocalIterator)
 
     def head(self, count: int) -> list[Row]:

@@ -64,7 +64,6 @@ class DuckDbAnswer:
         self._batches = chain(() if first is None else (first,), self._batches if first is not None else ())
 
     def rows(self) -> Iterator[list[Any]]:
-        """Iterate over the rows."""
         while (batch := self._next()) is not None:
             yield from map(
                 list,
@@ -82,7 +81,6 @@ class DuckDbAnswer:
         return interruptible(lambda: next(self._batches, None), self._connection.interrupt)
 
     def head(self, count: int) -> list[list[Any]]:
-        """The first rows."""
         return list(islice(self.rows(), count))
 
 

@@ -28,11 +28,9 @@ class TablesOf:
         self._rows = [(layer, name.partition(".")[2], False) for name in sorted(table_names) if _layer(name) == layer]
 
     def rows(self) -> Iterator[tuple[str, str, bool]]:
-        """By name."""
         return iter(self._rows)
 
     def head(self, count: int) -> list[tuple[str, str, bool]]:
-        """The first rows."""
         return self._rows[:count]
 
 

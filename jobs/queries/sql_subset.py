@@ -28,8 +28,6 @@ class Kind(Enum):
 
 
 class Column(NamedTuple):
-    """A column of a source or result."""
-
     name: str
     kind: Kind
 

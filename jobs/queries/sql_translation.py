@@ -234,8 +234,6 @@ class Term(NamedTuple):
 
 
 class _Scope:
-    """The columns in the scope of a query."""
-
     def __init__(self) -> None:
         self._columns: list[tuple[str, Column, exp.Column]] = []
         """For each: name of its source, the column, its name in DuckDB."""
@@ -331,7 +329,6 @@ class _Translation:
         return [Column(name, item.kind) for item, name in items]
 
     def _source(self, clause: exp.Expr, number: int) -> None:
-        """Translate a FROM or JOIN."""
         source = clause.this
         alias = source.alias.lower()
         part: NamedQuery | None = None

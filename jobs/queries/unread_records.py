@@ -22,7 +22,6 @@ WHY: Final[Mapping[tuple[str, ...], str]] = {
     (NOT_PRINTED,): "a kafka-dump-log of an older release, or of a later one, did not print what makes them",
     (UnknownValueVersion.code,): "as those of a later Kafka",
 }
-"""Reasons by code."""
 VALUE: Final = "VALUE"
 FILE: Final = "FILE"
 """Lines of dumps; they have a group if they are records of one."""

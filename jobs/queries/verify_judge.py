@@ -160,7 +160,6 @@ class Judge:
                         yield Finding(Verdict.CANNOT_TELL, thing, reason=UNREAD)
 
     def offsets(self, known: Mapping[str, OffsetHistory]) -> Iterator[Finding]:
-        """Compare committed offsets."""
         for group_id in {**self._asked.offsets, **known}:
             answer = self._asked.offsets.get(group_id, {})
             description = self._asked.descriptions.get(group_id) or self._unlisted.get(group_id)
@@ -354,13 +353,11 @@ def _is_unknown(difference: Difference) -> bool:
 
 
 def _differences_in(described: Facts, states: Sequence[Facts], paths: Collection[Path]) -> tuple[Difference, ...]:
-    """The differences in some facts only."""
     some = [{path: state[path] for path in paths if path in state} for state in states]
     return differences(described, some[0], changes_between(some))
 
 
 def _of_description(group_id: str, path: Path) -> Thing:
-    """The thing that a fact of a description belongs to."""
     match path:
         case ("member", member_id, _):
             return Thing(What.MEMBER, group_id, str(member_id))

@@ -21,8 +21,6 @@ from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTI
 
 
 class Kind(StrEnum):
-    """View or function."""
-
     VIEW = "VIEW"
     FUNCTION = "FUNCTION"
 
@@ -33,7 +31,6 @@ class Definition(NamedTuple):
     kind: Kind
     name: str
     about: str
-    """Its description."""
     signature: str
     tables: tuple[Table, ...]
     """The tables that its query reads."""

@@ -34,8 +34,6 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All groups of a report."""
-
     cluster_id: str
     made_at: str
     newest_ms: int
@@ -69,7 +67,6 @@ class Changes:
 
 
 def snapshot_of(cluster_id: str, made_at: str, newest_ms: int, verdicts: Sequence[GroupVerdict]) -> Snapshot:
-    """A snapshot of the current groups."""
     has_all = len(verdicts) <= GROUPS_MAX
     groups = {it.group_id: Known(it.verdict, it.since_ms, it.rules) for it in verdicts if has_all or it.verdict != OK}
     return Snapshot(cluster_id, made_at, newest_ms, groups, has_all)

@@ -121,7 +121,6 @@ class Marks:
     counts: I64
     """Number of events merged into this one."""
     kind_columns: Mapping[str, Sequence[Any]]
-    """The kinds, column by column."""
 
     def __len__(self) -> int:
         return len(self.at_ms)

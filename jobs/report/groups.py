@@ -80,7 +80,6 @@ class Bins:
     counts: dict[int, list[int]] = field(default_factory=dict)
 
     def add(self, at_ms: I64, change: Sequence[str | None], codes: I64, delta: I64) -> None:
-        """Add commits."""
         bins, places = np.unique(at_ms // self.width_ms * self.width_ms, return_inverse=True)
         is_of = {text: codes == index for index, text in enumerate(change)}
         nothing = np.zeros(len(codes), np.bool_)
@@ -216,7 +215,6 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
 
 
 def group_pictures(groups: Sequence[GroupFacts], holes: Sequence[Hole], limits: Limits) -> dict[str, list[Picture]]:
-    """Pictures of groups, by group id."""
     interval_counts = shared_out(limits.interval_count, [group.ownership.whole_count for group in groups])
     rebalance_counts = shared_out(limits.rebalance_count, [group.rebalances.row_count for group in groups])
     mark_counts = [

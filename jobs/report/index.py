@@ -21,8 +21,6 @@ OUTCOMES: Final = {0: "whole", 3: "something is missing or could not be read", 1
 
 @dataclass(frozen=True, slots=True)
 class ClusterLine:
-    """A cluster on the index page."""
-
     cluster_id: str
     outcome: str
     is_whole: bool

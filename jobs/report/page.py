@@ -47,8 +47,6 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The section of one group."""
-
     anchor: str
     group_id: str
     group_type: str
@@ -58,8 +56,6 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A group that needs attention."""
-
     group_id: str
     verdict: str
     why: str
@@ -68,8 +64,6 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The content of the page."""
-
     cluster_id: str
     interval: str
     made_at: str
@@ -149,7 +143,6 @@ def permalink(group_id: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """The template environment of all pages."""
     found = Environment(
         loader=PackageLoader(ASSETS, "assets"),
         autoescape=True,
@@ -163,7 +156,6 @@ def environment() -> Environment:
 
 
 def stylesheet() -> str:
-    """The styles of all pages."""
     return _asset("report.css")
 
 

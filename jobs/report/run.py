@@ -65,11 +65,8 @@ OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 
 
 class Written(NamedTuple):
-    """Contents of a report."""
-
     size_bytes: int
     group_count: int
-    """Number of all groups."""
     drawn_count: int
     """Number of groups with their own pictures."""
 

@@ -227,7 +227,6 @@ def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits
 def share_pictures(
     groups: Sequence[ShareGroupFacts], holes: Sequence[Hole], limits: Limits
 ) -> dict[str, list[Picture]]:
-    """Pictures of share groups, by group id."""
     partitions = [partition for group in groups for partition in group.partitions[: limits.share_partition_count]]
     batch_counts = shared_out(limits.batch_count, [partition.states.whole_count for partition in partitions])
     states_max = dict(zip(map(id, partitions), batch_counts, strict=True))

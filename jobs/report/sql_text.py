@@ -54,7 +54,6 @@ def literal(text: str) -> str:
 
 
 def time_literal(timestamp_ms: int) -> str:
-    """A timestamp literal with its zone."""
     return f"timestamp '{to_datetime(timestamp_ms):%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}Z'"
 
 

@@ -117,7 +117,6 @@ def watermark_row(watermark: Watermark) -> dict[str, Any]:
 
 
 def watermarks_table(cluster_id: str, watermarks: Mapping[LogPartition, Watermark]) -> pa.Table:
-    """Rows of state.watermarks."""
     rows = [
         {
             "cluster_id": cluster_id,

@@ -167,11 +167,9 @@ class _Job:
 
     @property
     def app_id(self) -> str:
-        """The application id of its commits."""
         return replay_application(self.cluster_id)
 
     def newest_run(self) -> WholeRun:
-        """The last whole run."""
         return WholeRun.newest(self.warehouse, self.cluster_id, is_writer=True)
 
 

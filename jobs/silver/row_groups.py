@@ -23,7 +23,6 @@ class Footer(NamedTuple):
     """The footer of a file, read once."""
 
     metadata: Any
-    """Parquet metadata."""
     row_counts: tuple[int, ...]
     """Number of rows of each row group."""
     bounds: tuple[Bounds, ...]

@@ -173,7 +173,6 @@ class ReplayWork:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the batches to be replayed."""
         return sum(log.size_bytes for log in self.logs)
 
 
@@ -378,7 +377,6 @@ class _Parts:
             self.write_groups()
 
     def write_groups(self) -> None:
-        """Write the buffered rows."""
         self._group_row_count = 0
         for is_settled, groups in self._groups.items():
             together = GroupRows()

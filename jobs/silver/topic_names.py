@@ -71,7 +71,6 @@ def with_learned(before: Names, done: Collection[ReplayDone]) -> Names:
 
 
 def name_rows(names: Names, in_use: Mapping[str, str | None]) -> list[dict[str, Any]]:
-    """Rows of state.topic_names."""
     no_count = {"partition_count": None}
     rows: list[dict[str, Any]] = [name._asdict() | no_count for name in names.learned]
     for topic_id, at in sorted(names.deleted.items()):
@@ -115,7 +114,6 @@ def topic_rows(
 
 
 def name_by_id(topics: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Topic id -> topic."""
     return {row["topic_id"]: row["topic"] for row in topics}
 
 

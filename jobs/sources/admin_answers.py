@@ -75,8 +75,6 @@ CONFIG_SOURCES: Final[Mapping[int, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """An entry in the list of groups."""
-
     group_id: str
     group_type: str
     """CLASSIC, CONSUMER, SHARE or STREAMS; empty from a broker before 4.0."""
@@ -156,8 +154,6 @@ class CommittedOffset(NamedTuple):
 
 
 class TopicPartitionId(NamedTuple):
-    """A topic partition, with topic id and name."""
-
     topic_id: str
     topic: str
     partition: int

@@ -80,8 +80,6 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as the cluster describes it."""
-
     topic: str
     topic_id: str | None
     """As Kafka prints it; None from brokers before 2.8."""
@@ -91,8 +89,6 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The leader of a log partition."""
-
     node_id: int
     leader_epoch: int
     host_port: str

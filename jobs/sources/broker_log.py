@@ -139,8 +139,6 @@ class _Progress:
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A fetch in flight."""
-
     leader: Leader
     asked: list[_Progress]
     """In the order of the request, in which the broker fills its response."""

@@ -103,8 +103,6 @@ may exceed `from_offset` or even `to_offset`."""
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The options, parsed."""
-
     uri: str | None
     address: BrokerAddress | None
     """Either this or `uri` is set."""
@@ -205,8 +203,6 @@ class BrokerPart(InputPartition):
 
 @dataclass
 class RangesPart(InputPartition):
-    """Rows of RANGES_SCHEMA."""
-
     rows: list[dict[str, Any]]
 
 
@@ -229,7 +225,6 @@ class KafkaLogDataSource(DataSource):
         return spark_schema(column for column in columns if column.name not in ADDED_BY_CAPTURE)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of all current batches."""
         chosen = selection(self.options)
         if chosen.rows == RANGES:
             raise SourceError(f"rows={RANGES} is for streams")
@@ -250,7 +245,6 @@ class KafkaLogReader(DataSourceReader):
         self._chosen = chosen
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The input of the tasks."""
         chosen = self._chosen
         if chosen.address is None:
             assert chosen.uri is not None

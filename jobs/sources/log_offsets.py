@@ -36,7 +36,6 @@ NO_LIMITS: Final = Limits()
 
 
 def log_key(topic: str, partition: int) -> str:
-    """The key of a log partition in stream offsets."""
     return f"{topic}-{partition}"
 
 
@@ -48,7 +47,6 @@ class SegmentOffsets:
         self._framed: dict[tuple[str, int], tuple[I64, I64]] = {}
 
     def find(self) -> list[PartitionLog]:
-        """The current log partitions."""
         return find_partitions(self._uri, self._topics, self._partitions)
 
     def next(self, start: Mapping[str, int], limits: Limits, target: Mapping[str, int] | None) -> Offsets:

@@ -137,7 +137,6 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
 
@@ -155,8 +154,6 @@ class LogPlace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SegmentRead:
-    """The bytes of a segment and its batches."""
-
     segment: Segment
     data: pa.Buffer
     scan: SegmentScan
@@ -168,7 +165,6 @@ class SegmentRead:
     """The read starts at a batch in the segment, not at its beginning."""
 
     def content(self, row: int) -> bytes:
-        """The bytes of a batch."""
         batches = self.scan.batches
         data: bytes = self.data.slice(int(batches.position[row]), int(batches.size[row])).to_pybytes()
         return data

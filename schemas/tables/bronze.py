@@ -1,5 +1,7 @@
 """Bronze: the log itself, byte for byte, and its coverage."""
 
+from functools import partial
+
 from schemas.tables.common import CLUSTER_ID, key
 from schemas.tables.declare import (
     BIGINT,
@@ -15,8 +17,9 @@ from schemas.tables.declare import (
     Table,
 )
 
-RECORD_BATCHES = Table(
-    layer="bronze",
+bronze_table = partial(Table, "bronze")
+
+RECORD_BATCHES = bronze_table(
     name="record_batches",
     comment="One row per record batch of a coordinator topic, as Kafka wrote it; concatenated in offset order, "
     "they are a segment.",
@@ -71,11 +74,9 @@ RECORD_BATCHES = Table(
     ),
 )
 
-COVERAGE = Table(
-    layer="bronze",
+COVERAGE = bronze_table(
     name="coverage",
     comment="Which parts of the log were seen and which were not: disjoint offset ranges of each log partition.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
@@ -105,11 +106,9 @@ COVERAGE = Table(
     ),
 )
 
-QUARANTINE = Table(
-    layer="bronze",
+QUARANTINE = bronze_table(
     name="quarantine",
     comment="What could not be read or replayed; the batch itself stays in bronze.record_batches.",
-    partition_by=("cluster_id",),
     columns=(
         Column("cluster_id", STRING, "The Kafka cluster."),
         Column("topic", STRING, "Internal topic."),
@@ -143,11 +142,9 @@ QUARANTINE = Table(
     ),
 )
 
-END_OFFSETS = Table(
-    layer="bronze",
+END_OFFSETS = bronze_table(
     name="end_offsets",
     comment="Samples of the log end offsets of source topics, for lag.",
-    partition_by=("cluster_id",),
     age_column="sampled_at",
     columns=(
         CLUSTER_ID,
@@ -159,12 +156,10 @@ END_OFFSETS = Table(
     ),
 )
 
-TOPICS = Table(
-    layer="bronze",
+TOPICS = bronze_table(
     name="topics",
     comment="Topics as a live cluster's Admin API listed them: a row when a topic is first listed, when its "
     "number of partitions changed, and when it is not listed any more.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
@@ -175,13 +170,11 @@ TOPICS = Table(
     ),
 )
 
-CONFIGS = Table(
-    layer="bronze",
+CONFIGS = bronze_table(
     name="configs",
     comment="Configs of groups, topics and brokers in force, as a live cluster's Admin API reported them: a row "
     "when a value is first reported, and when it changed. Only configs of groups, offsets and retention "
     "are kept.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("resource_type", STRING, "GROUP TOPIC BROKER."),
@@ -193,12 +186,10 @@ CONFIGS = Table(
     ),
 )
 
-IDENTITIES = Table(
-    layer="bronze",
+IDENTITIES = bronze_table(
     name="identities",
     comment="Ids of the Kafka cluster and the internal topics that the logs belong to, as they were first "
     "captured. Logs with another id are refused.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("kind", STRING, "CLUSTER: the cluster's own id; TOPIC: the id of an internal topic."),
@@ -209,12 +200,10 @@ IDENTITIES = Table(
     ),
 )
 
-LOG_PARTITIONS = Table(
-    layer="bronze",
+LOG_PARTITIONS = bronze_table(
     name="log_partitions",
     comment="Log partitions of internal topics that captures found, including empty ones, and up to when each "
     "was read.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),

@@ -68,7 +68,7 @@ class Table:
     name: str
     comment: str
     columns: tuple[Column, ...]
-    partition_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ("cluster_id",)
     age_column: str | None = None
     """A time by which old rows may be removed; None: other rows depend on them, so they stay."""
     former_name: str | None = None

@@ -1,5 +1,7 @@
 """Gold: answers inferred from silver."""
 
+from functools import partial
+
 from schemas.tables.common import (
     CLIENT_HOST,
     CLIENT_ID,
@@ -25,6 +27,8 @@ from schemas.tables.common import (
 )
 from schemas.tables.declare import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, ArrayOf, Column, Table
 
+gold_table = partial(Table, "gold")
+
 GROUP_COLUMNS = (CLUSTER_ID, GROUP_ID, GROUP_TYPE)
 METHOD = Column("method", STRING, "The rule by which it was inferred.")
 CONFIDENCE = Column("confidence", STRING, "CERTAIN LIKELY GUESS; CERTAIN only if the log proves it.")
@@ -35,11 +39,9 @@ PARTITION = key("partition", INT, "Partition of the topic.")
 FIRST_OFFSET = key("first_offset", BIGINT, "First offset of the range.")
 LAST_OFFSET = Column("last_offset", BIGINT, "Last offset of the range, inclusive.")
 
-PARTITION_OWNERS = Table(
-    layer="gold",
+PARTITION_OWNERS = gold_table(
     name="partition_owners",
     comment="Who owned what, when.",
-    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         key("topic", STRING, "The topic."),
@@ -78,11 +80,9 @@ PARTITION_OWNERS = Table(
     ),
 )
 
-REBALANCES = Table(
-    layer="gold",
+REBALANCES = gold_table(
     name="rebalances",
     comment="One row per rebalance: its cause, its duration, and what moved.",
-    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         key("to_generation", INT, "Generation or group epoch after the rebalance."),
@@ -144,8 +144,7 @@ REBALANCES = Table(
     ),
 )
 
-REDELIVERIES = Table(
-    layer="gold",
+REDELIVERIES = gold_table(
     name="redeliveries",
     comment="An offset range of a share partition that was released, or delivered again.",
     partition_by=("cluster_id", "is_settled"),
@@ -171,8 +170,7 @@ REDELIVERIES = Table(
     ),
 )
 
-ARCHIVED_RECORDS = Table(
-    layer="gold",
+ARCHIVED_RECORDS = gold_table(
     name="archived_records",
     comment="An offset range of a share partition that was given up.",
     partition_by=("cluster_id", "is_settled"),
@@ -210,11 +208,9 @@ ARCHIVED_RECORDS = Table(
     ),
 )
 
-COMMIT_ANOMALIES = Table(
-    layer="gold",
+COMMIT_ANOMALIES = gold_table(
     name="commit_anomalies",
     comment="A rewind, reset, skip, stall or delete of committed offsets.",
-    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         key("topic", STRING, "The topic."),
@@ -241,12 +237,10 @@ COMMIT_ANOMALIES = Table(
     ),
 )
 
-LAG_HISTORY = Table(
-    layer="gold",
+LAG_HISTORY = gold_table(
     name="lag_history",
     comment="How far a group was behind the log end offset of its topic at a commit, if the end was sampled "
     "around that time.",
-    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         key("topic", STRING, "The topic."),
@@ -274,12 +268,10 @@ LAG_HISTORY = Table(
     ),
 )
 
-LOG_ANOMALIES = Table(
-    layer="gold",
+LOG_ANOMALIES = gold_table(
     name="log_anomalies",
     comment="Where a log breaks the coordinators' own rules, what is odd about clients and the log, and what "
     "that means.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("log_topic", STRING, "The coordinator topic."),
@@ -311,12 +303,10 @@ LOG_ANOMALIES = Table(
     ),
 )
 
-HANGING_TRANSACTIONS = Table(
-    layer="gold",
+HANGING_TRANSACTIONS = gold_table(
     name="hanging_transactions",
     comment="Transactions with offset commits that are still open at the end of the log, for longer than a "
     "transaction may take: since when, by which producer, and what they block.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         as_key(GROUP_ID),
@@ -348,11 +338,9 @@ HANGING_TRANSACTIONS = Table(
 
 DAY = key("day", TIMESTAMP, "The day, its first instant in UTC.")
 
-GROUP_SUMMARY = Table(
-    layer="gold",
+GROUP_SUMMARY = gold_table(
     name="group_summary",
     comment="One row per group and day.",
-    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         DAY,
@@ -370,11 +358,9 @@ GROUP_SUMMARY = Table(
     ),
 )
 
-SHARE_GROUP_SUMMARY = Table(
-    layer="gold",
+SHARE_GROUP_SUMMARY = gold_table(
     name="share_group_summary",
     comment="One row per share group and day.",
-    partition_by=("cluster_id",),
     columns=(
         *GROUP_COLUMNS,
         DAY,

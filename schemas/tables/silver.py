@@ -1,5 +1,7 @@
 """Silver: the state and events of the coordinators over time."""
 
+from functools import partial
+
 from schemas.tables.common import (
     CLIENT_HOST,
     CLIENT_ID,
@@ -25,10 +27,11 @@ from schemas.tables.common import (
 )
 from schemas.tables.declare import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, ArrayOf, Column, MapOf, StructOf, Table
 
+silver_table = partial(Table, "silver")
+
 LOG_OFFSET = key("log_offset", BIGINT, "Offset of the record in the log partition.")
 
-OFFSET_COMMITS = Table(
-    layer="silver",
+OFFSET_COMMITS = silver_table(
     name="offset_commits",
     comment="One row per offset-commit record or tombstone, with its outcome.",
     partition_by=("cluster_id", "is_settled"),
@@ -71,8 +74,7 @@ OFFSET_COMMITS = Table(
     ),
 )
 
-GROUP_GENERATIONS = Table(
-    layer="silver",
+GROUP_GENERATIONS = silver_table(
     name="group_generations",
     comment="One row per generation (classic) or group epoch (consumer, share, streams).",
     partition_by=("cluster_id", "is_settled"),
@@ -138,8 +140,7 @@ MEMBER_COLUMNS = (
 )
 """A member's interval and its attributes."""
 
-GROUP_MEMBERS = Table(
-    layer="silver",
+GROUP_MEMBERS = silver_table(
     name="group_members",
     comment="One row per interval of membership, with the member's fields at its end.",
     partition_by=("cluster_id", "is_settled"),
@@ -152,8 +153,7 @@ GROUP_MEMBERS = Table(
     ),
 )
 
-MEMBER_ATTRIBUTES = Table(
-    layer="silver",
+MEMBER_ATTRIBUTES = silver_table(
     name="member_attributes",
     comment="One row per interval in which a member had the same attributes; silver.group_members has those at "
     "the end of its membership.",
@@ -165,8 +165,7 @@ MEMBER_ATTRIBUTES = Table(
     ),
 )
 
-MEMBER_ASSIGNMENTS = Table(
-    layer="silver",
+MEMBER_ASSIGNMENTS = silver_table(
     name="member_assignments",
     comment="One row per interval in which a member had a partition: as target, as current assignment, or to be "
     "revoked.",
@@ -193,8 +192,7 @@ MEMBER_ASSIGNMENTS = Table(
     ),
 )
 
-GROUP_EVENTS = Table(
-    layer="silver",
+GROUP_EVENTS = silver_table(
     name="group_events",
     comment="Every change of a group, in words.",
     partition_by=("cluster_id", "is_settled"),
@@ -216,8 +214,7 @@ GROUP_EVENTS = Table(
     ),
 )
 
-SHARE_PARTITION_STATES = Table(
-    layer="silver",
+SHARE_PARTITION_STATES = silver_table(
     name="share_partition_states",
     comment="One row per ShareSnapshot, ShareUpdate or tombstone, with the merged state after it.",
     partition_by=("cluster_id", "is_settled"),
@@ -270,8 +267,7 @@ SHARE_PARTITION_STATES = Table(
     ),
 )
 
-SHARE_STATE_BATCHES = Table(
-    layer="silver",
+SHARE_STATE_BATCHES = silver_table(
     name="share_state_batches",
     comment="The in-flight batches as intervals: the open rows at a log position are the merged state.",
     partition_by=("cluster_id", "is_settled"),
@@ -293,8 +289,7 @@ SHARE_STATE_BATCHES = Table(
     ),
 )
 
-SHARE_BATCH_TRANSITIONS = Table(
-    layer="silver",
+SHARE_BATCH_TRANSITIONS = silver_table(
     name="share_batch_transitions",
     comment="How an offset range of a share partition went from one state to the next.",
     partition_by=("cluster_id", "is_settled"),
@@ -321,11 +316,9 @@ SHARE_BATCH_TRANSITIONS = Table(
     ),
 )
 
-TOPICS = Table(
-    layer="silver",
+TOPICS = silver_table(
     name="topics",
     comment="Names of topic ids over time.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
@@ -338,12 +331,10 @@ TOPICS = Table(
     ),
 )
 
-PARTITION_COUNTS = Table(
-    layer="silver",
+PARTITION_COUNTS = silver_table(
     name="partition_counts",
     comment="How many partitions topics had over time, including internal ones: one row per number of "
     "partitions, if the metadata log or the Admin API gives it.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
@@ -359,13 +350,11 @@ PARTITION_COUNTS = Table(
     ),
 )
 
-COORDINATOR_PARTITIONS = Table(
-    layer="silver",
+COORDINATOR_PARTITIONS = silver_table(
     name="coordinator_partitions",
     comment="In which partition of its coordinator topic Kafka looked for a group or a share partition, and "
     "when: one row per interval, only for those with records in several partitions of the topic, "
     "because it got more partitions.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("log_topic", STRING, "The coordinator topic: __consumer_offsets for groups, __share_group_state."),
@@ -392,13 +381,11 @@ COORDINATOR_PARTITIONS = Table(
     ),
 )
 
-CONFIGS = Table(
-    layer="silver",
+CONFIGS = silver_table(
     name="configs",
     comment="How groups, topics and brokers were configured, if the metadata log or the Admin API gives it: one "
     "row per interval of a value. Only configs of groups, offsets and retention are kept, and levels of "
     "the cluster's features.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("resource_type", STRING, "GROUP TOPIC BROKER; FEATURE: a level of a feature, such as metadata.version."),

@@ -1,5 +1,7 @@
 """State: bookkeeping of the runs."""
 
+from functools import partial
+
 from schemas.tables.common import CLUSTER_ID, key
 from schemas.tables.declare import (
     BIGINT,
@@ -15,11 +17,11 @@ from schemas.tables.declare import (
     Table,
 )
 
-RUNS = Table(
-    layer="state",
+state_table = partial(Table, "state")
+
+RUNS = state_table(
     name="runs",
     comment="One row per finished run and internal topic, written last: the ledger of each run.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("run_id", STRING, "The run."),
@@ -79,11 +81,9 @@ RUNS = Table(
     ),
 )
 
-AUDITS = Table(
-    layer="state",
+AUDITS = state_table(
     name="audits",
     comment="One row per finished audit, written last: from which replay, and with which settings, gold was made.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("run_id", STRING, "The run."),
@@ -106,11 +106,9 @@ AUDITS = Table(
     ),
 )
 
-AUDIT_STARTS = Table(
-    layer="state",
+AUDIT_STARTS = state_table(
     name="audit_starts",
     comment="One row per audit, written first: an audit without a row in state.audits was interrupted.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("audit_version", BIGINT, "Number of the audit: the version of its commits."),
@@ -120,12 +118,10 @@ AUDIT_STARTS = Table(
     ),
 )
 
-AUDITED_LOGS = Table(
-    layer="state",
+AUDITED_LOGS = state_table(
     name="audited_logs",
     comment="One row per log partition, or per bucket of its groups if several tasks audited it: how far it is "
     "audited, and what the next audit needs to continue.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
@@ -142,12 +138,10 @@ AUDITED_LOGS = Table(
     ),
 )
 
-REPLAY_STARTS = Table(
-    layer="state",
+REPLAY_STARTS = state_table(
     name="replay_starts",
     former_name="starts",
     comment="One row per run of replay, written first: the inputs with which an interrupted run is repeated.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("replay_version", BIGINT, "Number of the run: the version of its commits."),
@@ -177,11 +171,9 @@ REPLAY_STARTS = Table(
     ),
 )
 
-WATERMARKS = Table(
-    layer="state",
+WATERMARKS = state_table(
     name="watermarks",
     comment="One row per log partition: how far it is replayed.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
@@ -201,8 +193,7 @@ WATERMARKS = Table(
     ),
 )
 
-LOG_CHECKPOINTS = Table(
-    layer="state",
+LOG_CHECKPOINTS = state_table(
     name="log_checkpoints",
     former_name="logs",
     takes_former_rows=False,
@@ -219,8 +210,7 @@ LOG_CHECKPOINTS = Table(
     ),
 )
 
-GROUP_CHECKPOINTS = Table(
-    layer="state",
+GROUP_CHECKPOINTS = state_table(
     name="group_checkpoints",
     former_name="groups",
     takes_former_rows=False,
@@ -237,13 +227,11 @@ GROUP_CHECKPOINTS = Table(
     ),
 )
 
-TOPIC_NAMES = Table(
-    layer="state",
+TOPIC_NAMES = state_table(
     name="topic_names",
     former_name="names",
     comment="What is known about topic ids: their names, from where and when; deletions; numbers of partitions; "
     "which ids silver uses.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
@@ -259,12 +247,10 @@ TOPIC_NAMES = Table(
     ),
 )
 
-COORDINATOR_KEYS = Table(
-    layer="state",
+COORDINATOR_KEYS = state_table(
     name="coordinator_keys",
     comment="One row per group or share partition, including deleted ones, and log partition that has records "
     "of it: the input of silver.coordinator_partitions.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("log_topic", STRING, "The coordinator topic."),
@@ -281,11 +267,9 @@ COORDINATOR_KEYS = Table(
     ),
 )
 
-CONFIG_CHANGES = Table(
-    layer="state",
+CONFIG_CHANGES = state_table(
     name="config_changes",
     comment="Changes of configs in the metadata log: silver.configs is made from these and from bronze.configs.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("log_offset", BIGINT, "Offset of the record in the metadata log."),
@@ -297,13 +281,11 @@ CONFIG_CHANGES = Table(
     ),
 )
 
-DELETED_RANGES = Table(
-    layer="state",
+DELETED_RANGES = state_table(
     name="deleted_ranges",
     former_name="dropped",
     comment="Ranges of offsets that retention deleted from bronze.record_batches after they were replayed. They "
     "are not captured again, and replay --rebuild cannot restore their rows in silver.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
@@ -320,11 +302,9 @@ DELETED_RANGES = Table(
     ),
 )
 
-RUN_METRICS = Table(
-    layer="state",
+RUN_METRICS = state_table(
     name="run_metrics",
     comment="One row per job of a run, including failed ones: how long it took, and what it did.",
-    partition_by=("cluster_id",),
     age_column="started_at",
     columns=(
         CLUSTER_ID,
@@ -346,11 +326,9 @@ RUN_METRICS = Table(
     ),
 )
 
-LEADER_EPOCHS = Table(
-    layer="state",
+LEADER_EPOCHS = state_table(
     name="leader_epochs",
     comment="At which offset each leader epoch of a log partition begins, according to the copies that were read.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
@@ -363,12 +341,10 @@ LEADER_EPOCHS = Table(
     ),
 )
 
-DUMP_OFFSETS = Table(
-    layer="state",
+DUMP_OFFSETS = state_table(
     name="dump_offsets",
     comment="At which offsets dumps of rows had records: such a record stays in bronze if other batches replace "
     "the one that contains it.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
@@ -379,12 +355,10 @@ DUMP_OFFSETS = Table(
     ),
 )
 
-READ_FILES = Table(
-    layer="state",
+READ_FILES = state_table(
     name="read_files",
     comment="One row per source file that was read and compared with bronze: while the file is unchanged, it is "
     "not read again.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
@@ -398,12 +372,10 @@ READ_FILES = Table(
     ),
 )
 
-REWRITES = Table(
-    layer="state",
+REWRITES = state_table(
     name="rewrites",
     comment="Offsets whose record batches a capture changed in bronze after they had been captured: they are "
     "replayed again.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("topic", STRING, "Internal topic."),
@@ -414,12 +386,10 @@ REWRITES = Table(
     ),
 )
 
-REPLAY_FAILURES = Table(
-    layer="state",
+REPLAY_FAILURES = state_table(
     name="replay_failures",
     comment="One row per group, share partition or log partition that the last run could not replay, because of "
     "a fault in Groupledger: the next run tries again.",
-    partition_by=("cluster_id",),
     columns=(
         CLUSTER_ID,
         key("log_topic", STRING, "Internal topic."),

@@ -48,8 +48,6 @@ COMPRESSED_SHARE_MAX: Final = 0.9
 
 
 class Stream(Protocol):
-    """The destination of a file."""
-
     def write(self, data: Any) -> Any:
         """Write bytes."""
 

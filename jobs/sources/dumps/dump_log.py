@@ -40,7 +40,6 @@ class DumpLog:
 
     @property
     def size_bytes(self) -> int:
-        """Size of its rows."""
         return sum(run.size_bytes for run in self.runs)
 
     @property

@@ -45,8 +45,6 @@ class DumpFile:
 
 
 class UnknownFile(NamedTuple):
-    """A file in none of the formats."""
-
     path: str
     message: str
 

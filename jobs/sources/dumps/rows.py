@@ -85,8 +85,6 @@ class BadRow(NamedTuple):
 
 
 class RowsRead(NamedTuple):
-    """Some rows of a file."""
-
     rows: pa.Table
     """In ROWS_SCHEMA."""
     bad: list[BadRow]

@@ -73,8 +73,6 @@ WORK_BYTES_MAX: Final = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """All unpacked dumps of a run."""
-
     logs: tuple[DumpLog, ...]
     """By dump, topic and partition."""
     faults: tuple[DumpFault, ...]

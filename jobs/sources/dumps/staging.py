@@ -134,7 +134,6 @@ class _Cursor:
 
     @property
     def last_offset(self) -> int:
-        """Last offset of the rows in memory."""
         return int(self._offsets[-1])
 
     def take_until(self, offset: int) -> pa.RecordBatch:
