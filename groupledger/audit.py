@@ -26,6 +26,7 @@ from groupledger.judges import (
     JudgeShareGroup,
 )
 from groupledger.records import RecordsError
+from groupledger.replay import TableFrame
 from groupledger.silver_frames import Silver, SilverFrames
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
@@ -52,6 +53,8 @@ from schemas.tables.silver import (
     TOPICS,
 )
 
+GROUP_TABLES: Final = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES, LAG_HISTORY, LOG_ANOMALIES, GROUP_SUMMARY)
+SHARE_TABLES: Final = (REDELIVERIES, ARCHIVED_RECORDS, LOG_ANOMALIES, SHARE_GROUP_SUMMARY)
 OF_GROUPS: Final = ("cluster_id", LOG_PARTITION, "group_id")
 OF_SHARE_GROUPS: Final = ("cluster_id", "group_id")
 """The grouping keys."""
@@ -124,35 +127,12 @@ class GroupAudit:
         self._silver = silver
         self._inference = inference
 
-    @property
-    def partition_owners(self) -> DataFrame:
-        """gold.partition_owners."""
-        return self._table(PARTITION_OWNERS)
-
-    @property
-    def rebalances(self) -> DataFrame:
-        """gold.rebalances."""
-        return self._table(REBALANCES)
-
-    @property
-    def commit_anomalies(self) -> DataFrame:
-        """gold.commit_anomalies."""
-        return self._table(COMMIT_ANOMALIES)
-
-    @property
-    def lag_history(self) -> DataFrame:
-        """gold.lag_history; empty where no end offsets are given."""
-        return self._table(LAG_HISTORY)
-
-    @property
-    def group_summary(self) -> DataFrame:
-        """gold.group_summary."""
-        return self._table(GROUP_SUMMARY)
-
-    @property
-    def log_anomalies(self) -> DataFrame:
-        """gold.log_anomalies of `__consumer_offsets`."""
-        return self._table(LOG_ANOMALIES).unionByName(self._silver.clock_steps)
+    partition_owners = TableFrame(PARTITION_OWNERS)
+    rebalances = TableFrame(REBALANCES)
+    commit_anomalies = TableFrame(COMMIT_ANOMALIES)
+    lag_history = TableFrame(LAG_HISTORY, "; empty where no end offsets are given")
+    group_summary = TableFrame(GROUP_SUMMARY)
+    log_anomalies = TableFrame(LOG_ANOMALIES, " of `__consumer_offsets`")
 
     @property
     def hanging_transactions(self) -> DataFrame:
@@ -169,21 +149,15 @@ class GroupAudit:
     @property
     def tables(self) -> dict[str, DataFrame]:
         """All tables by full name, such as `gold.rebalances`."""
-        found = {
-            PARTITION_OWNERS.full_name: self.partition_owners,
-            REBALANCES.full_name: self.rebalances,
-            COMMIT_ANOMALIES.full_name: self.commit_anomalies,
-            LAG_HISTORY.full_name: self.lag_history,
-            LOG_ANOMALIES.full_name: self.log_anomalies,
-            GROUP_SUMMARY.full_name: self.group_summary,
-        }
+        found = {table.full_name: self.table(table) for table in GROUP_TABLES}
         if self._silver.knows_ends:
             found[HANGING_TRANSACTIONS.full_name] = self.hanging_transactions
         return found
 
-    def _table(self, table: Table) -> DataFrame:
+    def table(self, table: Table) -> DataFrame:
         judge = JudgeGroup(table, self._silver.facts, self._inference)
-        return self._silver.judged(table, GROUP_COLUMNS, OF_GROUPS, judge)
+        rows = self._silver.judged(table, GROUP_COLUMNS, OF_GROUPS, judge)
+        return rows.unionByName(self._silver.clock_steps) if table is LOG_ANOMALIES else rows
 
 
 class ShareAudit:
@@ -196,44 +170,27 @@ class ShareAudit:
         self._groups = groups
         self._inference = inference
 
-    @property
-    def redeliveries(self) -> DataFrame:
-        """gold.redeliveries; `is_settled` is false in all rows."""
-        return self._table(REDELIVERIES)
-
-    @property
-    def archived_records(self) -> DataFrame:
-        """gold.archived_records; `is_settled` is false in all rows."""
-        return self._table(ARCHIVED_RECORDS)
-
-    @property
-    def log_anomalies(self) -> DataFrame:
-        """gold.log_anomalies of `__share_group_state`."""
-        return self._table(LOG_ANOMALIES).unionByName(self._silver.clock_steps)
-
-    @property
-    def share_group_summary(self) -> DataFrame:
-        """gold.share_group_summary; epochs and members are 0 where no silver of groups is given."""
-        return self._table(SHARE_GROUP_SUMMARY)
+    redeliveries = TableFrame(REDELIVERIES, "; `is_settled` is false in all rows")
+    archived_records = TableFrame(ARCHIVED_RECORDS, "; `is_settled` is false in all rows")
+    log_anomalies = TableFrame(LOG_ANOMALIES, " of `__share_group_state`")
+    share_group_summary = TableFrame(
+        SHARE_GROUP_SUMMARY, "; epochs and members are 0 where no silver of groups is given"
+    )
 
     @property
     def tables(self) -> dict[str, DataFrame]:
         """All tables by full name, such as `gold.redeliveries`."""
-        return {
-            REDELIVERIES.full_name: self.redeliveries,
-            ARCHIVED_RECORDS.full_name: self.archived_records,
-            LOG_ANOMALIES.full_name: self.log_anomalies,
-            SHARE_GROUP_SUMMARY.full_name: self.share_group_summary,
-        }
+        return {table.full_name: self.table(table) for table in SHARE_TABLES}
 
-    def _table(self, table: Table) -> DataFrame:
+    def table(self, table: Table) -> DataFrame:
         is_summary = table is SHARE_GROUP_SUMMARY
         of_groups = SHARE_LIFE_COLUMNS if is_summary else SHARE_MEMBER_COLUMNS
         there = {it: names for it, names in of_groups.items() if self._groups.has(it)}
         where = {} if is_summary else {GROUP_MEMBERS: f"group_type = '{GroupType.SHARE}'"}
         judge = JudgeShareGroup(table, self._silver.facts, self._inference)
         others = self._groups.under_one_another(there, where) if there else None
-        return self._silver.judged(table, SHARE_COLUMNS, OF_SHARE_GROUPS, judge, others=others)
+        rows = self._silver.judged(table, SHARE_COLUMNS, OF_SHARE_GROUPS, judge, others=others)
+        return rows.unionByName(self._silver.clock_steps) if table is LOG_ANOMALIES else rows
 
 
 _IS_PENDING: Final = "outcome = 'PENDING' and producer_id >= 0"

@@ -12,7 +12,7 @@ begins there.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -36,7 +36,7 @@ from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, arrow_schema
 from jobs.delta.spark_schemas import spark_schema
 from jobs.settings import INTERNAL_TOPICS
-from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC, TABLES_OF_TOPIC
 from jobs.silver.topic_names import LEARNED_FROM
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
@@ -67,6 +67,21 @@ KEY_TYPES: Final = {
 """Types of the key columns."""
 
 
+class TableFrame:
+    """An attribute of a replay or an audit: the DataFrame of one table."""
+
+    def __init__(self, table: Table, remark: str = "") -> None:
+        self.table = table
+        self.__doc__ = f"{table.full_name}{remark}."
+
+    def __get__(self, made: "HasTables", _: type) -> DataFrame:
+        return made.table(self.table)
+
+
+class HasTables(Protocol):
+    def table(self, table: Table) -> DataFrame: ...
+
+
 class GroupReplay:
     """Silver of `__consumer_offsets`: one DataFrame for each table, with the columns and types of the table in the
     warehouse.
@@ -76,36 +91,14 @@ class GroupReplay:
         self.keyed = keyed
         self._names = names
 
-    @property
-    def commits(self) -> DataFrame:
-        """silver.offset_commits. Outcome UNDECIDED: a transactional commit, where the records have no markers."""
-        has_markers = self.keyed.records.has_markers
-        return self.keyed.table(OFFSET_COMMITS, ReplayCommits(has_markers))
-
-    @property
-    def generations(self) -> DataFrame:
-        """silver.group_generations."""
-        return self.keyed.table(GROUP_GENERATIONS, ReplayGroups(GROUP_GENERATIONS))
-
-    @property
-    def members(self) -> DataFrame:
-        """silver.group_members."""
-        return self.keyed.table(GROUP_MEMBERS, ReplayGroups(GROUP_MEMBERS))
-
-    @property
-    def member_attributes(self) -> DataFrame:
-        """silver.member_attributes."""
-        return self.keyed.table(MEMBER_ATTRIBUTES, ReplayGroups(MEMBER_ATTRIBUTES))
-
-    @property
-    def assignments(self) -> DataFrame:
-        """silver.member_assignments; `topic` of a topic id comes from the `topics` given."""
-        return self.keyed.table(MEMBER_ASSIGNMENTS, ReplayGroups(MEMBER_ASSIGNMENTS), self._names)
-
-    @property
-    def events(self) -> DataFrame:
-        """silver.group_events."""
-        return self.keyed.table(GROUP_EVENTS, ReplayGroups(GROUP_EVENTS))
+    commits = TableFrame(
+        OFFSET_COMMITS, ". Outcome UNDECIDED: a transactional commit, where the records have no markers"
+    )
+    generations = TableFrame(GROUP_GENERATIONS)
+    members = TableFrame(GROUP_MEMBERS)
+    member_attributes = TableFrame(MEMBER_ATTRIBUTES)
+    assignments = TableFrame(MEMBER_ASSIGNMENTS, "; `topic` of a topic id comes from the `topics` given")
+    events = TableFrame(GROUP_EVENTS)
 
     @property
     def topics(self) -> DataFrame:
@@ -123,14 +116,12 @@ class GroupReplay:
     @property
     def tables(self) -> dict[str, DataFrame]:
         """All tables by full name, such as `silver.group_members`."""
-        return {
-            OFFSET_COMMITS.full_name: self.commits,
-            GROUP_GENERATIONS.full_name: self.generations,
-            GROUP_MEMBERS.full_name: self.members,
-            MEMBER_ATTRIBUTES.full_name: self.member_attributes,
-            MEMBER_ASSIGNMENTS.full_name: self.assignments,
-            GROUP_EVENTS.full_name: self.events,
-        }
+        return {table.full_name: self.table(table) for table in TABLES_OF_TOPIC[OFFSETS_TOPIC]}
+
+    def table(self, table: Table) -> DataFrame:
+        is_commits, is_named = table is OFFSET_COMMITS, table is MEMBER_ASSIGNMENTS
+        replay = ReplayCommits(self.keyed.records.has_markers) if is_commits else ReplayGroups(table)
+        return self.keyed.table(table, replay, self._names if is_named else None)
 
 
 class ShareReplay:
@@ -142,20 +133,9 @@ class ShareReplay:
         self.keyed = keyed
         self._names = names
 
-    @property
-    def partition_states(self) -> DataFrame:
-        """silver.share_partition_states."""
-        return self._table(SHARE_PARTITION_STATES)
-
-    @property
-    def state_batches(self) -> DataFrame:
-        """silver.share_state_batches."""
-        return self._table(SHARE_STATE_BATCHES)
-
-    @property
-    def transitions(self) -> DataFrame:
-        """silver.share_batch_transitions."""
-        return self._table(SHARE_BATCH_TRANSITIONS)
+    partition_states = TableFrame(SHARE_PARTITION_STATES)
+    state_batches = TableFrame(SHARE_STATE_BATCHES)
+    transitions = TableFrame(SHARE_BATCH_TRANSITIONS)
 
     @property
     def errors(self) -> DataFrame:
@@ -165,9 +145,9 @@ class ShareReplay:
     @property
     def tables(self) -> dict[str, DataFrame]:
         """All tables by full name, such as `silver.share_state_batches`."""
-        return {table.full_name: self._table(table) for table in ROWS_OF_SHARE_STATE}
+        return {table.full_name: self.table(table) for table in ROWS_OF_SHARE_STATE}
 
-    def _table(self, table: Table) -> DataFrame:
+    def table(self, table: Table) -> DataFrame:
         return self.keyed.table(table, ReplayShareState(table), self._names)
 
 

@@ -171,25 +171,20 @@ MAINTAIN_FIELDS: Final = ("file_bytes", "merge_file_count_min")
 DAYS_MAX: Final = 36_500
 RETENTION_TABLES: Final = tuple(table.full_name for table in TABLES.values() if table.age_column)
 
+
+def _keys(section: str, *names: str) -> dict[str, str]:
+    return {f"{section}.{name}": name for name in names}
+
+
 KEYS: Final[Mapping[str, str]] = {
     "warehouse": "warehouse",
     "cluster_id": "cluster_id",
-    "sources.segments": "segments",
-    "sources.bootstrap_servers": "bootstrap_servers",
-    "sources.command_config": "command_config",
-    "sources.dumps": "dumps",
-    "sources.dump_format": "dump_format",
-    "sources.dump_topic": "dump_topic",
-    "sources.dump_encoding": "dump_encoding",
-    "sources.dump_partition_count": "dump_partition_count",
+    **_keys("sources", "segments", "bootstrap_servers", "command_config", "dumps"),
+    **_keys("sources", "dump_format", "dump_topic", "dump_encoding", "dump_partition_count"),
     **{f"dump_columns.{name}": f"{name}_column" for name in DUMP_COLUMNS},
-    "sources.topics": "topics",
-    "sources.partitions": "partitions",
-    "sources.task_bytes_max": "task_bytes_max",
-    "sources.request_timeout_ms": "request_timeout_ms",
-    "sources.fetch_bytes_max": "fetch_bytes_max",
-    **{f"capture.{name}": name for name in CAPTURE_FIELDS},
-    **{f"maintain.{name}": name for name in MAINTAIN_FIELDS},
+    **_keys("sources", "topics", "partitions", "task_bytes_max", "request_timeout_ms", "fetch_bytes_max"),
+    **_keys("capture", *CAPTURE_FIELDS),
+    **_keys("maintain", *MAINTAIN_FIELDS),
     "retention.vacuum_after_ms": "vacuum_after_ms",
     "retention.days": "retention_days",
     "metrics.textfile": "metrics_textfile",
@@ -197,11 +192,10 @@ KEYS: Final[Mapping[str, str]] = {
     "report.file": "report_file",
     "privacy.hosts": "privacy_hosts",
     "privacy.key_file": "privacy_key_file",
-    "replay.cut_records_min": "cut_records_min",
-    "limits.batch_decompressed_bytes_max": "batch_decompressed_bytes_max",
+    **_keys("replay", "cut_records_min"),
+    **_keys("limits", "batch_decompressed_bytes_max"),
     **{f"{'share' if name in SHARE_FIELDS else 'inference'}.{name}": name for name in INFERENCE_FIELDS},
-    "writes.codec": "codec",
-    "writes.codecs": "codecs",
+    **_keys("writes", "codec", "codecs"),
 }
 """Key in the file -> field of `Settings`, or of its `inference`, `capture`, `maintain` or `dump`."""
 
@@ -227,6 +221,13 @@ DEMO_PLACE: Final[Mapping[str, str]] = {"warehouse": "./warehouse", "cluster_id"
 SHORT_NAMES: Final = frozenset({"segments", "topics", "bootstrap_servers", "command_config", "dumps"})
 """Settings of [sources] whose environment variable omits the section."""
 
+AS_GIVEN: Final = (
+    *("cluster_id", "bootstrap_servers", "task_bytes_max", "cut_records_min", "request_timeout_ms", "fetch_bytes_max"),
+    *("metrics_groups", "privacy_hosts", "batch_decompressed_bytes_max", "codec"),
+)
+"""Values that `Settings` has as they are."""
+PATHS: Final = ("command_config", "metrics_textfile", "report_file", "privacy_key_file")
+"""Paths and URIs that may be empty."""
 MAPPING_FIELDS: Final = frozenset({"codecs", "retention_days"})
 """Settings by table: only in the file."""
 LIST_FIELDS: Final = frozenset({"segments", "topics", "partitions", "dumps"})
@@ -509,12 +510,12 @@ def _checked(values: Mapping[str, Any]) -> Settings:
     _require_types(values)
     _require_known(values)
     here = Path.cwd()
+    paths: dict[str, Any] = {name: values[name] and _absolute(values[name], here) for name in PATHS}
     return Settings(
         warehouse=_absolute(values["warehouse"], here),
-        cluster_id=values["cluster_id"],
+        **{name: values[name] for name in AS_GIVEN},
+        **paths,
         segments=tuple(_absolute(uri, here) for uri in values["segments"]),
-        bootstrap_servers=values["bootstrap_servers"],
-        command_config=_absolute(values["command_config"], here) if values["command_config"] else "",
         dumps=tuple(_absolute(uri, here) for uri in values["dumps"]),
         dump=DumpSettings(
             format=DumpFormat(values["dump_format"]),
@@ -525,23 +526,12 @@ def _checked(values: Mapping[str, Any]) -> Settings:
         ),
         topics=tuple(values["topics"]),
         partition_counts=_partition_counts(values["partitions"]),
-        task_bytes_max=values["task_bytes_max"],
-        cut_records_min=values["cut_records_min"],
-        request_timeout_ms=values["request_timeout_ms"],
-        fetch_bytes_max=values["fetch_bytes_max"],
         capture=CaptureSettings(**{name: values[name] for name in CAPTURE_FIELDS}),
         maintain=MaintainSettings(
             **{name: values[name] for name in (*MAINTAIN_FIELDS, "vacuum_after_ms")},
             retention_days=dict(values["retention_days"]),
         ),
-        metrics_textfile=_absolute(values["metrics_textfile"], here) if values["metrics_textfile"] else "",
-        metrics_groups=values["metrics_groups"],
-        report_file=_absolute(values["report_file"], here) if values["report_file"] else "",
-        privacy_hosts=values["privacy_hosts"],
-        privacy_key_file=_absolute(values["privacy_key_file"], here) if values["privacy_key_file"] else "",
-        batch_decompressed_bytes_max=values["batch_decompressed_bytes_max"],
         inference=InferenceSettings(**{name: values[name] for name in INFERENCE_FIELDS}),
-        codec=values["codec"],
         codecs=dict(values["codecs"]),
     )
 

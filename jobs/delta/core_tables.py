@@ -285,24 +285,14 @@ class QuarantineRow(NamedTuple):
     group_id: str | None
 
 
+_OF_FINDING: Final = attrgetter("offset", "base_offset", "stage", "code", "message", "byte_position", "payload")
+
+
 def quarantine_table(
     findings: Sequence[tuple[Finding, str | None]], *, topic: str, partition: int, seen_at_ms: int
 ) -> pa.Table:
     """Rows of bronze.quarantine, from findings and the sources of their batches."""
-    rows = [
-        QuarantineRow(
-            finding.offset,
-            finding.base_offset,
-            finding.stage,
-            finding.code,
-            finding.message,
-            finding.byte_position,
-            finding.payload,
-            source,
-            finding.group_id,
-        )
-        for finding, source in findings
-    ]
+    rows = [QuarantineRow._make((*_OF_FINDING(finding), source, finding.group_id)) for finding, source in findings]
     constants = {
         "topic": topic,
         "partition": partition,

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-from coordinator_core.ledger import LedgerCounts
 from coordinator_core.plurals import counted
 from jobs.bronze.capture import CaptureSummary, capture
 from jobs.bronze.coverage import hole_count
@@ -17,7 +16,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 from jobs.gold.audit import audit
 from jobs.operations.ledger import ledger_line, total, unknown_fields_line
-from jobs.operations.metrics import job_of
+from jobs.operations.metrics import job_of, ledger_counts
 from jobs.operations.run_context import RunContext
 from jobs.queries.findings import audit_lacks, findings, groups_not_judged, lines
 from jobs.queries.sql import has_metastore, publish
@@ -200,8 +199,9 @@ def tell_replay(
     else:
         steps.table(summary_table("replayed", ("table", "rows"), sorted(summary.row_counts.items())))
     counts = {topic: summary.counts[topic] for topic in sorted(summary.counts)}
+    rows = [(topic, it.record_count, *ledger_counts(it).values()) for topic, it in counts.items()]
     columns = ("topic", "records in", "decoded", "tombstones", "control", "not used", "unknown type", "quarantined")
-    steps.table(summary_table("the ledger", columns, [(topic, *_cells(counts[topic])) for topic in counts]))
+    steps.table(summary_table("the ledger", columns, rows))
     all_counts = total(counts)
     steps.say(ledger_line(all_counts))
     if all_counts.unknown_field_count:
@@ -238,18 +238,6 @@ def tell_replay(
         return FAILED
     is_missing = missing or _missing(ends) or summary.failures
     return INCOMPLETE if is_missing or summary.quarantined_row_count else DONE
-
-
-def _cells(counts: LedgerCounts) -> tuple[int, ...]:
-    return (
-        counts.record_count,
-        counts.decoded_count,
-        counts.tombstone_count,
-        counts.control_count,
-        counts.not_used_count,
-        counts.unknown_type_count,
-        counts.quarantined_count,
-    )
 
 
 def tell_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> None:

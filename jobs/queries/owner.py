@@ -7,6 +7,7 @@ have no owners, since several members may consume a partition: these members are
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Final, NamedTuple, TextIO, TypeVar
 
 import pyarrow as pa
@@ -52,6 +53,10 @@ COLUMNS: Final[tuple[str, ...]] = (
 )
 
 
+CELLS: Final = attrgetter(
+    *("group_id", "group_type", "topic", "partition", "member_id", "instance_id", "client_host", "client_id"),
+    "from_generation",
+)
 CURRENT: Final = "CURRENT"
 NAMED_MAX: Final = 20
 """Maximum number of share group members named in a remark."""
@@ -248,15 +253,7 @@ def _remarks(found: Owners, topic: str, partition: int) -> Iterator[str]:
 
 def _row(owner: OwnerRow) -> tuple[Value, ...]:
     return (
-        owner.group_id,
-        owner.group_type,
-        owner.topic,
-        owner.partition,
-        owner.member_id,
-        owner.instance_id,
-        owner.client_host,
-        owner.client_id,
-        owner.from_generation,
+        *CELLS(owner),
         time_text(owner.valid_from),
         time_text(owner.valid_to),
     )

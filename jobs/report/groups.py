@@ -15,7 +15,7 @@ from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of, orde
 from jobs.queries.audit_report import Hole
 from jobs.report.cluster import GroupLine, hole_json
 from jobs.report.condense import OPEN, STEP_MS, Condensed, Flow, Marks, Ownership, flow, marks
-from jobs.report.pictures import Column, Kind, Listing, Picture, cells, columns_of, in_order, listing
+from jobs.report.pictures import Column, Kind, Listed, Listing, Picture, cells, columns_of, in_order
 from jobs.report.reader import Limits, Reader, by_group, shared_out
 from jobs.report.sql_text import Scope, bin_of, select, width_text
 from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
@@ -35,37 +35,51 @@ MEMBERS_DRAWN_MAX: Final = 30
 WHO_MAX: Final = 3
 """Maximum number of members named in a rebalance's line."""
 
-OWNER_COLUMNS: Final = columns_of(
+OWNERS: Final = Listed(
+    "Owners",
     PARTITION_OWNERS,
-    "topic partition member_id instance_id client_id client_host from_generation to_generation valid_from "
-    "valid_to gap_before_ms is_double is_former_log_partition",
+    columns_of(
+        PARTITION_OWNERS,
+        "topic partition member_id instance_id client_id client_host from_generation to_generation valid_from "
+        "valid_to gap_before_ms is_double is_former_log_partition",
+    ),
+    ("valid_from", "topic", "partition", "from_log_offset", "member_id"),
 )
-OWNER_ORDER: Final = ("valid_from", "topic", "partition", "from_log_offset", "member_id")
-
-REBALANCE_COLUMNS: Final = (
-    *columns_of(REBALANCES, "started_at to_generation cause confidence method duration_ms"),
-    Column("joined_count", Kind.NUMBER, "coalesce(array_size(members_joined), 0)"),
-    Column("left_count", Kind.NUMBER, "coalesce(array_size(members_left), 0)"),
-    Column("who_joined", Kind.TEXT, f"array_join(slice(members_joined, 1, {WHO_MAX}), ', ')"),
-    Column("who_left", Kind.TEXT, f"array_join(slice(members_left, 1, {WHO_MAX}), ', ')"),
-    *columns_of(REBALANCES, "member_count partitions_moved partitions_total"),
-    Column("stickiness", Kind.SHARE),
-    *columns_of(REBALANCES, "unowned_partition_ms in_storm is_former_log_partition"),
+EVERY_REBALANCE: Final = Listed(
+    "Every rebalance",
+    REBALANCES,
+    (
+        *columns_of(REBALANCES, "started_at to_generation cause confidence method duration_ms"),
+        Column("joined_count", Kind.NUMBER, "coalesce(array_size(members_joined), 0)"),
+        Column("left_count", Kind.NUMBER, "coalesce(array_size(members_left), 0)"),
+        Column("who_joined", Kind.TEXT, f"array_join(slice(members_joined, 1, {WHO_MAX}), ', ')"),
+        Column("who_left", Kind.TEXT, f"array_join(slice(members_left, 1, {WHO_MAX}), ', ')"),
+        *columns_of(REBALANCES, "member_count partitions_moved partitions_total"),
+        Column("stickiness", Kind.SHARE),
+        *columns_of(REBALANCES, "unowned_partition_ms in_storm is_former_log_partition"),
+    ),
+    ("started_at", "incarnation", "to_generation"),
 )
-REBALANCE_ORDER: Final = ("started_at", "incarnation", "to_generation")
-
-MEMBER_COLUMNS: Final = columns_of(
+MEMBERS: Final = Listed(
+    "Members",
     GROUP_MEMBERS,
-    "member_id instance_id client_id client_host rack_id valid_from valid_to from_generation to_generation ended_by",
+    columns_of(
+        GROUP_MEMBERS,
+        "member_id instance_id client_id client_host rack_id valid_from valid_to from_generation to_generation "
+        "ended_by",
+    ),
+    ("valid_from", "from_log_offset", "member_id"),
 )
-MEMBER_ORDER: Final = ("valid_from", "from_log_offset", "member_id")
-
-ANOMALY_COLUMNS: Final = columns_of(
+ODD_COMMITS: Final = Listed(
+    "Odd commits",
     COMMIT_ANOMALIES,
-    "at kind topic partition from_offset to_offset delta owner_member_id owner_client_host likely_cause "
-    "method confidence is_former_log_partition",
+    columns_of(
+        COMMIT_ANOMALIES,
+        "at kind topic partition from_offset to_offset delta owner_member_id owner_client_host likely_cause "
+        "method confidence is_former_log_partition",
+    ),
+    ("at", "log_offset", "topic", "partition"),
 )
-ANOMALY_ORDER: Final = ("at", "log_offset", "topic", "partition")
 
 REBALANCE_TEXTS: Final = ("cause", "confidence", "method")
 ANOMALY_TEXTS: Final = ("kind", "confidence", "method", "likely_cause", "topic")
@@ -145,58 +159,34 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
         return []
     reader = reader.of_groups(group_ids)
     bins = _commits(reader, group_ids)
-    owners = by_group(
-        reader.intervals(PARTITION_OWNERS, names_of(OWNER_COLUMNS, (*OWNER_ORDER, "log_partition"))), group_ids
-    )
+    owners = by_group(reader.intervals(PARTITION_OWNERS, OWNERS.names("log_partition")), group_ids)
     rebalances = by_group(_rebalances(reader), group_ids)
-    anomalies = by_group(reader.moments(COMMIT_ANOMALIES, names_of(ANOMALY_COLUMNS, ANOMALY_ORDER), "at"), group_ids)
+    anomalies = by_group(reader.moments(COMMIT_ANOMALIES, ODD_COMMITS.names(), "at"), group_ids)
     lags = by_group(reader.moments(LAG_HISTORY, ("group_id", "at", "lag", "lag_min", "lag_max"), "at"), group_ids)
-    member_names = names_of(MEMBER_COLUMNS, (*MEMBER_ORDER, "log_partition"))
-    members = by_group(reader.intervals(GROUP_MEMBERS, member_names), group_ids)
+    members = by_group(reader.intervals(GROUP_MEMBERS, MEMBERS.names("log_partition")), group_ids)
     found = []
     for line in lines:
         group_id, scope = line.group_id, reader.scope.of_group(line.group_id)
         names, ownership = owned(reader.as_owned(owners[group_id]))
         membership = member_flow(owned_rows := reader.as_owned(members[group_id]))
-        of_group = in_order(rebalances[group_id], REBALANCE_ORDER), in_order(anomalies[group_id], ANOMALY_ORDER)
+        of_group = (
+            in_order(rebalances[group_id], EVERY_REBALANCE.order),
+            in_order(anomalies[group_id], ODD_COMMITS.order),
+        )
         found.append(
             GroupFacts(
                 line,
-                listing(
-                    "Owners",
-                    PARTITION_OWNERS,
-                    OWNER_COLUMNS,
-                    owners.pop(group_id),
-                    scope.overlapping(),
-                    OWNER_ORDER,
-                    limits.row_count,
-                ),
+                OWNERS.listing(owners.pop(group_id), scope, limits.row_count),
                 names,
                 Condensed(ownership),
-                listing(
-                    "Every rebalance",
-                    REBALANCES,
-                    REBALANCE_COLUMNS,
-                    of_group[0],
-                    scope.within("started_at"),
-                    REBALANCE_ORDER,
-                    limits.rebalance_count,
-                ),
+                EVERY_REBALANCE.listing(of_group[0], scope, limits.rebalance_count),
                 Condensed(marks(of_group[0], "started_at", REBALANCE_TEXTS)),
                 _commit_listing(bins[group_id], scope),
-                listing(
-                    "Odd commits",
-                    COMMIT_ANOMALIES,
-                    ANOMALY_COLUMNS,
-                    of_group[1],
-                    scope.within("at"),
-                    ANOMALY_ORDER,
-                    limits.row_count,
-                ),
+                ODD_COMMITS.listing(of_group[1], scope, limits.row_count),
                 Condensed(marks(of_group[1], "at", ANOMALY_TEXTS, ("partition",))),
                 _lag_listing(lags[group_id], bins[group_id].width_ms, scope),
                 bins[group_id].width_ms,
-                member_listing(members[group_id], scope, limits),
+                MEMBERS.listing(members[group_id], scope, limits.row_count),
                 membership,
                 (
                     ownership.starts,
@@ -262,12 +252,6 @@ def holes_of_group(line: GroupLine, holes: Sequence[Hole]) -> list[dict[str, Any
     """Holes in the log partitions that have records of the group, in the page's form."""
     logs = {f"{topic}-{partition}" for topic, partition in line.log_partitions}
     return [hole_json(hole) for hole in holes if hole.log_partition in logs]
-
-
-def names_of(columns: Sequence[Column], more: Sequence[str]) -> list[str]:
-    """The columns to read for a listing with an order, plus the group."""
-    stored = [column.name for column in columns if column.expression is None]
-    return list(dict.fromkeys((*stored, *more, "group_id")))
 
 
 def _owners_picture(
@@ -368,7 +352,7 @@ def owned(owners: pa.Table) -> tuple[Names, Ownership]:
 def _rebalances(reader: Reader) -> pa.Table:
     """Rebalances, with the columns that SQL derives from lists."""
     lists = {"joined": "members_joined", "left": "members_left"}
-    rows = reader.moments(REBALANCES, names_of(REBALANCE_COLUMNS, (*REBALANCE_ORDER, *lists.values())), "started_at")
+    rows = reader.moments(REBALANCES, EVERY_REBALANCE.names(*lists.values()), "started_at")
     for name, column in lists.items():
         counts = pc.fill_null(pc.list_value_length(rows[column]), 0)
         words = [None if who is None else ", ".join(who[:WHO_MAX]) for who in rows[column].to_pylist()]
@@ -459,13 +443,6 @@ def _commits_picture(
         {"width": group.width_ms, "marks": moments.json(), "holes": holes},
         tuple(remarks),
         150 + (lanes * LANE_HEIGHT + 22 if lanes else 0) + (130 if group.lags.row_count else 0) + AXIS_HEIGHT,
-    )
-
-
-def member_listing(members: pa.Table, scope: Scope, limits: Limits) -> Listing:
-    """The members of the group, and when they were in it."""
-    return listing(
-        "Members", GROUP_MEMBERS, MEMBER_COLUMNS, members, scope.overlapping(), MEMBER_ORDER, limits.row_count
     )
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.delta.arrow_columns import CODED, epoch_ms_column
-from jobs.report.sql_text import select
+from jobs.report.sql_text import Scope, select
 from schemas.tables.declare import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, Table
 
 NO_TIME: Final = -1
@@ -108,23 +108,31 @@ class Picture:
         return {"draws": self.draws, "data": self.data, "listings": [listing.json() for listing in self.listings]}
 
 
-def listing(
-    title: str,
-    table: Table,
-    columns: Sequence[Column],
-    rows: pa.Table,
-    conditions: Sequence[str],
-    order: Sequence[str],
-    rows_max: int,
-) -> Listing:
-    """The table of rows that already satisfy the conditions; `rows` has the columns by name, and those of the order."""
-    return Listing(
-        title,
-        tuple(columns),
-        first_rows(rows, columns, order, rows_max),
-        rows.num_rows,
-        select([column.sql for column in columns], table.full_name, conditions, order),
-    )
+class Listed(NamedTuple):
+    """What a listing has of a table. `order` begins with a time: that of an event, or `valid_from` of an interval."""
+
+    title: str
+    table: Table
+    columns: tuple[Column, ...]
+    order: tuple[str, ...]
+
+    def names(self, *more: str) -> list[str]:
+        """The columns to read, plus the group."""
+        stored = [column.name for column in self.columns if column.expression is None]
+        return list(dict.fromkeys((*stored, *self.order, *more, "group_id")))
+
+    def listing(self, rows: pa.Table, scope: Scope, rows_max: int, *conditions: str) -> Listing:
+        """The listing of rows in the scope that already satisfy the conditions."""
+        time = self.order[0]
+        in_scope = scope.overlapping() if time == "valid_from" else scope.within(time)
+        sql = [column.sql for column in self.columns]
+        return Listing(
+            self.title,
+            self.columns,
+            first_rows(rows, self.columns, self.order, rows_max),
+            rows.num_rows,
+            select(sql, self.table.full_name, [*in_scope, *conditions], self.order),
+        )
 
 
 def first_rows(rows: pa.Table, columns: Sequence[Column], order: Sequence[str], rows_max: int) -> list[tuple[Any, ...]]:

@@ -15,19 +15,17 @@ from jobs.queries.audit_report import WITHOUT_COPY, Hole
 from jobs.report.cluster import GroupLine
 from jobs.report.condense import Condensed, DeliveryStates, Flow, Marks, delivery_states, deltas, marks
 from jobs.report.groups import (
-    MEMBER_COLUMNS,
-    MEMBER_ORDER,
+    MEMBERS,
     SHORTER,
     holes_of_group,
     member_flow,
-    member_listing,
     members_picture,
-    names_of,
     together_text,
 )
-from jobs.report.pictures import Column, Kind, Listing, Picture, columns_of, listing
+from jobs.report.pictures import Column, Kind, Listed, Listing, Picture, columns_of
 from jobs.report.reader import Limits, Reader, by_group, shared_out
 from jobs.report.sql_text import Scope, select
+from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES
 from schemas.tables.silver import (
     GROUP_MEMBERS,
@@ -44,47 +42,52 @@ ENDS: Final = ("ACKNOWLEDGED", *GIVEN_UP)
 
 TOPIC: Final = Column("topic", Kind.TEXT, "coalesce(topic, topic_id)")
 
-BATCH_COLUMNS: Final = (
-    TOPIC,
-    *columns_of(
-        SHARE_STATE_BATCHES,
-        "partition first_offset last_offset delivery_state delivery_count valid_from valid_to is_complete",
+BATCHES: Final = Listed(
+    "Delivery states",
+    SHARE_STATE_BATCHES,
+    (
+        TOPIC,
+        *columns_of(
+            SHARE_STATE_BATCHES,
+            "partition first_offset last_offset delivery_state delivery_count valid_from valid_to is_complete",
+        ),
     ),
+    ("valid_from", "topic_id", "partition", "first_offset", "from_log_offset"),
 )
-BATCH_ORDER: Final = ("valid_from", "topic_id", "partition", "first_offset", "from_log_offset")
+STARTS: Final = Listed(
+    "Start offset, record by record",
+    SHARE_PARTITION_STATES,
+    (
+        TOPIC,
+        *columns_of(
+            SHARE_PARTITION_STATES,
+            "partition valid_from start_offset effective_start_offset available_count acknowledged_count "
+            "archived_count leader_epoch record_kind is_complete",
+        ),
+    ),
+    ("valid_from", "topic_id", "partition", "log_offset"),
+)
 
-REDELIVERY_COLUMNS: Final = (
-    *columns_of(REDELIVERIES, "at"),
-    TOPIC,
-    *columns_of(
-        REDELIVERIES,
-        "partition first_offset last_offset from_delivery_count to_delivery_count cause likely_cause method "
-        "confidence leader_changed",
-    ),
+
+def _events(title: str, table: Table, names: str) -> Listed:
+    columns = (*columns_of(table, "at"), TOPIC, *columns_of(table, names))
+    return Listed(title, table, columns, ("at", "topic_id", "partition", "log_offset", "first_offset"))
+
+
+REDELIVERED: Final = _events(
+    "Handed back or given out again",
+    REDELIVERIES,
+    "partition first_offset last_offset from_delivery_count to_delivery_count cause likely_cause method "
+    "confidence leader_changed",
 )
-ARCHIVED_COLUMNS: Final = (
-    *columns_of(ARCHIVED_RECORDS, "at"),
-    TOPIC,
-    *columns_of(
-        ARCHIVED_RECORDS,
-        "partition first_offset last_offset delivery_count delivery_count_limit cause likely_cause method "
-        "confidence dead_letter",
-    ),
+ARCHIVED: Final = _events(
+    "Given up",
+    ARCHIVED_RECORDS,
+    "partition first_offset last_offset delivery_count delivery_count_limit cause likely_cause method "
+    "confidence dead_letter",
 )
+ARCHIVED_WITHOUT_COPY: Final = ARCHIVED._replace(title="Archived without a copy")
 WITHOUT_COPY_CONDITION: Final = f"dead_letter in ({', '.join(map(repr, WITHOUT_COPY))})"
-EVENT_ORDER: Final = ("at", "topic_id", "partition", "log_offset", "first_offset")
-
-START_COLUMNS: Final = (
-    TOPIC,
-    *columns_of(
-        SHARE_PARTITION_STATES,
-        "partition valid_from start_offset effective_start_offset available_count acknowledged_count "
-        "archived_count leader_epoch record_kind is_complete",
-    ),
-)
-START_ORDER: Final = ("valid_from", "topic_id", "partition", "log_offset")
-
-
 EVENT_TEXTS: Final = ("cause", "likely_cause", "confidence", "method", "topic")
 ARCHIVED_WEIGHT: Final = 1_000
 """An archived range makes a share partition as interesting as this many records of its state."""
@@ -128,20 +131,17 @@ def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits
     if not group_ids:
         return []
     reader = reader.of_groups(group_ids)
-    batches = by_group(
-        _named(reader.intervals(SHARE_STATE_BATCHES, names_of(BATCH_COLUMNS, (*BATCH_ORDER, "topic")))), group_ids
+    batches = by_group(_named(reader.intervals(SHARE_STATE_BATCHES, BATCHES.names("topic"))), group_ids)
+    states = by_group(_named(reader.intervals(SHARE_PARTITION_STATES, STARTS.names("topic"))), group_ids)
+    redelivered, archived = (
+        by_group(_named(reader.moments(listed.table, listed.names("topic"), "at")), group_ids)
+        for listed in (REDELIVERED, ARCHIVED)
     )
-    states = by_group(
-        _named(reader.intervals(SHARE_PARTITION_STATES, names_of(START_COLUMNS, (*START_ORDER, "topic")))), group_ids
-    )
-    events = [names_of(columns, (*EVENT_ORDER, "topic")) for columns in (REDELIVERY_COLUMNS, ARCHIVED_COLUMNS)]
-    redelivered = by_group(_named(reader.moments(REDELIVERIES, events[0], "at")), group_ids)
-    archived = by_group(_named(reader.moments(ARCHIVED_RECORDS, events[1], "at")), group_ids)
     names = ("group_id", "first_offset", "last_offset", "from_state", "to_delivery_count", "kind")
     from_state = pc.field("from_state")
     is_end = pc.field("kind").isin(pa.array(ENDS)) & (from_state.is_null() | (from_state != "ARCHIVING"))
     transitions = by_group(reader.moments(SHARE_BATCH_TRANSITIONS, names, "at", is_end), group_ids)
-    members = by_group(reader.intervals(GROUP_MEMBERS, names_of(MEMBER_COLUMNS, MEMBER_ORDER)), group_ids)
+    members = by_group(reader.intervals(GROUP_MEMBERS, MEMBERS.names()), group_ids)
     found = []
     for line in lines:
         own, scope = line.group_id, reader.scope.of_group(line.group_id)
@@ -151,24 +151,8 @@ def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits
         found.append(
             ShareGroupFacts(
                 line,
-                listing(
-                    "Delivery states",
-                    SHARE_STATE_BATCHES,
-                    BATCH_COLUMNS,
-                    batches[own],
-                    scope.overlapping(),
-                    BATCH_ORDER,
-                    limits.row_count,
-                ),
-                listing(
-                    "Start offset, record by record",
-                    SHARE_PARTITION_STATES,
-                    START_COLUMNS,
-                    states[own],
-                    scope.overlapping(),
-                    START_ORDER,
-                    limits.row_count,
-                ),
+                BATCHES.listing(batches[own], scope, limits.row_count),
+                STARTS.listing(states[own], scope, limits.row_count),
                 [
                     _share_partition(place, batches[own], states[own])
                     for place in sorted(places, key=lambda place: (-places[place], place))[
@@ -176,37 +160,15 @@ def read_share_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits
                     ]
                 ],
                 len(places),
-                listing(
-                    "Handed back or given out again",
-                    REDELIVERIES,
-                    REDELIVERY_COLUMNS,
-                    redelivered[own],
-                    scope.within("at"),
-                    EVENT_ORDER,
-                    limits.row_count,
-                ),
-                listing(
-                    "Given up",
-                    ARCHIVED_RECORDS,
-                    ARCHIVED_COLUMNS,
-                    archived[own],
-                    scope.within("at"),
-                    EVENT_ORDER,
-                    limits.row_count,
-                ),
-                listing(
-                    "Archived without a copy",
-                    ARCHIVED_RECORDS,
-                    ARCHIVED_COLUMNS,
-                    _without_copy(archived[own]),
-                    [*scope.within("at"), WITHOUT_COPY_CONDITION],
-                    EVENT_ORDER,
-                    limits.row_count,
+                REDELIVERED.listing(redelivered[own], scope, limits.row_count),
+                ARCHIVED.listing(archived[own], scope, limits.row_count),
+                ARCHIVED_WITHOUT_COPY.listing(
+                    _without_copy(archived[own]), scope, limits.row_count, WITHOUT_COPY_CONDITION
                 ),
                 Condensed(marks(redelivered[own], "at", EVENT_TEXTS, ("partition",))),
                 Condensed(marks(archived[own], "at", EVENT_TEXTS, ("partition",))),
                 _count_listing(transitions[own], scope),
-                member_listing(members[own], scope, limits),
+                MEMBERS.listing(members[own], scope, limits.row_count),
                 member_flow(members[own]),
                 tuple(
                     times[times >= 0]

@@ -326,7 +326,7 @@ class Broker:
             case Coordinator():
                 self._coordinators.pop(receiver, None)
 
-    def start(self, request: Any, node_id: int, timeout_ms: int) -> "Future[Any]":
+    def start(self, request: Any, node_id: int | None, timeout_ms: int) -> "Future[Any]":
         """Send a request without waiting; the future gets the response, or kafka-python's error."""
         manager = self._manager
 
@@ -425,13 +425,8 @@ class Broker:
 
     def _ask(self, request: Any, node_id: int | None, deadline: Deadline) -> Any:
         timeout_ms = deadline.try_ms
-        manager = self._manager
-
-        async def ask() -> Any:
-            return await manager.send(request, node_id, request_timeout_ms=timeout_ms)
-
         try:
-            return self._result(self._net, ask, timeout_ms=timeout_ms)
+            return self.start(request, node_id, timeout_ms).result(timeout_ms / 1000)
         except TimeoutError:
             if node_id is not None:
                 self.drop_connection(node_id)
