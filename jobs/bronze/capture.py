@@ -301,22 +301,20 @@ def _least_changed(done: Sequence[TaskDone]) -> dict[LogPartition, int]:
     return changed
 
 
+ROW_OF_FAULT: Final = ("topic", "partition", "offset", "code", "message", "byte_position", "group_id")
+"""Columns of bronze.quarantine that a bad row of a dump has."""
+
+
 def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
     rows = [
         {
+            **{name: getattr(fault.row, name) for name in ROW_OF_FAULT},
             "cluster_id": run.cluster_id,
-            "topic": fault.row.topic,
-            "partition": fault.row.partition,
-            "offset": fault.row.offset,
             "base_offset": None,
             "stage": "FILE",
-            "code": fault.row.code,
-            "message": fault.row.message,
-            "byte_position": fault.row.byte_position,
             "bytes": fault.row.payload,
             "source": fault.source,
             "seen_at": run.captured_at,
-            "group_id": fault.row.group_id,
         }
         for fault in dumps.faults
     ]

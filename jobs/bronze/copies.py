@@ -8,7 +8,7 @@ before it commits; replay starts again there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -208,12 +208,7 @@ class Copies:
                 "cluster_id": cluster_id,
                 "topic": topic,
                 "partition": partition,
-                "path": file.path,
-                "size_bytes": file.size_bytes,
-                "modified_at_ns": file.modified_at_ns,
-                "base_offset": file.base_offset,
-                "last_offset": file.last_offset,
-                "end_position": file.end_position,
+                **asdict(file),
             }
             for (topic, partition), files in sorted(self.files.items())
             for _, file in sorted(files.items())

@@ -46,6 +46,7 @@ def report(
     from jobs.console.progress import Steps
     from jobs.queries.in_log import require_in_any_log
     from jobs.report.run import tell_report
+    from jobs.report.sql_text import Scope
 
     settings = reading_settings(warehouse, cluster_id)
     from_ms, to_ms = span_of(from_time, to_time, timezone)
@@ -58,9 +59,7 @@ def report(
         output=output,
         made_at=run.started_at,
         steps=steps,
-        group_ids=group or None,
-        from_ms=from_ms,
-        to_ms=to_ms,
+        scope=Scope(settings.cluster_id, tuple(sorted(set(group))) if group else None, from_ms, to_ms),
         previous=previous,
     )
     return print_facts("report", run, steps, DONE, output_format)

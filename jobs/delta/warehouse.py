@@ -92,6 +92,36 @@ class Committed:
     skipped: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The arguments of `Warehouse.commit`."""
+
+    table: Table
+    files: Sequence[WrittenFile]
+    app_id: str
+    version: int
+    mode: str
+    replace: Mapping[str, Any]
+    removed: Sequence[TableFile]
+
+    def committed(self, version: int) -> Committed:
+        return Committed(version, sum(file.row_count for file in self.files), skipped=False)
+
+    def taken_out(self, there: Collection[TableFile]) -> Collection[TableFile]:
+        """The distinct files that it removes: those to be removed, and those whose rows it overwrites. Raises
+        WarehouseError where one to be removed no longer exists."""
+        if not {file.path for file in self.removed} <= {file.path for file in there}:
+            raise WarehouseError(f"{self.table.full_name}: another run took files out meanwhile: run this one again")
+        others = filter(self._overwrites, there) if self.mode == OVERWRITE else ()
+        return {file.path: file for file in (*self.removed, *others)}.values()
+
+    def _overwrites(self, file: TableFile) -> bool:
+        return all(
+            file.partition_values[name] in (value if isinstance(value, tuple) else (value,))
+            for name, value in self.replace.items()
+        )
+
+
 class Warehouse:
     """The Delta tables under one folder or URI: `<root>/<layer>/<table>`.
 
@@ -331,7 +361,7 @@ class Warehouse:
         reached(f"before {table.full_name}")
         try:
             with self._writing(table):
-                committed = self._commit(table, files, app_id, version, mode, replace, removed)
+                committed = self._commit(_Change(table, files, app_id, version, mode, replace or {}, removed))
         except CommitFailedError as error:
             # the other writer may have been an earlier attempt of this run
             if self.last_version(table, app_id) >= version:
@@ -388,13 +418,7 @@ class Warehouse:
         """Delete files that neither a version of the last `retention_hours` nor one of `keep_versions` has, and
         older part files that no commit names. Writes nothing if there are none."""
         if self.unreferenced(table, retention_hours=retention_hours, keep_versions=keep_versions):
-            DeltaTable(self.path(table)).vacuum(
-                retention_hours,
-                dry_run=False,
-                enforce_retention_duration=False,
-                full=True,
-                keep_versions=list(keep_versions) or None,
-            )
+            self._vacuum(table, retention_hours, keep_versions, dry_run=False, full=True)
 
     def unreferenced(
         self, table: Table, *, retention_hours: int, keep_versions: Sequence[int] = (), orphans_only: bool = False
@@ -403,20 +427,22 @@ class Warehouse:
 
         `orphans_only`: only those that no commit ever named, including files of running jobs.
         """
-        delta = DeltaTable(self.path(table))
+        files = set(self._vacuum(table, retention_hours, keep_versions, dry_run=True, full=True))
+        if orphans_only:
+            files -= set(self._vacuum(table, retention_hours, keep_versions, dry_run=True, full=False))
+        return sorted(files)
 
-        def listed(*, full: bool) -> set[str]:
-            return set(
-                delta.vacuum(
-                    retention_hours,
-                    dry_run=True,
-                    enforce_retention_duration=False,
-                    full=full,
-                    keep_versions=list(keep_versions) or None,
-                )
-            )
-
-        return sorted(listed(full=True) - (listed(full=False) if orphans_only else set()))
+    def _vacuum(
+        self, table: Table, retention_hours: int, keep_versions: Sequence[int], *, dry_run: bool, full: bool
+    ) -> list[str]:
+        files: list[str] = DeltaTable(self.path(table)).vacuum(
+            retention_hours,
+            dry_run=dry_run,
+            enforce_retention_duration=False,
+            full=full,
+            keep_versions=list(keep_versions) or None,
+        )
+        return files
 
     def checkpoint(self, table: Table) -> None:
         """Write a checkpoint of Delta's log, so that readers need not read it commit by commit."""
@@ -527,44 +553,36 @@ class Warehouse:
         newest = self._newest(table)
         return newest if version in (None, newest.version()) else DeltaTable(self.path(table), version=version)
 
-    def _commit(
-        self,
-        table: Table,
-        files: Sequence[WrittenFile],
-        app_id: str,
-        version: int,
-        mode: str,
-        replace: Mapping[str, Any] | None,
-        removed: Sequence[TableFile],
-    ) -> Committed:
-        log = self._log(table)
-        committed = None if log is None else self._commit_to(log, table, files, app_id, version, mode, replace, removed)
+    def _commit(self, change: _Change) -> Committed:
+        table, log = change.table, self._log(change.table)
+        committed = None if log is None else self._commit_to(log, change)
         if committed is not None:
             return committed
         # One handle from the check to the commit: delta-rs does not compare application versions itself, but it refuses
         # a commit if the same application committed after this handle was refreshed.
         delta = self._newest(table)
-        last = delta.transaction_version(app_id)
-        if last is not None and last >= version:
+        last = delta.transaction_version(change.app_id)
+        if last is not None and last >= change.version:
             return Committed(int(delta.version()), 0, skipped=True)
+        mode = change.mode
         filters = [
             (name, "in", [partition_text(item) for item in value])
             if isinstance(value, tuple)
             else (name, "=", partition_text(value))
-            for name, value in (replace or {}).items()
+            for name, value in change.replace.items()
         ]
         removals: list[RemoveAction] = []
-        transactions = [Transaction(app_id, version)]
-        if removed:
+        transactions = [Transaction(change.app_id, change.version)]
+        if change.removed:
             # delta-rs's own overwrite removes whole partitions only
-            taken = _taken_out(table, removed, self._files_of(delta, table).values(), mode, replace)
+            taken = change.taken_out(self._files_of(delta, table).values())
             removals = self._remove_actions(table, taken, at=datetime.now(UTC), data_change=True)
             if mode == APPEND:
                 # conflict with maintain, which merges files while captures run
                 transactions.append(next_version(delta, MAINTAIN_APPLICATION))
             mode, filters = APPEND, []
         delta.create_write_transaction(
-            [*self._add_actions(table, files, data_change=True), *removals],
+            [*self._add_actions(table, change.files, data_change=True), *removals],
             mode=mode,
             schema=delta.schema(),
             partition_by=list(table.partition_by),
@@ -572,35 +590,25 @@ class Warehouse:
             commit_properties=CommitProperties(app_transactions=transactions),
         )
         now = self._newest(table)
-        if now.transaction_version(app_id) != version:
-            raise WarehouseError(f"{table.full_name}: the commit of version {version} is not in the table")
-        return Committed(int(now.version()), sum(file.row_count for file in files), skipped=False)
+        if now.transaction_version(change.app_id) != change.version:
+            raise WarehouseError(f"{table.full_name}: the commit of version {change.version} is not in the table")
+        return change.committed(int(now.version()))
 
-    def _commit_to(
-        self,
-        log: LocalLog,
-        table: Table,
-        files: Sequence[WrittenFile],
-        app_id: str,
-        version: int,
-        mode: str,
-        replace: Mapping[str, Any] | None,
-        removed: Sequence[TableFile],
-    ) -> Committed | None:
+    def _commit_to(self, log: LocalLog, change: _Change) -> Committed | None:
         """Commit to a local log. None where delta-rs must commit."""
-        if log.transaction_version(app_id) >= version:
+        if log.transaction_version(change.app_id) >= change.version:
             return Committed(log.version, 0, skipped=True)
-        taken = _taken_out(table, removed, log.files.values(), mode, replace)
-        transactions = {app_id: version}
-        if removed and mode == APPEND:
+        taken = change.taken_out(log.files.values())
+        transactions = {change.app_id: change.version}
+        if change.removed and change.mode == APPEND:
             transactions[MAINTAIN_APPLICATION] = log.transaction_version(MAINTAIN_APPLICATION) + 1
         made = log.commit(
-            self._add_actions(table, files, data_change=True),
-            self._remove_actions(table, taken, at=datetime.now(UTC), data_change=True),
+            self._add_actions(change.table, change.files, data_change=True),
+            self._remove_actions(change.table, taken, at=datetime.now(UTC), data_change=True),
             transactions,
-            mode,
+            change.mode,
         )
-        return None if made is None else Committed(made, sum(file.row_count for file in files), skipped=False)
+        return None if made is None else change.committed(made)
 
     def _swap(
         self,
@@ -669,29 +677,6 @@ class Warehouse:
             )
             for file in files
         ]
-
-
-def _taken_out(
-    table: Table,
-    removed: Sequence[TableFile],
-    there: Collection[TableFile],
-    mode: str,
-    replace: Mapping[str, Any] | None,
-) -> Collection[TableFile]:
-    """The distinct files that a commit removes: those to be removed, and those whose rows it overwrites. Raises
-    WarehouseError where one to be removed no longer exists."""
-    if not {file.path for file in removed} <= {file.path for file in there}:
-        raise WarehouseError(f"{table.full_name}: another run took files out meanwhile: run this one again")
-    others = (file for file in there if _is_in(file, replace or {})) if mode == OVERWRITE else ()
-    return {file.path: file for file in (*removed, *others)}.values()
-
-
-def _is_in(file: TableFile, partitions: Mapping[str, Any]) -> bool:
-    """Is a file in these partitions, in the form that `commit` uses?"""
-    return all(
-        file.partition_values[name] in (value if isinstance(value, tuple) else (value,))
-        for name, value in partitions.items()
-    )
 
 
 def _names(schemes: Iterable[str]) -> str:

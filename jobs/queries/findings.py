@@ -479,20 +479,25 @@ def lines(found: Findings, options: Sequence[str] = ()) -> Iterator[str]:
     """
     yield found.headline
     yield from lines_of_others(found.foreign_writes, "".join(f" {shlex.quote(word)}" for word in options))
-    parts = list(_parts(found, options))
-    yield from parts
+    parts = list(_parts(found))
     if parts:
-        yield _line("all of it as one page to open in a browser", "report --output report.html", options)
+        parts.append(("all of it as one page to open in a browser", "report --output report.html"))
+    for what, command in parts:
+        yield f"{what}: {entry.command(' '.join([command, *map(shlex.quote, options)]))}"
 
 
-def _parts(found: Findings, options: Sequence[str]) -> Iterator[str]:
-    yield from _parts_of_rebalances(found, options)
-    yield from _parts_of_offsets(found, options)
-    yield from _parts_of_rules(found, options)
-    yield from _parts_of_the_log(found, options)
+Part = tuple[str, str]
+"""What was found, and the command that shows its rows."""
 
 
-def _parts_of_rebalances(found: Findings, options: Sequence[str]) -> Iterator[str]:
+def _parts(found: Findings) -> Iterator[Part]:
+    yield from _parts_of_rebalances(found)
+    yield from _parts_of_offsets(found)
+    yield from _parts_of_rules(found)
+    yield from _parts_of_the_log(found)
+
+
+def _parts_of_rebalances(found: Findings) -> Iterator[Part]:
     if found.rebalance_count:
         parts = [f"rebalances: {found.rebalance_count:,}"]
         if found.storm_rebalance_count:
@@ -501,93 +506,90 @@ def _parts_of_rebalances(found: Findings, options: Sequence[str]) -> Iterator[st
             parts.append(_counted(found.rollout_count, "rolling deployment", ""))
         if found.rebalances_on_a_day:
             parts.append(f"most on one day: {_names(found.rebalances_on_a_day)}")
-        yield _line(", ".join(parts), "audit --list rebalances", options)
+        yield ", ".join(parts), "audit --list rebalances"
     if found.storm_rebalance_count:
         query = "select distinct group_id, flapping_members from gold.rebalances where in_storm"
-        yield _line("who flaps in the storms", _sql(query), options)
+        yield "who flaps in the storms", _sql(query)
     if found.thrown_out:
-        yield _line(f"members were thrown out: {_names(found.thrown_out)}", _sql(THROWN_OUT), options)
+        yield f"members were thrown out: {_names(found.thrown_out)}", _sql(THROWN_OUT)
     if found.maybe_thrown_out:
-        yield _line(f"members may have been thrown out: {_names(found.maybe_thrown_out)}", _sql(THROWN_OUT), options)
+        yield f"members may have been thrown out: {_names(found.maybe_thrown_out)}", _sql(THROWN_OUT)
     if found.grown_groups:
         query = (
             f"select * from gold.rebalances where array_contains(causes, '{PARTITIONS_CHANGED}') "
             f"and {_without(NOT_GROWN)}"
         )
-        yield _line(f"topics grew, came or went, by group: {_names(found.grown_groups)}", _sql(query), options)
+        yield f"topics grew, came or went, by group: {_names(found.grown_groups)}", _sql(query)
     if found.emptied_groups:
-        yield _line(f"groups whose last member went: {len(found.emptied_groups):,}", _sql(EMPTIED), options)
+        yield f"groups whose last member went: {len(found.emptied_groups):,}", _sql(EMPTIED)
 
 
-def _parts_of_offsets(found: Findings, options: Sequence[str]) -> Iterator[str]:
+def _parts_of_offsets(found: Findings) -> Iterator[Part]:
     if found.given_up_count:
         what = f"records given up: {found.given_up_count:,} by {_names(found.given_up_groups)}"
         if found.marker_count:
             what += f"; and {counted(found.marker_count, 'offset')} like those of transaction markers"
-        yield _line(what, "audit --list archived", options)
+        yield what, "audit --list archived"
     if found.redelivered_count or found.redelivered_times:
         times = f"records {counted(found.redelivered_times, 'time')}"
         count = found.redelivered_count
-        what = f"handed back or given out again: {times if count is None else counted(count, 'record')}"
-        yield _line(what, "audit --list redeliveries", options)
+        yield (
+            f"handed back or given out again: {times if count is None else counted(count, 'record')}",
+            "audit --list redeliveries",
+        )
     if found.odd_commits:
-        yield _line(f"odd commits: {_names(found.odd_commits)}", "audit --list commits", options)
+        yield f"odd commits: {_names(found.odd_commits)}", "audit --list commits"
     if found.guessed_commits:
-        what = f"guesses, perhaps odd commits: {_names(found.guessed_commits)}"
-        yield _line(what, "audit --list commits", options)
+        yield f"guesses, perhaps odd commits: {_names(found.guessed_commits)}", "audit --list commits"
 
 
-def _parts_of_rules(found: Findings, options: Sequence[str]) -> Iterator[str]:
+def _parts_of_rules(found: Findings) -> Iterator[Part]:
     if found.broken_rules:
         query = f"select distinct rule, meaning, remedy from gold.log_anomalies where category = '{COORDINATOR}'"
-        yield _line(f"broken rules: {_names(found.broken_rules)}", _sql(query), options)
+        yield f"broken rules: {_names(found.broken_rules)}", _sql(query)
     if found.log_oddities:
         query = f"select distinct rule, meaning, remedy from gold.log_anomalies where category = '{LOG}'"
-        yield _line(f"oddities of the log: {_names(found.log_oddities)}", _sql(query), options)
+        yield f"oddities of the log: {_names(found.log_oddities)}", _sql(query)
     if found.client_notes:
         query = f"select group_id, rule, details, meaning, remedy from gold.log_anomalies where category = '{CLIENT}'"
         names = _names(found.client_notes, NOTE_CHARACTERS_MAX)
-        what = f"notes on clients, by what they write, and in how many groups: {names}"
-        yield _line(what, _sql(query), options)
+        yield f"notes on clients, by what they write, and in how many groups: {names}", _sql(query)
     if found.shared_groups:
         query = f"select group_id, at, rule, details from gold.log_anomalies where category = '{GROUP}'"
-        what = f"several applications under one group.id: {names_of(found.shared_groups)}"
-        yield _line(what, _sql(query), options)
+        yield f"several applications under one group.id: {names_of(found.shared_groups)}", _sql(query)
     if found.not_judged:
         query = f"select group_id, details, remedy from gold.log_anomalies where rule in {NOT_JUDGED_RULES}"
-        yield _line(
+        yield (
             f"could not be judged: {_counted(len(found.not_judged), 'group', '')}, {names_of(found.not_judged)}",
             _sql(query),
-            options,
         )
     if found.audit_lacks:
         query = f"select rule, details, remedy from gold.log_anomalies where rule in {LACKING_RULES}"
-        yield _line(f"gold was made without: {'; '.join(found.audit_lacks)}", _sql(query), options)
+        yield f"gold was made without: {'; '.join(found.audit_lacks)}", _sql(query)
 
 
-def _parts_of_the_log(found: Findings, options: Sequence[str]) -> Iterator[str]:
+def _parts_of_the_log(found: Findings) -> Iterator[Part]:
     if found.hole_count:
         query = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
-        yield _line(f"holes in coverage: {found.hole_count:,}", _sql(query), options)
+        yield f"holes in coverage: {found.hole_count:,}", _sql(query)
     if found.hanging_transactions:
         query = "select group_id, since, producer_id, uncleanable_count, meaning, remedy from gold.hanging_transactions"
-        yield _line(f"hanging transactions: {_names(found.hanging_transactions)}", _sql(query), options)
+        yield f"hanging transactions: {_names(found.hanging_transactions)}", _sql(query)
     if found.leader_changes:
         query = "select topic, partition, leader_epoch, start_offset from state.leader_epochs where not is_checkpoint"
-        what = f"leaders changed, as when a broker fails or restarts: {_names(found.leader_changes)}"
-        yield _line(what, _sql(query), options)
+        yield f"leaders changed, as when a broker fails or restarts: {_names(found.leader_changes)}", _sql(query)
     if found.parted_copies:
         query = f"select topic, partition, offset, message from bronze.quarantine where code = '{COPIES_PART}'"
-        what = f"copies of a log part ways, as after an unclean leader election: {_names(found.parted_copies)}"
-        yield _line(what, _sql(query), options)
+        yield (
+            f"copies of a log part ways, as after an unclean leader election: {_names(found.parted_copies)}",
+            _sql(query),
+        )
     if found.missing_log_partitions:
         query = "select topic, partition from bronze.log_partitions"
-        yield _line(
-            f"log partitions in no source: {_names(found.missing_log_partitions)}; found are", _sql(query), options
-        )
+        yield f"log partitions in no source: {_names(found.missing_log_partitions)}; found are", _sql(query)
     if found.quarantined_count:
         query = "select topic, partition, offset, stage, code, message from bronze.quarantine where resolved_at is null"
-        yield _line(f"could not be read: {found.quarantined_count:,}", _sql(query), options)
+        yield f"could not be read: {found.quarantined_count:,}", _sql(query)
 
 
 def _without(methods: Sequence[str]) -> str:
@@ -606,11 +608,6 @@ THROWN_OUT: Final = (
     f"where (array_contains(causes, '{EXPIRED}') or array_contains(cause_methods, '{SILENT_FOR_POLL_INTERVAL}')) "
     f"and {_without(FOLLOW_UPS)}"
 )
-
-
-def _line(what: str, command: str, options: Sequence[str]) -> str:
-    words = entry.command(" ".join([command, *map(shlex.quote, options)]))
-    return f"{what}: {words}"
 
 
 def _sql(query: str) -> str:

@@ -121,8 +121,9 @@ def verify(warehouse: Warehouse, cluster_id: str, asked: Asked, admin: Admin) ->
         hidden=hidden,
         left_empty=ledger.left_empty(asked.descriptions.keys() - groups.keys()),
         former=ledger.former,
+        initialized=ledger.initialized(),
     )
-    findings = [*judge.groups(groups), *judge.offsets(offsets), *judge.shares(shares, ledger.initialized())]
+    findings = [*judge.groups(groups), *judge.offsets(offsets), *judge.shares(shares)]
     order = list(What)
     return sorted(
         findings,

@@ -102,6 +102,7 @@ class Judge:
     - `unlisted`: answers of the broker about groups that it did not list.
     - `hidden`: topics that the principal may not describe.
     - `left_empty`: groups that were removed by a transaction marker.
+    - `initialized`: share partitions that their groups recorded as initialized.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Judge:
         hidden: Collection[str] = (),
         left_empty: Collection[str] = (),
         former: Mapping[tuple[str, str], Collection[int]] | None = None,
+        initialized: Collection[SharePartitionKey] = (),
     ) -> None:
         self._asked = asked
         self._gaps = gaps
@@ -124,6 +126,7 @@ class Judge:
         self._hidden = frozenset(hidden)
         self._left_empty = frozenset(left_empty)
         self._former = former or {}
+        self._initialized = initialized
         self._names = {it.topic_id: it.topic for it in asked.topics.values() if it.topic_id is not None}
 
     def groups(self, known: Mapping[str, GroupInWindow]) -> Iterator[Finding]:
@@ -177,9 +180,7 @@ class Judge:
                 partial(_of_offset, group_id), described, unlike, [log], lacks=lacks, of_before=of_before
             )
 
-    def shares(
-        self, known: Mapping[SharePartitionKey, ShareHistory], initialized: Collection[SharePartitionKey]
-    ) -> Iterator[Finding]:
+    def shares(self, known: Mapping[SharePartitionKey, ShareHistory]) -> Iterator[Finding]:
         """Compare start offsets of share partitions, and their states at the share coordinator."""
         described_offsets: dict[SharePartitionKey, ShareOffset | Refusal] = {}
         refused: dict[str, Refusal] = {}
@@ -196,9 +197,9 @@ class Judge:
                 continue
             history = known.get(key, ShareHistory(NOTHING))
             states = history.states()
-            yield from self._share_offset(key, described_offsets.get(key), history, states, initialized)
+            yield from self._share_offset(key, described_offsets.get(key), history, states)
             if key in self._asked.share_states:
-                yield from self._share_state(key, self._asked.share_states[key], history, states, initialized)
+                yield from self._share_state(key, self._asked.share_states[key], history, states)
 
     def _share_offset(
         self,
@@ -206,7 +207,6 @@ class Judge:
         answer: ShareOffset | Refusal | None,
         history: ShareHistory,
         states: Sequence[Facts],
-        initialized: Collection[SharePartitionKey],
     ) -> Iterator[Finding]:
         thing = Thing(What.SHARE_OFFSET, key.group_id, self._place(key))
         if isinstance(answer, Refusal):
@@ -216,7 +216,7 @@ class Judge:
         if answer is not None:
             described = {EXISTS: True, START_OFFSET: answer.start_offset, LEADER_EPOCH: answer.leader_epoch}
         unlike = _differences_in(described, states, (EXISTS, START_OFFSET, LEADER_EPOCH))
-        yield from self._share_findings(key, thing, described, unlike, history, initialized)
+        yield from self._share_findings(key, thing, described, unlike, history)
 
     def _share_state(
         self,
@@ -224,7 +224,6 @@ class Judge:
         answer: ShareState | Refusal,
         history: ShareHistory,
         states: Sequence[Facts],
-        initialized: Collection[SharePartitionKey],
     ) -> Iterator[Finding]:
         thing = Thing(What.SHARE_STATE, key.group_id, self._place(key))
         described: dict[Path, Any] = {}
@@ -239,7 +238,7 @@ class Judge:
         unlike = _differences_in(described, states, (EXISTS, STATE_EPOCH, START_OFFSET, BATCHES))
         if not described and not unlike:
             yield Finding(Verdict.EQUAL, thing)  # it existed when it was listed, and both sides agree that it is gone
-        yield from self._share_findings(key, thing, described, unlike, history, initialized)
+        yield from self._share_findings(key, thing, described, unlike, history)
 
     def _share_findings(
         self,
@@ -248,22 +247,19 @@ class Judge:
         described: Facts,
         unlike: Collection[Difference],
         history: ShareHistory,
-        initialized: Collection[SharePartitionKey],
     ) -> Iterator[Finding]:
         logs = [self._asked.share_log(key), self._asked.group_log(key.group_id)]
-        explain = partial(self._explain_share, key, initialized)
+        explain = partial(self._explain_share, key)
         lacks = None if history.is_complete else NO_SNAPSHOT
         of_before = self._of_before(logs[0], key.as_coordinator_key())
         yield from self._findings(lambda _: thing, described, unlike, logs, explain, lambda _: lacks, of_before)
 
-    def _explain_share(
-        self, key: SharePartitionKey, initialized: Collection[SharePartitionKey], difference: Difference
-    ) -> Reason | None:
+    def _explain_share(self, key: SharePartitionKey, difference: Difference) -> Reason | None:
         if difference.path != EXISTS or difference.described:
             return None
         if key.topic_id not in self._names:
             return Reason.TOPIC_DELETED
-        return None if key in initialized else Reason.SHARE_INITIALIZING
+        return None if key in self._initialized else Reason.SHARE_INITIALIZING
 
     def _of_before(self, log: LogPartition, key: str) -> str | None:
         """A sentence about log partitions with records of a group or share partition that were not compared."""

@@ -2,7 +2,7 @@
 
 import posixpath
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -78,9 +78,7 @@ def tell_report(
     output: str,
     made_at: datetime,
     steps: Steps,
-    group_ids: Collection[str] | None = None,
-    from_ms: int | None = None,
-    to_ms: int | None = None,
+    scope: Scope | None = None,
     previous: str | None = None,
 ) -> None:
     """As `run_report`, and print what was written."""
@@ -88,12 +86,9 @@ def tell_report(
     with steps.step("report"):
         written = run_report(
             warehouse,
-            settings.cluster_id,
+            scope or Scope(settings.cluster_id),
             output=output,
             made_at=made_at,
-            group_ids=group_ids,
-            from_ms=from_ms,
-            to_ms=to_ms,
             options=options_of(settings),
             previous=previous,
         )
@@ -104,13 +99,10 @@ def tell_report(
 
 def run_report(
     warehouse: Warehouse,
-    cluster_id: str,
+    scope: Scope,
     *,
     output: str,
     made_at: datetime,
-    group_ids: Collection[str] | None = None,
-    from_ms: int | None = None,
-    to_ms: int | None = None,
     options: Sequence[str] = (),
     previous: str | None = None,
 ) -> Written:
@@ -120,8 +112,7 @@ def run_report(
     with, by default the one that is replaced. Raises JobError where there is no gold, or where the file cannot be
     written or is the report of another cluster; NoSuchGroupError for an unknown group.
     """
-    scope = Scope(cluster_id, None if group_ids is None else tuple(sorted(set(group_ids))), from_ms, to_ms)
-    replaced = cluster_of(output)
+    cluster_id, replaced = scope.cluster_id, cluster_of(output)
     if replaced not in (None, cluster_id):
         raise JobError(
             f"{output} is the report of cluster {printable(replaced or '')}, and is not replaced by one of "

@@ -176,13 +176,8 @@ def _topology(group: Struct) -> dict[str, Any]:
 
 def _consumer_member(member: Struct) -> GroupMember:
     known = member.member_type >= MEMBER_OF_CLASSIC_PROTOCOL
-    return GroupMember(
-        member.member_id,
-        member.instance_id,
-        member.client_id,
-        member.client_host,
-        rack_id=member.rack_id,
-        member_epoch=member.member_epoch,
+    return _modern_member(
+        member,
         uses_classic_protocol=member.member_type == MEMBER_OF_CLASSIC_PROTOCOL if known else None,
         assigned=_topic_partitions(member.assignment),
         target=_topic_partitions(member.target_assignment),
@@ -190,27 +185,22 @@ def _consumer_member(member: Struct) -> GroupMember:
 
 
 def _share_member(member: Struct) -> GroupMember:
-    return GroupMember(
-        member.member_id,
-        None,
-        member.client_id,
-        member.client_host,
-        rack_id=member.rack_id,
-        member_epoch=member.member_epoch,
-        assigned=_topic_partitions(member.assignment),
-    )
+    return _modern_member(member, assigned=_topic_partitions(member.assignment))
 
 
 def _streams_member(member: Struct) -> GroupMember:
+    return _modern_member(member, assigned=_tasks(member.assignment), target=_tasks(member.target_assignment))
+
+
+def _modern_member(member: Struct, **of_type: Any) -> GroupMember:
     return GroupMember(
         member.member_id,
-        member.instance_id,
+        getattr(member, "instance_id", None),
         member.client_id,
         member.client_host,
         rack_id=member.rack_id,
         member_epoch=member.member_epoch,
-        assigned=_tasks(member.assignment),
-        target=_tasks(member.target_assignment),
+        **of_type,
     )
 
 

@@ -425,15 +425,8 @@ class _NotARow(ValueError):
 
 def bad_line(line: Line, reason: str) -> BadRow:
     """A line that is not a record."""
-    return BadRow(
-        message=f"line {line.number}: {reason}",
-        topic=None,
-        partition=None,
-        offset=None,
-        byte_position=line.position,
-        payload=line.data[:QUARANTINE_BYTES_MAX],
-        code=BAD_ROW,
-    )
+    payload = line.data[:QUARANTINE_BYTES_MAX]
+    return BadRow(f"line {line.number}: {reason}", None, None, None, line.position, payload)
 
 
 def _text(value: Any, name: str) -> str | None:

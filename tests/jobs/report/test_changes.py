@@ -98,7 +98,7 @@ def test_the_page_says_it(tmp_path: Path) -> None:
     the one that it is given."""
     root, path = tmp_path / "warehouse", tmp_path / "report.html"
     warehouse = write_large(root, Size(2, 20, 5, 1, 20))
-    run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT)
+    run_report(warehouse, Scope(CLUSTER), output=str(path), made_at=MADE_AT)
     assert "There is no earlier report" in path.read_text()
     (tmp_path / "first.html").write_bytes(path.read_bytes())
     later = Tables(root)
@@ -108,7 +108,7 @@ def test_the_page_says_it(tmp_path: Path) -> None:
     for output, previous in (("report.html", None), ("report.html", None), ("new.html", "first.html")):
         run_report(
             warehouse,
-            CLUSTER,
+            Scope(CLUSTER),
             output=str(tmp_path / output),
             made_at=MADE_AT,
             previous=previous and str(tmp_path / previous),
@@ -119,7 +119,7 @@ def test_the_page_says_it(tmp_path: Path) -> None:
     assert '<dt>worse <span class="count">1</span></dt><dd><a href="#group=group-00001">group-00001</a>' in said
     assert "made 2026-01-02T00:00:00.000Z" in said
     with pytest.raises(JobError, match=r"is no report of cluster large to compare with"):
-        run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT, previous=str(tmp_path / "none.html"))
+        run_report(warehouse, Scope(CLUSTER), output=str(path), made_at=MADE_AT, previous=str(tmp_path / "none.html"))
 
 
 def test_the_report_of_another_cluster_is_not_replaced(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_the_report_of_another_cluster_is_not_replaced(tmp_path: Path) -> None:
     text = text_of(snapshot(2, a=OK), None)
     path.write_text(f'<script type="application/json" id="snapshot">{text}</script>')
     with pytest.raises(JobError, match=r"is the report of cluster c, .* or one with \{cluster_id\} in its name"):
-        run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT)
+        run_report(warehouse, Scope(CLUSTER), output=str(path), made_at=MADE_AT)
 
 
 def test_a_report_of_the_past_says_nothing_of_today(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def browser() -> Iterator[Browser]:
 
 def made(warehouse: Warehouse, path: Path) -> Path:
     """A report."""
-    written = run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT)
+    written = run_report(warehouse, Scope(CLUSTER), output=str(path), made_at=MADE_AT)
     assert path.stat().st_size == written.size_bytes <= BYTES_MAX
     return path
 
@@ -129,13 +129,13 @@ def test_its_numbers_are_golds(warehouse: Warehouse, report: Path) -> None:
 def test_some_groups_alone(warehouse: Warehouse, tmp_path: Path) -> None:
     """Of a group that was asked for there are pictures; the numbers are its own; an unknown one is an error."""
     path = tmp_path / "one.html"
-    run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT, group_ids=["c01-range"])
+    run_report(warehouse, Scope(CLUSTER, ("c01-range",)), output=str(path), made_at=MADE_AT)
     rebalances = warehouse.read(TABLES["gold.rebalances"], ["group_id"])["group_id"].to_pylist()
     cluster, *_, group = Tiles(path.read_text()).sections
     assert cluster["groups"] == "1"
     assert cluster["rebalances"] == group["rebalances"] == str(rebalances.count("c01-range"))
     with pytest.raises(Exception, match="nothing is known of: nobody"):
-        run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT, group_ids=["nobody"])
+        run_report(warehouse, Scope(CLUSTER, ("nobody",)), output=str(path), made_at=MADE_AT)
 
 
 def test_nightly_writes_it_at_its_end(no_spark: SparkSession, tmp_path: Path) -> None:
@@ -156,12 +156,12 @@ def test_a_file_is_replaced_as_a_whole(warehouse: Warehouse, tmp_path: Path) -> 
     path = tmp_path / "report.html"
     for output in (str(path), path.as_uri()):
         path.write_text("before")
-        run_report(warehouse, CLUSTER, output=output, made_at=MADE_AT, group_ids=["c01-range"])
+        run_report(warehouse, Scope(CLUSTER, ("c01-range",)), output=output, made_at=MADE_AT)
         assert path.read_text().startswith("<!doctype html>")
         assert list(tmp_path.iterdir()) == [path]
     for output in (f"{path}/below.html", f"{path.as_uri()}/below.html"):
         with pytest.raises(JobError, match=r"cannot be written to .*: name another place with --output"):
-            run_report(warehouse, CLUSTER, output=output, made_at=MADE_AT, group_ids=["c01-range"])
+            run_report(warehouse, Scope(CLUSTER, ("c01-range",)), output=output, made_at=MADE_AT)
     assert path.read_text().startswith("<!doctype html>")
 
 
@@ -189,7 +189,7 @@ def shown(warehouse: Warehouse, report: Path, tmp_path_factory: pytest.TempPathF
     if IS_TEST_LIVE:
         return report
     path = tmp_path_factory.mktemp("shown") / "report.html"
-    run_report(warehouse, CLUSTER, output=str(path), made_at=MADE_AT, group_ids=SHOWN)
+    run_report(warehouse, Scope(CLUSTER, tuple(sorted(SHOWN))), output=str(path), made_at=MADE_AT)
     return path
 
 
