@@ -19,21 +19,11 @@ from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.gold.audit_log import Samples, end_samples
 from jobs.gold.hanging_transactions import CLEANED
-from jobs.gold.share_reader import (
-    configs,
-    counts_by_id,
-    removed_topics,
-    topic_growth,
-    topic_partition_counts,
-)
+from jobs.gold.share_reader import configs, counts_by_id, removed_topics, topic_growth, topic_partition_counts
 from jobs.gold.task import AuditWork
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
-from schemas.tables.silver import (
-    CONFIGS,
-    PARTITION_COUNTS,
-    TOPICS,
-)
+from schemas.tables.silver import CONFIGS, PARTITION_COUNTS, TOPICS
 
 Columns = Mapping[Table, tuple[str, ...]]
 

@@ -332,12 +332,7 @@ def _opened(records: DataFrame) -> Records:
     declared = (*((_CLUSTER,) if has_cluster else ()), _TOPIC, *_OPENED)
     frame = batches.mapInArrow(_open_batches, spark_schema(declared))
     return Records(
-        frame,
-        has_cluster=has_cluster,
-        has_topic=True,
-        has_producers=True,
-        has_markers=True,
-        batches=batches,
+        frame, has_cluster=has_cluster, has_topic=True, has_producers=True, has_markers=True, batches=batches
     )
 
 

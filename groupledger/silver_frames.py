@@ -33,14 +33,8 @@ from jobs.delta.spark_schemas import spark_schema
 from jobs.silver.tasks import OFFSETS_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
-from schemas.tables.gold import (
-    LOG_ANOMALIES,
-)
-from schemas.tables.silver import (
-    CONFIGS,
-    PARTITION_COUNTS,
-    TOPICS,
-)
+from schemas.tables.gold import LOG_ANOMALIES
+from schemas.tables.silver import CONFIGS, PARTITION_COUNTS, TOPICS
 
 Silver = GroupReplay | ShareReplay | Mapping[str, DataFrame]
 """The result of a replay, or DataFrames by full table name, such as `silver.group_members`."""

@@ -207,7 +207,7 @@ CLUSTER_KEYS: Final = ("segments", "bootstrap_servers", "command_config", "dumps
 """Keys of [sources] that a cluster may set."""
 
 GONE: Final[Mapping[str, str]] = {
-    "writes.lane": "there is one way of writing, which every store takes, HDFS too: leave this setting out",
+    "writes.lane": "there is one way of writing, which every store takes, HDFS too: leave this setting out"
 }
 """Settings of older versions, with the replacement."""
 

@@ -123,9 +123,7 @@ class ClusterWatch:
             groups = tuple(sorted(self._admin.list_groups()))
         topics, _ = self.consumed_topics()
         configs, refused = self._admin.configs(
-            group_ids=groups,
-            topics=self._admin.topics(topics) if topics else (),
-            broker_ids=self._admin.broker_ids(),
+            group_ids=groups, topics=self._admin.topics(topics) if topics else (), broker_ids=self._admin.broker_ids()
         )
         refusals += sorted({f"configs of {kind.lower()}s: {refusal.why}" for (kind, _), refusal in refused.items()})
         key = ("resource_type", "resource_name", "name")

@@ -204,12 +204,7 @@ class Copies:
         if self.files == before.files:
             return
         rows = [
-            {
-                "cluster_id": cluster_id,
-                "topic": topic,
-                "partition": partition,
-                **asdict(file),
-            }
+            {"cluster_id": cluster_id, "topic": topic, "partition": partition, **asdict(file)}
             for (topic, partition), files in sorted(self.files.items())
             for _, file in sorted(files.items())
         ]

@@ -72,10 +72,7 @@ class CoverageScan:
         """It was never cleaned, as far as it was read: its batches follow one another, and none lacks a record."""
 
     def add(
-        self,
-        read: SegmentRead,
-        rejected: NDArray[np.bool_] | None = None,
-        silent: NDArray[np.bool_] | None = None,
+        self, read: SegmentRead, rejected: NDArray[np.bool_] | None = None, silent: NDArray[np.bool_] | None = None
     ) -> None:
         """Add the next read.
 

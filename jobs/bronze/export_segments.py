@@ -61,12 +61,7 @@ class Exported:
 
 
 def export_segments(
-    session: SparkSession,
-    warehouse: Warehouse,
-    *,
-    cluster_id: str,
-    output: str,
-    topics: Sequence[str] | None = None,
+    session: SparkSession, warehouse: Warehouse, *, cluster_id: str, output: str, topics: Sequence[str] | None = None
 ) -> list[Exported]:
     """Write `<output>/<topic>-<partition>/<20-digit base offset>.log`. `output` is a local folder, new or empty.
 

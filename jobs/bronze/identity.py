@@ -159,10 +159,7 @@ def check_sources(warehouse: Warehouse, bronze: "Bronze", sources: "Sources") ->
 
 
 def refuse_other_batches(
-    warehouse: Warehouse,
-    bronze: "Bronze",
-    segments: Sequence[PartitionLog],
-    known: Mapping[tuple[str, str], Identity],
+    warehouse: Warehouse, bronze: "Bronze", segments: Sequence[PartitionLog], known: Mapping[tuple[str, str], Identity]
 ) -> None:
     """Raise SourceError where a log without a topic id has records that cannot be of the log in bronze, or of the log
     in another folder of this run.

@@ -38,14 +38,7 @@ from jobs.delta.filesystems import delete_file
 from jobs.delta.part_files import WrittenFile
 from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
-from jobs.sources.segments import (
-    DUMP,
-    SEGMENT,
-    Segment,
-    SegmentRead,
-    as_array,
-    read_leader_epochs,
-)
+from jobs.sources.segments import DUMP, SEGMENT, Segment, SegmentRead, as_array, read_leader_epochs
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -82,11 +82,7 @@ class PartedCopies:
             first, last, epoch = int(come.base_offset[row]), int(come.last_offset[row]), int(epochs[row])
             newer, start = lineage.cut_by(epoch, last)
             quarantined = self._quarantine.add_tail(
-                read.segment.path,
-                first,
-                epoch,
-                b"".join(contents),
-                newer=(newer, start, self._source_at(start, newer)),
+                read.segment.path, first, epoch, b"".join(contents), newer=(newer, start, self._source_at(start, newer))
             )
             self._note_tail(quarantined, (first, last), epoch, contents)
 

@@ -128,9 +128,7 @@ def write_quarantine(
 
 
 def _resolved(
-    row: dict[str, Any],
-    coverage: Mapping[LogPartition, Sequence[CoverageRange]],
-    run: CaptureRun,
+    row: dict[str, Any], coverage: Mapping[LogPartition, Sequence[CoverageRange]], run: CaptureRun
 ) -> dict[str, Any]:
     """Resolve a row if bronze has intact records at its offsets."""
     row = {name: row.get(name) for name in QUARANTINE_COLUMNS}

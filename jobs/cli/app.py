@@ -71,9 +71,7 @@ def root(
     """Options that may come before the job's name."""
 
 
-def completion(
-    shell: Annotated[Shell, typer.Argument(help="The shell.")],
-) -> None:
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
     """Commands that make the Tab key complete jobs and options in a shell."""
     from jobs.cli.completion import script
 

@@ -55,11 +55,7 @@ def check_folders(settings: Settings) -> None:
 
     Raises SourceError or ArgumentError, with the right folder if one is near.
     """
-    from jobs.sources.right_folder import (
-        require_dump,
-        require_source_folder,
-        require_warehouse_folder,
-    )
+    from jobs.sources.right_folder import require_dump, require_source_folder, require_warehouse_folder
 
     for uri in settings.segments:
         require_source_folder(uri, settings.topics)

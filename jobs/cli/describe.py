@@ -26,8 +26,7 @@ def describe(
     topology: Annotated[
         bool,
         typer.Option(
-            "--topology",
-            help="Topologies of streams groups as their clients described them; needs --bootstrap-server.",
+            "--topology", help="Topologies of streams groups as their clients described them; needs --bootstrap-server."
         ),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="All columns, as in Kafka's tools.")] = False,

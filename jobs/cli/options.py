@@ -31,17 +31,13 @@ SegmentsOption = Annotated[
 BootstrapOption = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        help="A live cluster; several brokers of it separated by commas.",
+        "--bootstrap-server", metavar="HOST:PORT", help="A live cluster; several brokers of it separated by commas."
     ),
 ]
 CommandConfigOption = Annotated[
     str | None,
     typer.Option(
-        "--command-config",
-        metavar="FILE",
-        help="The .properties file of a Java client, with how to log in to it.",
+        "--command-config", metavar="FILE", help="The .properties file of a Java client, with how to log in to it."
     ),
 ]
 DumpOption = Annotated[
@@ -57,8 +53,7 @@ DumpFormatOption = Annotated[
     DumpFormat | None, typer.Option("--dump-format", help="What the dumps are. [default: recognised]")
 ]
 TopicOption = Annotated[
-    list[str] | None,
-    typer.Option("--topic", metavar="TOPIC", help="Internal topic; may be repeated. [default: all]"),
+    list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Internal topic; may be repeated. [default: all]")
 ]
 PartitionsOption = Annotated[
     list[str] | None,

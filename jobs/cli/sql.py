@@ -21,8 +21,7 @@ def sql(
         str | None, typer.Option("--execute", "-e", metavar="SQL", help="Run one statement and end.")
     ] = None,
     write: Annotated[
-        bool,
-        typer.Option("--write", help="Run statements that change tables, too: by default they are refused."),
+        bool, typer.Option("--write", help="Run statements that change tables, too: by default they are refused.")
     ] = False,
     warehouse: options.WarehouseOption = None,
     cluster_id: Annotated[

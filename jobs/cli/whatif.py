@@ -52,12 +52,7 @@ def whatif(
     question = asked(changed, recorded or (), settings, kafka_version)
     tables = open_tables("whatif", settings)
     rows = run_whatif(
-        tables,
-        cluster_id=settings.cluster_id,
-        group_id=group,
-        question=question,
-        from_ms=from_ms,
-        to_ms=to_ms,
+        tables, cluster_id=settings.cluster_id, group_id=group, question=question, from_ms=from_ms, to_ms=to_ms
     )
     tell(rows, output_format)
     remarks = log_remarks(tables, settings.cluster_id, [group])

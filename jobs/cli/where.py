@@ -33,11 +33,7 @@ def where(
     from jobs.queries.where import Asked, run_where
 
     settings = reading_settings(
-        warehouse,
-        cluster_id,
-        bootstrap_servers=bootstrap_server,
-        command_config=command_config,
-        partitions=partitions,
+        warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config, partitions=partitions
     )
     check_client(settings)
     asked = Asked(group or (), share or (), transactional_id or ())

@@ -46,15 +46,7 @@ DELTA_SCALARS: Final = {
 """Names in Delta's schema string, which is Spark's JSON form of a StructType."""
 
 WITH_STATISTICS: Final = frozenset(
-    {
-        Scalar.STRING,
-        Scalar.TINYINT,
-        Scalar.SMALLINT,
-        Scalar.INT,
-        Scalar.BIGINT,
-        Scalar.DOUBLE,
-        Scalar.TIMESTAMP,
-    }
+    {Scalar.STRING, Scalar.TINYINT, Scalar.SMALLINT, Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.TIMESTAMP}
 )
 """Types whose minimum and maximum Delta uses to skip files."""
 

@@ -48,11 +48,7 @@ ROWS_OF_GROUPS: Final[Mapping[Table, Callable[[GroupRows], Sequence[NamedTuple]]
 """By table, its rows in `GroupRows`; silver.member_assignments has `assignments_table`."""
 
 
-def rows_table(
-    table: Table,
-    rows: Sequence[NamedTuple],
-    constants: Mapping[str, Any],
-) -> pa.Table:
+def rows_table(table: Table, rows: Sequence[NamedTuple], constants: Mapping[str, Any]) -> pa.Table:
     """Convert rows of the core, at least one. `constants`: whole columns, as Arrow arrays or as one value.
 
     Integers in a TIMESTAMP column of `rows` are epoch milliseconds; -1 is null.

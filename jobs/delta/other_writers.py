@@ -84,10 +84,7 @@ def _operation(text: str) -> str:
 
 
 def later_writes(
-    warehouse: Warehouse,
-    known: Mapping[str, int],
-    before: Mapping[str, int],
-    after: Mapping[str, int] | None = None,
+    warehouse: Warehouse, known: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int] | None = None
 ) -> dict[str, int]:
     """Versions of foreign writes, by table: the `known` ones, and those between two versions of each table (`after`
     None: up to the newest).

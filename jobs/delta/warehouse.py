@@ -129,12 +129,7 @@ class Warehouse:
     """
 
     def __init__(
-        self,
-        root: str,
-        *,
-        codec: str = "zstd",
-        codecs: Mapping[str, str] | None = None,
-        takes_turns: bool = False,
+        self, root: str, *, codec: str = "zstd", codecs: Mapping[str, str] | None = None, takes_turns: bool = False
     ) -> None:
         """`takes_turns`: processes of several clusters commit to these tables concurrently. On a local disk they
         wait for each other; in an object store Delta refuses one of two, which raises an error."""

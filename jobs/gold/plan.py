@@ -6,14 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from coordinator_core.log_partitions import LogPartition
-from jobs.gold.snapshot import (
-    FORMER_SHARES,
-    REMOVED_TOPICS,
-    REMOVED_UNTIL,
-    SOURCES,
-    Snapshot,
-    sum_of,
-)
+from jobs.gold.snapshot import FORMER_SHARES, REMOVED_TOPICS, REMOVED_UNTIL, SOURCES, Snapshot, sum_of
 from jobs.gold.task import NEVER_MS, AuditWork
 from jobs.silver.checkpoints import ReplayMode, Watermark, step_of
 from jobs.silver.replay_failures import groups_left_out

@@ -45,12 +45,7 @@ class SavedShares:
 
     @classmethod
     def of(
-        cls,
-        kept: Kept,
-        states: pa.Table,
-        unsettled: ShareTransitions,
-        next_offset: int,
-        counts: ShareCounts,
+        cls, kept: Kept, states: pa.Table, unsettled: ShareTransitions, next_offset: int, counts: ShareCounts
     ) -> Self:
         """`states`: the rows for `kept.states`, with their `last_persisted`, followed by the rows that are not settled;
         `unsettled`: the transitions that are not settled.

@@ -265,12 +265,7 @@ class AuditParts:
         return self._own(self._work.former.read(table, columns, log_partition, text_columns(table, columns)))
 
     def former_rows(
-        self,
-        table: Table,
-        log_partition: int,
-        left_out: Set[str] = frozenset(),
-        *,
-        of_all_tasks: bool = False,
+        self, table: Table, log_partition: int, left_out: Set[str] = frozenset(), *, of_all_tasks: bool = False
     ) -> Iterator[pa.Table]:
         """The last audit's rows of a log partition, row group by row group, without those of some groups.
 

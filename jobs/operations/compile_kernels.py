@@ -23,13 +23,7 @@ from coordinator_core.inference.last_commit_times import add_commit_times, add_o
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.ordering import ordered_by
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.share_log import (
-    ShareKeys,
-    ShareLog,
-    ShareStates,
-    ShareTransitions,
-    sorted_share_log,
-)
+from coordinator_core.inference.share_log import ShareKeys, ShareLog, ShareStates, ShareTransitions, sorted_share_log
 from coordinator_core.inference.share_past import kept_of
 from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.interning import Interner

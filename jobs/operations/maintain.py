@@ -164,10 +164,7 @@ def maintain(
             f"{READERS_MS / HOUR_MS:g}. Give a longer one, or --allow-short-retention while no reader is running"
         )
     clusters = clusters_of(warehouse)
-    with (
-        nobody_else(warehouse, clusters, since=started_at),
-        job_of(None if dry_run else metrics, "maintain") as job,
-    ):
+    with nobody_else(warehouse, clusters, since=started_at), job_of(None if dry_run else metrics, "maintain") as job:
         if not dry_run:
             warehouse.ensure_names(TABLES.values())
         plan = Plan(

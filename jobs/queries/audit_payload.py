@@ -22,13 +22,7 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt
 from jobs.queries.audit_report import SOURCES, Span, completeness, untimed_statement, within, write_completeness
-from jobs.queries.dead_letters import (
-    CAUSE_OF_MESSAGE,
-    COPIED_CAUSES,
-    CopyState,
-    DeadLetters,
-    read_dead_letters,
-)
+from jobs.queries.dead_letters import CAUSE_OF_MESSAGE, COPIED_CAUSES, CopyState, DeadLetters, read_dead_letters
 from jobs.queries.in_log import require_in_log
 from jobs.queries.payload import Payload, RecordRange, read_payloads
 from jobs.settings import BrokerAddress

@@ -35,13 +35,7 @@ from jobs.silver.homes import listed_move_text
 from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.declare import Table
-from schemas.tables.gold import (
-    ARCHIVED_RECORDS,
-    COMMIT_ANOMALIES,
-    PARTITION_OWNERS,
-    REBALANCES,
-    REDELIVERIES,
-)
+from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, PARTITION_OWNERS, REBALANCES, REDELIVERIES
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
 HOLES_LISTED_MAX: Final = 20

@@ -107,11 +107,7 @@ class DeadLetters:
 
 
 def read_dead_letters(
-    sources: Sequence[str],
-    topics: Iterable[str],
-    *,
-    cluster: BrokerAddress | None = None,
-    timeout_ms: int = TIMEOUT_MS,
+    sources: Sequence[str], topics: Iterable[str], *, cluster: BrokerAddress | None = None, timeout_ms: int = TIMEOUT_MS
 ) -> DeadLetters:
     """Read the copies on the topics from all sources (folders or URIs as for `--segments`, and a live cluster).
 

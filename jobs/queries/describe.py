@@ -110,10 +110,7 @@ EPOCHS: Final = frozenset({"GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "ASSIGNMENT
 
 CONSUMER_OFFSETS: Final = Layout(OFFSET_COLUMNS, verbose_only=frozenset({"LEADER-EPOCH"}))
 CONSUMER_MEMBERS: Final = Layout(
-    MEMBER_COLUMNS,
-    verbose_only=MEMBER_VERBOSE,
-    if_any=frozenset({"GROUP-INSTANCE-ID", "UPGRADED"}),
-    without_rows=True,
+    MEMBER_COLUMNS, verbose_only=MEMBER_VERBOSE, if_any=frozenset({"GROUP-INSTANCE-ID", "UPGRADED"}), without_rows=True
 )
 
 LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {

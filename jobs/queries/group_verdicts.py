@@ -28,14 +28,7 @@ from jobs.queries.as_of import SilverAt
 from jobs.queries.findings import NOT_JUDGED_RULES, TRANSACTION_MARKER
 from jobs.queries.group_model import TopicPartition
 from schemas.tables.declare import Table
-from schemas.tables.gold import (
-    ARCHIVED_RECORDS,
-    COMMIT_ANOMALIES,
-    LAG_HISTORY,
-    LOG_ANOMALIES,
-    REBALANCES,
-    REDELIVERIES,
-)
+from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, LAG_HISTORY, LOG_ANOMALIES, REBALANCES, REDELIVERIES
 from schemas.tables.silver import GROUP_GENERATIONS
 
 OK: Final = "OK"

@@ -23,15 +23,7 @@ from jobs.console.output import Value, printable, time_text, write_answers
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SilverAt
-from jobs.queries.caveats import (
-    LOG_POSITION,
-    Caveat,
-    caveats_of,
-    lines_of,
-    notes_by_group,
-    twice,
-    with_notes,
-)
+from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
 from jobs.queries.unread_assignments import unread_groups, unread_text
 from jobs.queries.unread_records import UnreadRecords, unread_owners_text, unread_records
 from jobs.silver.rows import rows_of
@@ -252,8 +244,4 @@ def _remarks(found: Owners, topic: str, partition: int) -> Iterator[str]:
 
 
 def _row(owner: OwnerRow) -> tuple[Value, ...]:
-    return (
-        *CELLS(owner),
-        time_text(owner.valid_from),
-        time_text(owner.valid_to),
-    )
+    return (*CELLS(owner), time_text(owner.valid_from), time_text(owner.valid_to))

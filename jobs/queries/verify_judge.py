@@ -219,11 +219,7 @@ class Judge:
         yield from self._share_findings(key, thing, described, unlike, history)
 
     def _share_state(
-        self,
-        key: SharePartitionKey,
-        answer: ShareState | Refusal,
-        history: ShareHistory,
-        states: Sequence[Facts],
+        self, key: SharePartitionKey, answer: ShareState | Refusal, history: ShareHistory, states: Sequence[Facts]
     ) -> Iterator[Finding]:
         thing = Thing(What.SHARE_STATE, key.group_id, self._place(key))
         described: dict[Path, Any] = {}

@@ -16,15 +16,7 @@ import pyarrow.compute as pc
 from coordinator_core.history.rows import GROUP_DELETED, TOPOLOGY_DESCRIPTION_CHANGED
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey, key_partition
-from coordinator_core.verify import (
-    EXISTS,
-    MEMBER_EXISTS,
-    NOT_STORED,
-    STORED,
-    TOPOLOGY_DESCRIPTION,
-    Facts,
-    Path,
-)
+from coordinator_core.verify import EXISTS, MEMBER_EXISTS, NOT_STORED, STORED, TOPOLOGY_DESCRIPTION, Facts, Path
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt
 from jobs.queries.group_model import Row, share_key

@@ -252,10 +252,7 @@ OFFSETS_AT: Final = Definition(
     "The committed offsets of a group that were in force.",
     "(`group` STRING, time TIMESTAMP)",
     (OFFSET_COMMITS,),
-    _offsets(
-        "c.group_id = offsets_at.`group` AND c.applied_at <= offsets_at.time",
-        "offsets_at.time",
-    ),
+    _offsets("c.group_id = offsets_at.`group` AND c.applied_at <= offsets_at.time", "offsets_at.time"),
 )
 
 SHARE_PARTITION_AT: Final = Definition(

@@ -231,16 +231,7 @@ def _tell_people(rows: Sequence[WhatIfRow], out: TextIO) -> None:
 
 NO_MEASURE: Final = "? -> ?"
 MEASURES: Final = ("rebalances", "partitions moved", "unowned partition-ms", "partition-ms not served")
-REBALANCE_COLUMNS: Final = (
-    "at",
-    "generation",
-    "recorded",
-    "verdict",
-    "would be",
-    "later by",
-    *MEASURES,
-    "confidence",
-)
+REBALANCE_COLUMNS: Final = ("at", "generation", "recorded", "verdict", "would be", "later by", *MEASURES, "confidence")
 RECORD_COLUMNS: Final = (
     "at",
     "topic",

@@ -14,25 +14,13 @@ from jobs.delta.arrow_columns import codes_of, epoch_ms_column, indices_in, numb
 from jobs.queries.audit_report import WITHOUT_COPY, Hole
 from jobs.report.cluster import GroupLine
 from jobs.report.condense import Condensed, DeliveryStates, Flow, Marks, delivery_states, deltas, marks
-from jobs.report.groups import (
-    MEMBERS,
-    SHORTER,
-    holes_of_group,
-    member_flow,
-    members_picture,
-    together_text,
-)
+from jobs.report.groups import MEMBERS, SHORTER, holes_of_group, member_flow, members_picture, together_text
 from jobs.report.pictures import Column, Kind, Listed, Listing, Picture, columns_of
 from jobs.report.reader import Limits, Reader, by_group, shared_out
 from jobs.report.sql_text import Scope, select
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES
-from schemas.tables.silver import (
-    GROUP_MEMBERS,
-    SHARE_BATCH_TRANSITIONS,
-    SHARE_PARTITION_STATES,
-    SHARE_STATE_BATCHES,
-)
+from schemas.tables.silver import GROUP_MEMBERS, SHARE_BATCH_TRANSITIONS, SHARE_PARTITION_STATES, SHARE_STATE_BATCHES
 
 DELIVERY_STATES: Final = ("AVAILABLE", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")
 """The states in the log; ACQUIRED is never written."""

@@ -109,11 +109,7 @@ WATERMARK_COLUMNS: Final = ("next_offset", "replayed", "capture_version")
 def watermark_row(watermark: Watermark) -> dict[str, Any]:
     """Columns of a watermark for these tables."""
     replayed = [{"first_offset": first, "last_offset": last} for first, last in watermark.replayed]
-    return {
-        "next_offset": watermark.next_offset,
-        "replayed": replayed,
-        "capture_version": watermark.capture_version,
-    }
+    return {"next_offset": watermark.next_offset, "replayed": replayed, "capture_version": watermark.capture_version}
 
 
 def watermarks_table(cluster_id: str, watermarks: Mapping[LogPartition, Watermark]) -> pa.Table:

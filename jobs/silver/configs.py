@@ -32,9 +32,7 @@ def logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> l
 
 
 def config_rows(
-    logged: Iterable[ConfigChanged],
-    observed: Iterable[ObservedConfig],
-    deleted: Iterable[tuple[str, int]] = (),
+    logged: Iterable[ConfigChanged], observed: Iterable[ObservedConfig], deleted: Iterable[tuple[str, int]] = ()
 ) -> list[dict[str, Any]]:
     """One row for each interval in which a config had a value.
 

@@ -15,13 +15,7 @@ from typing import Final
 import numpy as np
 from pyspark.sql import SparkSession
 
-from coordinator_core.key_buckets import (
-    BUCKET_COUNT_MAX,
-    SLOT_COUNT,
-    buckets_of,
-    shared_out,
-    slot_weights,
-)
+from coordinator_core.key_buckets import BUCKET_COUNT_MAX, SLOT_COUNT, buckets_of, shared_out, slot_weights
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.records import decode_chunk
 from jobs.bronze.reader import read_log

@@ -13,12 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from coordinator_core.errors import ReplayFault
-from coordinator_core.key_buckets import (
-    Key,
-    KeyBucket,
-    bucket_of_no_key,
-    bucket_of_slots,
-)
+from coordinator_core.key_buckets import Key, KeyBucket, bucket_of_no_key, bucket_of_slots
 from coordinator_core.lookup import SharePartitionKey
 
 NAMED_MAX: Final = 32

@@ -379,12 +379,7 @@ def _driver_rows(job: _Job, start: Start, whole: WholeRun, plan: Plan, results: 
 
 
 def _commit(
-    job: _Job,
-    start: Start,
-    plan: Plan,
-    former: FormerFiles,
-    results: _Results,
-    driver_rows: Mapping[Table, pa.Table],
+    job: _Job, start: Start, plan: Plan, former: FormerFiles, results: _Results, driver_rows: Mapping[Table, pa.Table]
 ) -> dict[str, Committed]:
     """Commit the files of tasks and the rows of the driver, each table in one transaction. Returns the commits by
     table."""

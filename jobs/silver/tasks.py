@@ -25,11 +25,7 @@ from coordinator_core.history.log_checkpoint import (
 )
 from coordinator_core.history.offsets_log import OffsetsLogReplay
 from coordinator_core.history.rows import GroupRows, TopicName
-from coordinator_core.history.simple_log import (
-    ClusterMetadataReplay,
-    ConfigChanged,
-    TransactionStateReplay,
-)
+from coordinator_core.history.simple_log import ClusterMetadataReplay, ConfigChanged, TransactionStateReplay
 from coordinator_core.key_buckets import Key, KeyBucket, keys_in, record_slots, without_keys
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count

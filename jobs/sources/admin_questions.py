@@ -351,9 +351,7 @@ def _read_states(leader_epochs: Mapping[SharePartitionKey, int], keys: Sequence[
             topic_id=topic_id,
             partitions=tuple(
                 make(
-                    READ_STATE_PARTITION,
-                    partition=key.partition,
-                    leader_epoch=leader_epochs.get(key, NO_LEADER_EPOCH),
+                    READ_STATE_PARTITION, partition=key.partition, leader_epoch=leader_epochs.get(key, NO_LEADER_EPOCH)
                 )
                 for key in of_topic
             ),
@@ -387,9 +385,7 @@ def parts_of_group(keys: Sequence[SharePartitionKey]) -> Iterator[Sequence[Share
         yield from chunks(list(of_group), RESOURCES_AT_ONCE)
 
 
-def share_states_of(
-    leader_epochs: Mapping[SharePartitionKey, int],
-) -> Question[SharePartitionKey, ShareState]:
+def share_states_of(leader_epochs: Mapping[SharePartitionKey, int]) -> Question[SharePartitionKey, ShareState]:
     return Question(
         share_group_state.TOPIC,
         share_partition_partition,

@@ -171,11 +171,7 @@ class Broker:
 
     def __init__(self, config: Mapping[str, Any], timeout_ms: int) -> None:
         """Called by `connect`."""
-        self._config = {
-            **config,
-            "receive_message_max_bytes": ANSWER_BYTES_MAX,
-            "request_timeout_ms": timeout_ms,
-        }
+        self._config = {**config, "receive_message_max_bytes": ANSWER_BYTES_MAX, "request_timeout_ms": timeout_ms}
         self.timeout_ms = timeout_ms
         self.kafka_cluster_id: str | None = None
         """The cluster's own id, set by the first description of topics; None where it has none."""

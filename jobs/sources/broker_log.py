@@ -86,8 +86,7 @@ def list_broker_logs(
         return []
     if not found:
         raise BrokerError(
-            f"nothing to read: {address.bootstrap_servers} has none of the topics {', '.join(topics)}",
-            code="NO_TOPIC",
+            f"nothing to read: {address.bootstrap_servers} has none of the topics {', '.join(topics)}", code="NO_TOPIC"
         )
     places = [(info.topic, partition) for info in found.values() for partition in range(info.partition_count)]
     starts = broker.offsets(places, OffsetSpec.EARLIEST)

@@ -66,10 +66,7 @@ MILLISECONDS: Final[Mapping[str, str]] = {
 INT_MAX: Final = 2**31 - 1
 DNS_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
-SOCKET_OPTIONS: Final = (
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-)
+SOCKET_OPTIONS: Final = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
 """kafka-python's own defaults, which it drops when others are given."""
 
 JAAS: Final = "sasl.jaas.config"

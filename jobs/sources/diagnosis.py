@@ -173,8 +173,7 @@ class _Way:
                 return connection
         if isinstance(last, ConnectionRefusedError):
             raise _Ends(
-                Reached.CONNECTION_REFUSED,
-                "connection refused: the broker is down, or the port is not its own",
+                Reached.CONNECTION_REFUSED, "connection refused: the broker is down, or the port is not its own"
             )
         why = f"no connection within {self._timeout_ms} ms" if isinstance(last, TimeoutError) else "no way to it"
         raise _Ends(Reached.UNREACHABLE, f"{why}: check the address, and firewalls on the way")
@@ -191,10 +190,7 @@ class _Way:
         thread.start()
         thread.join(self._left_s())
         if not found:
-            raise _Ends(
-                Reached.UNKNOWN_HOST,
-                f"unknown host {printable(self._host)}: check the name, and name servers",
-            )
+            raise _Ends(Reached.UNKNOWN_HOST, f"unknown host {printable(self._host)}: check the name, and name servers")
         return list(found)
 
     # TLS
@@ -269,8 +265,7 @@ class _Way:
             if self._protocol not in TLS and self._speaks_tls():
                 instead = "SASL_SSL" if self._protocol in SASL else "SSL"
                 raise _Ends(
-                    Reached.TLS_WANTED,
-                    f"the port speaks TLS, and security.protocol is {self._protocol}: use {instead}",
+                    Reached.TLS_WANTED, f"the port speaks TLS, and security.protocol is {self._protocol}: use {instead}"
                 ) from None
             if isinstance(connection, ssl.SSLSocket) and end.step is Reached.CLOSED:
                 # with TLS 1.3 the broker checks our certificate only now
@@ -366,8 +361,7 @@ class _Way:
 
     def _closed(self) -> _Ends:
         return _Ends(
-            Reached.CLOSED,
-            "it takes connections and closes them: it is starting or stopping, or no Kafka broker",
+            Reached.CLOSED, "it takes connections and closes them: it is starting or stopping, or no Kafka broker"
         )
 
 

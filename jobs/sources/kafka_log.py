@@ -27,12 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -49,22 +44,8 @@ from jobs.sources.broker import TIMEOUT_MS, Broker
 from jobs.sources.broker_log import FETCH_BYTES_MAX, list_broker_logs, read_ranges
 from jobs.sources.bytes_per_offset import split_ranges
 from jobs.sources.fetch import LogRange
-from jobs.sources.log_offsets import (
-    NO_LIMITS,
-    BrokerOffsets,
-    Limits,
-    Offsets,
-    SegmentOffsets,
-    log_key,
-    segments_from,
-)
-from jobs.sources.segments import (
-    ADDED_BY_CAPTURE,
-    PartitionLog,
-    find_partitions,
-    read_segment,
-    to_record_batches,
-)
+from jobs.sources.log_offsets import NO_LIMITS, BrokerOffsets, Limits, Offsets, SegmentOffsets, log_key, segments_from
+from jobs.sources.segments import ADDED_BY_CAPTURE, PartitionLog, find_partitions, read_segment, to_record_batches
 from schemas.tables import TABLES
 
 NAME: Final = "kafka_log"

@@ -32,10 +32,7 @@ CODECS: Final[dict[str, Codec | None]] = {
     "none": None,
     "snappy": Codec(1, cramjam.snappy.compress_raw_max_len, cramjam.snappy.compress_raw_into, is_quick=True),
     "zstd": Codec(
-        6,
-        _zstd_bytes_max,
-        lambda data, into: cramjam.zstd.compress_into(data, into, level=ZSTD_LEVEL),
-        is_quick=False,
+        6, _zstd_bytes_max, lambda data, into: cramjam.zstd.compress_into(data, into, level=ZSTD_LEVEL), is_quick=False
     ),
     # LZ4_RAW: a block without framing
     "lz4": Codec(

@@ -41,11 +41,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        retrieve: Callable[[], str],
-        extensions: Mapping[str, str],
-        *,
-        now: Callable[[], float] = time.time,
+        self, retrieve: Callable[[], str], extensions: Mapping[str, str], *, now: Callable[[], float] = time.time
     ) -> None:
         super().__init__()
         self._retrieve = retrieve

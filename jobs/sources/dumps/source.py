@@ -49,15 +49,7 @@ from jobs.settings import Settings
 from jobs.sources.dumps.dump_log import BATCHES, BATCHES_SCHEMA, FORMATTED, ROWS, DumpFault, DumpLog
 from jobs.sources.dumps.files import DumpFile, Line, find_dump_files, read_lines
 from jobs.sources.dumps.pack import READ_BYTES_MAX
-from jobs.sources.dumps.rows import (
-    ROWS_SCHEMA,
-    BadRow,
-    RowRules,
-    RowsRead,
-    bad_line,
-    read_json_lines,
-    read_parquet,
-)
+from jobs.sources.dumps.rows import ROWS_SCHEMA, BadRow, RowRules, RowsRead, bad_line, read_json_lines, read_parquet
 from jobs.sources.dumps.staging import PieceWriter, Run
 from jobs.sources.segments import UNREADABLE_FILE
 
@@ -435,12 +427,7 @@ def _text_lines(lines: Iterable[Line], faults: _Faults, positions: dict[int, int
 
 
 def _unpack_formatted(
-    file: DumpFile,
-    work: _Work,
-    writer: PieceWriter,
-    faults: _Faults,
-    done: _Done,
-    numbers: dict[tuple[str, int], int],
+    file: DumpFile, work: _Work, writer: PieceWriter, faults: _Faults, done: _Done, numbers: dict[tuple[str, int], int]
 ) -> None:
     """Unpack formatter output. `numbers`: the next offset of each log partition, across all files."""
     waiting: list[tuple[Any, ...]] = []
