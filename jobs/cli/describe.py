@@ -69,8 +69,7 @@ def describe(
     if topology:
         from jobs.queries.topology import run_topology
 
-        for remark in run_topology(settings, group_ids=group or None, output_format=output_format):
-            say(remark)
+        say(*run_topology(settings, group_ids=group or None, output_format=output_format))
         return DONE
     coordinators = None
     if bootstrap_server is not None:
@@ -93,6 +92,5 @@ def describe(
             coordinators=coordinators,
         )
     finally:  # why a group is not there may be among them
-        for remark in remarks:
-            say(remark)
+        say(*remarks)
     return DONE

@@ -31,8 +31,7 @@ def history(
     remarks = run_history(
         tables, settings.cluster_id, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format
     )
-    for remark in [*remarks_in_log(tables, settings, None, [group]), *remarks]:
-        say(remark)
+    say(*remarks_in_log(tables, settings, None, [group]), *remarks)
     return DONE
 
 
@@ -66,6 +65,5 @@ def groups(
         needs_attention=needs_attention,
         output_format=output_format,
     )
-    for remark in [*remarks_in_log(tables, settings, None), *remarks]:
-        say(remark)
+    say(*remarks_in_log(tables, settings, None), *remarks)
     return DONE

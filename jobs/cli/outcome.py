@@ -26,11 +26,12 @@ PARSED: Final = 64
 """Exit code in that case, if there is a job to run."""
 
 
-def say(text: str) -> None:
-    """Print one line on stderr, with control characters escaped."""
+def say(*lines: str) -> None:
+    """Print lines on stderr, with control characters escaped."""
     from jobs.console.output import printable
 
-    typer.echo(printable(text), err=True)
+    for line in lines:
+        typer.echo(printable(line), err=True)
 
 
 def print_facts(job: str, run: "Run | RunContext", steps: "Steps", code: int, output_format: SummaryFormat) -> int:

@@ -30,6 +30,5 @@ def owner(
     remarks = run_owner(
         tables, settings.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format
     )
-    for remark in (*remarks, *remarks_in_log(tables, settings, at_ms)):
-        say(remark)
+    say(*remarks, *remarks_in_log(tables, settings, at_ms))
     return DONE

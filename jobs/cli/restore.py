@@ -52,6 +52,5 @@ def restore(
             log_offset=log_offset,
         )
     finally:  # why a group is not there may be among them
-        for remark in (*remarks, *behind):
-            say(remark)
+        say(*remarks, *behind)
     return DONE

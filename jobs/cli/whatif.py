@@ -56,6 +56,5 @@ def whatif(
     )
     tell(rows, output_format)
     remarks = log_remarks(tables, settings.cluster_id, [group])
-    for remark in [*remarks_in_log(tables, settings, None, [group]), *remarks]:
-        say(remark)
+    say(*remarks_in_log(tables, settings, None, [group]), *remarks)
     return DONE

@@ -322,7 +322,11 @@ class _Statistics:
         return json.dumps(
             {
                 "numRecords": row_count,
-                "minValues": {name: _statistic(_lower_bound(value)) for name, value in minimum.items()},
+                "minValues": {
+                    # a long string is truncated, which makes it less
+                    name: _statistic(value[:STATISTICS_TEXT_MAX] if isinstance(value, str) else value)
+                    for name, value in minimum.items()
+                },
                 "maxValues": {name: _statistic(_upper_bound(value)) for name, value in maximum.items()},
                 "nullCount": self._null_count,
             },
@@ -338,11 +342,6 @@ def _statistic(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
     return value
-
-
-def _lower_bound(value: Any) -> Any:
-    """A long string is truncated, which makes it less."""
-    return value[:STATISTICS_TEXT_MAX] if isinstance(value, str) else value
 
 
 def _upper_bound(value: Any) -> Any:

@@ -172,7 +172,7 @@ class Warehouse:
             if table.full_name in self._up_to_date:
                 return
             self._delete_former(table)
-            if self._is_laid_out_as_declared(table):
+            if tuple(self._newest(table).metadata().partition_columns) == table.partition_by:
                 self._rename_columns(table)
                 self._add_columns(table)
             elif table.layer in DERIVED_LAYERS:
@@ -261,10 +261,6 @@ class Warehouse:
         with (folder / f"commit-{table.full_name}.lock").open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-    def _is_laid_out_as_declared(self, table: Table) -> bool:
-        stored = self._newest(table).metadata().partition_columns
-        return tuple(stored) == table.partition_by
 
     def _create(self, table: Table, *, replaces: bool) -> None:
         with self._writing(table):

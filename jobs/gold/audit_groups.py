@@ -449,7 +449,8 @@ class _NewAudit:
         if not changed <= self._noted:
             nothing = GroupedCommits.of(())
             self._audit(nothing, np.zeros(0, np.bool_), changed - self._noted)
-        first = min((self._first_log_offset(group_id) for group_id in self._whole), default=0)
+        pasts = [saved.pasts.get(group_id) for group_id in self._whole]
+        first = min((0 if past is None else past.first_log_offset for past in pasts), default=0)
         of_others = _KeptBuilder()
         for bundle in group_bundles(work.files, log_partition, self._whole, from_log_offset=first):
             plain = _judge_plain(bundle, work, self._made)
@@ -463,11 +464,6 @@ class _NewAudit:
         kept.append(saved.commits.of_some(seen | saved.not_judged, are_others=True).piece)
         kept.append(of_others.built().piece)
         return self._made.left(GroupedCommits.of(kept), self._commit_times.without(self._noted), saved)
-
-    def _first_log_offset(self, group_id: str) -> int:
-        """The lowest log offset of a group's commits."""
-        past = self._saved.pasts.get(group_id)
-        return 0 if past is None else past.first_log_offset
 
     def _audit(self, commits: GroupedCommits, is_new: BoolArray, changed: Set[str]) -> None:
         """Audit the groups that `changed`, and those whose new commits matter for more than counts. For the others,

@@ -340,7 +340,8 @@ class ContinuousCapture:
                 continue
             self._bronze = after
             self._totals.add(summary)
-            self._tell_lost(bronze, after)
+            for line in lost_lines(bronze.coverage, after.coverage):
+                self._steps.say(line)
             return
 
     def _refuse_other_topics(self, logs: Sequence[BrokerLog]) -> None:
@@ -352,10 +353,6 @@ class ContinuousCapture:
                     f"topic {log.topic} was deleted and recreated while it was captured: its offsets began again. "
                     "Capture it with a --cluster-id of its own"
                 )
-
-    def _tell_lost(self, before: Bronze, after: Bronze) -> None:
-        for line in lost_lines(before.coverage, after.coverage):
-            self._steps.say(line)
 
     # --- failures
 

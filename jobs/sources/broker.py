@@ -160,12 +160,6 @@ class Deadline:
         return True
 
 
-def _client_config(address: BrokerAddress) -> dict[str, Any]:
-    """Keyword arguments for kafka-python, including secrets of the file. Raises ClientPropertiesError."""
-    properties = load_client_properties(address.command_config)
-    return {**properties.kafka_python(), "bootstrap_servers": address.servers}
-
-
 class Broker:
     """Connections to the brokers of one cluster. A context manager, for one thread of one process."""
 
@@ -185,7 +179,8 @@ class Broker:
         """Connect and authenticate. Raises BrokerError, which names the cause, and ClientPropertiesError."""
         # it logs several lines for each failure; our error is one line
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
-        broker = cls(_client_config(address), timeout_ms)
+        config = load_client_properties(address.command_config).kafka_python()
+        broker = cls({**config, "bootstrap_servers": address.servers}, timeout_ms)
         try:
             broker._bootstrap(address.servers)
         except BaseException:
@@ -536,9 +531,7 @@ def _name_of(request: Any) -> str:
 
 def is_passing(error: BaseException) -> bool:
     """Can a retry succeed?"""
-    if isinstance(error, TimeoutError | kafka_errors.UnknownBrokerIdError):
-        return True
-    return isinstance(error, kafka_errors.RetriableError)
+    return isinstance(error, TimeoutError | kafka_errors.UnknownBrokerIdError | kafka_errors.RetriableError)
 
 
 def _started(net: Any, function: Callable[..., Any], *arguments: Any) -> "Future[Any]":

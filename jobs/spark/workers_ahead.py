@@ -50,6 +50,11 @@ def start_ahead(spark_settings: Mapping[str, str]) -> None:
     """
     if not os.environ.get(AHEAD):
         return
+    of_executors = {
+        name.removeprefix(EXECUTOR_ENVIRONMENT): value
+        for name, value in spark_settings.items()
+        if name.startswith(EXECUTOR_ENVIRONMENT)
+    }
     folder = tempfile.mkdtemp(dir=use_run_folder())
     path = str(Path(folder) / "workers")
     try:
@@ -59,7 +64,7 @@ def start_ahead(spark_settings: Mapping[str, str]) -> None:
             # its stdin stays empty, and is closed when this process ends
             process = subprocess.Popen(
                 [sys.executable, "-m", DAEMON, WAIT, str(listener.fileno()), folder],
-                env={**os.environ, **OF_EVERY_WORKER, **_executor_environment(spark_settings)},
+                env={**os.environ, **OF_EVERY_WORKER, **of_executors},
                 pass_fds=(listener.fileno(),),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -142,11 +147,3 @@ def _without_spark(environment: Mapping[str, str]) -> list[str]:
     spark = Path(environment.get("SPARK_HOME", os.sep)).resolve()
     places = environment.get("PYTHONPATH", "").split(os.pathsep)
     return [place for place in places if not Path(place).resolve().is_relative_to(spark)]
-
-
-def _executor_environment(spark_settings: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name.removeprefix(EXECUTOR_ENVIRONMENT): value
-        for name, value in spark_settings.items()
-        if name.startswith(EXECUTOR_ENVIRONMENT)
-    }

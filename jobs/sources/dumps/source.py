@@ -146,8 +146,7 @@ def unpack_dumps(settings: Settings, *, staging: str, run_all: RunAll) -> Unpack
 def _works(uri: str, files: Sequence[DumpFile], rules: RowRules, staging: str, number: int) -> Iterator[_Work]:
     """Yield tasks of similar size, in the order of the dump. Formatter output gets one task, since lines are
     numbered across files."""
-    numbered = _is_formatted(files)
-    if numbered:
+    if any(file.format is DumpFormat.JSON and _starts_formatted(file) for file in files):
         yield _Work(number, uri, tuple(files), None, rules, staging)
         return
     together: list[DumpFile] = []
@@ -183,11 +182,6 @@ def _row_groups(file: DumpFile) -> Iterator[tuple[int, ...] | None]:
             together = []
         together.append(index)
     yield tuple(together)
-
-
-def _is_formatted(files: Iterable[DumpFile]) -> bool:
-    """Is one of the JSON files output of a formatter?"""
-    return any(file.format is DumpFormat.JSON and _starts_formatted(file) for file in files)
 
 
 def _starts_formatted(file: DumpFile) -> bool:
