@@ -143,12 +143,12 @@ class GroupAudit:
     @property
     def tables(self) -> dict[str, DataFrame]:
         """All tables by full name, such as `gold.rebalances`."""
-        found = {table.full_name: self.table(table) for table in GROUP_TABLES}
+        found = {table.full_name: self._table(table) for table in GROUP_TABLES}
         if self._silver.knows_ends:
             found[HANGING_TRANSACTIONS.full_name] = self.hanging_transactions
         return found
 
-    def table(self, table: Table) -> DataFrame:
+    def _table(self, table: Table) -> DataFrame:
         judge = JudgeGroup(table, self._silver.facts, self._inference)
         rows = self._silver.judged(table, GROUP_COLUMNS, OF_GROUPS, judge)
         return rows.unionByName(self._silver.clock_steps) if table is LOG_ANOMALIES else rows
@@ -174,9 +174,9 @@ class ShareAudit:
     @property
     def tables(self) -> dict[str, DataFrame]:
         """All tables by full name, such as `gold.redeliveries`."""
-        return {table.full_name: self.table(table) for table in SHARE_TABLES}
+        return {table.full_name: self._table(table) for table in SHARE_TABLES}
 
-    def table(self, table: Table) -> DataFrame:
+    def _table(self, table: Table) -> DataFrame:
         is_summary = table is SHARE_GROUP_SUMMARY
         of_groups = SHARE_LIFE_COLUMNS if is_summary else SHARE_MEMBER_COLUMNS
         there = {it: names for it, names in of_groups.items() if self._groups.has(it)}

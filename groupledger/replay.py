@@ -74,12 +74,12 @@ class TableFrame:
         self.table = table
         self.__doc__ = f"{table.full_name}{remark}."
 
-    def __get__(self, made: "HasTables", _: type) -> DataFrame:
-        return made.table(self.table)
+    def __get__(self, made: "HasTables | None", _: type) -> DataFrame:
+        return self if made is None else made._table(self.table)  # type: ignore[return-value]
 
 
 class HasTables(Protocol):
-    def table(self, table: Table) -> DataFrame: ...
+    def _table(self, table: Table) -> DataFrame: ...
 
 
 class GroupReplay:
@@ -116,9 +116,9 @@ class GroupReplay:
     @property
     def tables(self) -> dict[str, DataFrame]:
         """All tables by full name, such as `silver.group_members`."""
-        return {table.full_name: self.table(table) for table in TABLES_OF_TOPIC[OFFSETS_TOPIC]}
+        return {table.full_name: self._table(table) for table in TABLES_OF_TOPIC[OFFSETS_TOPIC]}
 
-    def table(self, table: Table) -> DataFrame:
+    def _table(self, table: Table) -> DataFrame:
         is_commits, is_named = table is OFFSET_COMMITS, table is MEMBER_ASSIGNMENTS
         replay = ReplayCommits(self.keyed.records.has_markers) if is_commits else ReplayGroups(table)
         return self.keyed.table(table, replay, self._names if is_named else None)
@@ -145,9 +145,9 @@ class ShareReplay:
     @property
     def tables(self) -> dict[str, DataFrame]:
         """All tables by full name, such as `silver.share_state_batches`."""
-        return {table.full_name: self.table(table) for table in ROWS_OF_SHARE_STATE}
+        return {table.full_name: self._table(table) for table in ROWS_OF_SHARE_STATE}
 
-    def table(self, table: Table) -> DataFrame:
+    def _table(self, table: Table) -> DataFrame:
         return self.keyed.table(table, ReplayShareState(table), self._names)
 
 
