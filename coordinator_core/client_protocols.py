@@ -12,14 +12,15 @@ reads them (ClassicGroup.computeSubscribedTopics) it assumes version 0 whatever 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from coordinator_core.codec import Buffer, Struct, decode, encode, make
 from coordinator_core.errors import BufferUnderflow, DecodeError, UnknownValueVersion
-from coordinator_core.frozen import quickly_made
 from schemas import wire
 from schemas.client_protocols import (
     CONNECT_PROTOCOL_ASSIGNMENT,
@@ -41,9 +42,7 @@ ConnectorTasks = tuple[tuple[str, tuple[int, ...]], ...]
 GENERATION_NONE: Final = -1
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True, gc=False):
     """ConsumerProtocolSubscription. `version` is the one in the bytes, even if it is above 3."""
 
     version: int
@@ -57,9 +56,7 @@ class Subscription:
     """From version 3."""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(msgspec.Struct, frozen=True, gc=False):
     """ConsumerProtocolAssignment."""
 
     version: int
@@ -67,16 +64,14 @@ class Assignment:
     user_data: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StickyUserData:
+class StickyUserData(msgspec.Struct, frozen=True, gc=False):
     """StickyAssignorUserData: a member's last assignment. `generation` is None in version 0."""
 
     previous_assignment: TopicPartitions = ()
     generation: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectAssignment:
+class ConnectAssignment(msgspec.Struct, frozen=True, gc=False):
     """ConnectProtocolAssignment. In version 0 (eager) `revoked` is empty and `delay_ms` 0."""
 
     version: int
@@ -89,8 +84,7 @@ class ConnectAssignment:
     delay_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectMetadata:
+class ConnectMetadata(msgspec.Struct, frozen=True, gc=False):
     """ConnectProtocolMetadata. Versions: 0 eager, 1 compatible, 2 sessioned."""
 
     version: int

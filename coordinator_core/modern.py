@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from immutables import Map
+from msgspec.structs import replace
 
 from coordinator_core.anomalies import (
     GROUP_TOMBSTONE_TOO_EARLY,
@@ -19,7 +20,6 @@ from coordinator_core.anomalies import (
 )
 from coordinator_core.codec import Struct
 from coordinator_core.consumer.state import ConsumerGroup
-from coordinator_core.frozen import with_fields
 from coordinator_core.kafka_versions import KafkaVersion, Since
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.share.state import ShareGroup
@@ -44,9 +44,9 @@ def fresh_group(kind: type[ModernGroup], group_id: str, version: KafkaVersion) -
     """A group before its first record, in its initial state in a release."""
     group = kind(group_id)
     if not Since.EPOCHS_BEGIN_AT_1.holds_in(version):
-        group = with_fields(group, group_epoch=0, assignment_epoch=0)
+        group = replace(group, group_epoch=0, assignment_epoch=0)
     if isinstance(group, StreamsGroup) and Since.STREAMS_TOPOLOGY_BEGINS_UNVALIDATED.holds_in(version):
-        group = with_fields(group, validated_topology_epoch=NOT_VALIDATED)
+        group = replace(group, validated_topology_epoch=NOT_VALIDATED)
     return group
 
 
@@ -89,15 +89,15 @@ def replay_epoch(group: IdTargets, _key: Struct, value: Struct | None, report: R
     if value is None:
         check_group_tombstone(group, report)
         return None
-    return with_fields(group, group_epoch=value.epoch, metadata_hash=value.metadata_hash)
+    return replace(group, group_epoch=value.epoch, metadata_hash=value.metadata_hash)
 
 
 def replay_target(group: IdTargets, key: Struct, value: Struct | None, _report: Report) -> IdTargets | None:
     """ConsumerGroupTargetAssignmentMember (7), ShareGroupTargetAssignmentMember (13): a member's whole target."""
     if value is None:
-        return with_fields(group, target_assignment=without(group.target_assignment, key.member_id))
+        return replace(group, target_assignment=without(group.target_assignment, key.member_id))
     target = target_partitions(value.topic_partitions)
-    return with_fields(group, target_assignment=group.target_assignment.set(key.member_id, target))
+    return replace(group, target_assignment=group.target_assignment.set(key.member_id, target))
 
 
 def replay_target_metadata(
@@ -110,7 +110,7 @@ def replay_target_metadata(
     assignments.
     """
     if value is not None:
-        return with_fields(
+        return replace(
             group,
             assignment_epoch=value.assignment_epoch,
             assignment_timestamp_ms=value.assignment_timestamp,
@@ -118,7 +118,7 @@ def replay_target_metadata(
     if group.target_assignment:
         count = len(group.target_assignment)
         report(Anomaly(TARGET_TOMBSTONE_TOO_EARLY, f"assignment epoch deleted, {count} target assignments left"))
-    return with_fields(group, assignment_epoch=NO_ASSIGNMENT_EPOCH, assignment_timestamp_ms=0)
+    return replace(group, assignment_epoch=NO_ASSIGNMENT_EPOCH, assignment_timestamp_ms=0)
 
 
 def check_group_tombstone(group: ModernGroup, report: Report) -> None:

@@ -16,10 +16,11 @@ Rules that all types share (GroupMetadataManager.getOrMaybeCreatePersisted*Group
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+import msgspec
 from immutables import Map
+from msgspec.structs import replace
 
 from coordinator_core import modern
 from coordinator_core.anomalies import GROUP_TYPE_MISMATCH, Anomaly, Report
@@ -28,7 +29,6 @@ from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
 from coordinator_core.consumer import replay as consumer
 from coordinator_core.consumer.state import ConsumerGroup
-from coordinator_core.frozen import quickly_made, with_fields
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.modern import fresh_group, without
 from coordinator_core.offsets import replay as offsets
@@ -61,13 +61,11 @@ __all__ = [
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class GroupShard:
+class GroupShard(msgspec.Struct, frozen=True, gc=False):
     """State of one `__consumer_offsets` partition, without offsets. The group map is keyed by id alone."""
 
-    groups: Map[str, Group] = field(default_factory=Map)
-    share_partitions: Map[str, ShareGroupStatePartitions] = field(default_factory=Map)
+    groups: Map[str, Group] = Map()
+    share_partitions: Map[str, ShareGroupStatePartitions] = Map()
 
 
 G = TypeVar("G", ConsumerGroup, ShareGroup, StreamsGroup)
@@ -240,12 +238,11 @@ def simple_group(existing: Group | None, group_id: str) -> Group:
     return ClassicGroup(group_id) if existing is None else existing
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorShard:
+class CoordinatorShard(msgspec.Struct, frozen=True, gc=False):
     """All state of one `__consumer_offsets` partition: what a coordinator has after loading it."""
 
-    groups: GroupShard = field(default_factory=GroupShard)
-    offsets: OffsetsState = field(default_factory=OffsetsState)
+    groups: GroupShard = GroupShard()
+    offsets: OffsetsState = OffsetsState()
 
 
 def replay_record(
@@ -262,7 +259,7 @@ def replay_record(
     """Apply one record of any type, like `replay`. `offset` is its log offset, `producer_id` that of its batch,
     `version` the release whose coordinator is replayed."""
     if record_type not in OFFSET_COMMIT_TYPES:
-        return with_fields(shard, groups=replay(shard.groups, record_type, key, value, report=report, version=version))
+        return replace(shard, groups=replay(shard.groups, record_type, key, value, report=report, version=version))
     committed = offsets.replay_offset_commit(shard.offsets, key, value, offset=offset, producer_id=producer_id)
     groups = shard.groups if value is None else touch_simple_group(shard.groups, key.group)
     return CoordinatorShard(groups, committed)
@@ -270,4 +267,4 @@ def replay_record(
 
 def replay_end_transaction_marker(shard: CoordinatorShard, producer_id: int, *, committed: bool) -> CoordinatorShard:
     """Apply a transaction marker: it commits or aborts the pending offsets of its producer, in all groups."""
-    return with_fields(shard, offsets=offsets.replay_end_transaction_marker(shard.offsets, producer_id, committed))
+    return replace(shard, offsets=offsets.replay_end_transaction_marker(shard.offsets, producer_id, committed))

@@ -1,7 +1,7 @@
-"""Requests and responses as dataclasses, to and from the JSON of Kafka's generated XxxJsonConverter classes.
+"""Requests and responses, to and from the JSON of Kafka's generated XxxJsonConverter classes.
 
-A message is a frozen dataclass with Kafka's field names in snake case; arrays are tuples, `bytes` are base64 in JSON.
-One converter serves all of them, so a message needs no code of its own.
+A message is a frozen dataclass or msgspec struct with Kafka's field names in snake case; arrays are tuples, `bytes` are
+base64 in JSON. One converter serves all of them, so a message needs no code of its own.
 """
 
 import binascii
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 
 class InvalidMessage(Exception):
@@ -32,8 +34,9 @@ def message_of(kind: type[M], node: Mapping[str, Any]) -> M:
 
 def json_of(message: Any) -> Any:
     """Kafka's JSON of a message, of several, or of a plain value."""
-    if is_dataclass(message):
-        return {camel_case(field.name): json_of(getattr(message, field.name)) for field in fields(message)}
+    kind: Any = type(message)
+    if _is_message(kind):
+        return {name: json_of(getattr(message, attribute)) for attribute, name, _, _ in _plan(kind)}
     if isinstance(message, bytes):
         return binascii.b2a_base64(message, newline=False).decode("ascii")
     if isinstance(message, tuple | list):
@@ -50,18 +53,23 @@ def camel_case(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
+def _is_message(kind: Any) -> bool:
+    return isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, msgspec.Struct))
+
+
 @cache
 def _plan(kind: Any) -> tuple[tuple[str, str, Any, bool], ...]:
     """(attribute, name in JSON, type, has a default) of each field."""
     hints = get_type_hints(kind)
+    every: Any = msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else fields(kind)
     return tuple(
         (
             field.name,
             camel_case(field.name),
             hints[field.name],
-            field.default is not MISSING or field.default_factory is not MISSING,
+            not {MISSING, msgspec.NODEFAULT}.issuperset((field.default, field.default_factory)),
         )
-        for field in fields(kind)
+        for field in every
     )
 
 
@@ -87,4 +95,4 @@ def _value(hint: Any, value: Any) -> Any:
         return tuple(_value(get_args(hint)[0], item) for item in value)
     if hint is bytes:
         return binascii.a2b_base64(value, strict_mode=True)
-    return message_of(hint, value) if is_dataclass(hint) and isinstance(hint, type) else value
+    return message_of(hint, value) if _is_message(hint) else value

@@ -1,11 +1,11 @@
 """The state of a classic group in its coordinator (ClassicGroup, ClassicGroupMember)."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
 from immutables import Map
 
-from coordinator_core.frozen import quickly_made
+from coordinator_core.states import Compared
 
 
 class ClassicGroupState(StrEnum):
@@ -22,9 +22,7 @@ class ClassicGroupState(StrEnum):
     DEAD = "Dead"
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class ClassicMember:
+class ClassicMember(Compared, frozen=True, gc=False, array_like=True):
     """A member, as in GroupMetadataValue."""
 
     member_id: str
@@ -39,13 +37,11 @@ class ClassicMember:
     """ConsumerProtocolAssignment, Connect assignment, or opaque; empty if the leader's SyncGroup did not include the
     member.
     """
-    place: int = field(default=0, compare=False)
+    place: int = 0
     """The member's position in the record: a load fills Kafka's hash map in this order."""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class ClassicGroup:
+class ClassicGroup(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """A classic group after replay. `protocol_type` is None for the empty string, as in Kafka's loader."""
 
     group_id: str
@@ -54,7 +50,7 @@ class ClassicGroup:
     protocol_name: str | None = None
     leader: str | None = None
     current_state_timestamp_ms: int = -1
-    members: Map[str, ClassicMember] = field(default_factory=Map)
+    members: Map[str, ClassicMember] = Map()
 
     @property
     def state(self) -> ClassicGroupState:

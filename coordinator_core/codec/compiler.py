@@ -21,7 +21,6 @@ from coordinator_core.codec.primitives import Buffer, read_uvarint, write_uvarin
 from coordinator_core.codec.structs import Declaration, Struct, default_of, struct_class
 from coordinator_core.codegen import Source
 from coordinator_core.errors import BufferUnderflow, CoreError, EncodeError, LengthOutOfBounds
-from coordinator_core.frozen import open_class
 from coordinator_core.limits import NESTING_DEPTH_MAX
 from schemas import wire
 
@@ -119,89 +118,92 @@ def _struct_filler(
     absent: Sequence[wire.Field],
     version: Version,
 ) -> ReadInto:
-    """Fills in an open struct, field by field in wire order, and closes it."""
-    kind: Any = struct_class(message)
+    """Reads the fields into variables, in wire order, then makes the struct of them."""
     may_end_early = any(field.missing_ok for _, field, _ in positional)
 
     def fill_into(source: Source, new: str) -> None:
-        made = f"{source.name('make', object.__new__)}({source.name('Open', open_class(kind))})"
-        close = f"{new}.__class__ = {source.name(message.name, kind)}"
-        source.add(f"{new} = {made}", f"{new}.unknown_tags = ()")
+        variables = {field.name: f"{new}_{field.name}" for field in message.fields}
+        variables |= {field.name: source.name("default", default_of(field)) for field in absent}
+        if version.is_flexible:
+            variables["unknown_tags"] = f"{new}_unknown_tags"
+        made = f"{source.name(message.name, struct_class(message))}({', '.join(variables.values())})"
         for field in (
-            *absent,
             *(field for _, field, _ in tagged.values()),
             *(field for _, field, _ in positional if may_end_early),
         ):
-            source.add(f"{new}.{field.name} = {source.name('default', default_of(field))}")
+            source.add(f"{variables[field.name]} = {source.name('default', default_of(field))}")
         run: list[tuple[str, str]] = []
         for _, field, codec in positional:
+            variable = variables[field.name]
             letter = field.kind.format if isinstance(field.kind, wire.Primitive) else None
             if field.missing_ok or letter is None:
-                _read_run(source, new, run)
+                _read_run(source, run)
             if field.missing_ok:
-                source.add("if position >= size:")
-                source.add(close, f"return {new}, position", depth=1)
+                source.add("if position >= size:", f"    return {made}, position")
             if letter is None:
-                codec.read_into(source, f"{new}.{field.name}")
+                codec.read_into(source, variable)
             else:
-                run.append((field.name, letter))
-        _read_run(source, new, run)
+                run.append((variable, letter))
+        _read_run(source, run)
         if version.is_flexible:
-            _read_tags_into(source, new, message, tagged)
-        source.add(close)
+            tags = [(tag, variables[field.name], codec) for tag, (_, field, codec) in tagged.items()]
+            _read_tags_into(source, message, variables["unknown_tags"], tags)
+        source.add(f"{new} = {made}")
 
     return fill_into
 
 
-def _read_run(source: Source, new: str, run: list[tuple[str, str]]) -> None:
-    """Read adjacent fields of fixed size, (name, letter of `struct`), at once; then clear the run."""
+def _read_run(source: Source, run: list[tuple[str, str]]) -> None:
+    """Read adjacent fields of fixed size, (variable, letter of `struct`), at once; then clear the run."""
     if run:
         layout = struct.Struct(">" + "".join(letter for _, letter in run))
-        targets = "".join(f"{new}.{name}, " for name, _ in run)
+        targets = "".join(f"{variable}, " for variable, _ in run)
         source.add(f"{targets}= {source.name('unpack', layout.unpack_from)}(data, position)")
         source.add(f"position += {layout.size}")
         run.clear()
 
 
 def _read_tags_into(
-    source: Source, new: str, message: Declaration, tagged: Mapping[int, tuple[int, wire.Field, Codec]]
+    source: Source, message: Declaration, unknown: str, tagged: Sequence[tuple[int, str, Codec]]
 ) -> None:
-    """Optimized for the common cases: an empty tag section, or a single tag that is known and short."""
-    assert all(tag <= 0x7F for tag in tagged), "a number of one byte"
-    source.add("if not data[position]:", "    position += 1")
-    for tag, (_, field, codec) in tagged.items():
+    """Optimized for the common cases: an empty tag section, or a single tag that is known and short. `tagged`: (tag,
+    variable, codec); `unknown`: the variable of unknown tags."""
+    assert all(tag <= 0x7F for tag, _, _ in tagged), "a number of one byte"
+    source.add(f"{unknown} = ()", "if not data[position]:", "    position += 1")
+    for tag, variable, codec in tagged:
         source.add(
             f"elif data[position] == 1 and data[position + 1] == {tag} and data[position + 2] <= 0x7F:",
             "    position += 3",
         )
         with source.indented():
-            codec.read_into(source, f"{new}.{field.name}")
-    read_tags = source.name("read_tags", _tags_reader(message, tagged))
-    source.add("else:", f"    position = {read_tags}(data, position, {new})")
+            codec.read_into(source, variable)
+    variables = ", ".join(["position", unknown, *(variable for _, variable, _ in tagged)])
+    read_tags = source.name("read_tags", _tags_reader(message, unknown, tagged, variables))
+    source.add("else:", f"    {variables} = {read_tags}(data, {variables})")
 
 
 def _tags_reader(
-    message: Declaration, tagged: Mapping[int, tuple[int, wire.Field, Codec]]
-) -> Callable[[Buffer, int, Any], int]:
-    """Compile a function that reads a non-empty tag section."""
-    source = Source("read_tags(data, position, new)")
+    message: Declaration, unknown: str, tagged: Sequence[tuple[int, str, Codec]], variables: str
+) -> Callable[..., tuple[Any, ...]]:
+    """Compile a function that reads a non-empty tag section. It takes the bytes and `variables`, and returns these."""
+    source = Source(f"read_tags(data, {variables})")
     source.add("size = len(data)", "unknown = []")
     _read_uvarint_into(source, "tag_count")
     source.add("for _ in range(tag_count):")
     with source.indented():
         _read_uvarint_into(source, "tag")
         _read_uvarint_into(source, "tag_size")
-        for tag, (_, field, codec) in tagged.items():
+        for tag, variable, codec in tagged:
             source.add(f"if tag == {tag}:")
             with source.indented():
-                codec.read_into(source, f"new.{field.name}")
+                codec.read_into(source, variable)
                 source.add("continue")
         source.add(
             f"{source.name('check', _check_length)}(tag_size, data, position)",
             "unknown.append((tag, bytes(data[position : position + tag_size])))",
             "position += tag_size",
         )
-    source.add("if unknown:", "    new.unknown_tags = tuple(unknown)", "return position")
+    source.add(f"{unknown} = tuple(unknown)", f"return {variables}")
     return source.compiled(f"tags of {message.name}")
 
 

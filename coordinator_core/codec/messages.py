@@ -16,7 +16,7 @@ from coordinator_core.errors import (
     UnknownRecordType,
     UnknownValueVersion,
 )
-from coordinator_core.frozen import maker_of
+from coordinator_core.named_tuples import maker_of
 from schemas import wire
 from schemas.cluster_metadata import FRAME_VERSION, PARTITION_RECORD
 from schemas.registry import METADATA, REGISTRY

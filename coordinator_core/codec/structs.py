@@ -1,11 +1,10 @@
-"""Decoded structs: a slotted, immutable class for each declared struct or message."""
+"""Decoded structs: an immutable class for each declared struct or message."""
 
 from collections.abc import Mapping
-from dataclasses import field as dataclass_field
-from dataclasses import fields as dataclass_fields
-from dataclasses import make_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from coordinator_core.errors import EncodeError
 from schemas import wire
@@ -13,14 +12,12 @@ from schemas import wire
 Declaration = wire.Message | wire.Struct
 
 
-class Struct:
-    """Base of all decoded structs: one slotted, immutable class for each declared struct or message.
+class Struct(msgspec.Struct, frozen=True, gc=False):
+    """Base of all decoded structs: one immutable class for each declared struct or message.
 
     Attributes are the declared fields in snake_case, all of them in every version, and `unknown_tags`: the tagged
     fields of a later Kafka as (tag, payload), which encoding writes back.
     """
-
-    __slots__ = ()
 
     if TYPE_CHECKING:
         unknown_tags: tuple[tuple[int, bytes], ...]
@@ -58,17 +55,10 @@ class _Maker(NamedTuple):
 
 @cache
 def _maker(message: Declaration) -> _Maker:
-    names = [field.name for field in message.fields]
-    new: type[Struct] = make_dataclass(
-        message.name,
-        [*((name, Any) for name in names), ("unknown_tags", tuple, dataclass_field(default=()))],
-        bases=(Struct,),
-        frozen=True,
-        slots=True,
-    )
-    new.__module__ = __name__
-    assert [f.name for f in dataclass_fields(new)] == [*names, "unknown_tags"]  # type: ignore[arg-type]
     defaults = {field.name: default_of(field) for field in message.fields}
+    new: Any = msgspec.defstruct(
+        message.name, [*defaults, ("unknown_tags", tuple, ())], bases=(Struct,), module=__name__, frozen=True, gc=False
+    )
     arrays = tuple(field.name for field in message.fields if isinstance(field.kind, wire.Array))
     return _Maker(new, {**defaults, "unknown_tags": ()}, arrays)
 

@@ -22,8 +22,9 @@ Source: GroupMetadataManager.classicGroupJoinToConsumerGroup, classicGroupSyncTo
 classicGroupHeartbeatToConsumerGroup, classicGroupLeaveToConsumerGroup.
 """
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from coordinator_core.classic.commands import (
     HEARTBEAT_CONSUMER_GROUP,

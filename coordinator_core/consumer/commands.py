@@ -14,8 +14,9 @@ A member:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from coordinator_core.classic.live import EMPTY, LiveClassicGroup
 from coordinator_core.consumer import classic_members

@@ -19,10 +19,11 @@ ConsumerGroup.fromClassicGroup; ClassicGroup.fromConsumerGroup.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from immutables import Map
+from msgspec.structs import replace
 
 from coordinator_core.classic.commands import answer_all, prepare_rebalance
 from coordinator_core.classic.live import STABLE, LiveClassicGroup, LiveMember

@@ -1,8 +1,9 @@
 """Membership of a consumer group: the members, the conditions for joining, and how members leave."""
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from coordinator_core.consumer.conversion import can_downgrade, downgrade
 from coordinator_core.consumer.records import (

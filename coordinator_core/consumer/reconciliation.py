@@ -13,8 +13,10 @@ owns. Otherwise it is at the target's epoch: UNRELEASED_PARTITIONS if others sti
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from coordinator_core.consumer.records import current_assignment_record
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState

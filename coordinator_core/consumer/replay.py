@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from immutables import Map
+from msgspec.structs import replace
 
 from coordinator_core.anomalies import DOUBLE_OWNER, Anomaly, Report
 from coordinator_core.codec import Struct
@@ -18,7 +19,6 @@ from coordinator_core.consumer.state import (
     MemberState,
     ResolvedRegex,
 )
-from coordinator_core.frozen import with_fields
 from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
@@ -37,7 +37,7 @@ def replay_partition_metadata(
     group: ConsumerGroup, _key: Struct, value: Struct | None, _report: Report
 ) -> ConsumerGroup | None:
     """ConsumerGroupPartitionMetadata (4), of brokers before 4.1: only its presence is kept."""
-    return with_fields(group, has_legacy_partition_metadata=value is not None)
+    return replace(group, has_legacy_partition_metadata=value is not None)
 
 
 def replay_member_metadata(
@@ -51,7 +51,7 @@ def replay_member_metadata(
     if member is None:
         member = ConsumerMember(key.member_id, place=group.members_ever)
     classic = value.classic_member_metadata
-    member = with_fields(
+    member = replace(
         member,
         instance_id=value.instance_id,
         rack_id=value.rack_id,
@@ -65,7 +65,7 @@ def replay_member_metadata(
     )
     static_members = without_former_instance_id(group.static_members, former, member.instance_id, version)
     if static_members is not group.static_members:
-        group = with_fields(group, static_members=static_members)
+        group = replace(group, static_members=static_members)
     return _set_member(group, member)
 
 
@@ -82,7 +82,7 @@ def replay_current_assignment(
     if value is None:
         if member is None:
             return group
-        left = with_fields(
+        left = replace(
             member,
             member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
             previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
@@ -93,7 +93,7 @@ def replay_current_assignment(
     if member is None:
         member = ConsumerMember(key.member_id, place=group.members_ever)
     epoch = value.member_epoch
-    updated = with_fields(
+    updated = replace(
         member,
         member_epoch=epoch,
         previous_member_epoch=value.previous_member_epoch,
@@ -109,9 +109,9 @@ def replay_regular_expression(
 ) -> ConsumerGroup | None:
     """ConsumerGroupRegularExpression (16): the topics to which a pattern was resolved."""
     if value is None:
-        return with_fields(group, resolved_regexes=without(group.resolved_regexes, key.regular_expression))
+        return replace(group, resolved_regexes=without(group.resolved_regexes, key.regular_expression))
     resolved = ResolvedRegex(tuple(value.topics), value.version, value.timestamp)
-    return with_fields(group, resolved_regexes=group.resolved_regexes.set(key.regular_expression, resolved))
+    return replace(group, resolved_regexes=group.resolved_regexes.set(key.regular_expression, resolved))
 
 
 def _classic_member_metadata(classic: Struct) -> ClassicMemberMetadata:
@@ -186,7 +186,7 @@ def _set_member(
     static_members = group.static_members
     if member.instance_id is not None:
         static_members = static_members.set(member.instance_id, member.member_id)
-    return with_fields(
+    return replace(
         group,
         members=group.members.set(member.member_id, member),
         static_members=static_members,
@@ -200,7 +200,7 @@ def _set_member(
 def _remove_member(group: ConsumerGroup, member: ConsumerMember, report: Report) -> ConsumerGroup:
     member_id = member.member_id
     check_member_tombstone(group, member_id, member.member_epoch, report)
-    return with_fields(
+    return replace(
         group,
         members=group.members.delete(member_id),
         static_members=without_static_member(group.static_members, member.instance_id, member_id),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
+import msgspec
 from immutables import Map
 
-from coordinator_core.frozen import quickly_made
 from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY, in_timeline_order
+from coordinator_core.states import Compared
 
 
 class ConsumerGroupState(StrEnum):
@@ -34,18 +34,14 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class ClassicMemberMetadata:
+class ClassicMemberMetadata(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The additional state of a member of a consumer group that uses the classic protocol."""
 
     session_timeout_ms: int = 0
     supported_protocols: tuple[tuple[str, bytes], ...] = ()
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class ConsumerMember:
+class ConsumerMember(Compared, frozen=True, gc=False, array_like=True):
     """A member. `assigned` and `pending_revocation`: topic id -> partition -> assignment epoch."""
 
     member_id: str
@@ -63,15 +59,13 @@ class ConsumerMember:
     server_assignor: str | None = None
     classic_member_metadata: ClassicMemberMetadata | None = None
     """None for a member of the consumer protocol."""
-    assigned: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    pending_revocation: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    place: int = field(default=0, compare=False)
+    assigned: Mapping[str, Mapping[int, int]] = {}
+    pending_revocation: Mapping[str, Mapping[int, int]] = {}
+    place: int = 0
     """How many members were added before it; see `ConsumerGroup.members_in_table_order`."""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class ResolvedRegex:
+class ResolvedRegex(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The topics that a subscription pattern matched."""
 
     topics: tuple[str, ...]
@@ -79,10 +73,11 @@ class ResolvedRegex:
     timestamp_ms: int
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class ConsumerGroup:
-    """A consumer group. A new object has group epoch 1 and assignment epoch 1 (ModernGroup, 4.3)."""
+class ConsumerGroup(Compared, frozen=True, dict=True, array_like=True, tag=True):
+    """A consumer group. A new object has group epoch 1 and assignment epoch 1 (ModernGroup, 4.3).
+
+    It has a `__dict__` for what is derived from it (`subscriptions.subscriptions_of`).
+    """
 
     group_id: str
     group_epoch: int = 1
@@ -90,22 +85,20 @@ class ConsumerGroup:
     assignment_epoch: int = 1
     assignment_timestamp_ms: int = 0
     has_legacy_partition_metadata: bool = False
-    members: Map[str, ConsumerMember] = field(default_factory=Map)
-    static_members: Map[str, str] = field(default_factory=Map)
+    members: Map[str, ConsumerMember] = Map()
+    static_members: Map[str, str] = Map()
     """Group instance id -> member id."""
-    target_assignment: Map[str, Mapping[str, tuple[int, ...]]] = field(default_factory=Map)
+    target_assignment: Map[str, Mapping[str, tuple[int, ...]]] = Map()
     """Member id -> topic id -> partitions, ascending."""
-    resolved_regexes: Map[str, ResolvedRegex] = field(default_factory=Map)
-    subscription_regexes: Map[str, ResolvedRegex] = field(default_factory=Map)
+    resolved_regexes: Map[str, ResolvedRegex] = Map()
+    subscription_regexes: Map[str, ResolvedRegex] = Map()
     """`resolved_regexes` as they were when a member last changed: Kafka infers its subscription type only then."""
-    owners: Map[tuple[str, int], str] = field(default_factory=Map)
+    owners: Map[tuple[str, int], str] = Map()
     """(topic id, partition) -> id of the member that owns it, or still has to revoke it (currentPartitionEpoch)."""
-    members_ever: int = field(default=0, compare=False)
+    members_ever: int = 0
     """How many members were ever added: the place of the next one."""
-    table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
+    table_capacity: int = TIMELINE_MIN_CAPACITY
     """The number of slots of Kafka's hash table of members, which determines its order."""
-    subscriptions: object = field(default=None, init=False, compare=False, repr=False)
-    """Counts over the members, computed when first needed (`subscriptions.subscriptions_of`)."""
 
     def members_in_table_order(self) -> list[ConsumerMember]:
         """The members in the order of Kafka's TimelineHashMap: after a downgrade, the first one leads the classic

@@ -73,10 +73,10 @@ class Subscriptions:
 
 def subscriptions_of(group: ConsumerGroup) -> Subscriptions:
     """The counts of a group, cached with it."""
-    found = group.subscriptions
-    if not isinstance(found, Subscriptions):
-        found = Subscriptions(group)
-        object.__setattr__(group, "subscriptions", found)  # not part of the state, but derived from it
+    derived = vars(group)
+    if "subscriptions" not in derived:
+        derived["subscriptions"] = Subscriptions(group)
+    found: Subscriptions = derived["subscriptions"]
     return found
 
 

@@ -4,9 +4,10 @@ The contract with commands, timers and group types is the docstring of `coordina
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from coordinator_core.anomalies import Anomaly
 from coordinator_core.classic.live import LiveClassicGroup

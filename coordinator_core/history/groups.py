@@ -10,8 +10,9 @@ have the attributes at its end. `finish` returns the intervals that are still op
 """
 
 from collections.abc import Mapping, Set
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct

@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.consumer.subscriptions import preferred_assignor
-from coordinator_core.frozen import maker_of
 from coordinator_core.history import views
 from coordinator_core.history.open_intervals import Open, OpenAssignment, OpenGeneration, OpenIntervals, in_runs, parted
 from coordinator_core.history.operations import ReplayedOperation
@@ -21,6 +20,7 @@ from coordinator_core.history.rows import (
     MemberRow,
 )
 from coordinator_core.history.views import Member
+from coordinator_core.named_tuples import maker_of
 from coordinator_core.replay import Group
 
 _Interval = tuple[int, int | None, int, int | None, int, int, int]
@@ -134,7 +134,7 @@ class Intervals(NamedTuple):
         """Count how many members ask for each server assignor: add `count` for this member."""
         assignor = views.server_assignor(member)
         if assignor is not None:
-            self.intervals.assignors[assignor] += count
+            self.intervals.assignors[assignor] = self.intervals.assignors.get(assignor, 0) + count
 
     def change_assignment(
         self, step: ReplayedOperation, after: Group, member_id: str, kind: str, assigned: Assigned

@@ -19,7 +19,6 @@ import numpy as np
 from coordinator_core import codec
 from coordinator_core.codec import Struct
 from coordinator_core.errors import DecodeError, ReplayFault, StateUnreadable, UnknownRecordType
-from coordinator_core.frozen import maker_of
 from coordinator_core.history.groups import GroupHistory
 from coordinator_core.history.last_offsets import (
     Death,
@@ -34,6 +33,7 @@ from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.log.chunk import I32, I64, Finding, RecordChunk, record_finding, unreadable_record_count
 from coordinator_core.log.kernels import compiled
+from coordinator_core.named_tuples import maker_of
 from coordinator_core.offsets.columnar import (
     ColumnarOffsetReplay,
     ColumnarOutput,

@@ -1,24 +1,22 @@
 """The open intervals of a group while its log is replayed: where each of them began."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
+
+import msgspec
 
 from coordinator_core.history.rows import NOTHING, Assigned, TopicKey
 
 
-@dataclass(slots=True)
-class Open:
+class Open(msgspec.Struct, gc=False, array_like=True):
     log_offset: int
     timestamp_ms: int
     incarnation: int
     generation: int
 
 
-@dataclass(slots=True)
-class OpenAssignment:
+class OpenAssignment(msgspec.Struct, gc=False, array_like=True):
     """What a member was assigned of one kind in one step and still has. Most of an assignment comes in one step."""
 
     opened: Open
@@ -26,8 +24,7 @@ class OpenAssignment:
     """Never modified, since a cache of `views` may share it. Never empty."""
 
 
-@dataclass(slots=True)
-class OpenGeneration:
+class OpenGeneration(msgspec.Struct, gc=False, array_like=True):
     group_type: str
     incarnation: int
     generation: int
@@ -38,19 +35,19 @@ class OpenGeneration:
     current_state_at: int | None
 
 
-@dataclass(slots=True)
-class OpenIntervals:
+class OpenIntervals(msgspec.Struct, gc=False, array_like=True):
     incarnation: int = -1
     generation: OpenGeneration | None = None
-    members: dict[str, Open] = field(default_factory=dict)
-    attributes: dict[str, Open] = field(default_factory=dict)
+    members: dict[str, Open] = {}
+    attributes: dict[str, Open] = {}
     """Member id -> since when its attributes are unchanged, if they changed after it joined."""
-    assignments: dict[str, dict[str, list[OpenAssignment]]] = field(default_factory=dict)
+    assignments: dict[str, dict[str, list[OpenAssignment]]] = {}
     """Member id -> kind -> what it has, without repetition. Empty kinds are left out."""
-    assignors: Counter[str] = field(default_factory=Counter)
-    newest: dict[str, tuple[int, int]] = field(default_factory=dict)
+    assignors: dict[str, int] = {}
+    """Server assignor -> how many members ask for it."""
+    newest: dict[str, tuple[int, int]] = {}
     """Group type -> newest (incarnation, generation)."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = []
     """Digests of reported malformed client bytes: each of protocol, kind of client, and message."""
 
 

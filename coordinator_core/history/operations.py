@@ -7,10 +7,10 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from coordinator_core.codec import Struct
-from coordinator_core.frozen import maker_of
 from coordinator_core.history import views
 from coordinator_core.history.open_intervals import Open
 from coordinator_core.history.rows import EventRow
+from coordinator_core.named_tuples import maker_of
 from coordinator_core.offsets.state import OffsetKey
 from coordinator_core.replay import Anomaly, Group
 from coordinator_core.share.state import ShareGroupStatePartitions

@@ -8,8 +8,10 @@ A share member moves to its target in one step: partitions are shared, so no mem
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.member_timers import schedule, session_key

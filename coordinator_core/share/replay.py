@@ -7,10 +7,10 @@ deletes it. A value of None is a tombstone. Partitions are shared, so overlap be
 from collections.abc import Iterable, Mapping
 
 from immutables import Map
+from msgspec.structs import replace
 
 from coordinator_core.anomalies import Report
 from coordinator_core.codec import Struct
-from coordinator_core.frozen import with_fields
 from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.modern import check_member_tombstone, target_partitions
@@ -25,7 +25,7 @@ def replay_member_metadata(group: ShareGroup, key: Struct, value: Struct | None,
         check_member_tombstone(group, key.member_id, group.members[key.member_id].member_epoch, report)
         return without_member(group, key.member_id)
     group, member = _with_known(group, key.member_id)
-    member = with_fields(
+    member = replace(
         member,
         rack_id=value.rack_id,
         client_id=value.client_id,
@@ -42,7 +42,7 @@ def replay_current_assignment(
     if value is None:
         if key.member_id not in group.members:
             return group
-        member = with_fields(
+        member = replace(
             group.members[key.member_id],
             member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
             previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
@@ -50,7 +50,7 @@ def replay_current_assignment(
         )
     else:
         group, member = _with_known(group, key.member_id)
-        member = with_fields(
+        member = replace(
             member,
             member_epoch=value.member_epoch,
             previous_member_epoch=value.previous_member_epoch,
@@ -63,10 +63,10 @@ def replay_current_assignment(
 def put_member(group: ShareGroup, member: ShareMember) -> ShareGroup:
     """Put a member into the group (ShareGroup.updateMember); a new one comes last."""
     known = group.members.get(member.member_id)
-    return with_fields(
+    return replace(
         group,
         members=group.members.set(
-            member.member_id, with_fields(member, place=group.members_ever) if known is None else member
+            member.member_id, replace(member, place=group.members_ever) if known is None else member
         ),
         name_counts=counts_after(group.name_counts, known, member),
         members_ever=group.members_ever + (known is None),
@@ -77,7 +77,7 @@ def put_member(group: ShareGroup, member: ShareMember) -> ShareGroup:
 def without_member(group: ShareGroup, member_id: str) -> ShareGroup:
     """The group without one of its members (ShareGroup.removeMember)."""
     counts = counts_after(group.name_counts, group.members[member_id], None)
-    return with_fields(group, members=group.members.delete(member_id), name_counts=counts)
+    return replace(group, members=group.members.delete(member_id), name_counts=counts)
 
 
 def counts_after(counts: Map[str, int], old: ShareMember | None, new: ShareMember | None) -> Map[str, int]:

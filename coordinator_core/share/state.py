@@ -1,13 +1,13 @@
 """The state of a share group in the group coordinator (ShareGroup, ShareGroupMember)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
 from immutables import Map
 
-from coordinator_core.frozen import quickly_made
 from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY, in_timeline_order
+from coordinator_core.states import Compared
 
 
 class ShareGroupState(StrEnum):
@@ -19,9 +19,7 @@ class ShareGroupState(StrEnum):
     """At least one member. The last one leaves, or its session expires -> EMPTY."""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class ShareMember:
+class ShareMember(Compared, frozen=True, gc=False, array_like=True):
     """A member. `assigned`: topic id -> partitions, ascending."""
 
     member_id: str
@@ -32,14 +30,12 @@ class ShareMember:
     client_host: str = ""
     subscribed_topic_names: tuple[str, ...] = ()
     state: int = 0
-    assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    place: int = field(default=0, compare=False)
+    assigned: Mapping[str, tuple[int, ...]] = {}
+    place: int = 0
     """How many members were added before it; see `ShareGroup.members_in_table_order`."""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class ShareGroup:
+class ShareGroup(Compared, frozen=True, gc=False, array_like=True, tag=True):
     """A share group. A new object has group epoch 1 and assignment epoch 1 (ModernGroup, 4.3)."""
 
     group_id: str
@@ -47,13 +43,13 @@ class ShareGroup:
     metadata_hash: int = 0
     assignment_epoch: int = 1
     assignment_timestamp_ms: int = 0
-    members: Map[str, ShareMember] = field(default_factory=Map)
-    target_assignment: Map[str, Mapping[str, tuple[int, ...]]] = field(default_factory=Map)
-    name_counts: Map[str, int] = field(default_factory=Map, compare=False)
+    members: Map[str, ShareMember] = Map()
+    target_assignment: Map[str, Mapping[str, tuple[int, ...]]] = Map()
+    name_counts: Map[str, int] = Map()
     """Topic name -> how many members subscribe to it, as the replay counts them (subscribedTopicNames)."""
-    members_ever: int = field(default=0, compare=False)
+    members_ever: int = 0
     """How many members were ever added: the place of the next one."""
-    table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
+    table_capacity: int = TIMELINE_MIN_CAPACITY
     """The number of slots of Kafka's hash table of members, which determines its order."""
 
     def members_in_table_order(self) -> list[ShareMember]:
@@ -66,14 +62,13 @@ class ShareGroup:
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroupStatePartitions:
+class ShareGroupStatePartitions(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Record type 15: the states of the share partitions of a group. It is independent: the group need not exist.
 
     `initializing` and `initialized`: topic id -> (topic name, partitions ascending); `deleting`: topic id -> topic
     name.
     """
 
-    initializing: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    initialized: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    deleting: Mapping[str, str] = field(default_factory=dict)
+    initializing: Mapping[str, tuple[str, tuple[int, ...]]] = {}
+    initialized: Mapping[str, tuple[str, tuple[int, ...]]] = {}
+    deleting: Mapping[str, str] = {}

@@ -1,7 +1,8 @@
 """Members of streams groups that leave, or that the coordinator removes."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.modern_rules import group_of, member_of, static_member_of

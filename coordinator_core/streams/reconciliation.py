@@ -12,8 +12,10 @@ A member first revokes tasks that it should not have, then takes tasks that othe
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since

@@ -7,9 +7,10 @@ of None is a tombstone. Types 9 and 18 belonged to early-access releases and are
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from coordinator_core.anomalies import MEMBER_TOMBSTONE_TOO_EARLY, Anomaly, Report
 from coordinator_core.codec import Struct
-from coordinator_core.frozen import with_fields
 from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.member_epochs import LEAVE_GROUP_MEMBER_EPOCH
@@ -46,7 +47,7 @@ def replay_metadata(group: StreamsGroup, _key: Struct, value: Struct | None, rep
     if value is None:
         check_group_tombstone(group, report)
         return None
-    return with_fields(
+    return replace(
         group,
         group_epoch=value.epoch,
         metadata_hash=value.metadata_hash,
@@ -66,7 +67,7 @@ def replay_member_metadata(
         return group if member is None else _remove_member(group, member, report)
     former = None if member is None else member.instance_id
     endpoint = value.user_endpoint
-    member = with_fields(
+    member = replace(
         StreamsMember(key.member_id, place=group.members_ever) if member is None else member,
         instance_id=value.instance_id,
         rack_id=value.rack_id,
@@ -80,7 +81,7 @@ def replay_member_metadata(
     )
     static_members = without_former_instance_id(group.static_members, former, member.instance_id, version)
     if static_members is not group.static_members:
-        group = with_fields(group, static_members=static_members)
+        group = replace(group, static_members=static_members)
     return _set_member(group, member)
 
 
@@ -89,13 +90,13 @@ def replay_target_assignment_member(
 ) -> StreamsGroup | None:
     """StreamsGroupTargetAssignmentMember (21): the whole target of one member."""
     if value is None:
-        return with_fields(group, target_assignment=without(group.target_assignment, key.member_id))
+        return replace(group, target_assignment=without(group.target_assignment, key.member_id))
     target = TaskAssignment(
         active=_tasks(value.active_tasks),
         standby=_tasks(value.standby_tasks),
         warmup=_tasks(value.warmup_tasks),
     )
-    return with_fields(group, target_assignment=group.target_assignment.set(key.member_id, target))
+    return replace(group, target_assignment=group.target_assignment.set(key.member_id, target))
 
 
 def replay_current_assignment(
@@ -108,7 +109,7 @@ def replay_current_assignment(
             return group
         return _set_member(
             group,
-            with_fields(
+            replace(
                 member,
                 member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
                 previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
@@ -124,7 +125,7 @@ def replay_current_assignment(
     epoch = value.member_epoch
     return _set_member(
         group,
-        with_fields(
+        replace(
             StreamsMember(key.member_id, place=group.members_ever) if member is None else member,
             member_epoch=epoch,
             previous_member_epoch=value.previous_member_epoch,
@@ -143,8 +144,8 @@ def replay_current_assignment(
 def replay_topology(group: StreamsGroup, _key: Struct, value: Struct | None, _report: Report) -> StreamsGroup | None:
     """StreamsGroupTopology (23): the topology from the members."""
     if value is None:
-        return with_fields(group, topology=None)
-    return with_fields(group, topology=topology_of(value))
+        return replace(group, topology=None)
+    return replace(group, topology=topology_of(value))
 
 
 def topology_of(value: Struct) -> Topology:
@@ -195,7 +196,7 @@ def _set_member(group: StreamsGroup, member: StreamsMember) -> StreamsGroup:
     if member.instance_id is not None:
         static_members = static_members.set(member.instance_id, member.member_id)
     before = group.members.get(member.member_id)
-    return with_fields(
+    return replace(
         group,
         members=group.members.set(member.member_id, member),
         static_members=static_members,
@@ -213,7 +214,7 @@ def _remove_member(group: StreamsGroup, member: StreamsMember, report: Report) -
         # Kafka compares an epoch that was never set.
         message = f"member {member_id!r} deleted, it never had a current assignment"
         report(Anomaly(MEMBER_TOMBSTONE_TOO_EARLY, message, kafka_exception="NullPointerException"))
-    return with_fields(
+    return replace(
         group,
         members=group.members.delete(member_id),
         static_members=without_static_member(group.static_members, member.instance_id, member_id),

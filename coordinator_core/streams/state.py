@@ -1,16 +1,16 @@
 """The state of a streams group in its coordinator (StreamsGroup, StreamsGroupMember)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+import msgspec
 from immutables import Map
 
-from coordinator_core.frozen import quickly_made
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY, in_timeline_order
+from coordinator_core.states import Compared
 
 
 class StreamsGroupState(StrEnum):
@@ -32,12 +32,10 @@ Tasks = Mapping[str, tuple[int, ...]]
 """Subtopology id -> partitions, ascending."""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class TaskAssignment:
-    active: Tasks = field(default_factory=dict)
-    standby: Tasks = field(default_factory=dict)
-    warmup: Tasks = field(default_factory=dict)
+class TaskAssignment(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    active: Tasks = {}
+    standby: Tasks = {}
+    warmup: Tasks = {}
 
 
 TaskId = tuple[str, int]
@@ -60,9 +58,7 @@ NO_MEMBER_STATE: Final = -1
 """The state of a member without a current assignment value: Kafka has null until the first one."""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class StreamsMember:
+class StreamsMember(Compared, frozen=True, gc=False, array_like=True):
     """A member. Current active tasks have assignment epochs: subtopology id -> partition -> epoch."""
 
     member_id: str
@@ -78,16 +74,16 @@ class StreamsMember:
     topology_epoch: int = -1
     process_id: str | None = None
     user_endpoint: tuple[str, int] | None = None
-    client_tags: Mapping[str, str] = field(default_factory=dict)
-    active: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    standby: Tasks = field(default_factory=dict)
-    warmup: Tasks = field(default_factory=dict)
-    active_pending_revocation: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    standby_pending_revocation: Tasks = field(default_factory=dict)
-    warmup_pending_revocation: Tasks = field(default_factory=dict)
+    client_tags: Mapping[str, str] = {}
+    active: Mapping[str, Mapping[int, int]] = {}
+    standby: Tasks = msgspec.field(default_factory=dict)
+    warmup: Tasks = msgspec.field(default_factory=dict)
+    active_pending_revocation: Mapping[str, Mapping[int, int]] = {}
+    standby_pending_revocation: Tasks = msgspec.field(default_factory=dict)
+    warmup_pending_revocation: Tasks = msgspec.field(default_factory=dict)
     has_current_assignment: bool = False
     """Whether there was a current assignment record; without one Kafka knows no epochs and no tasks."""
-    place: int = field(default=0, compare=False)
+    place: int = 0
     """How many members were added before it; see `StreamsGroup.members_in_table_order`."""
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
@@ -95,8 +91,7 @@ class StreamsMember:
         return self.state == STABLE_MEMBER and self.member_epoch == assignment_epoch
 
 
-@dataclass(frozen=True, slots=True)
-class InternalTopic:
+class InternalTopic(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An internal topic of the application: it is created if it is missing."""
 
     name: str
@@ -107,8 +102,7 @@ class InternalTopic:
     configs: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CopartitionGroup:
+class CopartitionGroup(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Topics that must have the same number of partitions; indices into the lists of the subtopology."""
 
     source_topics: tuple[int, ...] = ()
@@ -116,8 +110,7 @@ class CopartitionGroup:
     repartition_source_topics: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Subtopology:
+class Subtopology(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One subtopology, as in the group's topology record."""
 
     subtopology_id: str
@@ -134,8 +127,7 @@ class Subtopology:
         return (*self.source_topics, *(topic.name for topic in self.repartition_source_topics))
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """StreamsGroupTopologyValue; subtopologies in the order of the record."""
 
     epoch: int
@@ -169,21 +161,18 @@ class Topology:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class TaskProcesses:
+class TaskProcesses(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The processes of each task, with tasks that are pending revocation (StreamsGroup.current*TaskToProcessId*).
 
     Members of one process share the state on its disk, so a process may have a task only once.
     """
 
-    active: Map[TaskId, str] = field(default_factory=Map)
-    standby: Map[TaskId, frozenset[str]] = field(default_factory=Map)
-    warmup: Map[TaskId, frozenset[str]] = field(default_factory=Map)
+    active: Map[TaskId, str] = Map()
+    standby: Map[TaskId, frozenset[str]] = Map()
+    warmup: Map[TaskId, frozenset[str]] = Map()
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class StreamsGroup:
+class StreamsGroup(Compared, frozen=True, gc=False, array_like=True, tag=True):
     """A streams group. A new object has group epoch 1, assignment epoch 1, validated topology epoch 0."""
 
     group_id: str
@@ -193,18 +182,18 @@ class StreamsGroup:
     assignment_epoch: int = 1
     assignment_timestamp_ms: int = 0
     topology: Topology | None = None
-    last_assignment_configs: Mapping[str, str] = field(default_factory=dict)
+    last_assignment_configs: Mapping[str, str] = {}
     stored_description_topology_epoch: int = -1
     """The topology epoch that the description plugin has (KIP-1331); -1 none, -2 uncertain."""
     failed_description_topology_epoch: int = -1
     """The topology epoch whose description the plugin refused permanently; -1 none."""
-    members: Map[str, StreamsMember] = field(default_factory=Map)
-    static_members: Map[str, str] = field(default_factory=Map)
-    target_assignment: Map[str, TaskAssignment] = field(default_factory=Map)
-    processes: TaskProcesses = field(default_factory=TaskProcesses, compare=False)
-    members_ever: int = field(default=0, compare=False)
+    members: Map[str, StreamsMember] = Map()
+    static_members: Map[str, str] = Map()
+    target_assignment: Map[str, TaskAssignment] = Map()
+    processes: TaskProcesses = TaskProcesses()
+    members_ever: int = 0
     """How many members were ever added: the place of the next one."""
-    table_capacity: int = field(default=TIMELINE_MIN_CAPACITY, compare=False)
+    table_capacity: int = TIMELINE_MIN_CAPACITY
     """The number of slots of Kafka's hash table of members, which determines its order."""
 
     def members_in_table_order(self) -> list[StreamsMember]:

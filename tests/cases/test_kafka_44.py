@@ -1,15 +1,16 @@
 """What Kafka 4.4's group coordinator does reads as what it is: its own logs, and those of 4.3, through whole nights."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator_core import codec
 from coordinator_core.codec import decode_key, decode_value
 from coordinator_core.coordinator.records import AppendedRecord, CoordinatorRecord, encode_record
-from coordinator_core.frozen import with_fields
 from coordinator_core.kafka_versions import KafkaVersion
 from coordinator_core.log.batch import Record, build_batch
 from coordinator_core.replay import replay_record
@@ -223,7 +224,9 @@ def test_first_assignment_configs_may_be_those_of_an_upgrade(
     clients = StreamsClients(kafka_version=V43)
     clients.enter("a")
     records = [
-        with_fields(entry, record=with_fields(entry.record, value=with_fields(value, last_assignment_configs=())))
+        dataclasses.replace(
+            entry, record=dataclasses.replace(entry.record, value=replace(value, last_assignment_configs=()))
+        )
         if (value := entry.record.value) is not None and hasattr(value, "last_assignment_configs")
         else entry
         for entry in clients.records

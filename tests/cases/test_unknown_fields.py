@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator_core.codec import decode_value, encode_key, encode_value, has_unknown_tags, make
-from coordinator_core.frozen import with_fields
 from jobs.bronze.export_segments import export_segments
 from schemas import transaction_state, wire
 from schemas.consumer_offsets import TOPIC, RecordType
@@ -29,7 +29,7 @@ GROUP_RECORDS: list[tuple[RecordType, dict[str, Any], dict[str, Any], int]] = [
 
 def with_tag(topic: str, record_type: int, value: Any, version: int) -> bytes:
     """The value with a tag that no declaration knows."""
-    return encode_value(topic, record_type, version, with_fields(value, unknown_tags=TAG))
+    return encode_value(topic, record_type, version, replace(value, unknown_tags=TAG))
 
 
 def with_nested_tag() -> bytes:
@@ -38,7 +38,7 @@ def with_nested_tag() -> bytes:
     _, _, value = record(kind, {}, {"topic_partitions": [{"topic_id": T1, "partitions": (0,)}]})
     assert value is not None
     [topic] = value.topic_partitions
-    return encode_value(TOPIC, kind, 0, with_fields(value, topic_partitions=(with_fields(topic, unknown_tags=TAG),)))
+    return encode_value(TOPIC, kind, 0, replace(value, topic_partitions=(replace(topic, unknown_tags=TAG),)))
 
 
 @pytest.mark.parametrize("nights", [1, 2])

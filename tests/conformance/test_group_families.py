@@ -4,11 +4,11 @@ import copy
 import gzip
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator_core.codec import decode_value, encode_value
 from schemas.consumer_offsets import TOPIC, RecordType
@@ -103,7 +103,7 @@ def test_judge_sees_a_planted_value(
             before = getattr(value.fields, field)
             if change(before) == before:
                 continue
-            planted = replace(value.fields, **{field: change(before)})  # type: ignore[type-var]
+            planted = replace(value.fields, **{field: change(before)})
             changed = copy.copy(case)
             changed["entries"] = list(case["entries"])
             encoded = encode_value(TOPIC, record_type, value.version, planted)

@@ -18,6 +18,7 @@ from coordinator_core.consumer.state import ConsumerGroup, ConsumerGroupState
 from coordinator_core.replay import (
     REPLAY,
     CoordinatorShard,
+    Group,
     GroupShard,
     replay,
     replay_all,
@@ -103,7 +104,7 @@ PAIRS = [(there, arriving) for there in MEMBERS for arriving in EPOCHS if there 
 
 
 @pytest.mark.parametrize(("there", "arriving"), PAIRS)
-def test_type_mismatch_keeps_a_group_with_members(there: type, arriving: type) -> None:
+def test_type_mismatch_keeps_a_group_with_members(there: type[Group], arriving: type[Group]) -> None:
     """A value of another type is an anomaly and changes nothing where the group has members."""
     before, _ = folded(MEMBERS[there])
     shard, codes = folded(EPOCHS[arriving], shard=before)
@@ -111,7 +112,7 @@ def test_type_mismatch_keeps_a_group_with_members(there: type, arriving: type) -
 
 
 @pytest.mark.parametrize(("there", "arriving"), [pair for pair in PAIRS if pair[0] is not ClassicGroup])
-def test_type_mismatch_replaces_a_group_without_members(there: type, arriving: type) -> None:
+def test_type_mismatch_replaces_a_group_without_members(there: type[Group], arriving: type[Group]) -> None:
     """A value of another type is an anomaly and wins where nobody is in the group; a tombstone never wins."""
     before, _ = folded(EPOCHS[there])
     shard, codes = folded(EPOCHS[arriving], shard=before)
@@ -127,7 +128,7 @@ def test_empty_classic_group_with_a_protocol_is_not_simple() -> None:
 
 
 @pytest.mark.parametrize("there", MEMBERS)
-def test_group_metadata_asks_nothing(there: type) -> None:
+def test_group_metadata_asks_nothing(there: type[Group]) -> None:
     """GroupMetadata replaces a group of any type, and its tombstone removes one."""
     shard, codes = folded(MEMBERS[there], CLASSIC_EMPTY)
     assert (shard.groups["g"], codes) == (
@@ -221,7 +222,7 @@ def test_downgrade_that_lost_a_tombstone_is_noticed(lost: int) -> None:
 
 
 @pytest.mark.parametrize("kind", EPOCHS)
-def test_group_tombstone_too_early(kind: type) -> None:
+def test_group_tombstone_too_early(kind: type[Group]) -> None:
     """A group which is deleted before its members goes with them, and that is an anomaly."""
     record_type, key, _ = EPOCHS[kind]
     shard, codes = folded(MEMBERS[kind], (record_type, key, None))

@@ -1,10 +1,10 @@
 """Tests of SyncGroup, Heartbeat, LeaveGroup and DescribeGroups of classic groups, and of what a reload leaves."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 
 from coordinator_core.classic import commands as classic
 from coordinator_core.classic.commands import answer_all

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator_core.codec import decode_value, encode_value, has_unknown_tags, make
-from coordinator_core.frozen import with_fields
 from schemas import wire
 from schemas.registry import REGISTRY
 
@@ -58,11 +58,11 @@ PLACES: Final = list(places())
 def with_tags(value: Any, declaration: wire.Message | wire.Struct, path: tuple[str, ...]) -> Any:
     """The value with tags in the struct at the end of a path, where there is one of each on the way."""
     if not path:
-        return with_fields(value, unknown_tags=TAGS)
+        return replace(value, unknown_tags=TAGS)
     [field] = [field for field in declaration.fields if field.name == path[0]]
     kind, is_array = kind_of(field)
     inner = with_tags(make(kind), kind, path[1:])
-    return with_fields(value, **{field.name: (inner,) if is_array else inner})
+    return replace(value, **{field.name: (inner,) if is_array else inner})
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)

@@ -1,11 +1,12 @@
 """Tests of members of the classic protocol inside consumer groups, by named cases."""
 
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 
 from coordinator_core.classic.live import PREPARING_REBALANCE, STABLE
 from coordinator_core.classic.messages import (
@@ -332,7 +333,7 @@ def test_from_version_4_on_a_new_dynamic_member_gets_its_id_first(
 def test_who_may_not_join(config: dict[str, Any], fields: dict[str, Any], code: ErrorCode, text: str) -> None:
     """The group has a classic member with protocol range and one of the consumer protocol; nothing of it changes."""
     clients, _ = mixed()
-    clients.coordinator.config = replace(clients.coordinator.config, **config)
+    clients.coordinator.config = dataclasses.replace(clients.coordinator.config, **config)
     before = clients.consumer_group
     error = refused(clients.enter(**fields))
     assert (error.code, error.message) == (code, text)
@@ -342,7 +343,7 @@ def test_who_may_not_join(config: dict[str, Any], fields: dict[str, Any], code: 
 def test_in_a_full_group_a_member_may_rejoin() -> None:
     """It takes no new place."""
     clients, classic = mixed()
-    clients.coordinator.config = replace(clients.coordinator.config, group_consumer_max_size=2)
+    clients.coordinator.config = dataclasses.replace(clients.coordinator.config, group_consumer_max_size=2)
     assert clients.enter(classic).error is None
 
 

@@ -1,8 +1,7 @@
 """Tests of consumer groups as their coordinator runs them: ConsumerGroupHeartbeat and what follows from it."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from coordinator_core.classic.live import LiveClassicGroup
 from coordinator_core.consumer.messages import (

@@ -1,11 +1,11 @@
 """Tests of the conversion between classic and consumer groups, by named cases."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 
 from coordinator_core.classic.live import (
     PREPARING_REBALANCE,

@@ -1,9 +1,8 @@
 """Tests of offsets of consumer groups: which partitions a member may commit at an older epoch."""
 
-from dataclasses import replace
-
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 
 from coordinator_core.consumer.rules import ConsumerGroupRules
 from coordinator_core.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember

@@ -1,9 +1,8 @@
 """Tests of what offsets, deletion and lists ask of consumer and share groups."""
 
-from dataclasses import replace
-
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 
 from coordinator_core.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, ResolvedRegex
 from coordinator_core.coordinator.errors import ErrorCode

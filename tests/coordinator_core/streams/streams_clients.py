@@ -1,7 +1,8 @@
 """Members of a streams group on a live coordinator, for tests."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode

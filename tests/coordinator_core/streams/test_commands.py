@@ -1,9 +1,8 @@
 """Heartbeats of streams groups: named cases of the rules, in addition to the traces of Kafka's own."""
 
-from dataclasses import replace
-
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic, image_of

@@ -1,8 +1,7 @@
 """What offsets, deletion, lists and descriptions ask of a streams group."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic, image_of

@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator_core.codec import Struct, decode, encode, make
-from coordinator_core.frozen import with_fields
 from jobs.cli.app import main
 from jobs.errors import BrokerError, NoSuchGroupError
 from jobs.queries import topology
@@ -33,12 +33,12 @@ def response(names: Sequence[str] = NAMES, version: int = 1) -> Struct:
     """Kafka's own answer, of some groups; an older broker's where the version is 0."""
     read = decode(STREAMS_GROUP_DESCRIBE_RESPONSE, RESPONSE, 1)
     groups = {it.group_id: it for it in read.groups}
-    unknown = with_fields(groups["none"], error_code=NOT_FOUND)
-    asked = tuple(groups.get(name, with_fields(unknown, group_id=name)) for name in names)
+    unknown = replace(groups["none"], error_code=NOT_FOUND)
+    asked = tuple(groups.get(name, replace(unknown, group_id=name)) for name in names)
     if version:
-        return with_fields(read, groups=asked)
+        return replace(read, groups=asked)
     old: dict[str, Any] = {"topology_description": None, "topology_description_status": 0, "assignor_name": None}
-    return with_fields(read, groups=tuple(with_fields(it, **old) for it in asked))
+    return replace(read, groups=tuple(replace(it, **old) for it in asked))
 
 
 class FakeCluster(FakeBroker):
