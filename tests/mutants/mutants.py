@@ -189,8 +189,8 @@ SHARE: Final = (
     Mutant(
         "any epoch of the past is good",
         "share/heartbeat.py",
-        "    if received_epoch != previous_epoch:\n",
-        "    if received_epoch > previous_epoch:\n",
+        "        if received_epoch == member.previous_member_epoch:\n",
+        "        if received_epoch <= member.previous_member_epoch:\n",
         "share",
     ),
     Mutant(
