@@ -8,7 +8,7 @@ States, as in AbstractCoordinator.MemberState:
 * JOINING: JoinGroup is under way.
 * SYNCING: SyncGroup is under way.
 * STABLE: it has its assignment, and reads.
-* LEAVING: the last commit, then LeaveGroup.
+* CLOSING: the last commit, then LeaveGroup.
 * CLOSED: it has left.
 
 The client's own thread may be busy (`SlowPoll`): it then neither commits nor rejoins, while its heartbeats continue,
@@ -51,8 +51,8 @@ from coordinator_core.simulate.clients.machine import (
 )
 from coordinator_core.simulate.clients.member import (
     CLOSED,
+    CLOSING,
     JOINING,
-    LEAVING,
     LEAVING_OLD,
     STABLE,
     SYNCING,
@@ -111,8 +111,8 @@ VALID_PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
     JOINING: frozenset({UNJOINED, LEAVING_OLD, JOINING, STABLE}),
     SYNCING: frozenset({JOINING}),
     STABLE: frozenset({SYNCING}),
-    LEAVING: frozenset({UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE}),
-    CLOSED: frozenset(MemberState) - {CLOSED},
+    CLOSING: frozenset({UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE}),
+    CLOSED: frozenset({UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE, CLOSING}),
 }
 """New state -> the states that it may follow."""
 
@@ -331,7 +331,7 @@ class ClassicConsumer(ReadingMember):
         return self._prepare_and_join(now_ms)
 
     def _commit_again(self, now_ms: int) -> Actions:
-        tag = {LEAVING_OLD: "commit-before-join", LEAVING: "commit-before-close"}.get(self.state)
+        tag = {LEAVING_OLD: "commit-before-join", CLOSING: "commit-before-close"}.get(self.state)
         return [] if tag is None else self._commit(tag, now_ms)
 
     def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
@@ -432,7 +432,7 @@ class ClassicConsumer(ReadingMember):
     def _close(self, now_ms: int) -> Actions:
         self.reader.is_busy = False
         before = self.state
-        self._enter(LEAVING)
+        self._enter(CLOSING)
         if before is STABLE and self.reader.commits_by_itself:
             self.commit_until_ms = now_ms + CLOSE_TIMEOUT_MS
             return self._commit("commit-before-close", now_ms)
