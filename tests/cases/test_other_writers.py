@@ -138,7 +138,8 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Copies:
         ledger.night(logs, number=day)
         found.append(root / f"copy-{day}")
         shutil.copytree(ledger.root, found[-1])
-    return Copies(*found, logs)
+    first, second, third = found
+    return Copies(first, second, third, logs)
 
 
 @pytest.mark.parametrize(
