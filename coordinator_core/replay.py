@@ -214,7 +214,6 @@ def with_group(shard: GroupShard, group_id: str, existing: Group | None, group: 
     if group is existing:
         return shard
     groups = shard.groups.delete(group_id) if group is None else shard.groups.set(group_id, group)
-    # runs for every record: dataclasses.replace costs more than the update itself
     return GroupShard(groups, shard.share_partitions)
 
 
